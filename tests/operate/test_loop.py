@@ -3,6 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railyard.errors import InputError
+from railyard.operate import trace
+from railyard.operate.ask import Ask
 from railyard.operate.discipline import backfills, disciplines
 from railyard.operate.loop import Operation
 from railyard.operate.rules import DAY, Recovery, Rules, Window
@@ -42,6 +45,53 @@ def test_conservative_delays_nobody():
     tight = ((0, 100, 3), (1, 50, 4), (2, 100, 5), (3, 250, 1))
     assert seconds(played(jobs(*tight), nodes=5, backfill="easy").state.first_us) == [0, 100, 253, 3]
     assert seconds(played(jobs(*tight), nodes=5, backfill="conservative").state.first_us) == [0, 100, 150, 250]
+
+
+@pytest.mark.parametrize(("backfill", "last"), [("easy", 60), ("conservative", 60), ("any", 5)])
+def test_a_job_that_must_lie_in_one_leaf_is_promised_its_nodes(backfill, last):
+    """Of leafs of two nodes the first halves are busy until 100, 30 and 60, so that B can have the second leaf at 30.
+
+    C and D get the other free nodes at once, E would take the second leaf's: it waits, but where anybody may overtake.
+    """
+    fill = [(0, 100, 1), (0, 1, 1), (0, 30, 1), (0, 1, 1), (0, 60, 1), (0, 1, 1)]
+    ask = np.array([0] * 6 + [1, 0, 0, 0], np.int32)
+    rows = [*fill, (2, 50, 2), (3, 200, 1), (4, 200, 1), (5, 200, 1)]
+    table = jobs(*rows, ask=ask, asks=(Ask(), Ask(within="leaf")))
+    run = played(table, nodes=6, backfill=backfill, policy="slurm-tree")
+    found = seconds(run.state.first_us)[6:]
+    assert found == ([30, 3, 4, last] if backfill != "any" else [203, 3, 4, 5])
+    if backfill != "any":
+        first, count = next(row[4:] for row in run.ledger.allocations if row[0] == 6)
+        assert run.ledger.nodes[first : first + count] == [2, 3]
+
+
+def test_preemption_keeps_to_what_the_job_asks():
+    """Two nodes of one leaf are wanted; the cheapest victims stand on two leafs, and more have to go."""
+    rows = [(0, 100, 1), (1, 100, 1), (2, 100, 1), (3, 100, 1), (10, 5, 2)]
+    table = jobs(
+        *rows,
+        priority=np.array([0, 0, 0, 0, 9], np.int32),
+        ask=np.array([0, 0, 0, 0, 1], np.int32),
+        asks=(Ask(), Ask(within="leaf")),
+    )
+    run = played(table, discipline="priority", policy="slurm-tree")
+    assert seconds(run.state.first_us)[4] == 10
+    first, count = next(row[4:] for row in run.ledger.allocations if row[0] == 4)
+    assert run.ledger.nodes[first : first + count] in ([0, 1], [2, 3])
+
+
+def test_segments_and_leafs_of_jobs_are_read_and_refused_by_line(tmp_path):
+    file = tmp_path / "jobs.csv"
+    file.write_text(
+        "submit_s,duration_s,accelerators,within,segment,prefers\n0,10,16,leaf,,\n1,10,32,,2,leaf\n2,5,8,,,\n"
+    )
+    table = trace.table(trace.read(file), tree())
+    asks = [table.asks[number] for number in table.ask.tolist()]
+    assert asks == [Ask(within="leaf"), Ask(segment=2, prefers="leaf"), Ask()]
+    file.write_text("submit_s,duration_s,accelerators,within\n0,10,16,\n0,10,16,leef\n")
+    with pytest.raises(InputError, match="did you mean `leaf`") as caught:
+        trace.table(trace.read(file), tree())
+    assert (caught.value.problems[0].line, caught.value.problems[0].key) == (3, "within")
 
 
 def test_any_starves_the_large():

@@ -159,6 +159,19 @@ def test_wrong_scenarios_are_refused_by_key(section, key, words):
     assert str(caught.value.problems[0].key).startswith(key)
 
 
+def test_policies_that_pass_over_what_is_asked_are_refused(tmp_path):
+    file = tmp_path / "jobs.csv"
+    file.write_text("submit_s,duration_s,accelerators,segment\n0,9,32,\n1,9,64,4\n")
+    with pytest.raises(InputError, match="passes over what is asked by `segment`") as caught:
+        prepare(expand(scenario(jobs=str(file), placement="slurm-tree"))[0])
+    problem = caught.value.problems[0]
+    assert problem.line == 3
+    assert "slurm-block" in str(problem.allowed)
+    assert prepare(expand(scenario(jobs=str(file), placement="slurm-block"))[0])
+    with pytest.raises(InputError, match="by `within`"):
+        prepare(expand(scenario(within="leaf"))[0])
+
+
 def test_jobs_that_nothing_could_place_are_refused():
     jobs = {"synthetic": {**DRAWN, "sizes": {"128": 1.0}}}
     with pytest.raises(InputError, match="even on an empty cluster beside 1 spares"):

@@ -6,11 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from railyard.registry import Registry
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.operate.policy import NodePolicy
     from railyard.operate.state import State
 
+
+NO_NODES = np.empty(0, np.int32)
+"""What rules keep that promise time and no nodes."""
 
 Key = Callable[["State", int], tuple[float, ...]]
 """Of the state of a run and a job: what it is sorted by, smallest first. Submission breaks ties."""
@@ -39,6 +47,7 @@ class Queue(Protocol):
     """What a rule of backfill sees of the scheduler."""
 
     state: State
+    policy: NodePolicy
 
     def promise_us(self, job: int) -> int:
         """How long a job says that it will have its nodes."""
@@ -46,8 +55,11 @@ class Queue(Protocol):
     def promised_us(self, job: int) -> int:
         """When a job that started now would promise to end."""
 
-    def foreseen(self, job: int) -> tuple[int, int]:
-        """When a waiting job will start if all promises are kept, and how many nodes more will be free then."""
+    def foreseen(self, job: int) -> tuple[int, int, NDArray[np.int32]]:
+        """When a waiting job will start if all promises are kept, how many nodes more will be free then, and its nodes.
+
+        No nodes are named where any will do.
+        """
 
 
 class Gate(Protocol):
@@ -58,6 +70,9 @@ class Gate(Protocol):
 
     def admits(self, job: int) -> bool:
         """Whether a job may start now although others before it wait."""
+
+    def kept(self, job: int) -> NDArray[np.int32]:
+        """Nodes that a job which is admitted may not use, since they are promised to others before its end."""
 
     def started(self, job: int) -> None:
         """Notes a job that did."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.operate.ask import ANYWHERE, Ask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,9 +37,11 @@ class JobTable:
         work: int32[n], its class of work, a row of `classes`.
         after_ptr: int64[n + 1], CSR of the jobs that have to end before it can start.
         after: int32[], rows.
+        ask: int32[n], what it asks of its place, a row of `asks`.
         line: int32[n], where it stands in its file; 0: in none.
         tenants: Names.
         classes: Names of classes of work; the first is "opaque".
+        asks: What jobs ask of their places; the first asks for nothing.
         file: The file, for messages.
     """
 
@@ -54,9 +57,11 @@ class JobTable:
     work: NDArray[np.int32]
     after_ptr: NDArray[np.int64]
     after: NDArray[np.int32]
+    ask: NDArray[np.int32]
     line: NDArray[np.int32]
     tenants: tuple[str, ...] = ("all",)
     classes: tuple[str, ...] = ("opaque",)
+    asks: tuple[Ask, ...] = (ANYWHERE,)
     file: str = field(default="", compare=False)
 
     def __len__(self) -> int:
@@ -87,7 +92,7 @@ class JobTable:
             "limit_us": np.full(count, -1, np.int64),
             "each": np.ones(count, np.int32),
             "least_nodes": np.asarray(nodes, np.int32),
-            **{key: np.zeros(count, np.int32) for key in ("tenant", "priority", "work", "line")},
+            **{key: np.zeros(count, np.int32) for key in ("tenant", "priority", "work", "ask", "line")},
         }
         table = JobTable(
             submit_us=np.asarray(submit_us, np.int64),

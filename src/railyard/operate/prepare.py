@@ -20,9 +20,11 @@ from railyard.operate.failures.drawn import DrawnFaults, mttf_s
 from railyard.operate.failures.fault import Effect
 from railyard.operate.failures.modes import HOURS, Mode, profiles
 from railyard.operate.free import Free
+from railyard.operate.honoured import ignored, keeping
 from railyard.operate.loop import Operation
-from railyard.operate.policy import Request, policies
+from railyard.operate.policy import policies
 from railyard.operate.rules import SECOND, Recovery, Rules, Window
+from railyard.operate.state import State
 from railyard.operate.tree import NodeTree
 from railyard.scenario.load import blaming
 from railyard.study import compose
@@ -341,13 +343,17 @@ def _check_placeable(jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
     if rules.recovery.spares:
         empty.out(np.arange(tree.nodes - rules.recovery.spares, tree.nodes, dtype=np.int32))
     policy = policies.get(rules.policy)
-    shapes = np.stack([jobs.least_nodes, jobs.each, jobs.tenant])
-    _, first = np.unique(shapes[:2], axis=1, return_index=True)
+    _check_kept(jobs, tree, rules)
+    shapes = np.stack([jobs.least_nodes, jobs.each, jobs.ask])
+    _, first = np.unique(shapes, axis=1, return_index=True)
+    state = State(jobs, tree, rules)
     for row in first.tolist():
         nodes, each = int(jobs.least_nodes[row]), int(jobs.each[row])
-        request = Request(nodes, each, within=rules.within if nodes > 1 else "", job=row, seed=rules.seed)
+        request = state.request(row, nodes)
         if policy.place(request, empty) is None:
-            where = f" within one {rules.within}" if request.within else ""
+            where = f" within one {request.within}" if request.within else ""
+            where += f" in segments of {request.segment}" if request.segment else ""
+            where += f" on {request.switches} leafs" if request.switches else ""
             kept = f" beside {rules.recovery.spares} spares" if rules.recovery.spares else ""
             raise jobs.refuse(
                 row,
@@ -355,6 +361,25 @@ def _check_placeable(jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
                 f"{kept}: it would wait for ever",
             )
     _check_quotas(jobs, rules)
+
+
+def _check_kept(jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
+    """Refuses a policy that would pass over in silence what a job asks."""
+    policy = policies.get(rules.policy)
+    asks = {number: ask for number, ask in enumerate(jobs.asks) if (jobs.ask == number).any()}
+    if rules.within and (jobs.nodes > 1).any():
+        several = int(jobs.ask[np.flatnonzero(jobs.nodes > 1)[0]])
+        asks[several] = replace(asks[several], within=asks[several].within or rules.within)
+    for number, ask in asks.items():
+        name = ignored(policy, ask, tree)
+        if name:
+            raise jobs.refuse(
+                int(np.flatnonzero(jobs.ask == number)[0]),
+                f"`{rules.policy}` passes over what is asked by `{name}` without a word",
+                key="placement",
+                found=rules.policy,
+                allowed=keeping(ask, tree) or "no policy that keeps to it on this cluster",
+            )
 
 
 def _check_quotas(jobs: JobTable, rules: Rules) -> None:

@@ -64,6 +64,7 @@ def fingerprint(run: Operation) -> str:
         value = getattr(run.jobs, item.name)
         if isinstance(value, np.ndarray):
             text.update(np.ascontiguousarray(value).data)
+    text.update(json.dumps([asdict(one) for one in run.jobs.asks]).encode())
     for column in (run.state.tree.accelerators, *run.state.tree.group):
         text.update(np.ascontiguousarray(column).data)
     text.update(json.dumps([asdict(run.rules), run.until_us, run.ledger.every_us], sort_keys=True).encode())

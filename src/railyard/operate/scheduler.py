@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.operate.discipline import backfills, disciplines
-from railyard.operate.policy import Request, policies
+from railyard.operate.discipline import NO_NODES, backfills, disciplines
+from railyard.operate.policy import policies
 from railyard.operate.rules import PPM
 from railyard.operate.state import WAITING
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.operate.free import Free
+    from railyard.operate.policy import Request
     from railyard.operate.rules import Window
     from railyard.operate.state import State
 
@@ -53,7 +53,7 @@ class Scheduler:
         self.fresh: set[int] = set()
         self.quota = [rules.quotas.get(name, -1) for name in state.jobs.tenants]
         self._full = int(state.tree.accelerators.max())
-        self._failing: dict[tuple[int, str, int, int], int] = {}
+        self._failing: dict[tuple[int, int], int] = {}
 
     def add(self, job: int) -> None:
         """Puts a job into the queue."""
@@ -79,7 +79,7 @@ class Scheduler:
         for entry in self.queue[: self.state.rules.depth]:
             job = entry[1]
             if (everything or job in fresh) and not self._over_quota(job):
-                if self._fits(job) and gate.admits(job) and self._try(job):
+                if self._fits(job) and gate.admits(job) and self._try(job, gate.kept(job)):
                     gate.started(job)
                     self._leave(entry)
                     continue
@@ -101,16 +101,24 @@ class Scheduler:
             return least <= state.free.idle
         return least * each <= state.free.accelerators
 
-    def _try(self, job: int) -> bool:
+    def _try(self, job: int, kept: NDArray[np.int32]) -> bool:
+        """Starts a job if its policy finds nodes for it.
+
+        Args:
+            job: That waits.
+            kept: Nodes that it may not use, since others before it have them promised.
+        """
         request = self._request(job, self.state.free)
         if request is None:
             return False
-        shape = (request.each, request.within, request.segment, request.switches)
+        shape = (request.each, self.state.ask[job])
         if request.nodes >= self._failing.get(shape, NEVER):
             return False
-        nodes = self._place(job, request)
+        hidden, opened = self._masks(job, kept)
+        nodes = self._place(request, hidden, opened)
         if nodes is None:
-            self._failing[shape] = request.nodes
+            if not len(hidden):  # what a job fails for that may use fewer nodes says nothing of others
+                self._failing[shape] = request.nodes
             return False
         self._start(job, nodes)
         return True
@@ -123,14 +131,14 @@ class Scheduler:
             nodes = min(nodes, free.count(each))
             if nodes < least:
                 return None
-        within = state.rules.within if nodes > 1 else ""
-        return Request(nodes, each, within=within, job=job, seed=state.rules.seed)
+        return state.request(job, nodes)
 
-    def _place(self, job: int, request: Request) -> NDArray[np.int32] | None:
-        free, state = self.state.free, self.state
-        if not state.rules.windows:
+    def _place(
+        self, request: Request, hidden: NDArray[np.int32], opened: NDArray[np.int32]
+    ) -> NDArray[np.int32] | None:
+        free = self.state.free
+        if not len(hidden) and not len(opened):
             return self.policy.place(request, free)
-        hidden, opened = self._masks(job)
         free.out(hidden)
         free.back(opened)
         found = self.policy.place(request, free)
@@ -138,10 +146,16 @@ class Scheduler:
         free.out(opened)
         return found
 
-    def _masks(self, job: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Nodes that a job may not use, since a window comes before its end, and reserved ones that it may."""
+    def _masks(self, job: int, kept: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Nodes in service that a job may not use, and reserved ones that it may.
+
+        It may not use what others were promised, nor what a window takes before its end.
+        """
         state = self.state
+        if not state.rules.windows and not len(kept):
+            return kept, kept
         hidden, opened = np.zeros(state.tree.nodes, np.bool_), np.zeros(state.tree.nodes, np.bool_)
+        hidden[kept] = True
         end, tenant = self.promised_us(job), state.jobs.tenants[state.tenant[job]]
         for window in state.rules.windows:
             nodes = np.array(window.nodes, np.int32)
@@ -149,7 +163,7 @@ class Scheduler:
                 opened[nodes] = True
             elif state.now_us < window.start_us < end and window.tenant != tenant:
                 hidden[nodes] = True
-        opened &= ~state.free.up & ~state.broken
+        opened &= ~state.free.up & ~state.broken & ~hidden
         hidden &= state.free.up
         return np.flatnonzero(hidden).astype(np.int32), np.flatnonzero(opened).astype(np.int32)
 
@@ -168,11 +182,14 @@ class Scheduler:
         """When a job that started now would promise to end."""
         return self.state.now_us + self.promise_us(job)
 
-    def foreseen(self, job: int) -> tuple[int, int]:
-        """When a waiting job will start if all promises are kept, and how many nodes more will be free then."""
+    def foreseen(self, job: int) -> tuple[int, int, NDArray[np.int32]]:
+        """When a waiting job will start if all promises are kept, how many nodes more will be free then, and its nodes.
+
+        No nodes are named where any will do.
+        """
         state = self.state
         each, wanted = state.each[job], int(state.jobs.least_nodes[job])
-        request = replace(Request(wanted, each), within=state.rules.within if wanted > 1 else "")
+        request = state.request(job, wanted)
         have = state.free.count(each)
         room: dict[int, int] = {}
         trial = state.free.copy() if request.constrained else None
@@ -181,9 +198,12 @@ class Scheduler:
                 have += self._freed(one, each, room)
                 if trial is not None:
                     trial.give(state.placed[one], state.each[one])
-            if have >= wanted and (trial is None or self.policy.place(request, trial) is not None):
-                return max(end_us, state.now_us), have - wanted
-        return NEVER, 0
+            if have < wanted:
+                continue
+            nodes = NO_NODES if trial is None else self.policy.place(request, trial)
+            if nodes is not None:
+                return max(end_us, state.now_us), have - wanted, nodes
+        return NEVER, 0, NO_NODES
 
     def _by_end(self) -> Iterator[tuple[int, list[int]]]:
         """Running jobs by promised end."""
@@ -224,7 +244,7 @@ class Scheduler:
         state, job = self.state, entry[1]
         if state.free.accelerators + sum(state.held(one) for one in victims) < state.accelerators[job]:
             return False
-        request = Request(state.nodes[job], state.each[job], job=job, seed=state.rules.seed)
+        request = state.request(job, state.nodes[job])
         trial = state.free.copy()
         for count, victim in enumerate(victims, 1):
             trial.give(state.placed[victim], state.each[victim])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.operate.free import Free
+from railyard.operate.policy import Request
 from railyard.operate.rules import PPM
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class State:
         self.limit_us: list[int] = jobs.limit_us.tolist()
         self.accelerators: list[int] = jobs.accelerators.tolist()
         self.tenant: list[int] = jobs.tenant.tolist()
+        self.ask: list[int] = jobs.ask.tolist()
         self.status = [FUTURE] * count
         self.done_us = [0] * count
         self.first_us = [-1] * count
@@ -94,6 +96,21 @@ class State:
         self.broken = np.zeros(tree.nodes, np.bool_)
         self.jobs_of_node: list[list[int]] = [[] for _ in range(tree.nodes)]
         self.met = np.diff(jobs.after_ptr).tolist()
+
+    def request(self, job: int, nodes: int) -> Request:
+        """What a job asks of a policy for so many nodes; levels that all jobs must keep to bind those of several."""
+        ask, rules = self.jobs.asks[self.ask[job]], self.rules
+        return Request(
+            nodes,
+            self.each[job],
+            within=ask.within or (rules.within if nodes > 1 else ""),
+            prefers=ask.prefers,
+            segment=ask.segment,
+            segment_within=ask.segment_within,
+            switches=ask.switches,
+            job=job,
+            seed=rules.seed,
+        )
 
     def held(self, job: int) -> int:
         """Accelerators that a running job has."""

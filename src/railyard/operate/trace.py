@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError, Problem, did_you_mean
+from railyard.operate.ask import ANYWHERE, Ask
 from railyard.operate.jobs import JobTable, check_dependencies
 from railyard.operate.rules import SECOND
 from railyard.registry import Registry
@@ -48,6 +49,7 @@ class Row:
         least: Accelerators with which it makes do; 0: all.
         after: Names of jobs before it.
         work: Its class of work; empty: by the scenario.
+        ask: What it asks of its place.
         line: Of the file.
     """
 
@@ -62,6 +64,7 @@ class Row:
     least: int = 0
     after: tuple[str, ...] = ()
     work: str = ""
+    ask: Ask = ANYWHERE
     line: int = 0
 
 
@@ -289,6 +292,7 @@ def table(
     if shrink:
         shapes = [(min(nodes, tree.nodes), each, min(least, tree.nodes)) for nodes, each, least in shapes]
     jobs = _columns(found, rows, shapes, first, faster)
+    _check_asks(jobs, tree)
     _check_sizes(jobs, tree)
     check_dependencies(jobs)
     return jobs
@@ -310,6 +314,7 @@ def _columns(
     everyone = {row.name for row in found.rows}
     tenants = list(dict.fromkeys(row.tenant for row in rows))
     classes = ["opaque", *dict.fromkeys(row.work for row in rows if row.work)]
+    asks = [ANYWHERE, *sorted({row.ask for row in rows} - {ANYWHERE}, key=str)]
     tenant_of, class_of = ({name: number for number, name in enumerate(names)} for names in (tenants, classes))
     nodes, each, least = (np.array(column, np.int32) for column in zip(*shapes, strict=True))
     return JobTable.of(
@@ -323,10 +328,12 @@ def _columns(
         tenant=np.array([tenant_of[row.tenant] for row in rows], np.int32),
         priority=np.array([row.priority for row in rows], np.int32),
         work=np.array([class_of.get(row.work, 0) for row in rows], np.int32),
+        ask=np.array([asks.index(row.ask) for row in rows], np.int32),
         line=np.array([row.line for row in rows], np.int32),
         after=[[place[name] for name in _known(found, row, everyone) if name in place] for row in rows],
         tenants=tuple(tenants),
         classes=tuple(classes),
+        asks=tuple(asks),
         file=found.file,
     )
 
@@ -346,6 +353,15 @@ def _known(found: Rows, row: Row, everyone: set[str]) -> tuple[str, ...]:
                 hint=hint,
             )
     return row.after
+
+
+def _check_asks(jobs: JobTable, tree: NodeTree) -> None:
+    for number, ask in enumerate(jobs.asks):
+        try:
+            ask.check(tree)
+        except InputError as error:
+            line = int(jobs.line[np.flatnonzero(jobs.ask == number)[0]])
+            raise error.located(file=jobs.file or None, line=line) from None
 
 
 def _check_sizes(jobs: JobTable, tree: NodeTree) -> None:

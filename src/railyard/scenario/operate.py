@@ -137,8 +137,8 @@ class FailuresSection(Section):
     timeout: Span = Field(default=600.0, description="Of collectives: until a hang is seen.")
     reroute: Span | None = Field(
         default=None,
-        description="Until traffic leads around a node's dead cable or switch, where nodes have two ways; left out: they"
-        " have one. Around cables between switches every fabric leads in its own time.",
+        description="Until traffic leads around a node's dead cable or switch, where it has two; left out: it has one."
+        " Around cables between switches every fabric leads in its own time.",
     )
 
 

@@ -2,16 +2,19 @@
 
 Source: D. Lifka, "The ANL/IBM SP Scheduling System", JSSPP 1995. The first job's start is foreseen from the ends that
 running jobs promised, by nodes and accelerators of nodes; where it asks for more (one leaf, segments), its policy is
-tried on what will be free then.
+tried on what will be free then, and who would not be gone in time keeps off those nodes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.operate.discipline import Backfill, backfills
+from railyard.operate.discipline import NO_NODES, Backfill, backfills
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from railyard.operate.discipline import Queue
 
 
@@ -21,6 +24,7 @@ class _Easy:
         self.first = -1
         self.shadow_us = -1
         self.extra = 0
+        self.nodes = NO_NODES
 
     def blocked(self, job: int) -> bool:
         if self.first < 0:
@@ -31,8 +35,11 @@ class _Easy:
         if self.first < 0:
             return True
         if self.shadow_us < 0:
-            self.shadow_us, self.extra = self.scheduler.foreseen(self.first)
-        return self._in_time(job) or self.scheduler.state.nodes[job] <= self.extra
+            self.shadow_us, self.extra, self.nodes = self.scheduler.foreseen(self.first)
+        return self._in_time(job) or bool(len(self.nodes)) or self.scheduler.state.nodes[job] <= self.extra
+
+    def kept(self, job: int) -> NDArray[np.int32]:
+        return NO_NODES if self._in_time(job) else self.nodes
 
     def started(self, job: int) -> None:
         if self.shadow_us >= 0 and not self._in_time(job):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.operate.discipline import Backfill, backfills
+from railyard.operate.discipline import NO_NODES, Backfill, backfills
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from railyard.operate.discipline import Queue
 
 
@@ -16,6 +19,9 @@ class _Closed:
 
     def admits(self, _job: int) -> bool:
         return True
+
+    def kept(self, _job: int) -> NDArray[np.int32]:
+        return NO_NODES
 
     def started(self, _job: int) -> None:
         return

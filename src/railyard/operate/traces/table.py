@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from railyard.operate.ask import Ask
 from railyard.operate.trace import Row, TraceFormat, formats, integer, number
 
 
@@ -21,6 +22,13 @@ def _row(text: dict[str, str]) -> Row:
         integer(text, "least_accelerators") if given("least_accelerators") else 0,
         tuple((text.get("after") or "").split()),
         text.get("class") or "",
+        Ask(
+            text.get("within") or "",
+            text.get("prefers") or "",
+            integer(text, "segment") if given("segment") else 0,
+            text.get("segment_within") or "",
+            integer(text, "switches") if given("switches") else 0,
+        ),
     )
 
 
@@ -28,7 +36,8 @@ CSV = formats.add(
     "csv",
     TraceFormat(
         "csv",
-        "submit_s, duration_s, accelerators; job, tenant, priority, limit_s, nodes, least_accelerators, after, class.",
+        "submit_s, duration_s, accelerators; job, tenant, priority, limit_s, nodes, least_accelerators, after, class,"
+        " within, prefers, segment, segment_within, switches.",
         ("submit_s", "duration_s", "accelerators"),
         _row,
         "docs/how-to/operate.md",
