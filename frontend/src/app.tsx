@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ButtonRow } from "./parts";
+import { choose as chooseAt, chosen as chosenAt, onMove } from "./place";
 import { hasPackets } from "./packet";
 import { hasStep, type Stepped, type Variant } from "./result";
 import type { Result } from "./result.gen";
@@ -25,7 +26,7 @@ import { Timeline } from "./views/timeline";
 import { Waterfall } from "./views/waterfall";
 
 function chosenFromUrl(variants: Variant[]): number {
-  const name = new URLSearchParams(location.hash.slice(1)).get("variant");
+  const name = chosenAt("variant");
   return Math.max(0, variants.findIndex((variant) => variant.name === name));
 }
 
@@ -34,27 +35,14 @@ function useVariant(variants: Variant[]): [number, (index: number) => void] {
   const choose = (index: number) => {
     const variant = variants[index];
     if (variant === undefined) return;
-    history.replaceState(null, "", `#variant=${encodeURIComponent(variant.name)}`);
+    chooseAt("variant", variant.name);
     setChosen(index);
   };
-  useEffect(() => {
-    const follow = () => setChosen(chosenFromUrl(variants));
-    addEventListener("hashchange", follow);
-    return () => removeEventListener("hashchange", follow);
-  }, [variants]);
+  useEffect(() => onMove(() => setChosen(chosenFromUrl(variants))), [variants]);
   return [chosen, choose];
 }
 
 export function App({ result }: { result: Result }) {
-  const [chosen, choose] = useVariant(result.variants);
-  const variant = result.variants[chosen];
-  if (variant === undefined) return <p class="failure">This result holds no variant.</p>;
-  const packets = hasPackets(variant) && (
-    <Packets key={variant.name} variant={variant} all={result.variants.filter(hasPackets)} said={result.provenance.left_out} />
-  );
-  const compared = result.variants.filter(hasStep);
-  const served = result.variants.filter(isServing);
-  const operated = result.variants.filter(isOperate);
   return (
     <>
       <header>
@@ -66,26 +54,44 @@ export function App({ result }: { result: Result }) {
         </div>
       </header>
       <main>
-        {result.verdict && <Verdict verdict={result.verdict} />}
-        {compared.length > 1 && compared.length === result.variants.length && (
-          <Comparison variants={compared} chosen={chosen} choose={choose} />
-        )}
-        {served.length > 1 && served.length === result.variants.length && (
-          <ServingComparison variants={served} chosen={chosen} choose={choose} />
-        )}
-        {operated.length > 1 && operated.length === result.variants.length && (
-          <OperateComparison variants={operated} chosen={chosen} choose={choose} />
-        )}
-        {result.variants.length > 1 && (
-          <ButtonRow label="Details of" names={result.variants.map((each) => each.name)} chosen={chosen} choose={choose} />
-        )}
-        {isOperate(variant) && <OperateDetails key={variant.name} variant={variant} />}
-        {isJobs(variant) && <Jobs variant={variant} />}
-        {isServing(variant) && <ServingDetails key={variant.name} variant={variant} alone={result.variants.length === 1} />}
-        {hasStep(variant) ? <Training variant={variant} packets={packets} /> : packets}
-        {"model_error" in variant && variant.model_error && <Believed rows={variant.model_error} />}
-        <Provenance result={result} />
+        <Findings result={result} />
       </main>
+    </>
+  );
+}
+
+/** All that a result says, conclusion first. */
+export function Findings({ result }: { result: Result }) {
+  const [chosen, choose] = useVariant(result.variants);
+  const variant = result.variants[chosen];
+  if (variant === undefined) return <p class="failure">This result holds no variant.</p>;
+  const packets = hasPackets(variant) && (
+    <Packets key={variant.name} variant={variant} all={result.variants.filter(hasPackets)} said={result.provenance.left_out} />
+  );
+  const compared = result.variants.filter(hasStep);
+  const served = result.variants.filter(isServing);
+  const operated = result.variants.filter(isOperate);
+  return (
+    <>
+      {result.verdict && <Verdict verdict={result.verdict} />}
+      {compared.length > 1 && compared.length === result.variants.length && (
+        <Comparison variants={compared} chosen={chosen} choose={choose} />
+      )}
+      {served.length > 1 && served.length === result.variants.length && (
+        <ServingComparison variants={served} chosen={chosen} choose={choose} />
+      )}
+      {operated.length > 1 && operated.length === result.variants.length && (
+        <OperateComparison variants={operated} chosen={chosen} choose={choose} />
+      )}
+      {result.variants.length > 1 && (
+        <ButtonRow label="Details of" names={result.variants.map((each) => each.name)} chosen={chosen} choose={choose} />
+      )}
+      {isOperate(variant) && <OperateDetails key={variant.name} variant={variant} />}
+      {isJobs(variant) && <Jobs variant={variant} />}
+      {isServing(variant) && <ServingDetails key={variant.name} variant={variant} alone={result.variants.length === 1} />}
+      {hasStep(variant) ? <Training variant={variant} packets={packets} /> : packets}
+      {"model_error" in variant && variant.model_error && <Believed rows={variant.model_error} />}
+      <Provenance result={result} />
     </>
   );
 }

@@ -52,6 +52,20 @@ def test_help_and_version(railyard):
             },
         ),
         (["observe"], {"--out", "--json", "--help"}),
+        (
+            ["ui"],
+            {
+                *("--host", "--port", "--tokens", "--certificate", "--key", "--behind-proxy", "--name", "--runs"),
+                *("--open", "--no-open", "--help"),
+            },
+        ),
+        (
+            ["serve-api"],
+            {
+                *("--host", "--port", "--tokens", "--certificate", "--key", "--behind-proxy", "--name", "--runs"),
+                *("--processes", "--help"),
+            },
+        ),
         (["diagnose"], {"--cluster", "--json", "--help"}),
         (["audit"], {"--ibnetdiscover", "--lldp", "--json", "--help"}),
         (["init"], {"--help"}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard import api
-from railyard.api import background, jobs, layouts, operated, served, words
+from railyard.api import background, compared, layouts, operated, words
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
@@ -85,22 +85,15 @@ def show(finished: api.Run) -> None:
     if operated.are_operated(result):
         _sheets(result)
         return
-    if jobs.are_jobs(result):
-        table = Table(jobs.HEADINGS, jobs.RIGHT, turn=True)
-        rows = [cells for variant in result.jobs for cells in jobs.rows(variant)]
-    elif served.is_served(result):
-        table = Table(served.HEADINGS, served.RIGHT, turn=True)
-        rows = [served.row(variant) for variant in result.served]
-    else:
-        table = Table(words.HEADINGS, words.RIGHT, turn=True)
-        rows = [words.row(variant) for variant in result.steps]
-    for cells in rows:
+    found = compared.comparison(result)
+    table = Table(found.headings, found.right, turn=True)
+    for cells in found.rows:
         table.add(*cells)
     table.print()
     for variant in result.steps:
-        if found := layouts.rows(variant):
+        if lines := layouts.rows(variant):
             table = Table(layouts.HEADINGS, layouts.RIGHT, turn=True)
-            for line in found:
+            for line in lines:
                 table.add(*line)
             emit(f"\n{layouts.title(variant, alone=len(result.steps) == 1)}")
             table.print()

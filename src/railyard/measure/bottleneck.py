@@ -231,6 +231,10 @@ def network_as_one(found: Sequence[Resource]) -> Resource | None:
     )
 
 
+UNSEARCHED = Bottleneck("not searched", "What would help most is searched when the scenario is run.")
+"""Of a rough answer."""
+
+
 def find(
     step_s: float,
     found: Sequence[Resource],

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=BaseModel)
 
+_START = "`railyard init` writes a scenario to start from"
+
 
 @dataclass(frozen=True)
 class Draft:
@@ -103,7 +105,23 @@ def load(path: str | Path, sets: Sequence[str] = ()) -> Draft:
         InputError: With the place of every fault.
     """
     file = Path(path)
-    tree = yaml.read(file, if_empty="`railyard init` writes a scenario to start from")
+    return _draft(yaml.read(file, if_empty=_START), file, sets)
+
+
+def from_text(text: str, path: Path) -> Draft:
+    """A scenario from YAML that is not in a file yet.
+
+    Args:
+        text: YAML.
+        path: Where it would stand: names it in messages, and files that it names are relative to its folder.
+
+    Raises:
+        InputError: With the place of every fault.
+    """
+    return _draft(yaml.parse_mapping(text, str(path), if_empty=_START), path, ())
+
+
+def _draft(tree: Node, file: Path, sets: Sequence[str]) -> Draft:
     if "name" not in tree.value:
         tree = override.put(tree, "name", yaml.Node(file.stem or "scenario", tree.mark))
     for text in sets:

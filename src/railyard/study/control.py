@@ -24,12 +24,14 @@ class Control:
         stop: Ends the run when it is set.
         workers: Simulations at a time.
         recorded: Whether files will be written, so that a run keeps what goes into them.
+        searched: Whether it is tried what would help; a rough answer goes without.
     """
 
     progress: Progress
     stop: Event
     workers: int = 1
     recorded: bool = False
+    searched: bool = True
 
     def counted(self, total: int) -> Callable[[str], None]:
         """Progress by simulations that have ended; may be called from several threads.

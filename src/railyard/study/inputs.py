@@ -31,7 +31,7 @@ def write_inputs(folder: Path, plain: dict[str, object], variants: Sequence[Vari
     """
     names: dict[str, str] = {}
     for variant in variants:
-        for name, path in _files(variant.draft).items():
+        for name, path in files_of(variant.draft).items():
             names[name] = f"{INPUTS}/{slug(path.parent.resolve().name)}-{path.name}"
             target = folder / names[name]
             target.parent.mkdir(exist_ok=True)
@@ -47,12 +47,12 @@ def _copy(path: Path, target: Path) -> None:
         shutil.copyfile(path, target)
 
 
-def _files(draft: Draft) -> dict[str, Path]:
+def files_of(draft: Draft) -> dict[str, Path]:
     """The files that a scenario names, by what it calls them."""
     files: dict[str, Path] = {}
     workload = draft.scenario.workload
     for number in range(len(workload.jobs or ())):
-        files |= _files(draft_of(draft, number))
+        files |= files_of(draft_of(draft, number))
     of_one = workload.training or workload.serving
     model = None if of_one is None else model_file(draft.folder, of_one.model)
     if of_one is not None and model is not None:

@@ -54,6 +54,7 @@ def run(
     out: Path | None = None,
     faces: Sequence[Face] = (),
     progress: Progress | None = None,
+    searched: bool = True,
 ) -> Finished:
     """Runs a document with every variant that it compares.
 
@@ -64,6 +65,7 @@ def run(
         out: Where the folder of the run is put; None writes nothing.
         faces: Each writes further files (the report) into the folder, given the result.
         progress: Called with what is being done, and its share from 0 to 1.
+        searched: Whether it is tried what would help.
 
     Raises:
         InputError: The document cannot be run; nothing has been written then.
@@ -76,7 +78,8 @@ def run(
     plain = kind.resolved(document, varies) if engine is None else {**kind.resolved(document, varies), "engine": engine}
     name = folders.name_of(plain, version())
     with nullcontext(None) if out is None else folders.replaced(out, name) as folder:
-        measured = _measured(kind, prepared, _places(folder, variants), Meter(notify, [0.0] * len(variants)))
+        meter = Meter(notify, [0.0] * len(variants))
+        measured = _measured(kind, prepared, _places(folder, variants), meter, searched=searched)
         related: Sequence[Measured] = kind.relate(measured)
         finished = Finished(
             None if out is None else out / name,
@@ -121,14 +124,16 @@ def _write(folder: Path, result: Result, faces: Sequence[Face]) -> None:
         face(result, folder)
 
 
-def _measured(kind: AnyKind, prepared: Sequence[Any], places: Sequence[Path | None], meter: Meter) -> list[Measured]:
+def _measured(
+    kind: AnyKind, prepared: Sequence[Any], places: Sequence[Path | None], meter: Meter, *, searched: bool
+) -> list[Measured]:
     """Every variant through its steps: one after another, or as many at a time as there are processors."""
     processors, stop = os.cpu_count() or 1, Event()
     workers = max(1, processors // len(prepared))
 
     def one(number: int) -> Measured:
         place = places[number]
-        control = Control(meter.of(number), stop, workers, recorded=place is not None)
+        control = Control(meter.of(number), stop, workers, recorded=place is not None, searched=searched)
         found = _one(kind, prepared[number], place, control)
         meter.done(number)
         return found

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def _run(job: Prepared, control: Control) -> Simulated:
     count = control.counted(job.variant.draft.scenario.repeat + TRIALS)
-    return simulate(job, stop=control.stop, done=count, workers=control.workers)
+    return simulate(job, stop=control.stop, done=count, workers=control.workers, searched=control.searched)
 
 
 def _write(folder: Path, simulated: Simulated, found: MeasuredTraining) -> None:

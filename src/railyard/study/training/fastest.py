@@ -84,6 +84,7 @@ class Fastest:
         tried: The fastest layout and its runners-up, the fastest first; those that were simulated before the others.
         found: The jobs that were chosen among.
         simulated: How many of their steps were simulated.
+        most: Of their steps that may be simulated; 0 trusts the closed form.
     """
 
     cluster: Callable[[Layout | None], Cluster]
@@ -96,6 +97,7 @@ class Fastest:
     tried: list[Tried] = field(default_factory=list)
     found: list[Training] = field(default_factory=list)
     simulated: int = 0
+    most: int = MOST
 
     def __call__(self, found: Sequence[Training]) -> Training:
         """The fastest of some jobs that differ in their layouts.
@@ -122,7 +124,7 @@ class Fastest:
         layouts = [job.layout for job in able]
         search = _Search(ClosedError(np.log(closed_s), places(layouts), _kinds(layouts)))
         tasks = 0
-        while (number := search.next_one()) is not None:
+        while len(search.known) < self.most and (number := search.next_one()) is not None:
             tasks += bounds.about_tasks(able[number])
             if tasks > TASKS:
                 break

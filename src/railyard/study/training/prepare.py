@@ -14,7 +14,7 @@ from railyard.scenario.unions import fault_of
 from railyard.study import compose
 from railyard.study.memo import Memo
 from railyard.study.training.conditions import jitter_of, policy_of
-from railyard.study.training.fastest import Fastest, Tried
+from railyard.study.training.fastest import MOST, Fastest, Tried
 from railyard.study.training.graphs import Graphs
 from railyard.study.training.hash_seeds import redrawn
 from railyard.study.training.packet_engine import engine_of
@@ -157,7 +157,7 @@ def prepared(
         assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
     ready, (graphs, choices) = engine_of(draft, cluster, name), shared or (Graphs(), [])
     drawn = _drawn(seats, cluster, scenario.seed)
-    choose = Fastest(drawn, _fluid(ready), policy, graphs, scenario.seed, cluster, choices)
+    choose = Fastest(drawn, _fluid(ready), policy, graphs, scenario.seed, cluster, choices, most=_most(ready))
     training = compose.training_of(draft, cluster, model, choose)
     return Prepared(
         variant=variant,
@@ -184,6 +184,11 @@ def _drawn(
 def _fluid(engine: Engine) -> Engine:
     """The engine that layouts are tried on: the run's, or the flow engine where a run is dear."""
     return engine if isinstance(engine, FluidEngine) else engine_named("flow")
+
+
+def _most(engine: Engine) -> int:
+    """Steps that a choice of layouts may simulate: who asks for a closed form wants it of the choice too."""
+    return 0 if engine.name == "analytic" else MOST
 
 
 def faults_of(draft: Draft) -> tuple[Fault, ...]:

@@ -49,7 +49,9 @@ class Simulated:
     faults: tuple[FaultFigures, ...] = ()
 
 
-def simulate(job: Prepared, *, stop: Event, done: Callable[[str], None], workers: int = 1) -> Simulated:
+def simulate(
+    job: Prepared, *, stop: Event, done: Callable[[str], None], workers: int = 1, searched: bool = True
+) -> Simulated:
     """Runs one variant.
 
     Args:
@@ -57,6 +59,7 @@ def simulate(job: Prepared, *, stop: Event, done: Callable[[str], None], workers
         stop: Ends the run when it is set.
         done: Told after each simulation what has been done.
         workers: Simulations at a time; engines free the GIL.
+        searched: Whether it is tried what would help.
 
     Raises:
         InputError: Graph and cluster do not fit together.
@@ -80,12 +83,15 @@ def simulate(job: Prepared, *, stop: Event, done: Callable[[str], None], workers
         disturbed = bool(job.faults) or job.jitter != Jitter()
         saved, meeting_s = bench.checkpoint(step_s), bench.meeting_s(job.cluster, bench.job.cluster, step_s)
         stall_s = saved.stall_s / bench.saved_every
-        found = bottleneck.resources(
-            bench.job.cluster, timeline, jitter=disturbed, checkpoints=job.training.checkpoint is not None
-        )
-        tried = replace(bench.for_trials(graph, step_s), stall_s=stall_s)
-        trials = {resource.name: pool.submit(tried.better, resource, bottleneck.FACTOR) for resource in found}
-        search = bottleneck.find(step_s + stall_s + meeting_s, found, BottleneckTrials(trials, tried.better))
+        if searched:
+            found = bottleneck.resources(
+                bench.job.cluster, timeline, jitter=disturbed, checkpoints=job.training.checkpoint is not None
+            )
+            tried = replace(bench.for_trials(graph, step_s), stall_s=stall_s)
+            trials = {resource.name: pool.submit(tried.better, resource, bottleneck.FACTOR) for resource in found}
+            search = bottleneck.find(step_s + stall_s + meeting_s, found, BottleneckTrials(trials, tried.better))
+        else:
+            search = bottleneck.UNSEARCHED
         lost = priced(deaths, replace(bench, job=replace(whole, cluster=redrawn(whole.cluster, seed))), graph, saved)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

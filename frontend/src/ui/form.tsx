@@ -1,0 +1,74 @@
+/** A form over the same text: the values that decide most, each with its choices; comments of the text stay. */
+
+import { isMap, parseDocument, type Document } from "yaml";
+import type { Schema } from "./api";
+import { at, valuesAt } from "./schema";
+
+interface Field {
+  path: readonly string[];
+  label: string;
+  /** Where the value is when it is written as a mapping: `fabric: {name: roce}`. */
+  under?: string;
+}
+
+const FIELDS: readonly Field[] = [
+  { path: ["cluster", "accelerators"], label: "Accelerators" },
+  { path: ["cluster", "server"], label: "Server" },
+  { path: ["cluster", "back_end", "topology", "kind"], label: "Topology" },
+  { path: ["cluster", "back_end", "topology", "oversubscription"], label: "Oversubscription" },
+  { path: ["cluster", "back_end", "fabric"], label: "Fabric", under: "name" },
+  { path: ["workload", "training", "model"], label: "Model trained" },
+  { path: ["workload", "training", "global_batch"], label: "Global batch, sequences" },
+  { path: ["workload", "training", "sequence"], label: "Sequence, tokens" },
+  { path: ["workload", "training", "parallelism"], label: "Parallelism" },
+  { path: ["workload", "serving", "model"], label: "Model served" },
+  { path: ["workload", "serving", "precision"], label: "Precision" },
+  { path: ["engine"], label: "Engine" },
+  { path: ["seed"], label: "Seed" },
+];
+
+export function Form({ text, schema, change }: { text: string; schema: Schema; change: (text: string) => void }) {
+  const document = parseDocument(text);
+  if (document.errors.length > 0 || !isMap(document.contents)) return <p class="muted">The form is there again once the text is valid YAML.</p>;
+  const shown = FIELDS.filter((field) => isShown(document, field));
+  return (
+    <form class="fields" onSubmit={(event) => event.preventDefault()}>
+      {shown.map((field) => <Entry key={field.path.join(".")} field={field} document={document} schema={schema} change={change} />)}
+    </form>
+  );
+}
+
+/** Fields of a part that the scenario has; `cluster` and the top level always. */
+function isShown(document: Document, field: Field): boolean {
+  return field.path[0] !== "workload" || document.hasIn(field.path.slice(0, 2));
+}
+
+function Entry({ field, document, schema, change }: { field: Field; document: Document; schema: Schema; change: (text: string) => void }) {
+  const path = placeOf(document, field);
+  const value = document.getIn(path);
+  const id = `field-${field.path.join("-")}`;
+  if (isMap(value)) return <p class="muted"><b>{field.label}</b>: {String(value)}</p>;
+  const choices = valuesAt(field.path, schema);
+  const about = at(field.path, schema).find((form) => form.description)?.description;
+  const put = (words: string) => {
+    if (words === "") document.deleteIn(path);
+    else document.setIn(path, typed(words));
+    change(document.toString({ lineWidth: 0, flowCollectionPadding: false }));
+  };
+  return (
+    <label for={id} title={about}>
+      <span>{field.label}</span>
+      <input id={id} list={choices.length > 0 ? `${id}-choices` : undefined} value={value === undefined ? "" : String(value)} onChange={(event) => put(event.currentTarget.value.trim())} />
+      {choices.length > 0 && <datalist id={`${id}-choices`}>{choices.map((choice) => <option value={choice} />)}</datalist>}
+    </label>
+  );
+}
+
+function placeOf(document: Document, field: Field): readonly string[] {
+  return field.under !== undefined && isMap(document.getIn(field.path)) ? [...field.path, field.under] : field.path;
+}
+
+/** As YAML reads it: numbers and truth values are not text. */
+function typed(words: string): unknown {
+  return parseDocument(words).toJS() as unknown;
+}

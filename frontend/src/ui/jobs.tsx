@@ -1,0 +1,62 @@
+/** The queue of runs, kept up to date by the server's events. */
+
+import { useEffect, useState } from "preact/hooks";
+import { duration, percent } from "../format";
+import { address } from "../place";
+import type { Job } from "./api.gen";
+import { api } from "./api";
+
+const ENDED = new Set(["done", "failed", "stopped"]);
+export const hasEnded = (job: Job): boolean => ENDED.has(job.state);
+
+/** Jobs, latest first; `ended` is called for each that ends from now on. */
+export function useJobs(ended: (job: Job) => void): Job[] {
+  const [jobs, set] = useState<Map<string, Job>>(new Map());
+  useEffect(() => {
+    let events: EventSource | undefined;
+    let closed = false;
+    api.jobs().then((first) => {
+      if (closed) return;
+      set(new Map(first.map((job) => [job.id, job])));
+      events = api.events(Math.max(0, ...first.map((job) => job.change)));
+      events.addEventListener("job", (event) => {
+        const job = JSON.parse((event as MessageEvent<string>).data) as Job;
+        set((known) => new Map(known).set(job.id, job));
+        if (hasEnded(job)) ended(job);
+      });
+    }, () => undefined);
+    return () => {
+      closed = true;
+      events?.close();
+    };
+  }, []);
+  return [...jobs.values()].sort((a, b) => b.created - a.created);
+}
+
+export function JobRow({ job }: { job: Job }) {
+  const [trouble, setTrouble] = useState<string>();
+  const stop = () => api.stop(job.id).catch((error: Error) => setTrouble(error.message));
+  return (
+    <li class={`job ${job.state}`}>
+      <div class="job-head">
+        <strong>{job.file}</strong>
+        <span class="muted">{stateWords(job)}</span>
+        {job.run && <a href={address(`/run/${job.run}`)}>open the result</a>}
+        {!hasEnded(job) && <button onClick={stop} aria-label={`stop ${job.file}`}>Stop</button>}
+      </div>
+      {job.state === "running" && <progress value={job.share} max={1} aria-label={`${job.file}: ${percent(job.share, 0)}`} />}
+      {job.faults.map((fault) => <p class="fault">{fault.key ? `${fault.key}: ` : ""}{fault.message}{fault.hint ? `; ${fault.hint}` : ""}</p>)}
+      {trouble && <p class="fault">{trouble}</p>}
+    </li>
+  );
+}
+
+function stateWords(job: Job): string {
+  if (job.state === "running") {
+    const left = job.eta_s === null ? "" : `, about ${duration(Math.max(1, Math.round(job.eta_s)))} to go`;
+    return `${percent(job.share, 0)} ${job.stage}${left}`;
+  }
+  if (job.state === "queued") return "waits for its turn";
+  const took = job.started && job.ended ? ` in ${duration(job.ended - job.started)}` : "";
+  return `${job.state}${took}`;
+}

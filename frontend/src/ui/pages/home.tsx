@@ -1,0 +1,82 @@
+/** Runs and scenarios of the folder: what there is, and where to begin. */
+
+import { useState } from "preact/hooks";
+import { bytes } from "../../format";
+import { Section, Table } from "../../parts";
+import { address } from "../../place";
+import type { Job, RunRow } from "../api.gen";
+import { api } from "../api";
+import { JobRow, hasEnded } from "../jobs";
+import { useLoaded } from "../loaded";
+
+/** Jobs that ended and are still listed. */
+const SHOWN = 5;
+
+export function Home({ turn, jobs }: { turn: number; jobs: Job[] }) {
+  const [runs] = useLoaded(api.runs, [turn]);
+  const ended = jobs.filter((job) => hasEnded(job) && job.state !== "done").slice(0, SHOWN);
+  return (
+    <>
+      <Runs runs={runs.value} error={runs.error} />
+      {ended.length > 0 && (
+        <Section title="Ended without a result">
+          <ul class="queue plain-queue">{ended.map((job) => <JobRow key={job.id} job={job} />)}</ul>
+        </Section>
+      )}
+      <Start />
+    </>
+  );
+}
+
+function Runs({ runs, error }: { runs: RunRow[] | undefined; error: string | undefined }) {
+  const [picked, pick] = useState<ReadonlySet<string>>(new Set());
+  const flip = (run: string) => pick((known) => {
+    const next = new Set(known);
+    if (!next.delete(run)) next.add(run);
+    return next;
+  });
+  if (error !== undefined) return <p class="failure">{error}</p>;
+  if (runs === undefined) return <Section title="Runs"><p class="muted">reading the folder</p></Section>;
+  if (runs.length === 0) return <Section title="Runs"><p>None yet. Begin with a scenario below; what `railyard run` writes into this folder appears here too.</p></Section>;
+  return (
+    <Section title="Runs" note="Tick two or more to compare them; the same folders as the command line's.">
+      <p class="tools">
+        <a class={`action ${picked.size < 2 ? "off" : ""}`} aria-disabled={picked.size < 2} href={picked.size < 2 ? "#/" : address("/compare", { runs: [...picked].join(",") })}>
+          Compare {picked.size > 1 ? `${picked.size} runs` : ""}
+        </a>
+      </p>
+      <Table
+        rows={runs}
+        columns={[
+          { head: "", text: true, cell: (row) => <input type="checkbox" aria-label={`compare ${row.run}`} checked={picked.has(row.run)} onChange={() => flip(row.run)} /> },
+          { head: "run", text: true, cell: (row) => <a href={address(`/run/${encodeURIComponent(row.run)}`)} title={row.run}>{row.name}</a> },
+          { head: "what it says", text: true, cell: (row) => <span class="source">{row.sentence}</span> },
+          { head: "variants", cell: (row) => row.rows.length, wide: true },
+          { head: "engine", text: true, cell: (row) => row.engine, wide: true },
+          { head: "when", text: true, cell: (row) => new Date(row.created).toLocaleString(), wide: true },
+        ]}
+      />
+    </Section>
+  );
+}
+
+function Start() {
+  const [files] = useLoaded(api.files, []);
+  const [templates] = useLoaded(api.templates, []);
+  return (
+    <div class="pair">
+      <Section title="Scenarios of this folder">
+        {files.value?.length === 0 && <p class="muted">None yet.</p>}
+        {files.error && <p class="fault">{files.error}</p>}
+        <ul class="links">
+          {(files.value ?? []).map((row) => <li><a href={address("/scenario", { file: row.file })}>{row.file}</a> <small>{bytes(row.bytes)}</small></li>)}
+        </ul>
+      </Section>
+      <Section title="Begin from">
+        <ul class="links">
+          {(templates.value ?? []).map((row) => <li><a href={address("/scenario", { from: row.name })}>{row.name}</a><br /><small>{row.about}</small></li>)}
+        </ul>
+      </Section>
+    </div>
+  );
+}

@@ -1,0 +1,24 @@
+/** One run: what it found, and what can be done with it. */
+
+import { Findings } from "../../app";
+import { address } from "../../place";
+import { api } from "../api";
+import { useLoaded } from "../loaded";
+
+export function RunPage({ run }: { run: string }) {
+  const [result] = useLoaded(() => api.result(run), [run]);
+  if (result.error !== undefined) return <p class="failure">{result.error}. <a href="#/">To the runs</a></p>;
+  if (result.value === undefined) return <p class="muted" role="status">reading {run}</p>;
+  const { name, provenance } = result.value;
+  return (
+    <>
+      <h1>{name}</h1>
+      <p class="muted">Railyard {provenance.version} · engine {provenance.engine} · seed {provenance.seed}{provenance.created ? ` · ${new Date(provenance.created).toLocaleString()}` : ""}</p>
+      <p class="tools">
+        <a class="action" href={api.report(run)} download>Save as one file</a>
+        <a class="action" href={address("/scenario", { run })}>Change and run again</a>
+      </p>
+      <Findings result={result.value} />
+    </>
+  );
+}

@@ -1,0 +1,215 @@
+/** A scenario being written: text and form, faults at their lines, a rough answer while one types, then the run. */
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { duration } from "../../format";
+import { Section } from "../../parts";
+import { address, choose, chosen } from "../../place";
+import { hasStep, type Stepped } from "../../result";
+import type { Result } from "../../result.gen";
+import { Summary } from "../../views/summary";
+import type { Fault, Job } from "../api.gen";
+import { api, Refusal, type Schema } from "../api";
+import type { Editor } from "../editor";
+import { JobRow, hasEnded } from "../jobs";
+import { useLoaded } from "../loaded";
+
+/** After the last key: long enough not to ask for every letter. */
+const PAUSE_MS = 300;
+/** Typed text outlives a closed tab. */
+const kept = (file: string) => `railyard draft ${file}`;
+
+interface Opened {
+  file: string;
+  text: string;
+  version: string | null;
+}
+
+async function open(): Promise<Opened> {
+  const [file, from, run] = [chosen("file"), chosen("from"), chosen("run")];
+  if (file !== null) return api.read(file);
+  if (run !== null) return { file: `${run}.yaml`, text: await api.scenario(run), version: null };
+  const templates = await api.templates();
+  const template = templates.find((each) => each.name === from) ?? templates[0];
+  return { file: `${template?.name ?? "scenario"}.yaml`, text: template?.text ?? "", version: null };
+}
+
+export function ScenarioPage({ jobs }: { jobs: Job[] }) {
+  const [opened] = useLoaded(open, [location.hash]);
+  const [schema] = useLoaded(api.schema, []);
+  const [code] = useLoaded(() => import("../editor"), []);
+  const [form] = useLoaded(() => import("../form"), []);
+  const error = opened.error ?? schema.error ?? code.error ?? form.error;
+  if (error !== undefined) return <p class="failure">{error}. <a href="#/">To the runs</a></p>;
+  if (!opened.value || !schema.value || !code.value || !form.value) return <p class="muted" role="status">opening</p>;
+  return <Desk key={`${opened.value.file} ${opened.value.version}`} opened={opened.value} schema={schema.value} editor={code.value.editor} Form={form.value.Form} jobs={jobs} />;
+}
+
+interface Tools {
+  opened: Opened;
+  schema: Schema;
+  editor: typeof import("../editor").editor;
+  Form: typeof import("../form").Form;
+  jobs: Job[];
+}
+
+function Desk({ opened, schema, editor, Form, jobs }: Tools) {
+  const [file, setFile] = useState(opened.file);
+  const [text, setText] = useState(() => localStorage.getItem(kept(opened.file)) ?? opened.text);
+  const [saved, setSaved] = useState<{ text: string; version: string | null }>({ text: opened.text, version: opened.version });
+  const [trouble, setTrouble] = useState<string>();
+  const [asked, setAsked] = useState<string>();
+  const seat = useRef<HTMLDivElement>(null);
+  const view = useRef<Editor | undefined>(undefined);
+  const { faults, busy, estimate } = useLook(file, text);
+
+  const save = async (words: string) => {
+    try {
+      const stored = await api.write(file, words, file === opened.file ? saved.version : null);
+      localStorage.removeItem(kept(opened.file));
+      setSaved({ text: stored.text, version: stored.version });
+      setTrouble(undefined);
+      choose("from", null);
+      choose("run", null);
+      choose("file", file);
+    } catch (error) {
+      setTrouble(error instanceof Refusal && error.status === 409 ? `${error.message}; give another name to keep both` : String((error as Error).message));
+    }
+  };
+  const latest = useRef(save);
+  latest.current = save;
+
+  useEffect(() => {
+    if (seat.current === null) return;
+    const made = editor(seat.current, text, schema, setText, () => void latest.current(made.text()));
+    view.current = made;
+    return made.close;
+  }, []);
+  useEffect(() => view.current?.show(faults), [faults]);
+  useEffect(() => {
+    if (text === saved.text) localStorage.removeItem(kept(opened.file));
+    else localStorage.setItem(kept(opened.file), text);
+  }, [text, saved]);
+
+  const change = (next: string) => {
+    view.current?.replace(next);
+    setText(next);
+  };
+  const run = () => api.add(file, text).then((job) => setAsked(job.id), (error: Error) => setTrouble(error.message));
+  const job = jobs.find((each) => each.id === asked);
+  return (
+    <>
+      <p class="tools">
+        <label class="name">File <input value={file} onChange={(event) => setFile(event.currentTarget.value.trim())} /></label>
+        <button onClick={() => void save(text)} disabled={text === saved.text && file === opened.file}>Save</button>
+        <button class="action" onClick={run} disabled={faults.length > 0 || busy}>Run</button>
+        {text !== saved.text && <button onClick={() => change(saved.text)}>Undo all changes</button>}
+        <span class="muted" role="status">{busy ? "checking" : faults.length === 0 ? "no faults" : `${faults.length} fault${faults.length > 1 ? "s" : ""}`}</span>
+      </p>
+      {trouble && <p class="fault" role="alert">{trouble}</p>}
+      {job && hasEnded(job) && <ul class="queue plain-queue"><JobRow job={job} /></ul>}
+      <div class="desk">
+        <div class="code" ref={seat} />
+        <div>
+          <Section title="The values that decide most"><Form text={text} schema={schema} change={change} /></Section>
+          <Faults faults={faults} goTo={(line) => view.current?.goTo(line)} />
+          {faults.length === 0 && <Rough estimate={estimate} />}
+        </div>
+      </div>
+    </>
+  );
+}
+
+interface Look {
+  faults: Fault[];
+  busy: boolean;
+  estimate: Estimate;
+}
+
+interface Estimate {
+  result?: Result;
+  took?: number;
+  /** Why there is none. */
+  none?: string;
+}
+
+/** What the server says of the text, a moment after the last key. */
+function useLook(file: string, text: string): Look {
+  const [look, set] = useState<Look>({ faults: [], busy: true, estimate: {} });
+  useEffect(() => {
+    const ended = new AbortController();
+    set((last) => ({ ...last, busy: true }));
+    const timer = setTimeout(() => void ask(file, text, ended.signal, set), PAUSE_MS);
+    return () => {
+      clearTimeout(timer);
+      ended.abort();
+    };
+  }, [file, text]);
+  return look;
+}
+
+async function ask(file: string, text: string, signal: AbortSignal, set: (look: Look) => void): Promise<void> {
+  try {
+    const { faults } = await api.check(file, text, signal);
+    set({ faults, busy: false, estimate: {} });
+    if (faults.length > 0) return;
+    const found = await api.estimate(file, text, signal);
+    set({ faults, busy: false, estimate: estimateOf(found.result as Result | null | undefined, found.faults, found.took_s) });
+  } catch (error) {
+    if (signal.aborted) return;
+    set({ faults: [], busy: false, estimate: { none: (error as Error).message } });
+  }
+}
+
+function estimateOf(result: Result | null | undefined, faults: Fault[], took: number): Estimate {
+  if (result) return { result, took };
+  return { none: faults.map((fault) => [fault.key, fault.message, fault.hint].filter(Boolean).join("; ")).join("\n") };
+}
+
+function Faults({ faults, goTo }: { faults: Fault[]; goTo: (line: number) => void }) {
+  if (faults.length === 0) return null;
+  return (
+    <Section title={`${faults.length} fault${faults.length > 1 ? "s" : ""}`}>
+      <ul class="links">
+        {faults.map((fault) => (
+          <li>
+            {fault.line ? <button class="line" onClick={() => goTo(fault.line ?? 1)}>line {fault.line}</button> : null} {fault.key && <b>{fault.key}: </b>}{fault.message}
+            {fault.hint && <><br /><small>{fault.hint}</small></>}
+            {fault.allowed && <><br /><small>allowed: {fault.allowed}</small></>}
+          </li>
+        ))}
+      </ul>
+    </Section>
+  );
+}
+
+function Rough({ estimate }: { estimate: Estimate }) {
+  if (estimate.none !== undefined) return <Section title="No rough answer"><p class="note">{estimate.none}</p></Section>;
+  const variant = estimate.result?.variants[0];
+  if (variant === undefined || !hasStep(variant)) return <Section title="A rough answer"><p class="muted" role="status">computing</p></Section>;
+  return (
+    <>
+      <p class="note rough">A rough answer: the first variant in closed form{estimate.took === undefined ? "" : `, in ${duration(estimate.took)}`}. The run simulates it.</p>
+      <Summary variant={variant} />
+      <Bill variant={variant} />
+    </>
+  );
+}
+
+/** Rows of the bill that are listed. */
+const MOST = 8;
+
+function Bill({ variant }: { variant: Stepped }) {
+  const layout = "layouts" in variant ? variant.layouts?.[0] : undefined;
+  const rows = [...variant.capex.components].sort((a, b) => b.typical_usd - a.typical_usd).slice(0, MOST);
+  return (
+    <Section title="Layout and bill">
+      {layout && <p>{layout.layout}</p>}
+      <table>
+        <tbody>{rows.map((row) => <tr><td class="text">{row.name}</td><td>{row.count.toLocaleString("en-US")}</td><td>{money(row.typical_usd)}</td></tr>)}</tbody>
+      </table>
+      <p class="more"><a href={address("/")}>To the runs</a></p>
+    </Section>
+  );
+}
+
+const money = (usd: number): string => usd.toLocaleString("en-US", { style: "currency", currency: "USD", maximumFractionDigits: 0 });

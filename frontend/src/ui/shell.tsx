@@ -1,0 +1,58 @@
+/** What stands around every page: where one is, who one is, what runs. */
+
+import { useEffect, useState } from "preact/hooks";
+import { onMove, page } from "../place";
+import type { Person } from "./api.gen";
+import { api } from "./api";
+import { JobRow, hasEnded, useJobs } from "./jobs";
+import { useLoaded } from "./loaded";
+import { Compare } from "./pages/compare";
+import { Home } from "./pages/home";
+import { Login } from "./pages/login";
+import { RunPage } from "./pages/run";
+import { ScenarioPage } from "./pages/scenario";
+
+function usePage(): string {
+  const [here, set] = useState(page);
+  useEffect(() => onMove(() => set(page())), []);
+  return here;
+}
+
+export function Shell() {
+  const [me, again] = useLoaded(api.me, []);
+  if (me.error !== undefined) return <Login failed={me.error} done={again} />;
+  if (me.value === undefined) return null;
+  return <Inside me={me.value} left={again} />;
+}
+
+function Inside({ me, left }: { me: Person; left: () => void }) {
+  const here = usePage();
+  const [turn, next] = useState(0);
+  const jobs = useJobs(() => next((count) => count + 1));
+  const open = jobs.filter((job) => !hasEnded(job));
+  return (
+    <>
+      <a class="skip" href="#content" onClick={(event) => { event.preventDefault(); document.getElementById("content")?.focus(); }}>To the content</a>
+      <nav class="bar" aria-label="Pages">
+        <a class="brand" href="#/">Railyard</a>
+        <a href="#/" aria-current={here === "" || here === "/" ? "page" : undefined}>Runs</a>
+        <a href="#/scenario" aria-current={here.startsWith("/scenario") ? "page" : undefined}>Scenario</a>
+        <span class="grow" />
+        {open.length > 0 && <span class="muted" role="status">{open.length} in the queue</span>}
+        {me.tokens && <button onClick={() => api.logout().then(left)}>Log out {me.name}</button>}
+      </nav>
+      {open.length > 0 && <ul class="queue" aria-label="Queue">{open.map((job) => <JobRow key={job.id} job={job} />)}</ul>}
+      <main id="content" tabIndex={-1}>
+        <Page here={here} turn={turn} jobs={jobs} />
+      </main>
+    </>
+  );
+}
+
+function Page({ here, turn, jobs }: { here: string; turn: number; jobs: ReturnType<typeof useJobs> }) {
+  if (here.startsWith("/run/")) return <RunPage key={here} run={decodeURIComponent(here.slice(5))} />;
+  if (here === "/scenario") return <ScenarioPage jobs={jobs} />;
+  if (here === "/compare") return <Compare />;
+  if (here === "" || here === "/") return <Home turn={turn} jobs={jobs} />;
+  return <p class="failure">There is no page `{here}`. <a href="#/">To the runs</a></p>;
+}

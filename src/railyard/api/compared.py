@@ -1,0 +1,41 @@
+"""The table that compares the variants of any result, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.api import jobs, operated, served, words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.result.result import Result
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table of text.
+
+    Attributes:
+        headings: One a column.
+        right: Columns that are set to the right.
+        rows: Cells, a row a variant or a job of one.
+    """
+
+    headings: Sequence[str]
+    right: Sequence[int]
+    rows: Sequence[Sequence[str]]
+
+
+def comparison(result: Result) -> Comparison:
+    """The variants side by side, in the columns of their kind of work."""
+    if operated.are_operated(result):
+        sheet = next(operated.sheets(result))
+        return Comparison(sheet.headings, range(1, len(sheet.headings)), sheet.rows)
+    if jobs.are_jobs(result):
+        rows = [cells for variant in result.jobs for cells in jobs.rows(variant)]
+        return Comparison(jobs.HEADINGS, jobs.RIGHT, rows)
+    if served.is_served(result):
+        return Comparison(served.HEADINGS, served.RIGHT, [served.row(variant) for variant in result.served])
+    return Comparison(words.HEADINGS, words.RIGHT, [words.row(variant) for variant in result.steps])

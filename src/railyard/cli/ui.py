@@ -1,0 +1,66 @@
+"""`railyard ui` and `railyard serve-api`."""
+
+from __future__ import annotations
+
+import os
+import webbrowser
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from railyard.cli.messages import say
+from railyard.errors import InputError
+from railyard.web.settings import Settings, read_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def serve(
+    folder: Path,
+    *,
+    host: str,
+    port: int,
+    tokens: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    proxied: bool,
+    names: Sequence[str],
+    runs: int,
+    processes: int,
+    pages: bool,
+    opened: bool,
+) -> None:
+    """Serves the page and the API, or the API alone, until it is stopped.
+
+    Raises:
+        InputError: The options contradict each other, or the port is taken.
+    """
+    if (certificate is None) != (key is None):
+        raise InputError("a certificate and its key go together", key="certificate", hint="give both or none")
+    for file in (certificate, key):
+        if file is not None and not file.is_file():
+            raise InputError("there is no such file", file=file)
+    if not folder.is_dir():
+        raise InputError("there is no such folder", file=folder)
+    settings = Settings(
+        folder=folder.resolve(),
+        host=host,
+        port=port,
+        people={} if tokens is None else read_tokens(tokens),
+        proxied=proxied,
+        certificate=None if certificate is None or key is None else (certificate, key),
+        names=tuple(names),
+        pages=pages,
+    )
+    settings = replace(settings, limits=replace(settings.limits, runs=runs))
+
+    def announce(address: str) -> None:
+        say(f"{'page' if pages else 'API'} of {settings.folder}: {address}{'' if pages else 'api/v1/openapi.json'}")
+        say("hint: Ctrl-C ends it; runs that wait or were running go on when it starts again")
+        if opened and pages and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+            webbrowser.open(address)
+
+    from railyard.web import serving
+
+    serving.serve(settings, processes=processes, announce=announce)

@@ -1,0 +1,130 @@
+"""The application: routes behind the guard, jobs dispatched while it lives, pages beside the API."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.middleware.gzip import GZipMiddleware
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi.staticfiles import StaticFiles
+
+from railyard.errors import RailyardError
+from railyard.study.provenance import version
+from railyard.web.audit import Audit
+from railyard.web.dispatch import Dispatch
+from railyard.web.documents import Problem
+from railyard.web.faults import faults_of
+from railyard.web.guard import Guard
+from railyard.web.journal import Journal
+from railyard.web.looking import Looking
+from railyard.web.routes import jobs, people, runs, scenarios
+from railyard.web.routes.asking import House
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from fastapi import Response
+
+    from railyard.web.settings import Settings
+
+PREFIX = "/api/v1"
+
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem, "description": about}
+    for status, about in (
+        (400, "The request cannot be read, or the scenario is wrong."),
+        (401, "A token is needed."),
+        (403, "It comes from a page of another site."),
+        (404, "There is no such thing."),
+        (409, "Somebody else was faster."),
+        (413, "It is too large."),
+        (421, "This server has another name."),
+        (422, "It has not the form that is described here."),
+        (429, "There were too many."),
+    )
+}
+
+
+def application(settings: Settings) -> FastAPI:
+    """The application over the folder of the settings.
+
+    Args:
+        settings: Checked ones: see `settings.checked`.
+    """
+    journal = Journal(settings.state / "journal.sqlite")
+    house = House(settings, journal, Looking(settings))
+    app = FastAPI(
+        title="Railyard",
+        version=version(),
+        summary="Scenarios checked, estimated and run; runs listed and read.",
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_living(house),
+        responses=_REFUSALS,
+    )
+    app.state.house = house
+    for part in (people, scenarios, jobs, runs):
+        app.include_router(part.router, prefix=PREFIX)
+    _explain_refusals(app)
+    _log_changes(app, Audit(settings.state / "audit.log"))
+    if settings.pages:
+        _serve_pages(app)
+    app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
+    app.add_middleware(Guard, settings=settings, journal=journal)
+    return app
+
+
+def _living(house: House) -> Callable[[FastAPI], Any]:
+    @asynccontextmanager
+    async def living(_app: FastAPI) -> AsyncIterator[None]:
+        dispatching = asyncio.create_task(Dispatch(house.settings, house.journal).serve())
+        try:
+            yield
+        finally:
+            dispatching.cancel()
+            with suppress(asyncio.CancelledError):
+                await dispatching
+            await house.looking.close()
+            house.journal.close()
+
+    return living
+
+
+def _explain_refusals(app: FastAPI) -> None:
+    @app.exception_handler(RailyardError)
+    async def wrong(_request: Request, error: RailyardError) -> JSONResponse:
+        faults = faults_of(error)
+        return JSONResponse(Problem(error=faults[0].message, faults=faults).model_dump(), status_code=400)
+
+    @app.exception_handler(HTTPException)
+    async def refused(_request: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse(Problem(error=str(error.detail)).model_dump(), status_code=error.status_code)
+
+
+def _log_changes(app: FastAPI, audit: Audit) -> None:
+    @app.middleware("http")
+    async def logged(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        response = await answer(request)
+        if request.method not in {"GET", "HEAD", "OPTIONS"}:
+            audit.write(
+                person=request.state.person,
+                address=request.client.host if request.client else "?",
+                method=request.method,
+                path=request.url.path,
+                status=response.status_code,
+            )
+        return response
+
+
+def _serve_pages(app: FastAPI) -> None:
+    root = files("railyard").joinpath("web", "static", "ui")
+    app.mount("/assets", StaticFiles(directory=str(root.joinpath("assets"))), name="assets")
+
+    @app.get("/", include_in_schema=False, response_class=FileResponse)
+    def page() -> FileResponse:
+        return FileResponse(str(root.joinpath("ui.html")), headers={"cache-control": "no-cache"})

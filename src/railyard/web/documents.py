@@ -1,0 +1,161 @@
+"""What the API takes and gives, as its OpenAPI description shows it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+State = Literal["queued", "running", "done", "failed", "stopped"]
+ENDED: tuple[State, ...] = ("done", "failed", "stopped")
+
+Words = Annotated[str, Field(max_length=500)]
+ScenarioText = Annotated[str, Field(max_length=2 << 20, description="YAML.")]
+FileName = Annotated[str, Field(min_length=1, max_length=400, description="Relative to the folder, `/` between parts.")]
+
+
+class Document(BaseModel):
+    """Base: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_serialization_defaults_required=True)
+
+
+class Fault(Document):
+    """One thing that is wrong with a scenario, and where."""
+
+    message: str = Field(description="What is wrong.")
+    line: int | None = Field(default=None, description="Counted from 1.")
+    column: int | None = Field(default=None, description="Counted from 1.")
+    key: str | None = Field(default=None, description="Dotted key.")
+    found: str | None = Field(default=None, description="What stands there.")
+    allowed: str | None = Field(default=None, description="What may stand there.")
+    hint: str | None = Field(default=None, description="How to mend it.")
+
+
+class Draft(Document):
+    """A scenario that is being written."""
+
+    text: ScenarioText
+    file: FileName = "scenario.yaml"
+
+
+class Checked(Document):
+    """What reading a draft gave."""
+
+    faults: list[Fault] = Field(description="Empty where it can be run.")
+    name: str | None = Field(default=None, description="Of the scenario.")
+    kind: str | None = Field(default=None, description="Of its work: training, serving and others.")
+    engine: str | None = Field(default=None, description="That would run it.")
+
+
+class Estimated(Document):
+    """A rough answer: the first variant in closed form, without remedies."""
+
+    faults: list[Fault] = Field(description="Empty where there is an answer.")
+    result: dict[str, Any] | None = Field(default=None, description="As `result.json`, format railyard/1.")
+    took_s: float = Field(description="Seconds that it took.")
+
+
+class NewJob(Document):
+    """A run that is asked for."""
+
+    text: ScenarioText
+    file: FileName = "scenario.yaml"
+    engine: Annotated[str, Field(max_length=60)] | None = Field(default=None, description="In place of the scenario's.")
+    vary: list[Words] = Field(default_factory=list, max_length=20, description="Each `key=a,b,c`.")
+
+
+class Job(Document):
+    """A run that was asked for."""
+
+    id: str = Field(description="Names it from now on.")
+    file: str = Field(description="The scenario's file.")
+    engine: str | None = Field(default=None, description="In place of the scenario's.")
+    vary: list[str] = Field(description="Each `key=a,b,c`.")
+    state: State = Field(description="Where it stands.")
+    created: float = Field(description="Seconds since 1970 (Unix time).")
+    started: float | None = Field(default=None, description="Seconds since 1970.")
+    ended: float | None = Field(default=None, description="Seconds since 1970.")
+    stage: str = Field(default="", description="What is being done.")
+    share: float = Field(default=0.0, description="Done, from 0 to 1.")
+    eta_s: float | None = Field(default=None, description="Seconds to go, guessed from the share.")
+    run: str | None = Field(default=None, description="Name of the run's folder, once it is there.")
+    faults: list[Fault] = Field(default_factory=list, description="Why it failed.")
+    change: int = Field(description="Grows with every change of any job.")
+
+
+class RunRow(Document):
+    """A run in a list of runs."""
+
+    run: str = Field(description="Name of its folder.")
+    name: str = Field(description="Of the scenario.")
+    engine: str = Field(description="That ran it.")
+    created: str = Field(description="When, ISO 8601 in UTC.")
+    version: str = Field(description="Of Railyard.")
+    kind: str = Field(description="Of its work.")
+    columns: list[str] = Field(description="Of the comparison.")
+    rows: list[list[str]] = Field(description="A row a variant, in words and with units.")
+    sentence: str = Field(description="What the comparison says.")
+
+
+class FileRow(Document):
+    """A scenario file."""
+
+    file: FileName
+    bytes: int = Field(description="Size.")
+    changed: float = Field(description="Seconds since 1970.")
+
+
+class FileText(Document):
+    """A scenario file with its text."""
+
+    file: FileName
+    text: ScenarioText
+    version: str = Field(description="Fingerprint; sent back when the file is replaced.")
+
+
+class Saved(Document):
+    """A file that is to be written."""
+
+    text: ScenarioText
+    version: Annotated[str, Field(max_length=64)] | None = Field(
+        default=None, description="Fingerprint of what is replaced; None for a new file."
+    )
+
+
+class Login(Document):
+    """A token, to be turned into a cookie."""
+
+    token: Annotated[str, Field(max_length=400, description="As it stands in the server's file.")]
+
+
+class Person(Document):
+    """Who is asking."""
+
+    name: str = Field(description="`local` where no token is needed.")
+    tokens: bool = Field(description="Whether this server wants tokens.")
+    version: str = Field(description="Of Railyard.")
+
+
+class Health(Document):
+    """That the server answers."""
+
+    ok: Literal[True] = Field(default=True, description="Always.")
+    version: str = Field(description="Of Railyard.")
+    running: int = Field(description="Jobs that run.")
+    queued: int = Field(description="Jobs that wait.")
+
+
+class Template(Document):
+    """A scenario to start from."""
+
+    name: str = Field(description="Short.")
+    about: str = Field(description="What it asks.")
+    text: str = Field(description="YAML.")
+
+
+class Problem(Document):
+    """Why a request was refused."""
+
+    error: str = Field(description="In words.")
+    faults: list[Fault] = Field(default_factory=list, description="Where, if it is about a scenario.")

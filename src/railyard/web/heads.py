@@ -1,0 +1,43 @@
+"""What a list of runs says of each: the comparison as the command line prints it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from railyard.api import words
+from railyard.api.compared import comparison
+from railyard.errors import InputError
+from railyard.result.reading import result_from
+from railyard.result.result import kind_of
+from railyard.web.documents import RunRow
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@lru_cache(maxsize=4096)
+def head_of(path: Path, changed_ns: int) -> RunRow | None:
+    """The head of a result, or None where this version cannot read it.
+
+    Args:
+        path: The file `result.json`, in the folder of its run.
+        changed_ns: When it was written: another time is another result.
+    """
+    del changed_ns
+    try:
+        result = result_from(path.read_bytes())
+    except (OSError, InputError):
+        return None
+    found = comparison(result)
+    return RunRow(
+        run=path.parent.name,
+        name=result.name,
+        engine=result.provenance.engine,
+        created=result.provenance.created or "",
+        version=result.provenance.version,
+        kind=kind_of(result.variants[0]) or "unknown",
+        columns=list(found.headings),
+        rows=[list(cells) for cells in found.rows],
+        sentence=words.why(result),
+    )

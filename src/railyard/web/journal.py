@@ -1,0 +1,252 @@
+"""Jobs and what became of them, in SQLite: what was accepted is there after every kill of server or worker."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from railyard.web.documents import ENDED, Fault, Job, NewJob
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from railyard.web.documents import State
+
+MOST_ATTEMPTS = 2
+"""A job whose process was killed from outside is begun again once: what kills it twice is probably the job."""
+
+_TABLES = """
+create table if not exists jobs (
+  id text primary key, owner text not null, text text not null, about text not null, state text not null,
+  created real not null, started real, ended real, stage text not null default '', share real not null default 0,
+  run text, faults text not null default '[]', attempts integer not null default 0,
+  stopping integer not null default 0, change integer not null
+);
+create index if not exists jobs_by_change on jobs (owner, change);
+create index if not exists jobs_by_state on jobs (state, created);
+create table if not exists sessions (secret text primary key, owner text not null, until real not null);
+"""
+
+_COLUMNS = "id, owner, about, state, created, started, ended, stage, share, run, faults, change"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A job that runs from now on.
+
+    Attributes:
+        id: Names it.
+        owner: Who asked for it.
+        request: What was asked.
+    """
+
+    id: str
+    owner: str
+    request: NewJob
+
+
+class Journal:
+    """Jobs of everybody; may be used from several threads and processes.
+
+    Args:
+        path: The database; made if it is not there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._lock = RLock()
+        self._database = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
+        self._database.execute("pragma journal_mode = wal")
+        self._database.execute("pragma synchronous = normal")
+        self._database.executescript(_TABLES)
+
+    def close(self) -> None:
+        """Ends its use."""
+        with self._lock:
+            self._database.close()
+
+    @contextmanager
+    def _changing(self) -> Iterator[int]:
+        """All of a change or nothing; gives the number of the change."""
+        with self._lock:
+            self._database.execute("begin immediate")
+            try:
+                (last,) = self._database.execute("select coalesce(max(change), 0) from jobs").fetchone()
+                yield last + 1
+            except BaseException:
+                self._database.execute("rollback")
+                raise
+            self._database.execute("commit")
+
+    def _rows(self, where: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._database.execute(f"select {_COLUMNS} from jobs {where}", values).fetchall()
+
+    def add(self, owner: str, request: NewJob) -> Job:
+        """A new job at the end of the queue."""
+        name = uuid.uuid4().hex[:12]
+        with self._changing() as change:
+            self._database.execute(
+                "insert into jobs (id, owner, text, about, state, created, change) values (?, ?, ?, ?, 'queued', ?, ?)",
+                (name, owner, request.text, request.model_dump_json(exclude={"text"}), time.time(), change),
+            )
+        return self.job(owner, name)
+
+    def job(self, owner: str, name: str) -> Job:
+        """A job of that person.
+
+        Raises:
+            KeyError: That person has no such job.
+        """
+        rows = self._rows("where id = ? and owner = ?", (name, owner))
+        if not rows:
+            raise KeyError(name)
+        return _job(rows[0])
+
+    def jobs(self, owner: str, *, since: int = 0, most: int = 500) -> list[Job]:
+        """The jobs of a person that changed after the change `since`, latest first."""
+        rows = self._rows("where owner = ? and change > ? order by created desc, id limit ?", (owner, since, most))
+        return [_job(row) for row in rows]
+
+    def last_change(self) -> int:
+        """Number of the last change of any job."""
+        with self._lock:
+            (last,) = self._database.execute("select coalesce(max(change), 0) from jobs").fetchone()
+            return int(last)
+
+    def count(self, state: State, owner: str | None = None) -> int:
+        """Jobs in that state."""
+        with self._lock:
+            (found,) = self._database.execute(
+                "select count(*) from jobs where state = ? and (? is null or owner = ?)", (state, owner, owner)
+            ).fetchone()
+            return int(found)
+
+    def take(self) -> Taken | None:
+        """The job that waited longest, running from now on."""
+        with self._changing() as change:
+            row = self._database.execute(
+                "select id, owner, text, about from jobs where state = 'queued' order by created, id limit 1"
+            ).fetchone()
+            if row is None:
+                return None
+            self._database.execute(
+                "update jobs set state = 'running', started = ?, stage = '', share = 0, attempts = attempts + 1,"
+                " change = ? where id = ?",
+                (time.time(), change, row[0]),
+            )
+        name, owner, text, about = row
+        return Taken(name, owner, NewJob(text=text, **json.loads(about)))
+
+    def progress(self, name: str, stage: str, share: float) -> None:
+        """What a running job is doing."""
+        with self._changing() as change:
+            self._database.execute(
+                "update jobs set stage = ?, share = ?, change = ? where id = ? and state = 'running'",
+                (stage[:200], min(max(share, 0.0), 1.0), change, name),
+            )
+
+    def end(self, name: str, state: State, *, run: str | None = None, faults: Sequence[Fault] = ()) -> None:
+        """How a running job ended."""
+        listed = json.dumps([fault.model_dump(exclude_none=True) for fault in faults])
+        with self._changing() as change:
+            self._database.execute(
+                "update jobs set state = ?, ended = ?, run = ?, faults = ?, share = case when ? = 'done' then 1 else"
+                " share end, change = ? where id = ? and state = 'running'",
+                (state, time.time(), run, listed, state, change, name),
+            )
+
+    def killed(self, name: str, reason: str) -> None:
+        """A job whose process was killed from outside: back into the queue, or failed if that happened before."""
+        with self._changing() as change:
+            row = self._database.execute("select attempts from jobs where id = ?", (name,)).fetchone()
+            if row is not None and row[0] < MOST_ATTEMPTS:
+                self._database.execute(
+                    "update jobs set state = 'queued', started = null, stage = '', share = 0, change = ?"
+                    " where id = ? and state = 'running'",
+                    (change, name),
+                )
+                return
+        self.end(name, "failed", faults=[Fault(message=reason)])
+
+    def stop(self, owner: str, name: str) -> Job:
+        """Ends a job that waits, and has one that runs ended by whoever runs it.
+
+        Raises:
+            KeyError: That person has no such job.
+        """
+        job = self.job(owner, name)
+        if job.state in ENDED:
+            return job
+        with self._changing() as change:
+            self._database.execute(
+                "update jobs set state = 'stopped', ended = ?, change = ? where id = ? and state = 'queued'",
+                (time.time(), change, name),
+            )
+            self._database.execute("update jobs set stopping = 1 where id = ? and state = 'running'", (name,))
+        return self.job(owner, name)
+
+    def stopping(self) -> set[str]:
+        """Running jobs that are to be ended."""
+        with self._lock:
+            rows = self._database.execute("select id from jobs where state = 'running' and stopping = 1").fetchall()
+        return {row[0] for row in rows}
+
+    def resume(self) -> int:
+        """Puts jobs that a killed server left running back into the queue; their number."""
+        with self._changing() as change:
+            return self._database.execute(
+                "update jobs set state = case when stopping = 1 then 'stopped' else 'queued' end, started = null,"
+                " stage = '', share = 0, attempts = 0, change = ? where state = 'running'",
+                (change,),
+            ).rowcount
+
+    def open_session(self, secret: str, owner: str, until: float) -> None:
+        """Remembers whose cookie that is, and forgets expired ones."""
+        with self._lock:
+            self._database.execute("delete from sessions where until < ?", (time.time(),))
+            self._database.execute("insert into sessions values (?, ?, ?)", (secret, owner, until))
+
+    def close_session(self, secret: str) -> None:
+        """Forgets a cookie."""
+        with self._lock:
+            self._database.execute("delete from sessions where secret = ?", (secret,))
+
+    def owner_of(self, secret: str) -> str | None:
+        """Whose cookie that is."""
+        with self._lock:
+            row = self._database.execute(
+                "select owner from sessions where secret = ? and until > ?", (secret, time.time())
+            ).fetchone()
+        return None if row is None else str(row[0])
+
+
+def _job(row: tuple[Any, ...]) -> Job:
+    name, _owner, about, state, created, started, ended, stage, share, run, faults, change = row
+    return Job(
+        **json.loads(about),
+        id=name,
+        state=state,
+        created=created,
+        started=started,
+        ended=ended,
+        stage=stage,
+        share=share,
+        eta_s=_to_go_s(started, share) if state == "running" else None,
+        run=run,
+        faults=[Fault(**fault) for fault in json.loads(faults)],
+        change=change,
+    )
+
+
+def _to_go_s(started: float | None, share: float) -> float | None:
+    """Seconds to go if the rest goes as fast as what is done; None before that says anything."""
+    if started is None or share < 0.02:
+        return None
+    return (time.time() - started) * (1.0 - share) / share

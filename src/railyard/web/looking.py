@@ -1,0 +1,121 @@
+"""Asks the processes of `preview.py`: one a person, killed when an answer takes too long or nobody asks any more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from railyard.web.documents import Draft
+    from railyard.web.settings import Settings
+
+Verb = Literal["check", "estimate"]
+
+_LONGEST_LINE = 64 << 20
+_IDLE_S = 300.0
+_MOST = 8
+"""Processes at a time: the one that was idle longest goes for the next."""
+
+
+class TooSlow(Exception):
+    """The answer took longer than it may; nothing is known of the draft."""
+
+
+@dataclass
+class _Seat:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    process: asyncio.subprocess.Process | None = None
+    used: float = field(default_factory=time.monotonic)
+
+
+class Looking:
+    """Checks and estimates of drafts.
+
+    Args:
+        settings: Of the server.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._seats: dict[str, _Seat] = {}
+
+    async def ask(self, person: str, verb: Verb, draft: Draft) -> dict[str, Any]:
+        """The answer as a document.
+
+        Raises:
+            TooSlow: It took more than `Limits.preview_s`, or more memory than a run may take.
+        """
+        await self._make_room(person)
+        seat = self._seats.setdefault(person, _Seat())
+        async with seat.lock:
+            seat.used = time.monotonic()
+            process = seat.process = await self._process(person, seat.process)
+            question = {
+                "verb": verb,
+                "folder": str(self.settings.folder_of(person)),
+                "text": draft.text,
+                "file": draft.file,
+            }
+            try:
+                return await asyncio.wait_for(_exchange(process, question), self.settings.limits.preview_s)
+            except (TimeoutError, OSError, json.JSONDecodeError) as error:
+                await _kill(process)
+                raise TooSlow from error
+            except asyncio.CancelledError:
+                await _kill(process)
+                raise
+
+    async def close(self) -> None:
+        """Ends every process."""
+        for seat in self._seats.values():
+            if seat.process is not None:
+                await _kill(seat.process)
+
+    async def _process(self, person: str, process: asyncio.subprocess.Process | None) -> asyncio.subprocess.Process:
+        if process is not None and process.returncode is None:
+            return process
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "railyard.web.preview",
+            str(self.settings.folder_of(person)),
+            str(self.settings.limits.memory_bytes),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            limit=_LONGEST_LINE,
+            start_new_session=True,
+        )
+
+    async def _make_room(self, person: str) -> None:
+        """Ends processes that nobody asks, and the longest idle one where there are too many."""
+        now = time.monotonic()
+        idle = sorted(
+            (seat.used, name) for name, seat in self._seats.items() if name != person and not seat.lock.locked()
+        )
+        for used, name in idle:
+            if now - used > _IDLE_S or len(self._seats) >= _MOST:
+                seat = self._seats.pop(name)
+                if seat.process is not None:
+                    await _kill(seat.process)
+
+
+async def _exchange(process: asyncio.subprocess.Process, question: dict[str, Any]) -> dict[str, Any]:
+    if process.stdin is None or process.stdout is None:
+        raise OSError("the process has no pipes")
+    process.stdin.write(json.dumps(question).encode() + b"\n")
+    await process.stdin.drain()
+    line = await process.stdout.readline()
+    answer: dict[str, Any] = json.loads(line)
+    return answer
+
+
+async def _kill(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()

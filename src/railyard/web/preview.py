@@ -1,0 +1,87 @@
+"""The process that looks at scenarios while they are typed: a question a line on stdin, an answer a line on stdout.
+
+A question has `verb` (`check` or `estimate`), `folder`, `text` and `file`; the answer is a `Checked` or an `Estimated`.
+Whoever starts it kills it when an answer takes too long, and starts another.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from railyard.errors import RailyardError
+from railyard.scenario import load
+from railyard.study import estimate, inputs
+from railyard.web import sandbox
+from railyard.web.documents import Checked, Estimated
+from railyard.web.faults import faults_of
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from railyard.scenario.load import Draft
+
+
+def main(folder: str, memory_bytes: str) -> int:
+    """Answers until stdin ends.
+
+    Args:
+        folder: Of the person for whom it works.
+        memory_bytes: What it may take.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sandbox.die_with_parent()
+    lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    os.chdir(folder)
+    sandbox.limit_memory(int(memory_bytes))
+    sandbox.confine(Path(folder))
+    for line in sys.stdin:
+        answer = _answer(Path(folder), json.loads(line))
+        lines.write(answer.model_dump_json() + "\n")
+        lines.flush()
+    return 0
+
+
+def _answer(folder: Path, question: dict[str, Any]) -> BaseModel:
+    verb = _VERBS[question["verb"]]
+    return verb(folder, question)
+
+
+def _draft(folder: Path, question: dict[str, Any]) -> Draft:
+    draft = load.from_text(question["text"], folder / question["file"])
+    for path in inputs.files_of(draft).values():
+        sandbox.refuse_outside(path, folder)
+    return draft
+
+
+def _check(folder: Path, question: dict[str, Any]) -> Checked:
+    try:
+        draft = _draft(folder, question)
+        kind, engine = estimate.checked(draft)
+    except RailyardError as error:
+        return Checked(faults=faults_of(error))
+    return Checked(faults=[], name=draft.title, kind=kind, engine=engine)
+
+
+def _estimate(folder: Path, question: dict[str, Any]) -> Estimated:
+    begin = time.monotonic()
+    try:
+        result = estimate.estimate(_draft(folder, question))
+    except RailyardError as error:
+        return Estimated(faults=faults_of(error), took_s=time.monotonic() - begin)
+    except MemoryError:
+        return Estimated(faults=faults_of(RailyardError("it needs too much memory")), took_s=time.monotonic() - begin)
+    return Estimated(faults=[], result=result.plain(), took_s=time.monotonic() - begin)
+
+
+_VERBS = {"check": _check, "estimate": _estimate}
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

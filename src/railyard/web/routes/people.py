@@ -1,0 +1,54 @@
+"""Whether the server answers, who is asking, and a cookie for a token."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, HTTPException, Request, Response
+
+from railyard.study.provenance import version
+from railyard.web.documents import Health, Login, Person
+from railyard.web.guard import cookie_for, cookie_of
+from railyard.web.routes.asking import Asked
+
+if TYPE_CHECKING:
+    from railyard.web.routes.asking import House
+
+router = APIRouter(tags=["people"])
+
+_SESSION_S = 30 * 86_400
+
+
+@router.get("/health")
+async def health(request: Request) -> Health:
+    """That the server answers, and how busy it is; needs no token."""
+    house: House = request.app.state.house
+    return Health(version=version(), running=house.journal.count("running"), queued=house.journal.count("queued"))
+
+
+@router.get("/me")
+async def me(asked: Asked) -> Person:
+    """Who is asking."""
+    return Person(name=asked.person, tokens=bool(asked.house.settings.people), version=version())
+
+
+@router.post("/login", status_code=204)
+async def login(form: Login, request: Request) -> Response:
+    """Turns a token into a cookie that no script can read."""
+    house: House = request.app.state.house
+    person = house.settings.person_of(form.token)
+    if person is None:
+        raise HTTPException(401, "nobody has that token")
+    secret = secrets.token_urlsafe(32)
+    house.journal.open_session(secret, person, time.time() + _SESSION_S)
+    return Response(status_code=204, headers={"set-cookie": cookie_for(house.settings, secret, _SESSION_S)})
+
+
+@router.post("/logout", status_code=204)
+async def logout(request: Request, asked: Asked) -> Response:
+    """Forgets the cookie."""
+    if secret := cookie_of(request.headers.get("cookie", "")):
+        asked.house.journal.close_session(secret)
+    return Response(status_code=204, headers={"set-cookie": cookie_for(asked.house.settings, "", 0)})

@@ -1,0 +1,60 @@
+"""Runs that are done, whoever ran them: the folders of the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, HTTPException, Query
+from fastapi.responses import FileResponse
+
+from railyard.web.documents import RunRow
+from railyard.web.routes.asking import Asked
+from railyard.web.shelf import RESULT, Missing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+router = APIRouter(tags=["runs"])
+
+
+@router.get("/runs")
+def list_runs(
+    asked: Asked,
+    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+    most: Annotated[int, Query(ge=1, le=500)] = 100,
+) -> list[RunRow]:
+    """Runs, latest first."""
+    return asked.shelf.runs(offset=offset, most=most)
+
+
+@router.get("/runs/{run}/result", response_class=FileResponse)
+def result(asked: Asked, run: str) -> FileResponse:
+    """The result, format railyard/1."""
+    return FileResponse(_file(asked, run, RESULT), media_type="application/json")
+
+
+@router.get("/runs/{run}/scenario", response_class=FileResponse)
+def scenario(asked: Asked, run: str) -> FileResponse:
+    """The scenario with its defaults written out; it gives the same run again."""
+    return FileResponse(_file(asked, run, "scenario.yaml"), media_type="text/plain; charset=utf-8")
+
+
+@router.get("/runs/{run}/report", response_class=FileResponse)
+def report(asked: Asked, run: str) -> FileResponse:
+    """The report as one file to keep and to pass on."""
+    return FileResponse(_file(asked, run, "report.html"), media_type="text/html", filename=f"{run}.html")
+
+
+@router.get("/runs/{run}/file", response_class=FileResponse)
+def file_of_run(asked: Asked, run: str, name: Annotated[str, Query(max_length=400)]) -> FileResponse:
+    """Any file of the run, such as `timeline.parquet`, to be saved."""
+    path = _file(asked, run, name)
+    return FileResponse(path, media_type="application/octet-stream", filename=path.name)
+
+
+def _file(asked: Asked, run: str, name: str) -> Path:
+    try:
+        asked.shelf.run(run)
+        return asked.shelf.file_of_run(run, name)
+    except (Missing, ValueError, OSError):
+        raise HTTPException(404, f"there is no file `{name[:80]}` of a run `{run[:80]}`") from None

@@ -1,0 +1,99 @@
+"""What a process that works for somebody may touch: that person's files, so much memory, no code of theirs.
+
+Scenarios from strangers are data. Every file that Python opens is looked at (an audit hook, which cannot be removed);
+what compiled libraries open by themselves is looked at beforehand, from the scenario. Written for mistakes and for what
+a scenario can name, not against an attacker who already runs code in the process: nothing that a scenario holds is run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PR_SET_PDEATHSIG = 1
+
+_READABLE = (
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/proc",
+    "/sys",
+    "/dev/null",
+    "/dev/urandom",
+    "/etc/localtime",
+    "/etc/ld.so.cache",
+)
+"""What Python and its libraries read of a machine; nothing of a person lies there."""
+
+
+def die_with_parent() -> None:
+    """Ends this process when the one that started it ends, however that ends (Linux)."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def limit_memory(limit_bytes: int) -> None:
+    """Bounds the address space of this process: an allocation beyond it raises `MemoryError`."""
+    resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def confine(folder: Path) -> None:
+    """From now on this process opens files below `folder` and of its installation, and runs no Python of the folder.
+
+    Args:
+        folder: Of the person for whom it works.
+    """
+    sys.addaudithook(_hook(folder.resolve()))
+
+
+def refuse_outside(path: Path, folder: Path) -> None:
+    """Refuses a file that a scenario names outside of the folder.
+
+    Raises:
+        InputError: It is not below `folder`, links followed.
+    """
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise _outside(path)
+
+
+def _outside(path: Path) -> InputError:
+    return InputError(f"the file `{path.name}` is outside of your folder", hint="copy it into the folder")
+
+
+def _hook(folder: Path) -> Callable[[str, tuple[Any, ...]], None]:
+    roots = tuple(
+        os.path.realpath(root) + os.sep
+        for root in (folder, sys.prefix, sys.base_prefix, Path(__file__).parents[2], tempfile.gettempdir())
+    )
+    readable = (*roots, *_READABLE)
+    inside = roots[0]
+
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
+            path = os.path.realpath(os.fsdecode(arguments[0]))
+            flags = arguments[2] if isinstance(arguments[2], int) else 0
+            writes = bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+            if not f"{path}{os.sep}".startswith((inside, roots[-1]) if writes else readable):
+                raise _outside(Path(path))
+        elif event == "exec":
+            file = getattr(arguments[0], "co_filename", "")
+            if not file.startswith("<") and os.path.realpath(file).startswith(inside):
+                name = Path(file).name
+                raise InputError(
+                    f"`{name}` is Python code, and a server runs none", hint="run it from the command line"
+                )
+
+    return look

@@ -1,0 +1,175 @@
+"""Scenario files and runs of one folder; no name leads out of it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+from railyard.files import read_text, write_text
+from railyard.web.documents import FileRow, FileText
+from railyard.web.heads import head_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from railyard.web.documents import RunRow
+
+RUNS = "runs"
+RESULT = "result.json"
+
+_ENDINGS = (".yaml", ".yml")
+_MOST_FILES = 2000
+_DEEPEST = 4
+_SKIPPED = frozenset({RUNS, "node_modules", "people"})
+
+
+class Missing(Exception):
+    """There is no such file or run."""
+
+
+class Conflict(Exception):
+    """The file is another one than the writer knew."""
+
+
+class Shelf:
+    """What lies in a folder.
+
+    Args:
+        folder: Of a person.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+
+    def files(self) -> list[FileRow]:
+        """Scenario files, by name."""
+        rows = []
+        for path in sorted(self._scenarios()):
+            state = path.stat()
+            name = path.relative_to(self.folder).as_posix()
+            rows.append(FileRow(file=name, bytes=state.st_size, changed=state.st_mtime))
+        return rows
+
+    def read(self, name: str) -> FileText:
+        """A scenario file.
+
+        Raises:
+            Missing: There is no such file.
+            InputError: It is no scenario's name, or cannot be read.
+        """
+        path = self._path(name)
+        if not path.is_file():
+            raise Missing(name)
+        text = read_text(path)
+        return FileText(file=name, text=text, version=fingerprint(text))
+
+    def write(self, name: str, text: str, version: str | None) -> FileText:
+        """Writes a scenario file.
+
+        Args:
+            name: Relative to the folder.
+            text: YAML; it need not be a valid scenario yet.
+            version: Fingerprint of what is replaced; None for a new file.
+
+        Raises:
+            Conflict: The file there is another one, or there is one where none was expected.
+            InputError: It is no scenario's name, or cannot be written.
+        """
+        path = self._path(name)
+        present = fingerprint(read_text(path)) if path.is_file() else None
+        if present != version:
+            raise Conflict(name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"the folder cannot be made: {error.strerror}", file=name) from None
+        write_text(path, text)
+        return FileText(file=name, text=text, version=fingerprint(text))
+
+    def runs(self, *, offset: int = 0, most: int = 100) -> list[RunRow]:
+        """Runs, latest first; folders without a readable result are left out.
+
+        Args:
+            offset: How many of the latest are left out.
+            most: Rows.
+        """
+        root = self.folder / RUNS
+        if not root.is_dir():
+            return []
+        results = [Path(entry.path) / RESULT for entry in os.scandir(root) if not entry.name.startswith(".")]
+        found = sorted(((_changed_ns(path), path) for path in results), reverse=True)
+        heads = (head_of(path, changed) for changed, path in found[offset : offset + most] if changed)
+        return [head for head in heads if head is not None]
+
+    def run(self, name: str) -> Path:
+        """The folder of a run.
+
+        Raises:
+            Missing: There is none of that name.
+        """
+        path = self.folder / RUNS / name
+        if PurePosixPath(name).name != name or name.startswith(".") or not (path / RESULT).is_file():
+            raise Missing(name)
+        if not path.resolve().is_relative_to(self.folder):
+            raise Missing(name)
+        return path
+
+    def file_of_run(self, run: str, name: str) -> Path:
+        """A file in the folder of a run.
+
+        Raises:
+            Missing: There is none of that name.
+        """
+        root = self.run(run).resolve()
+        path = (root / name).resolve() if "\0" not in name else root
+        if not path.is_relative_to(root) or not path.is_file():
+            raise Missing(name)
+        return path
+
+    def _scenarios(self) -> Iterator[Path]:
+        count = 0
+        for here, folders, names in os.walk(self.folder):
+            depth = len(Path(here).relative_to(self.folder).parts)
+            folders[:] = sorted(name for name in folders if not _hidden(name) and depth < _DEEPEST)
+            for name in sorted(names):
+                if name.endswith(_ENDINGS) and not name.startswith("."):
+                    yield Path(here) / name
+                    count += 1
+                    if count >= _MOST_FILES:
+                        return
+
+    def _path(self, name: str) -> Path:
+        parts = PurePosixPath(name).parts
+        wrong = (
+            not name.endswith(_ENDINGS)
+            or PurePosixPath(name).is_absolute()
+            or any(part in {"..", "."} or part.startswith(".") or "\\" in part for part in parts)
+            or any(ord(letter) < 32 for letter in name)
+            or any(len(os.fsencode(part)) > 255 for part in parts)
+            or len(parts) > _DEEPEST
+        )
+        path = self.folder / name
+        if wrong or not path.resolve().is_relative_to(self.folder):
+            allowed = f"a name below the folder that ends in .yaml or .yml, at most {_DEEPEST} parts, none hidden"
+            raise InputError("this is no name of a scenario's file", found=name[:200], allowed=allowed)
+        return path
+
+
+def fingerprint(text: str) -> str:
+    """Of a text, for whoever wants to replace it."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith((".", "__")) or name in _SKIPPED
+
+
+def _changed_ns(path: Path) -> int:
+    """When the file was written; 0 where there is none: another program's folder, or a run that is being replaced."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0

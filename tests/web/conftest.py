@@ -1,0 +1,41 @@
+"""A server over a folder of its own, asked as a browser asks."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from railyard.web.application import application
+from railyard.web.settings import Settings, checked
+
+SMALL = """\
+name: small
+cluster:
+  accelerators: 16
+  server: hgx-h100
+  back_end: {topology: {kind: leaf-spine, oversubscription: 1:1}, fabric: roce}
+workload:
+  training: {model: llama-3-8b, tokens: 1 B, global_batch: 16, sequence: 2048, parallelism: {tp: 8, pp: 1, zero: 1}}
+"""
+
+
+def serving(settings: Settings) -> TestClient:
+    return TestClient(application(checked(settings)), base_url="http://127.0.0.1:8421", client=("127.0.0.1", 50000))
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(folder=tmp_path)
+
+
+@pytest.fixture
+def client(settings: Settings) -> Iterator[TestClient]:
+    with serving(settings) as client:
+        yield client
+
+
+@pytest.fixture
+def limited(settings: Settings) -> Settings:
+    return replace(settings, limits=replace(settings.limits, body_bytes=20_000, writes_per_min=5, queued=2))

@@ -1,0 +1,70 @@
+"""Server and workers killed at any moment: no run is lost, none is half-shown."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from .conftest import SMALL
+from .server import running
+
+MOMENTS = 3
+
+
+def children_of(server):
+    listed = subprocess.run(
+        ["ps", "-o", "pid=,args=", "--ppid", str(server.process.pid)], capture_output=True, text=True, check=False
+    ).stdout
+    return [int(line.split()[0]) for line in listed.splitlines() if "railyard.web.worker" in line]
+
+
+def wait_for_ends(server, names):
+    for _ in range(1200):
+        found = {row["id"]: row for row in server.ask("GET", "/jobs")}
+        if all(found[name]["state"] in {"done", "failed", "stopped"} for name in names):
+            return [found[name] for name in names]
+        time.sleep(0.1)
+    raise AssertionError(found)
+
+
+def test_runs_outlive_kills_of_the_server_and_of_their_processes(tmp_path):
+    draw = random.Random(7)
+    with running(tmp_path) as server:
+        texts = [SMALL.replace("name: small", f"name: small-{number}\nseed: {number}") for number in range(2)]
+        names = [server.ask("POST", "/jobs", {"text": text})["id"] for text in texts]
+        for _ in range(MOMENTS):
+            time.sleep(draw.uniform(0.2, 1.5))
+            server.kill()
+            for row in tmp_path.glob("runs/*/result.json"):
+                assert row.stat().st_size > 0
+            server.start()
+        if alive := children_of(server):
+            os.kill(alive[0], signal.SIGKILL)
+        ends = wait_for_ends(server, names)
+        assert [row["state"] for row in ends] == ["done", "done"]
+        assert sorted(row["run"] for row in server.ask("GET", "/runs")) == sorted(row["run"] for row in ends)
+
+
+def test_a_worker_ends_with_its_server(tmp_path):
+    with running(tmp_path) as server:
+        long = SMALL.replace("name: small", "name: long\nrepeat: 900")
+        server.ask("POST", "/jobs", {"text": long})
+        for _ in range(100):
+            if alive := children_of(server):
+                break
+            time.sleep(0.1)
+        server.kill()
+        for _ in range(100):
+            if not Path(f"/proc/{alive[0]}").exists():
+                break
+            time.sleep(0.1)
+        else:
+            pytest.fail("the worker goes on without its server")
+        server.start()
+        name = server.ask("GET", "/jobs")[0]["id"]
+        server.ask("POST", f"/jobs/{name}/stop")
+        assert wait_for_ends(server, [name])[0]["state"] == "stopped"

@@ -1,0 +1,76 @@
+"""What a process that works for somebody may open and run; each in a process of its own, as hooks stay."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROLOGUE = """
+import sys
+from pathlib import Path
+from railyard.errors import InputError
+from railyard.web import sandbox
+folder = Path(sys.argv[1])
+sandbox.confine(folder)
+"""
+
+
+def confined(folder, code):
+    return subprocess.run(
+        [sys.executable, "-c", PROLOGUE + code, str(folder)], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "secret").write_text("token")
+    return tmp_path / "mine"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "open(folder.parent / 'secret')",
+        "(folder.parent / 'secret').read_bytes()",
+        "import os; os.open(folder / '../secret', os.O_RDONLY)",
+        "(folder / 'link').symlink_to(folder.parent / 'secret'); open(folder / 'link')",
+        "open('/etc/passwd')",
+        "open('/usr/new', 'w')",
+        "open(folder.parent / 'new', 'w')",
+    ],
+)
+def test_files_outside_are_refused(folder, code):
+    ended = confined(folder, code)
+    assert "is outside of your folder" in ended.stderr, ended.stderr
+
+
+def test_files_inside_are_read_and_written(folder):
+    code = (
+        "(folder / 'a').write_text('x'); import tempfile; tempfile.TemporaryFile(); print((folder / 'a').read_text())"
+    )
+    assert confined(folder, code).stdout == "x\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import runpy; runpy.run_path(str(folder / 'code.py'))",
+        "from railyard import plugins; plugins.module_of(folder / 'code.py')",
+        "sys.path.insert(0, str(folder)); import code_of_theirs",
+    ],
+)
+def test_no_python_of_the_folder_runs(folder, code):
+    for name in ("code.py", "code_of_theirs.py"):
+        (folder / name).write_text("print('ran')")
+    ended = confined(folder, code)
+    assert "ran" not in ended.stdout
+    assert "a server runs none" in ended.stderr, ended.stderr
+
+
+def test_memory_has_an_end():
+    code = "from railyard.web import sandbox\nsandbox.limit_memory(1 << 30)\nbytearray(2 << 30)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert "MemoryError" in ended.stderr
