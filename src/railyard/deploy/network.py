@@ -74,6 +74,14 @@ class Found:
         return np.bincount(self.access_ends[:, 0], minlength=len(self.switch))
 
     @cached_property
+    def ports_of(self) -> list[set[str]]:
+        """Ports of each device that have a cable."""
+        out: list[set[str]] = [set() for _ in self.switch]
+        for device, port in self.taken:
+            out[device].add(port)
+        return out
+
+    @cached_property
     def taken(self) -> dict[tuple[int, str], int]:
         """The cable in each port that has one."""
         out: dict[tuple[int, str], int] = {}

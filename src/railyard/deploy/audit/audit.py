@@ -53,8 +53,9 @@ def audit(discovery: Discovery) -> Audit:
     design = infer(found)
     pricing = Pricing(found, design, price_of(found, catalogs.load()))
     findings = in_order([pricing.priced(finding) for finding in differences(found, design)])
-    figures = _design(found, design, pricing, findings)
-    return Audit(tuple(findings), figures, tuple(pricing.after(findings)), discovery.problems)
+    left = pricing.left(findings)
+    figures = _design(found, design, pricing, findings) | {"loss": left[0], "usd_per_month": pricing.price.usd(left[0])}
+    return Audit(tuple(findings), figures, tuple(left[1:]), discovery.problems)
 
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
@@ -63,7 +64,6 @@ def in_order(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _design(found: Found, design: Design, pricing: Pricing, findings: Sequence[Finding]) -> dict[str, Any]:
-    loss = pricing.together(findings)
     return {
         "source": "inferred",
         "regular": design.regular,
@@ -85,8 +85,6 @@ def _design(found: Found, design: Design, pricing: Pricing, findings: Sequence[F
         ],
         "rails": [len(group.leaf_of) for group in design.groups],
         "kinds": dict(Counter(finding.kind for finding in findings)),
-        "loss": loss,
-        "usd_per_month": pricing.price.usd(loss),
         "accelerators": pricing.price.accelerators,
         "assumptions": pricing.price.words,
     }

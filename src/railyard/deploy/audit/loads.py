@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-SHIFTS = 128
-"""Shift permutations of a block with more destinations than `ALL_SHIFTS`: as many, evenly spread."""
-
-ALL_SHIFTS = 1024
+FLOWS = 400_000
+"""Flows of all shift permutations that are played: all of up to 600 ports, of more evenly spread ones."""
 
 _TAKEN = np.int64(1) << 40
 
@@ -117,26 +115,26 @@ class Tables:
         port = high * self.width + slot
         for destination in np.flatnonzero(self.up[:, low] == port):
             self._choose_up(int(destination), low)
-        mine = np.flatnonzero((self.low_of == low) & (self.down[:, high] == slot))
+        below = np.flatnonzero(self.low_of == low)
+        mine = below[self.down[below, high] == slot]
         if self.there[low, high].any():
-            for destination in mine:
-                self._choose_down(int(destination), high, low)
+            for destination in mine.tolist():
+                self._choose_down(destination, high, low)
             return
         self.down[mine, high] = -1
-        for destination in np.flatnonzero(self.low_of == low):
-            for source in np.flatnonzero(self.up[destination] // self.width == high):
-                self._choose_up(int(destination), int(source))
+        for at, source in np.argwhere(self.up[below] // self.width == high).tolist():
+            self._choose_up(int(below[at]), source)
 
     def _choose_up(self, destination: int, source: int) -> None:
         before = self.up[destination, source]
         self.up_count[source, before] -= 1
-        possible = (self.there[source] & self.there[self.low_of[destination]].any(axis=1)[:, None]).ravel()
-        if not possible.any():
-            self.up[destination, source] = -1
-            return
-        best = int((self.up_count[source] + np.where(possible, 0, _TAKEN)).argmin())
+        best = -1
+        joined = self.there[self.low_of[destination]].any(axis=1)
+        possible = np.flatnonzero((self.there[source] & joined[:, None]).ravel())
+        if len(possible):
+            best = int(possible[self.up_count[source, possible].argmin()])
+            self.up_count[source, best] += 1
         self.up[destination, source] = best
-        self.up_count[source, best] += 1
 
     def _choose_down(self, destination: int, high: int, low: int) -> None:
         self.down_count[high, low, self.down[destination, high]] -= 1
@@ -147,9 +145,9 @@ class Tables:
     def shifts(self) -> NDArray[np.int64]:
         """The shift permutations that are counted: all, or evenly spread ones and the powers of two."""
         ports = len(self.low_of)
-        if ports <= ALL_SHIFTS:
+        if ports * ports <= FLOWS:
             return np.arange(1, ports)
-        spread = np.linspace(1, ports - 1, SHIFTS).astype(np.int64)
+        spread = np.linspace(1, ports - 1, max(FLOWS // ports, 1)).astype(np.int64)
         return np.unique(np.concatenate([spread, 2 ** np.arange(int(np.log2(ports - 1)) + 1)]))
 
     def load(self, shift: int) -> tuple[float, float]:

@@ -8,6 +8,7 @@ host's own cable lacks makes its group wait.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -39,11 +40,8 @@ RENTED = ((200e9, "a100-sxm-80gb"), (400e9, "h100-sxm"), (float("inf"), "b200-sx
 MOST = 60_000_000
 """Entries of the tables of a block (destinations times switches) beyond which shifts are not played."""
 
-REPAIRS = 400
-"""Repairs after each of which the network is played anew."""
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Played:
     """A block under one state.
 
@@ -187,13 +185,16 @@ class Pricing:
     def __init__(self, found: Found, design: Design, price: Price) -> None:
         self.price = price
         self.sites = [Site(found, block) for block in design.blocks]
+        ports: Counter[int] = Counter()
+        for site in self.sites:
+            ports[site.block.tier] += site.ports
+        self.weight = [site.ports / max(ports[site.block.tier], 1) for site in self.sites]
         self._known: dict[tuple[int, tuple[Change, ...]], tuple[float, Played | None]] = {}
 
     def priced(self, finding: Finding) -> Finding:
         """A fault by itself."""
         slower, played = self._slower(finding.block, finding.changes)
-        slower *= finding.slower
-        loss = self.price.loss(slower, finding.idle)
+        loss = self.price.loss(slower * finding.slower, finding.idle)
         figures: dict[str, Any] = {"loss": loss, "usd_per_month": self.price.usd(loss)}
         if played is not None:
             designed = self.sites[finding.block].designed
@@ -204,22 +205,35 @@ class Pricing:
         return replace(finding, **figures)
 
     def _slower(self, block: int, changes: tuple[Change, ...]) -> tuple[float, Played | None]:
-        if block < 0:
+        """Of all communication: a block counts by its share of the ports of its tier."""
+        if block < 0 or not changes:
             return 1.0, None
         key = (block, changes)
         if key not in self._known:
-            self._known[key] = self.sites[block].slower(changes)
+            slower, played = self.sites[block].slower(changes)
+            self._known[key] = 1.0 + self.weight[block] * (slower - 1.0), played
         return self._known[key]
 
-    def together(self, findings: Sequence[Finding]) -> float:
-        """Loss of several faults at once."""
-        slower, idle = 1.0, sum(finding.idle for finding in findings)
-        for number, site in enumerate(self.sites):
-            changes = [change for finding in findings if finding.block == number for change in finding.changes]
-            slower = max(slower, site.slower(changes)[0])
-        slower *= max((finding.slower for finding in findings), default=1.0)
-        return self.price.loss(slower, idle)
+    def left(self, order: Sequence[Finding]) -> list[float]:
+        """Loss with all faults, and what is left after each repair, in order: one more than there are faults.
 
-    def after(self, order: Sequence[Finding]) -> list[float]:
-        """Loss that is left after each repair, in order; of the first `REPAIRS`."""
-        return [self.together(order[done:]) for done in range(1, min(len(order), REPAIRS) + 1)]
+        Played from the end: to the design with all repairs made, the last fault is added first.
+        """
+        tables: dict[int, Tables] = {}
+        late = [0.0] * len(self.sites)
+        slower, idle, losses = 1.0, 0.0, [0.0]
+        for finding in reversed(order):
+            number = finding.block
+            if number >= 0 and finding.changes:
+                late[number] = self._late(number, finding.changes, tables)
+            slower, idle = max(slower, finding.slower), idle + finding.idle
+            losses.append(self.price.loss((1.0 + sum(late)) * slower, idle))
+        return losses[::-1]
+
+    def _late(self, number: int, changes: tuple[Change, ...], tables: dict[int, Tables]) -> float:
+        """What a block adds to all communication once these changes have come to those before."""
+        site = self.sites[number]
+        if not site.played_whole:
+            return self.weight[number] * (site.slower(changes)[0] - 1.0)
+        tables[number] = tables.get(number, site.tables).changed(changes)
+        return self.weight[number] * max(Played.of(tables[number]).time / site.designed.time - 1.0, 0.0)

@@ -153,7 +153,7 @@ def _gaps(found: Found, block: Block, ports: PortMap) -> list[str]:
     numbers = sorted(int(port) for port in used if port.isdecimal())
     if len(numbers) < len(used) or len(block.high) < 2 or not numbers:
         return []
-    taken = {int(port) for device, port in found.taken if device in set(block.high.tolist()) and port.isdecimal()}
+    taken = {int(port) for device in block.high.tolist() for port in found.ports_of[device] if port.isdecimal()}
     free = sorted(set(range(numbers[0], numbers[-1])) - taken)
     if not free or len(free) > len(numbers) / 4:
         return []

@@ -28,8 +28,9 @@ def levels(found: Found) -> NDArray[np.int8]:
     usual = np.median(hosts[hosts > 0])
     level[hosts >= max(1.0, FEW * usual)] = 1
     _spread(level, near)
-    for number in np.flatnonzero(level == 3):
-        if _like_a_leaf(int(number), level, near):
+    above = {leaf: {one for one in near[leaf] if level[one] == 2} for leaf in np.flatnonzero(level == 1).tolist()}
+    for number in np.flatnonzero(level == 3).tolist():
+        if _like_a_leaf(near[number], near, above):
             level[number] = 1
     return level
 
@@ -51,9 +52,7 @@ def _spread(level: NDArray[np.int8], near: list[set[int]]) -> None:
         level[list(edge)] = tier
 
 
-def _like_a_leaf(number: int, level: NDArray[np.int8], near: list[set[int]]) -> bool:
-    """Whether one of the leafs has nearly the same switches above it."""
-    mine = near[number]
-    leafs = {leaf for spine in mine for leaf in near[spine] if level[leaf] == 1}
-    above = ({one for one in near[leaf] if level[one] == 2} for leaf in leafs)
-    return any(len(mine & theirs) >= ALIKE * len(mine | theirs) for theirs in above)
+def _like_a_leaf(mine: set[int], near: list[set[int]], above: dict[int, set[int]]) -> bool:
+    """Whether one of the leafs has nearly the same switches above it, which are these neighbours."""
+    leafs = {leaf for spine in mine for leaf in near[spine] if leaf in above}
+    return any(len(mine & above[leaf]) >= ALIKE * len(mine | above[leaf]) for leaf in leafs)
