@@ -67,7 +67,7 @@ def test_help_and_version(railyard):
             },
         ),
         (["diagnose"], {"--cluster", "--json", "--help"}),
-        (["audit"], {"--ibnetdiscover", "--lldp", "--json", "--help"}),
+        (["audit"], {"--ibnetdiscover", "--lldp", "--plan", "--json", "--help"}),
         (["init"], {"--help"}),
         (["schema"], {"--help"}),
         (["catalog", "list"], {"--json", "--catalog", "--help"}),

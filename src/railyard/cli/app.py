@@ -352,12 +352,16 @@ def audit(
         Path | None,
         typer.Option("--lldp", metavar="FOLDER", help="LLDP neighbours, a JSON file a device: lldpd, SONiC, EOS."),
     ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option("--plan", metavar="SCENARIO", help="What was planned; without it the design is inferred."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Compare a network as found with the regular design that it was meant to be, and price every fault."""
+    """Compare a network as found with its plan, or with the regular design it was meant to be; price every fault."""
     from railyard.cli import deploy
 
-    deploy.audit(ibnetdiscover=ibnetdiscover, lldp=lldp, as_json=json)
+    deploy.audit(ibnetdiscover=ibnetdiscover, lldp=lldp, plan=plan, as_json=json)
 
 
 @app.command(short_help="Write a commented scenario to start from.")

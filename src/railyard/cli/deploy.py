@@ -17,18 +17,22 @@ if TYPE_CHECKING:
 SHOWN = 40
 
 
-def audit(*, ibnetdiscover: Path | None, lldp: Path | None, as_json: bool) -> None:
+def audit(*, ibnetdiscover: Path | None, lldp: Path | None, plan: Path | None, as_json: bool) -> None:
     """Prints what is wrong with a network as found, dearest first.
 
     Raises:
-        InputError: There is not exactly one discovery, it holds nothing.
+        InputError: There is not exactly one discovery, it holds nothing, or the plan is wrong.
     """
     from railyard.deploy.audit.audit import audit as audited
+    from railyard.deploy.audit.audit import audit_plan
     from railyard.deploy.audit.sources import discovered
+    from railyard.scenario import load
 
     if (ibnetdiscover is None) == (lldp is None):
         raise InputError("an audit reads one discovery", allowed="`--ibnetdiscover FILE` or `--lldp FOLDER`")
-    found = audited(discovered(ibnetdiscover, lldp))
+    draft = None if plan is None else load.load(plan)
+    there = discovered(ibnetdiscover, lldp)
+    found = audited(there) if draft is None else audit_plan(there, draft)
     if as_json:
         emit(json.dumps(found.plain(), ensure_ascii=False, allow_nan=False))
         return

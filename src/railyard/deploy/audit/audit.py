@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from railyard import catalog as catalogs
 from railyard.deploy.audit.differences import differences
 from railyard.deploy.audit.reference import Pricing, price_of
 from railyard.deploy.design.infer import infer, tier_name
+from railyard.deploy.design.levels import levels
 from railyard.deploy.network import Found
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from railyard.deploy.audit.finding import Finding
     from railyard.deploy.design.infer import Design
     from railyard.errors import Problem
+    from railyard.scenario.load import Draft
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,57 @@ def audit(discovery: Discovery) -> Audit:
     return Audit(tuple(findings), figures, tuple(left[1:]), discovery.problems)
 
 
+def audit_plan(discovery: Discovery, draft: Draft) -> Audit:
+    """The audit of a network against the plan of a scenario; by its shape where it has other names.
+
+    Raises:
+        InputError: The scenario's cluster cannot be built.
+    """
+    from railyard.deploy.audit.against import compare
+    from railyard.deploy.audit.planned import LEFT, PlanPricing, expected
+
+    there = expected(draft, discovery)
+    if there is None:
+        blind = audit(discovery)
+        words = f"no device or port of {draft.title}'s plan is in it by name: the design was inferred"
+        return replace(blind, design=blind.design | {"doubts": [words, *blind.design["doubts"]]})
+    pricing = PlanPricing(draft, there)
+    pairs = [(pricing.priced(one), one) for one in compare(there.discovery, discovery)]
+    pairs.sort(key=lambda pair: (-pair[0].usd_per_month, pair[0].a, pair[0].b))
+    differences = [one for _, one in pairs]
+    loss, usd = pricing.together(differences)
+    left = [pricing.together(differences[done:])[0] for done in range(1, len(pairs) + 1)] if len(pairs) <= LEFT else []
+    found = Found.of(there.discovery)
+    figures = _design(found, pricing.design, pricing.reference, ()) | {
+        "source": "planned",
+        "networks": there.networks,
+        "cables": len(there.discovery.cables),
+        "kinds": dict(Counter(finding.kind for finding, _ in pairs)),
+        "uneven": uneven(Found.of(discovery)),
+        "remarks": there.plan.remarks,
+        "loss": loss,
+        "usd_per_month": usd,
+        "assumptions": pricing.words if pricing.step else pricing.words + pricing.reference.price.words,
+    }
+    return Audit(tuple(finding for finding, _ in pairs), figures, tuple(left), discovery.problems)
+
+
+def uneven(found: Found) -> list[dict[str, Any]]:
+    """Switches that reach the tier above over unequally many cables: equal-cost paths of unequal width."""
+    level = levels(found)
+    ends = found.ends[found.between]
+    above: dict[int, Counter[int]] = {}
+    for one, other in ends.tolist():
+        low, high = (one, other) if level[one] < level[other] else (other, one)
+        if 0 < level[low] < level[high]:
+            above.setdefault(low, Counter())[high] += 1
+    return [
+        {"switch": found.device(low).described, "widths": sorted(count.values())}
+        for low, count in sorted(above.items())
+        if len(set(count.values())) > 1
+    ]
+
+
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
     """Dearest first; equals by name."""
     return sorted(findings, key=lambda one: (-one.usd_per_month, one.a, one.b))
@@ -86,6 +139,7 @@ def _design(found: Found, design: Design, pricing: Pricing, findings: Sequence[F
         "rails": [len(group.leaf_of) for group in design.groups],
         "kinds": dict(Counter(finding.kind for finding in findings)),
         "accelerators": pricing.price.accelerators,
+        "uneven": uneven(found),
         "assumptions": pricing.price.words,
     }
 

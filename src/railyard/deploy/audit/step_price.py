@@ -1,0 +1,112 @@
+"""What a fault costs the job of a scenario: its step on the cluster as built, by the engine of the scenario."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.bill import bill_of
+from railyard.economics.assumptions import HOURS_PER_MONTH
+from railyard.economics.hourly import hourly
+from railyard.economics.parts import Part, component_of
+from railyard.engine import get as engine_named
+from railyard.graph import Job
+from railyard.measure.decompose import decompose
+from railyard.study.deaths import cut_off
+from railyard.study.training.hash_seeds import redrawn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.graph import Record
+    from railyard.study.training.prepare import Prepared
+
+
+def as_built(cluster: Cluster, dead: NDArray[np.int64], slow: Mapping[int, float]) -> Cluster:
+    """A cluster some of whose links carry nothing, around which routes lead, and some less than they should.
+
+    Args:
+        cluster: As planned.
+        dead: Ids of links.
+        slow: Share of the rate, by id of a link.
+    """
+    rate = cluster.links.rate_bps.copy()
+    rate[dead] = 0.0
+    for link, share in slow.items():
+        rate[link] = min(cluster.links.free_bps[link] * share, cluster.links.reach_bps[link])
+    built = cluster.without(dead) if len(dead) else cluster
+    return replace(built, links=replace(cluster.links, rate_bps=cluster.links.with_bundles(rate)))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a state of the network costs.
+
+    Attributes:
+        step_s: Step of the job; of what is left of it where servers are cut off.
+        loss: Share of the accelerators' time, against the plan.
+        usd_per_month: The same in dollars.
+    """
+
+    step_s: float
+    loss: float
+    usd_per_month: float
+
+
+class StepPricing:
+    """Steps of one scenario on its network with faults; each state is simulated once."""
+
+    def __init__(self, job: Prepared) -> None:
+        seed = job.seeds[0]
+        self.job, self.seed = replace(job, cluster=redrawn(job.cluster, seed)), seed
+        self.graph = job.graphs.of(job.training, job.cluster)
+        record = self._run(self.job.cluster)
+        self.step_s = record.makespan_ps * 1e-12
+        self.usd_per_month = self._usd_per_hour(record) * HOURS_PER_MONTH
+        self._known: dict[tuple[tuple[int, ...], tuple[tuple[int, float], ...]], Cost] = {}
+
+    def cost(self, dead: NDArray[np.int64], slow: Mapping[int, float]) -> Cost:
+        """Of links that carry nothing, and of slow ones."""
+        key = tuple(dead.tolist()), tuple(sorted(slow.items()))
+        if key not in self._known:
+            self._known[key] = self._cost(dead, slow)
+        return self._known[key]
+
+    def _cost(self, dead: NDArray[np.int64], slow: Mapping[int, float]) -> Cost:
+        cluster = self.job.cluster
+        idle = np.array(sorted(cut_off(dead, cluster)), np.int64) if len(dead) else np.empty(0, np.int64)
+        servers = len(np.unique(idle // cluster.ranks_per_server))
+        lost = servers * cluster.ranks_per_server / cluster.ranks
+        if servers:
+            dead, slow = _others(cluster, dead, slow, idle)
+        step_s = self.step_s
+        if len(dead) or slow:
+            step_s = self._run(as_built(cluster, dead, slow)).makespan_ps * 1e-12
+        loss = max(1.0 - (1.0 - lost) * self.step_s / step_s, 0.0)
+        return Cost(step_s, loss, loss * self.usd_per_month)
+
+    def _run(self, cluster: Cluster) -> Record:
+        engine = engine_named("flow") if self.job.engine.name == "packet" else self.job.engine
+        return engine.simulate([Job(self.graph)], cluster, seed=self.seed, policy=self.job.policy)
+
+    def _usd_per_hour(self, record: Record) -> float:
+        cluster = self.job.cluster
+        rows = bill_of(cluster)
+        parts = [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in rows]
+        cost = hourly(decompose(record), cluster.accelerator, parts, self.job.assumptions)
+        return cost.section().usd_per_h.typical
+
+
+def _others(
+    cluster: Cluster, dead: NDArray[np.int64], slow: Mapping[int, float], idle: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], Mapping[int, float]]:
+    """Faulty links that are not the own ones of ranks that are cut off: these do not run at all."""
+    network = cluster.back_end
+    nodes = np.unique(network.port_of_rank[idle]) + network.node_offset
+    mine = np.isin(cluster.links.source, nodes) | np.isin(cluster.links.target, nodes)
+    return dead[~mine[dead]], {link: share for link, share in slow.items() if not mine[link]}

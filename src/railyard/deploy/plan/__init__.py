@@ -1,0 +1,1 @@
+"""What gets cabled: devices in racks, and every cable with both ends."""

@@ -1,0 +1,234 @@
+"""The plan: every cable of a cluster as columns, with both ends, length, medium, label and when it is pulled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.deploy.plan.devices import NETWORKS, Devices, devices_of
+from railyard.deploy.plan.ports import sockets
+from railyard.deploy.plan.racks import Racks, bought, racks_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.cluster.plan import NetworkPlan
+
+
+@dataclass(frozen=True, eq=False)
+class Cables:
+    """One row a link in both directions; several share a cable where a cell fabric does. End `a` is the lower one.
+
+    Attributes:
+        network: int8[cables], index into `Plan.networks`.
+        a, b: int32[cables], devices.
+        a_port, b_port: int32[cables], ports from 1: of a server the NIC on that network, of a switch straight on.
+        a_cage, a_lane, a_lanes, b_cage, b_lane, b_lanes: int32[cables], see `Sockets`; a NIC is a whole cage.
+        rate_bps: float64[cables].
+        tier: int16[cables], index into `Plan.tiers`.
+        number: int32[cables], physical cable of its tier, from 0.
+        link: int64[cables], first of its two links in the cluster's table.
+        length_m: float64[cables], as it is bought.
+        order: int32[cables], when it is pulled, from 0: rack by rack, longest first.
+    """
+
+    network: NDArray[np.int8]
+    a: NDArray[np.int32]
+    b: NDArray[np.int32]
+    a_port: NDArray[np.int32]
+    b_port: NDArray[np.int32]
+    a_cage: NDArray[np.int32]
+    a_lane: NDArray[np.int32]
+    a_lanes: NDArray[np.int32]
+    b_cage: NDArray[np.int32]
+    b_lane: NDArray[np.int32]
+    b_lanes: NDArray[np.int32]
+    rate_bps: NDArray[np.float64]
+    tier: NDArray[np.int16]
+    number: NDArray[np.int32]
+    link: NDArray[np.int64]
+    length_m: NDArray[np.float64]
+    order: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+
+@dataclass(frozen=True)
+class PlannedTier:
+    """Cables of one kind.
+
+    Attributes:
+        network: `back-end` and so on.
+        name: `nic`, `leaf-spine`, ...
+        medium: Catalogue name of the copper cable or module; empty where the catalogue has none.
+        fibre: Of the fibre between two modules; else empty.
+        reach_m: Of the medium.
+        access: Whether a server is at its lower end.
+    """
+
+    network: str
+    name: str
+    medium: str
+    fibre: str
+    reach_m: float
+    access: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What is built.
+
+    Attributes:
+        cluster: Of what.
+        devices: Servers and switches.
+        racks: Where they stand.
+        cables: Between them.
+        networks: Names of networks.
+        tiers: Kinds of cables.
+    """
+
+    cluster: Cluster
+    devices: Devices
+    racks: Racks
+    cables: Cables
+    networks: tuple[str, ...]
+    tiers: tuple[PlannedTier, ...]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What does not fit, in words: racks over their limits, routes longer than their medium reaches."""
+        out = list(self.racks.remarks)
+        for number, tier in enumerate(self.tiers):
+            length = self.cables.length_m[self.cables.tier == number]
+            late = int(np.count_nonzero(length > tier.reach_m * (1 + 1e-9))) if tier.medium else 0
+            if late:
+                out.append(
+                    f"{late:,} of {len(length):,} cables of {tier.network} {tier.name} are longer than {tier.medium}"
+                    f" reaches ({length.max():g} m, {tier.reach_m:g} m): give the network a longer `length`, so that it"
+                    " is bought with another medium"
+                )
+        return out
+
+    def of_network(self, name: str) -> NDArray[np.int64]:
+        """Rows of the cables of a network."""
+        return np.flatnonzero(self.cables.network == self.networks.index(name))
+
+    def label(self, row: int) -> str:
+        """`be-leaf-spine-000123`: what is written on both ends of a cable."""
+        tier = self.tiers[int(self.cables.tier[row])]
+        return f"{NETWORKS[tier.network]}-{tier.name}-{int(self.cables.number[row]):06d}"
+
+
+def plan_of(cluster: Cluster) -> Plan:
+    """The plan of a cluster."""
+    devices = devices_of(cluster)
+    parts: list[dict[str, NDArray[Any]]] = []
+    tiers: list[PlannedTier] = []
+    networks = list(cluster.plans)
+    for number, key in enumerate(networks):
+        plan = cluster.plans[key]
+        parts.append(_network(cluster, devices, key, number, len(tiers)))
+        tiers += _tiers(plan)
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    racks = racks_of(cluster, devices, _below(devices, columns["a"], columns["b"]))
+    columns["length_m"] = bought(racks.metres(columns["a"], columns["b"]))
+    columns["order"] = _pulled(racks, columns)
+    names = tuple(cluster.plans[key].name for key in networks)
+    return Plan(cluster, devices, racks, Cables(**columns), names, tuple(tiers))
+
+
+def _tiers(plan: NetworkPlan) -> list[PlannedTier]:
+    out = []
+    for tier, run in zip(plan.wiring.tiers, plan.runs, strict=True):
+        medium, reach = ("", np.inf) if run.cable is None else (run.cable.name, run.cable.reach_m)
+        fibre = "" if run.fibre is None else run.fibre.name
+        out.append(PlannedTier(plan.name, tier.name, medium, fibre, float(reach), tier.kind == "access"))
+    return out
+
+
+def _network(cluster: Cluster, devices: Devices, key: str, number: int, first_tier: int) -> dict[str, NDArray[Any]]:
+    plan = cluster.plans[key]
+    network = next(one for one in cluster.networks if one.name == plan.name)
+    wiring = plan.wiring
+    low, high = wiring.source[0::2].astype(np.int32), wiring.target[0::2].astype(np.int32)
+    rate, tier = wiring.line_bps[0::2], wiring.tier[0::2]
+    count = len(low)
+    device, nic = _nodes(cluster, devices, key)
+    ends = sockets(
+        plan,
+        np.concatenate([low, high]),
+        np.concatenate([np.ones(count, np.bool_), np.zeros(count, np.bool_)]),
+        np.concatenate([rate, rate]),
+    )
+    host = np.concatenate([low, high]) < wiring.ports
+    node = np.concatenate([low, high])
+    port, cage = np.where(host, nic[node], ends.number), np.where(host, nic[node], ends.cage)
+    lane, lanes = np.where(host, 0, ends.lane), np.where(host, 1, ends.lanes)
+    columns: dict[str, NDArray[Any]] = {
+        "network": np.full(count, number, np.int8),
+        "a": device[low],
+        "b": device[high],
+        "rate_bps": rate,
+        "tier": (tier + first_tier).astype(np.int16),
+        "number": _numbers(tier, plan),
+        "link": network.link_offset + 2 * np.arange(count, dtype=np.int64),
+    }
+    for name, values in (("port", port), ("cage", cage), ("lane", lane), ("lanes", lanes)):
+        columns[f"a_{name}"], columns[f"b_{name}"] = values[:count].astype(np.int32), values[count:].astype(np.int32)
+    return columns
+
+
+def _numbers(tier: NDArray[np.int16], plan: NetworkPlan) -> NDArray[np.int32]:
+    """Number of the physical cable in its tier."""
+    out = np.zeros(len(tier), np.int32)
+    for index, run in enumerate(plan.runs):
+        mine = tier == index
+        out[mine] = np.arange(np.count_nonzero(mine)) // run.lanes
+    return out
+
+
+def _nodes(cluster: Cluster, devices: Devices, key: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Device of each node of a network, and the number of each port on its server, from 1."""
+    plan = cluster.plans[key]
+    wiring = plan.wiring
+    device, nic = np.full(wiring.nodes, -1, np.int32), np.zeros(wiring.nodes, np.int32)
+    servers, nics = wiring.port_of.shape
+    device[wiring.port_of] = np.arange(servers)[:, None]
+    nic[wiring.port_of] = np.arange(1, nics + 1)[None, :]
+    at = devices.servers
+    for ports in (plan.storage_ports, plan.pool_ports):
+        if ports.size:
+            role = "storage" if ports is plan.storage_ports else "memory"
+            first = int(np.flatnonzero(devices.role == role)[0])
+            device[ports] = first + np.arange(len(ports))[:, None]
+            nic[ports] = np.arange(1, ports.shape[1] + 1)[None, :]
+    at = devices.first[key]
+    for group in wiring.groups:
+        device[group.first : group.first + group.count] = at + np.arange(group.count)
+        at += group.count
+    return device, nic
+
+
+def _below(devices: Devices, a: NDArray[np.int32], b: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Of each switch the mean number of the servers below it, tier by tier."""
+    mean = np.full(len(devices), np.nan)
+    mean[: devices.servers] = np.arange(devices.servers)
+    for level in range(1, int(devices.level.max(initial=0)) + 1):
+        mine = (devices.level[b] == level) & ~np.isnan(mean[a])
+        count = np.bincount(b[mine], minlength=len(devices))
+        total = np.bincount(b[mine], weights=mean[a[mine]], minlength=len(devices))
+        known = (count > 0) & (devices.level == level)
+        mean[known] = total[known] / count[known]
+    return mean
+
+
+def _pulled(racks: Racks, columns: dict[str, NDArray[Any]]) -> NDArray[np.int32]:
+    rack = racks.rack[columns["a"]]
+    order = np.lexsort((columns["link"], -columns["length_m"].astype(float), columns["tier"], rack))
+    out = np.empty(len(order), np.int32)
+    out[order] = np.arange(len(order))
+    return out

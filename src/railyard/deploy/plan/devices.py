@@ -1,0 +1,133 @@
+"""Servers and switches of a cluster with the names that they get."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.catalog.types import Range
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.cluster.plan import NetworkPlan
+
+NETWORKS = {"back-end": "be", "front-end": "fe", "storage": "st"}
+"""What names of switches begin with, by network."""
+
+HEIGHT_U = {1: 1, 2: 2, 4: 4, 8: 8}
+"""Rack units of a server by its accelerators: HGX H100 8 U (maker's guide), a GB200 tray 1 U; others likewise."""
+
+CAGES_PER_U = 36
+"""Modules on the front of a rack unit at most: 32 to 36 OSFP or QSFP-DD on a 1 U switch, 64 on 2 U."""
+
+
+@dataclass(frozen=True, eq=False)
+class Devices:
+    """One row a device; servers first, then storage, then switches network by network.
+
+    Attributes:
+        name: Names, unique, of letters, digits and hyphens.
+        role: `server`, `storage`, `memory`, `leaf`, `spine`, `core`, `border`, `router`.
+        network: Of a switch; else empty.
+        box: Catalogue name.
+        level: 0 of servers, 1 next to them, rising.
+        height_u: int32[devices], rack units.
+        power_w: float64[devices], most that it draws: what racks and their cooling are laid out for.
+        first: Row of the first switch of each network, by key of the cluster's plans.
+        servers: How many servers.
+    """
+
+    name: list[str]
+    role: NDArray[np.object_]
+    network: NDArray[np.object_]
+    box: NDArray[np.object_]
+    level: NDArray[np.int8]
+    height_u: NDArray[np.int32]
+    power_w: NDArray[np.float64]
+    first: dict[str, int]
+    servers: int
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+
+@dataclass
+class _Rows:
+    name: list[str]
+    columns: list[tuple[str, str, str, int, int, float, int]]
+
+    def add(self, names: list[str], words: tuple[str, str, str], level: int, height_u: int, watts: float) -> None:
+        self.name += names
+        self.columns.append((*words, level, height_u, watts, len(names)))
+
+
+def devices_of(cluster: Cluster) -> Devices:
+    """All devices that are cabled."""
+    rows, server = _Rows([], []), cluster.server
+    names = _numbered("node", cluster.servers)
+    rows.add(names, ("server", "", server.name), 0, _height(server.accelerators), watts(cluster))
+    for count, stem, role, box, power in _stores(cluster):
+        rows.add(_numbered(stem, count), (role, "", box), 0, 2, power.high)
+    first: dict[str, int] = {}
+    for key, plan in cluster.plans.items():
+        first[key] = len(rows.name)
+        _switches(rows, plan)
+    counts = [row[-1] for row in rows.columns]
+
+    def column(at: int, kind: type[np.generic]) -> NDArray[Any]:
+        return np.repeat(np.array([row[at] for row in rows.columns], dtype=kind), counts)
+
+    return Devices(
+        name=rows.name,
+        role=column(0, np.object_),
+        network=column(1, np.object_),
+        box=column(2, np.object_),
+        level=column(3, np.int8),
+        height_u=column(4, np.int32),
+        power_w=column(5, np.float64),
+        first=first,
+        servers=cluster.servers,
+    )
+
+
+def watts(cluster: Cluster) -> float:
+    """Most that a server draws with its accelerators and NICs."""
+    nics = sum((plan.nic.power_w.scaled(plan.nics) for plan in cluster.plans.values()), Range(0.0, 0.0, 0.0))
+    each = cluster.accelerator.power_w.high * cluster.ranks_per_server
+    return each + cluster.server.host_power_w.high + nics.high
+
+
+def _stores(cluster: Cluster) -> list[tuple[int, str, str, str, Range]]:
+    out = []
+    stored = cluster.storage_servers
+    if stored is not None and not stored.local:
+        out.append((stored.count, "store", "storage", stored.entry.name, stored.entry.power_w))
+    pool = cluster.memory_pool
+    if pool is not None and pool.entry is not None and cluster.pool_network is not None:
+        out.append((pool.units, "memory", "memory", pool.entry.name, pool.entry.power_w))
+    return out
+
+
+def _switches(rows: _Rows, plan: NetworkPlan) -> None:
+    for group in plan.wiring.groups:
+        part = group.part.replace(" ", "").lower()
+        stem = "-".join(word for word in (NETWORKS[plan.name], part, group.role) if word)
+        box = plan.switches[group.box]
+        cages = max(box.ports, 1)
+        height = max(1, math.ceil(cages / CAGES_PER_U))
+        names = _numbered(stem, group.count)
+        rows.add(names, (group.role, plan.name, group.box), group.tier, height, box.power_w.high)
+
+
+def _numbered(stem: str, count: int) -> list[str]:
+    width = max(len(str(count - 1)), 1)
+    return [f"{stem}{number:0{width}d}" for number in range(count)]
+
+
+def _height(accelerators: int) -> int:
+    return next((units for most, units in HEIGHT_U.items() if accelerators <= most), 10)
