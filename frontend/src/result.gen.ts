@@ -50,7 +50,7 @@ export interface Band {
 
 /** What would help most. */
 export interface BottleneckFigures {
-  /** the best resource, or `none` */
+  /** the best resource, the largest wait where it is more than any resource saves, or `none` */
   name: string;
   /** one sentence */
   headline: string;
@@ -58,6 +58,8 @@ export interface BottleneckFigures {
   ranking: TrialRow[];
   /** share saved with all of the network unlimited; null if not tried */
   network_gain: number | null;
+  /** the most helpful first, where the network costs something; null where none was tried */
+  changes: ChangeRow[] | null;
 }
 
 /** What broke. */
@@ -122,6 +124,20 @@ export interface CapexFigures {
   total_usd: Band;
   /** all of it over the accelerators, USD */
   per_gpu_usd: Band;
+}
+
+/** Another fabric, queue pairs, placement or layout, the step simulated with it. */
+export interface ChangeRow {
+  /** in the user's words */
+  name: string;
+  /** `fabric`, `queue pairs`, `placement` or `layout` */
+  family: string;
+  /** step time then, s */
+  step_seconds: number;
+  /** share of the step saved; negative when it got longer */
+  gain: number;
+  /** whether it only says what others cannot exceed: nobody sells it */
+  bound: boolean;
 }
 
 /** What checkpoints take. */

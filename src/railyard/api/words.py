@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from railyard.api import believed, jobs, numbers, operated, served
+from railyard.measure.bottleneck import CONTENTION
 from railyard.result.variants.trace import TraceVariant
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ def _gain(variants: Sequence[StepVariant], other: StepVariant) -> float:
 
 def _bottleneck_tier(variant: StepVariant) -> str | None:
     """The tier that holds the step back: what trying found, where that is a tier, else the one that is most loaded."""
-    tried = variant.bottleneck.name
+    tried = variant.bottleneck.name.removeprefix(CONTENTION)
     if tried in {row.name for row in variant.network.tiers}:
         return tried
     return variant.network.saturated_tier

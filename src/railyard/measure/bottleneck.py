@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from railyard.graph import Kind, Stream
-from railyard.result.bottleneck import BottleneckFigures, TrialRow
+from railyard.result.bottleneck import BottleneckFigures, ChangeRow, TrialRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -91,6 +91,21 @@ _NAMES = {
 }
 """Causes of waiting, as sentences name them."""
 
+CONTENTION = "contention at "
+_SHORT = {
+    "bandwidth": "network bandwidth",
+    "latency": "network latency",
+    "contention": "contention",
+    "straggler": "stragglers",
+    "bubble": "pipeline bubble",
+    "data": "data loading",
+    "checkpoint": "checkpoints",
+    "dependency": "computations elsewhere",
+    "release": "releases of the trace",
+    "fault": "injected delays",
+}
+"""Causes of waiting, as tables name them."""
+
 
 class SimulateVariant(Protocol):
     """How the caller simulates the same job with one resource made better."""
@@ -137,32 +152,49 @@ class Bottleneck:
     """What would help most.
 
     Attributes:
-        name: Of the best resource, or "none".
-        headline: One sentence for people.
+        name: Of the best resource, or of the largest wait where that is more than any resource saves, or "none".
+        headline: A few sentences for people.
         ranking: All trials, the most helpful first.
         network_gain: Share of the step saved when the whole network is unlimited at once, or None when that was not
             tried.
+        changes: Other fabrics, queue pairs, placements and layouts, the most helpful first; None: none were tried.
     """
 
     name: str
     headline: str
     ranking: tuple[Trial, ...] = field(default=())
     network_gain: float | None = None
+    changes: tuple[ChangeRow, ...] | None = None
 
     def led_by(self, time: Iterable[TimeShare]) -> Bottleneck:
-        """The same with a sentence before it that names the largest cause of waiting in the breakdown.
+        """The same with sentences before it on the largest cause of waiting, and on what was tried against it.
 
-        The resource that helps most may be of another cause: a wait that is removed often turns into another one.
+        The resource that helps most may be of another cause: a wait that is removed often turns into another one. But
+        where a wait is longer than what any resource saves, it is the bottleneck.
         """
         shares: dict[str, float] = {}
         for part in time:
             shares[part.cause] = shares.get(part.cause, 0.0) + part.share
         shares.pop("compute", None)
         cause = max(shares, key=shares.__getitem__, default="")
+        tried = _tried(self.changes)
         if not cause or shares[cause] < NEGLIGIBLE:
-            return self
+            return replace(self, headline=f"{tried}{self.headline}")
         most = f"The largest wait is {_NAMES.get(cause, cause)}, {shares[cause]:.1%} of the step."
-        return replace(self, headline=f"{most} {self.headline}")
+        saved = max((trial.gain for trial in self.ranking), default=0.0)
+        name = self.name if shares[cause] <= saved else self._named(cause)
+        return replace(self, name=name, headline=f"{most} {tried}{self.headline}")
+
+    def _named(self, cause: str) -> str:
+        """A cause of waiting as a bottleneck: with the part of the network that helps most against it."""
+        network = [trial.resource for trial in self.ranking if trial.resource.family == "network" and trial.gain > 0]
+        parts = [resource for resource in network if resource is not LATENCY]
+        if cause == "bandwidth" and parts:
+            return parts[0].name
+        tiers = [resource.name for resource in parts if resource.tiers]
+        if cause == "contention" and tiers:
+            return f"{CONTENTION}{tiers[0]}"
+        return _SHORT.get(cause, cause)
 
     def section(self) -> BottleneckFigures:
         """The result's `bottleneck`."""
@@ -171,7 +203,23 @@ class Bottleneck:
             headline=self.headline,
             ranking=tuple(trial.row() for trial in self.ranking),
             network_gain=self.network_gain,
+            changes=self.changes,
         )
+
+
+def _tried(changes: Sequence[ChangeRow] | None) -> str:
+    """What other fabrics, queue pairs, placements and layouts save: the best of each family, down to half the best."""
+    if not changes:
+        return ""
+    best: dict[str, ChangeRow] = {}
+    for row in sorted((row for row in changes if not row.bound), key=lambda row: -row.gain):
+        best.setdefault(row.family, row)
+    gains = [row.gain for row in best.values()]
+    if not gains or gains[0] < NEGLIGIBLE:
+        names = sorted({row.family for row in changes})
+        return f"No other {' or '.join(names)} that was tried shortens the step by more than {NEGLIGIBLE:.1%}. "
+    named = [f"{row.name} by {row.gain:.1%}" for row in best.values() if row.gain >= max(NEGLIGIBLE, gains[0] / 2)]
+    return f"Tried one at a time, {', '.join(named)} would shorten the step. "
 
 
 def resources(cluster: Cluster, record: Record, *, jitter: bool = False, checkpoints: bool = False) -> list[Resource]:

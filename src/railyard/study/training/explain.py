@@ -23,10 +23,10 @@ from railyard.study.training.deaths import sorted_out
 from railyard.study.training.graphs import Graphs
 from railyard.study.training.hash_seeds import redrawn
 from railyard.study.training.measuring import economics
-from railyard.study.training.remedies import remedies
 from railyard.study.training.simulate import Simulated
 from railyard.study.training.step_runs import StepRuns
 from railyard.study.training.storing import Saved
+from railyard.study.training.trying import applied, proposed, waits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from railyard.measure.bottleneck import Resource
     from railyard.measure.explain import TimeTree
     from railyard.result.result import Result
+    from railyard.study.remedies import Remedy
     from railyard.study.training.prepare import Prepared
-    from railyard.study.training.remedies import Remedy
 
     Progress = Callable[[str, float], None]
 
@@ -311,7 +311,7 @@ class _Remedies:
         base = bench.step(graph, job.cluster, seed=seed)
         base_s, stored_s = base.makespan_ps * 1e-12, self.timeline.makespan_ps * 1e-12
         bench = bench.for_trials(graph, base_s)
-        wanted = remedies(job, self.tree)
+        wanted = list(proposed(job, waits_of(self.tree, job)))
         found = bottleneck.resources(job.cluster, base, jitter=bool(job.faults) or job.jitter != Jitter())
         total, done = len(wanted) + len(found), 0
         tried = []
@@ -333,11 +333,7 @@ class _Remedies:
     def _remedy(self, remedy: Remedy, base_s: float) -> Tried:
         plain = Tried(remedy.name, remedy.family, remedy.removes, remedy.assumes)
         try:
-            job = remedy.apply()
-            bench = replace(_bench(job), seed=int(str(self.timeline.meta.get("seed", 0))))
-            cluster = redrawn(job.cluster, bench.seed)
-            graph = bench.graphs.of(job.training, cluster)
-            timeline = bench.step(graph, cluster, seed=bench.seed)
+            job, timeline = applied(remedy, replace(_bench(self.job), seed=int(str(self.timeline.meta.get("seed", 0)))))
         except (InputError, SimulationError) as error:
             reason = error.problems[0].message if isinstance(error, InputError) else str(error)
             return replace(plain, reason=reason.splitlines()[0].partition("; nearest")[0])

@@ -120,9 +120,9 @@ class Fastest:
         able = [job for job in found if bounds.about_tasks(job) <= bounds.MOST_TASKS]
         if not able:
             bounds.check_step(found[0])
-        closed_s = _closed_s(able, self.cluster(None))
+        closed = np.log(closed_s(able, self.cluster(None)))
         layouts = [job.layout for job in able]
-        search = _Search(ClosedError(np.log(closed_s), places(layouts), _kinds(layouts)))
+        search = _Search(ClosedError(closed, places(layouts), _kinds(layouts)))
         tasks = 0
         while len(search.known) < self.most and (number := search.next_one()) is not None:
             tasks += bounds.about_tasks(able[number])
@@ -143,7 +143,7 @@ class Fastest:
         return record.makespan_ps * 1e-12
 
 
-def _closed_s(jobs: Sequence[Training], cluster: Cluster) -> NDArray[np.float64]:
+def closed_s(jobs: Sequence[Training], cluster: Cluster) -> NDArray[np.float64]:
     """Steps in closed form, with contention where the topology has a closed form; without what waits for storage."""
     try:
         site = Site.of(cluster)

@@ -10,6 +10,7 @@ from railyard.engine import Jitter, Probes
 from railyard.measure import bottleneck
 from railyard.percentile import percentile
 from railyard.scenario.load import blaming
+from railyard.study.training import trying
 from railyard.study.training.deaths import priced, sorted_out
 from railyard.study.training.hash_seeds import redrawn
 from railyard.study.training.step_runs import StepRuns
@@ -90,6 +91,7 @@ def simulate(
             tried = replace(bench.for_trials(graph, step_s), stall_s=stall_s)
             trials = {resource.name: pool.submit(tried.better, resource, bottleneck.FACTOR) for resource in found}
             search = bottleneck.find(step_s + stall_s + meeting_s, found, BottleneckTrials(trials, tried.better))
+            search = trying.with_changes(search, tried, step_s, stall_s + meeting_s)
         else:
             search = bottleneck.UNSEARCHED
         lost = priced(deaths, replace(bench, job=replace(whole, cluster=redrawn(whole.cluster, seed))), graph, saved)

@@ -1,0 +1,36 @@
+"""Another fabric on the same switches and cables, and the one without any contention as the bound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.study.remedies import Proposals, Remedy, proposals
+from railyard.study.remedies.changed import rebuilt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from railyard.study.remedies import Waits
+    from railyard.study.training.prepare import Prepared
+
+# Of the alternatives to a fabric, those that are sold beside it.
+_SOLD = ("infiniband", "spectrum-x", "uec", "scheduled")
+_BOUND = "ideal"
+# Share of the step that waits for the network, below which no other fabric is tried.
+_WORTH = 0.005
+
+
+def propose(job: Prepared, waits: Waits) -> Iterator[Remedy]:
+    """Fabrics other than the job's; the bound comes first."""
+    here = job.cluster.fabric.name
+    if waits.network < _WORTH or here == _BOUND:
+        return
+    for name in (_BOUND, *_SOLD):
+        if name != here:
+            bound = name == _BOUND
+            note = "a bound: no such fabric is sold" if bound else ""
+            changed = rebuilt(job, {"cluster.back_end.fabric": {"name": name}})
+            yield Remedy(f"fabric {name}", "fabric", "exposed communication", changed, note, bound)
+
+
+proposals.add("fabric", Proposals("fabric", propose, in_run=True, bounded=True))

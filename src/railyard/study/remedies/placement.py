@@ -1,0 +1,32 @@
+"""Ranks in another order over the servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.cluster.placement import policies
+from railyard.study.remedies import Proposals, Remedy, proposals
+from railyard.study.remedies.changed import rebuilt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from railyard.study.remedies import Waits
+    from railyard.study.training.prepare import Prepared
+
+_WORTH = 0.005
+
+
+def propose(job: Prepared, waits: Waits) -> Iterator[Remedy]:
+    """Every policy that keeps neighbouring ranks in one domain and leaves nothing to chance."""
+    here = job.variant.draft.scenario.cluster.placement
+    if waits.network < _WORTH:
+        return
+    for name, policy in policies.items():
+        if name != here and policy.keeps_domains and not policy.seeded:
+            yield Remedy(
+                f"placement {name}", "placement", "exposed communication", rebuilt(job, {"cluster.placement": name})
+            )
+
+
+proposals.add("placement", Proposals("placement", propose, in_run=True))
