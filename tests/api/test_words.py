@@ -46,7 +46,9 @@ def result(*variants, ties=()):
     by = "cpmt" if priced else "step_s"
     verdict = Verdict(by=by, leading=leading.name, best=best, ties=tuple(ties), differences=rows)
     compared = verdict if len(variants) > 1 else None
-    return SimpleNamespace(steps=list(variants), variants=list(variants), jobs=[], served=[], operated=[], verdict=compared)
+    return SimpleNamespace(
+        steps=list(variants), variants=list(variants), jobs=[], served=[], operated=[], verdict=compared
+    )
 
 
 def why(*variants, ties=()):
