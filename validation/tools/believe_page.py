@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from railyard.measure.model_error import record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from railyard.measure.model_error import ModelError
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "validation" / "believe.md"
@@ -22,10 +24,36 @@ QUESTIONS = {
     "power": "power of the accelerators",
     "collective": "one collective",
 }
+SHORT = {
+    "step": "training time and cost",
+    "throughput": "tokens/s of a service",
+    "tpot": "time per token",
+    "ttft": "time to the first token",
+    "power": "power",
+    "collective": "collectives",
+}
+NEAR = 0.2
+"""How far eight of ten may lie from a figure that one signs on, in its worst family."""
+
 TEXT = """# How far to believe it
 
 A prediction here is a figure with a band: **of ten measurements that no constant was fitted to, eight lay inside.**
 Each band is read off runs of other people, predicted as yours would be: by constants that had not seen them.
+
+## In a minute
+
+| you ask | typically off by | eight of ten lay | after three runs of yours |
+|---|---|---|---|
+{short}
+
+- **Sign on it** (eight of ten within {near}): {sure}.
+- **After three runs of yours** (as near then): {later}.
+- **Measure first**: {unsure}.
+- Which of two is better is surer than how good one is: what they share cancels. Inside the band it is called a *tie*,
+  and a tie is no reason to spend.
+- Dollars have a second band, of prices: replace the catalogue's by your quotes.
+
+## By kind of work
 
 | question | of what | typical miss | real figures lay | with three runs of yours | variants tie up to | rests on |
 |---|---|---|---|---|---|---|
@@ -64,11 +92,44 @@ def line(error: ModelError) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def _span(low: float, high: float) -> str:
+    return f"{100 * low:.0f} %" if round(100 * low) == round(100 * high) else f"{100 * low:.0f} to {100 * high:.0f} %"
+
+
+def short(question: str, errors: list[ModelError]) -> str:
+    """A row of the first table: the families of a question together, the widest band of them."""
+    medians = [error.median for error in errors]
+    band = (min(error.low for error in errors), max(error.high for error in errors))
+    after = (min(error.calibrated_low for error in errors), max(error.calibrated_high for error in errors))
+    words = [f"{100 * low:+.0f} to {100 * high:+.0f} %" for low, high in (band, after)]
+    return "| " + " | ".join((QUESTIONS[question], _span(min(medians), max(medians)), *words)) + " |"
+
+
 def page() -> str:
     """All of it."""
     order = list(QUESTIONS)
     errors = sorted(record().values(), key=lambda error: order.index(error.question))
-    return TEXT.format(rows="\n".join(map(line, errors)))
+    by_question = {question: [error for error in errors if error.question == question] for question in order}
+    sure = [question for question, some in by_question.items() if _widest(some, "low", "high") <= NEAR]
+    near = [
+        question for question, some in by_question.items() if _widest(some, "calibrated_low", "calibrated_high") <= NEAR
+    ]
+    return TEXT.format(
+        rows="\n".join(map(line, errors)),
+        short="\n".join(short(question, some) for question, some in by_question.items()),
+        near=f"{100 * NEAR:.0f} %",
+        sure=_named(sure),
+        later=_named(question for question in near if question not in sure),
+        unsure=_named(question for question in order if question not in {*sure, *near}),
+    )
+
+
+def _widest(errors: list[ModelError], low: str, high: str) -> float:
+    return max(max(-getattr(error, low), getattr(error, high)) for error in errors)
+
+
+def _named(questions: Iterable[str]) -> str:
+    return ", ".join(SHORT[question] for question in questions) or "nothing"
 
 
 if __name__ == "__main__":
