@@ -9,6 +9,7 @@ import typer
 
 from railyard.cli.installed import Commands
 from railyard.cli.operate import PLAY, Operating
+from railyard.cli.planning import DESIGNS, Planning
 
 app = typer.Typer(
     name="railyard",
@@ -27,7 +28,9 @@ calibration = typer.Typer(
     help="Measure the hardware at hand and keep what was read.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(calibration, name="calibrate")
-planning = typer.Typer(help="What should be built.", no_args_is_help=True, rich_markup_mode=None)
+planning = typer.Typer(
+    cls=Planning, help="What should be built: `railyard plan PLAN`.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(planning, name="plan")
 
 operating = typer.Typer(
@@ -487,6 +490,22 @@ def catalog_show(
     from railyard.cli import shelves
 
     shelves.show_entry(name, extra=extra, as_json=json)
+
+
+@planning.command(DESIGNS, short_help="Look for the best cluster; the word may be left out.")
+def plan_designs(
+    file: Annotated[Path, typer.Argument(metavar="PLAN", help="A scenario with `plan.space`, a YAML file.")],
+    *,
+    set_: Set = None,
+    ray: Annotated[str | None, typer.Option("--ray", metavar="ADDRESS", help="Run on a Ray cluster.")] = None,
+    out: Out = _RUNS,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find which cluster to build: the front of its objectives, how sure it is, and what would change it."""
+    from railyard.cli import plan_designs as designer
+
+    raise typer.Exit(designer.designs(file, sets=set_ or [], out=out, ray=ray, as_json=json, quiet=quiet))
 
 
 @planning.command("serving")

@@ -12,7 +12,9 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
 
 from railyard.economics.parts import COMPONENTS, Part, count_of, price_of
 from railyard.economics.ranges import at, band_of, by_end, total
@@ -21,16 +23,25 @@ from railyard.result.money import CapexComponent, CapexFigures
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from railyard.catalog import Range
 
 
-def capital_recovery_factor(interest: float, years: float) -> float:
+@overload
+def capital_recovery_factor(interest: float, years: float) -> float: ...
+@overload
+def capital_recovery_factor(interest: NDArray[np.float64], years: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def capital_recovery_factor(interest: Any, years: Any) -> Any:
     """Yearly payment for one dollar of capital.
 
     Args:
-        interest: Per year, a share, 0 or more.
-        years: More than 0.
+        interest: Per year, a share, 0 or more; a number, or float64[n].
+        years: More than 0, of the same shape.
     """
+    if isinstance(interest, np.ndarray):
+        pairs = zip(interest.tolist(), years.tolist(), strict=True)
+        return np.array([capital_recovery_factor(*pair) for pair in pairs])
     if interest * years < sys.float_info.epsilon:
         return 1 / years  # equal to the last digit; below this the quotient would be of denormal numbers, or of zeros
     return interest / -math.expm1(-years * math.log1p(interest))

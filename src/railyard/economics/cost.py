@@ -15,7 +15,7 @@ their cheap end, middle and dear end.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from railyard.catalog import Range
 from railyard.economics.assumptions import CHEAP_END, HOURS_PER_MONTH, HOURS_PER_YEAR
@@ -25,6 +25,8 @@ from railyard.measure.job import Checkpointing, JobTime, job_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+N = TypeVar("N", bound=Any)
 
 BREAKDOWN = ("capital", "energy", "space", "operations")
 
@@ -101,13 +103,13 @@ class CostModel:
         return sum(self.breakdown(values).values())
 
 
-def usd_per_h(values: Mapping[str, float]) -> dict[str, float]:
+def usd_per_h(values: Mapping[str, N]) -> dict[str, N]:
     """Dollars an hour of hardware, by part of `BREAKDOWN`.
 
     Args:
-        values: One number for each of `CostModel.inputs` but those of failures.
+        values: One number, or float64[n], for each of `CostModel.inputs` but those of failures.
     """
-    hardware = sum(values[name] for name in ("accelerators_usd", "servers_usd", "network_usd", "storage_usd"))
+    hardware: Any = sum(values[name] for name in ("accelerators_usd", "servers_usd", "network_usd", "storage_usd"))
     capital = hardware * (1 + values["installation"])
     yearly = capital_recovery_factor(values["cost_of_capital"], values["life_years"])
     return {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from railyard.economics.assumptions import Assumptions
     from railyard.economics.cost import JobFacts
     from railyard.economics.parts import Part
-    from railyard.measure.decompose import Decomposition
+    from railyard.economics.power import StepShares
     from railyard.measure.job import JobTime
 
 
@@ -88,9 +88,25 @@ class Economics:
         )
 
 
+def cost_model(
+    *,
+    decomposition: StepShares,
+    accelerator: Accelerator,
+    parts: Sequence[Part],
+    job: JobFacts,
+    assumptions: Assumptions,
+) -> tuple[Capex, Power, CostModel]:
+    """Capital, power, and everything that a cost depends on; arguments as of `evaluate`."""
+    bought = capex(parts, assumptions.installation, job.accelerators)
+    drawn = power(decomposition, accelerator, parts, assumptions.pue)
+    inputs = hourly_inputs(bought, drawn, assumptions)
+    inputs |= {"mtbf_h": assumptions.mtbf_h, "restart_s": assumptions.restart_s}
+    return bought, drawn, CostModel(inputs, job)
+
+
 def evaluate(
     *,
-    decomposition: Decomposition,
+    decomposition: StepShares,
     accelerator: Accelerator,
     parts: Sequence[Part],
     job: JobFacts,
@@ -110,11 +126,9 @@ def evaluate(
     Raises:
         InputError: The job would never end, or the bill holds an unknown kind.
     """
-    bought = capex(parts, assumptions.installation, job.accelerators)
-    drawn = power(decomposition, accelerator, parts, assumptions.pue)
-    inputs = hourly_inputs(bought, drawn, assumptions)
-    inputs |= {"mtbf_h": assumptions.mtbf_h, "restart_s": assumptions.restart_s}
-    model = CostModel(inputs, job)
+    bought, drawn, model = cost_model(
+        decomposition=decomposition, accelerator=accelerator, parts=parts, job=job, assumptions=assumptions
+    )
     accelerator_rows = of_entry(
         accelerator, "price_usd", "tdp_w", "idle_power_w", "rental_usd_per_h", "contract_usd_per_h"
     )

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from railyard.catalog import Range
 from railyard.economics.parts import ACCELERATORS, NICS, OPTICS, SERVERS, STORAGE, SWITCHES, Part, power_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from railyard.catalog import Accelerator
-    from railyard.measure.decompose import Decomposition, TimeRow
+    from railyard.measure.decompose import TimeRow
 
 MATRIX = Range(0.80, 0.92, 1.00)
 MEMORY_BOUND = Range(0.58, 0.84, 0.98)
@@ -77,6 +77,22 @@ SOURCES = (
         "estimated",
     ),
 )
+
+
+class StepShares(Protocol):
+    """How a step was spent: what is needed of a decomposition."""
+
+    @property
+    def rows(self) -> tuple[TimeRow, ...]:
+        """By cause, group and phase."""
+
+    @property
+    def step_s(self) -> float:
+        """Length of the step."""
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators that take part."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +179,7 @@ def activity(row: TimeRow) -> Range:
     return COMMUNICATION if row.cause in NETWORK_CAUSES else WAITING
 
 
-def accelerator_w(decomposition: Decomposition, accelerator: Accelerator) -> Range:
+def accelerator_w(decomposition: StepShares, accelerator: Accelerator) -> Range:
     """What one accelerator draws, mean over ranks and step, W."""
     idle = accelerator.idle_power_w
 
@@ -175,7 +191,7 @@ def accelerator_w(decomposition: Decomposition, accelerator: Accelerator) -> Ran
     return by_end(drawn)
 
 
-def power(decomposition: Decomposition, accelerator: Accelerator, parts: Sequence[Part], pue: Range) -> Power:
+def power(decomposition: StepShares, accelerator: Accelerator, parts: Sequence[Part], pue: Range) -> Power:
     """What the cluster draws while it runs the step.
 
     Args:

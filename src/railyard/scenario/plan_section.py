@@ -1,10 +1,10 @@
-"""The scenario's `plan`: which servers, layouts and routers each stage of a pipeline may have."""
+"""The scenario's `plan`: designs of a cluster with constraints and objectives, or what stages may be."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
-from railyard.scenario.quantity import Positive, Rate, Text
+from railyard.scenario.quantity import Money, Natural, Number, Positive, Power, Rate, Span, Text
 from railyard.scenario.section import Section
 
 Layout = Literal["together", "apart", "hybrid"]
@@ -34,11 +34,87 @@ class ChoicesSection(Section):
     most: Positive = Field(default=32, description="Replicas of a pool at most.")
 
 
-class PlanSection(Section):
-    """The search for the cheapest deployment within the objective."""
+def _shape(value: object) -> str:
+    return "range" if isinstance(value, dict | Section) else "list"
 
-    stages: dict[Text, ChoicesSection] = Field(description="By stage; stages that are left out stay as they are.")
-    simulations: Positive = Field(default=1000, description="Trials at most.")
+
+class RangeSection(Section):
+    """Values from one to another, with the same unit; both ends are tried."""
+
+    start: Any = Field(alias="from", description="The first.", examples=[1024])
+    to: Any = Field(default=None, description="The last; without it the space has no end.", examples=[16384])
+    step: Any = Field(default=None, description="From one to the next.", examples=[1024])
+    factor: Number | None = Field(default=None, description="From one to the next, as a ratio.", examples=[2])
+
+
+Values = Annotated[
+    Annotated[tuple[Any, ...], Tag("list")] | Annotated[RangeSection, Tag("range")], Discriminator(_shape)
+]
+
+
+class DemandSection(Section):
+    """What may be asked of the cluster: not chosen, but given; every design has to live with all of them."""
+
+    name: Text = Field(description="How it is called in tables.")
+    set: dict[Text, Any] = Field(default_factory=dict, description="Dotted keys and their values.")
+    weight: Annotated[Number, Field(gt=0)] = Field(default=1.0, description="Its part of the tokens, or its odds.")
+
+
+class ConstraintsSection(Section):
+    """What a design has to keep, at typical prices and under every demand."""
+
+    budget: Money | None = Field(default=None, description="Capital, with installation, at most.")
+    power: Power | None = Field(default=None, description="Drawn by the site at work, with cooling, at most.")
+    provisioned: Power | None = Field(default=None, description="Nameplate IT power at most.")
+    racks: Positive | None = Field(
+        default=None, description="Racks at most, each of the nameplate power that the catalogue's `rack-power` takes."
+    )
+    deadline: Span | None = Field(default=None, description="The job takes no longer; needs `tokens`.")
+    exclude: tuple[Text, ...] = Field(
+        default=(), description="Makers or catalogue names that no part may have.", examples=[["Broadcom"]]
+    )
+    at_most: dict[Text, Number] = Field(default_factory=dict, description="Objectives and their largest value.")
+    at_least: dict[Text, Number] = Field(default_factory=dict, description="Objectives and their smallest value.")
+
+
+class EffortSection(Section):
+    """How much may be spent on a plan."""
+
+    designs: Positive = Field(default=200_000, description="Points of the space in closed form, at most.")
+    flow: Natural = Field(default=10, description="Points that the engine `flow` runs, at most.")
+    packet: Natural = Field(default=0, description="Finalists that the engine `packet` runs, at most.")
+    packet_time: Span = Field(default=600.0, description="For one of them; then it is given up and said so.")
+    layouts: Natural = Field(
+        default=8,
+        description="Layouts that `flow` runs on the most promising point first, under each demand, at most: what the"
+        " closed form misses of them is taken from all points.",
+    )
+    draws: Annotated[int, Field(strict=True, ge=100, le=100_000)] = Field(
+        default=2000, description="Samples of prices and of the model's error."
+    )
+
+
+class PlanSection(Section):
+    """What `railyard plan` chooses from: designs of a cluster (`space`), or stages of a pipeline (`stages`)."""
+
+    space: dict[Text, Values] = Field(
+        default_factory=dict,
+        description="Dotted keys, each with a list or a range of values; every combination is a design.",
+        examples=[{"fabric": ["roce", "uec"], "accelerators": {"from": 1024, "to": 4096, "factor": 2}}],
+    )
+    demand: tuple[DemandSection, ...] = Field(default=(), description="What may be asked; the scenario when left out.")
+    constraints: ConstraintsSection = Field(
+        default_factory=ConstraintsSection, description="What every design has to keep."
+    )
+    objectives: Annotated[tuple[Text, ...], Field(min_length=1)] = Field(
+        default=("cpmt",), description="What is to be small (or large): the first ranks, all of them make the front."
+    )
+    effort: EffortSection = Field(default_factory=EffortSection, description="How much may be spent.")
+    stages: dict[Text, ChoicesSection] = Field(
+        default_factory=dict, description="Of a pipeline, by stage; stages that are left out stay as they are."
+    )
+    simulations: Positive = Field(default=1000, description="Trials of `stages` at most.")
     link_rates: tuple[Rate, ...] = Field(
-        default=(), description="Rates of the network between pools at which the best plans are tried again."
+        default=(),
+        description="Rates of the network between pools at which the best plans of `stages` are run again.",
     )

@@ -74,18 +74,18 @@ def _combinations(draft: Draft, pairs: list[tuple[str, list[Node]]]) -> list[Var
         raise InputError(f"`{twice}` is varied twice", key=twice, hint="give all its values at once")
     total = 1
     for key, values in pairs:
-        _refuse_twins(key, values)
+        refuse_twins(key, values)
         total *= len(values)
     if total > MOST:
         raise InputError(f"{total} variants are too many", allowed=f"at most {MOST}")
     base = without_compare(draft)
     return [
-        _variant(base, dict(zip(keys, values, strict=True)))
+        variant_of(base, dict(zip(keys, values, strict=True)))
         for values in itertools.product(*(values for _, values in pairs))
     ]
 
 
-def _refuse_twins(key: str, values: Sequence[Node]) -> None:
+def refuse_twins(key: str, values: Sequence[Node]) -> None:
     """Two variants of one name could not be told apart.
 
     Raises:
@@ -97,10 +97,19 @@ def _refuse_twins(key: str, values: Sequence[Node]) -> None:
             raise InputError.many([values[number].mark.problem(f"`{value[1]}` stands twice", key=key)])
 
 
-def _variant(base: Draft, changes: Mapping[str, Node]) -> Variant:
+def variant_of(base: Draft, changes: Mapping[str, Node]) -> Variant:
+    """The scenario with other values under dotted keys, named after them.
+
+    Raises:
+        InputError: It is no valid scenario.
+    """
     settings = {key: node.plain() for key, node in changes.items()}
-    name = ", ".join(_words(key, value) for key, value in settings.items())
-    return Variant(name, settings, base.changed(changes))
+    return Variant(name_of(settings), settings, base.changed(changes))
+
+
+def name_of(settings: Mapping[str, Any]) -> str:
+    """How a variant with these settings is called: `roce, tp 8`."""
+    return ", ".join(_words(key, value) for key, value in settings.items())
 
 
 def _named(draft: Draft, form: str, number: int, *, cumulative: bool) -> Variant:

@@ -122,7 +122,7 @@ class Fastest:
             bounds.check_step(found[0])
         closed = np.log(closed_s(able, self.cluster(None)))
         layouts = [job.layout for job in able]
-        search = _Search(ClosedError(closed, places(layouts), _kinds(layouts)))
+        search = _Search(ClosedError(closed, places(layouts), kinds_of(layouts)))
         tasks = 0
         while len(search.known) < self.most and (number := search.next_one()) is not None:
             tasks += bounds.about_tasks(able[number])
@@ -154,7 +154,7 @@ def closed_s(jobs: Sequence[Training], cluster: Cluster) -> NDArray[np.float64]:
     return np.asarray(evaluate(jobs, [site] * len(jobs)).step.step_s)
 
 
-def _kinds(layouts: Sequence[Layout]) -> NDArray[np.int64]:
+def kinds_of(layouts: Sequence[Layout]) -> NDArray[np.int64]:
     """Layouts whose traffic is of one law: pipelined or not, gathered layer by layer or not."""
     return np.array([2 * (layout.zero == 3) + (layout.pp > 1) for layout in layouts], np.int64)
 

@@ -129,6 +129,7 @@ def prepared(
     seats: Callable[[Layout | None], Cluster] | None = None,
     *,
     shared: tuple[Graphs, list[Fastest]] | None = None,
+    training: Training | None = None,
 ) -> Prepared:
     """One variant on a cluster, ready to run.
 
@@ -139,6 +140,7 @@ def prepared(
         engine: In place of the scenario's.
         seats: The cluster as a layout wants its domains used; None: as it is.
         shared: Task graphs and choices of layouts of the variants before.
+        training: The job, where its layout is known already.
 
     Raises:
         InputError: It cannot be run; with the place in the scenario.
@@ -158,7 +160,8 @@ def prepared(
     ready, (graphs, choices) = engine_of(draft, cluster, name), shared or (Graphs(), [])
     drawn = _drawn(seats, cluster, scenario.seed)
     choose = Fastest(drawn, _fluid(ready), policy, graphs, scenario.seed, cluster, choices, most=_most(ready))
-    training = compose.training_of(draft, cluster, model, choose)
+    if training is None:
+        training = compose.training_of(draft, cluster, model, choose)
     return Prepared(
         variant=variant,
         catalog=catalog,

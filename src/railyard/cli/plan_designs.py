@@ -1,0 +1,135 @@
+"""`railyard plan PLAN.yaml`: which cluster to build, how sure that is, and what would change it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from railyard.api import numbers
+from railyard.cli.progress import Progress
+from railyard.cli.tables import Table, emit
+from railyard.plan.designs.constraints import shown
+from railyard.plan.designs.study import plan
+from railyard.plan.designs.summary import to_json
+from railyard.scenario import load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from railyard.plan.designs.planned import Planned
+
+_LOST = 12
+_ROWS = 6
+
+
+def designs(file: Path, *, sets: Sequence[str], out: Path, ray: str | None, as_json: bool, quiet: bool) -> int:
+    """Works a plan out and prints its front, why the others lost, and what the choice hangs on.
+
+    Returns:
+        The exit code: 130 where the user stopped it and what was best so far is printed.
+
+    Raises:
+        InputError: The plan is wrong, or nothing keeps its constraints.
+    """
+    with Progress(wanted=not quiet) as progress:
+        progress("reading the plan", 0.0)
+        finished = plan(load.load(file, sets), out=out, ray=ray, report=progress)
+    result = to_json(finished.planned)
+    code = 130 if finished.planned.stopped else 0
+    if as_json:
+        emit(json.dumps(result, ensure_ascii=False, allow_nan=False))
+        return code
+    _front(finished.planned, result)
+    emit("")
+    _lost(finished.planned, result)
+    for table in (_constraints(result), _tornado(result), _measure(result), _even(result)):
+        if table is not None:
+            emit("")
+            table.print()
+    if not quiet:
+        emit(f"\n{_closing(result)}\n\nreport: {finished.folder}/plan.html")
+    return code
+
+
+def _cells(planned: Planned, row: dict[str, Any]) -> list[str]:
+    return [shown(one, row["objectives"][one.name]) for one in planned.objectives]
+
+
+def _front(planned: Planned, result: dict[str, Any]) -> None:
+    heads = ("front", *(one.name for one in planned.objectives), "best", "engine", "layout")
+    table = Table(heads, range(1, len(planned.objectives) + 2), turn=True)
+    for row in result["front"]:
+        layouts = list(dict.fromkeys(row["layouts"].values()))
+        table.add(
+            row["variant"],
+            *_cells(planned, row),
+            numbers.percent(row["probability_best"]),
+            row["engine"],
+            "; ".join(layouts),
+        )
+    table.print()
+
+
+def _lost(planned: Planned, result: dict[str, Any]) -> None:
+    heads = ("runner-up", planned.objectives[0].name, "best", "why not")
+    table = Table(heads, (1, 2))
+    others = [*result["front"][1:], *result["runners_up"]]
+    for row in others[:_LOST]:
+        table.add(row["variant"], _cells(planned, row)[0], numbers.percent(row["probability_best"]), row["why_not"])
+    if not others:
+        table.add("nothing else can be", "", "", "")
+    table.print()
+
+
+def _constraints(result: dict[str, Any]) -> Table | None:
+    if not result["constraints"]:
+        return None
+    table = Table(("constraint", "missed by", "gain without it", "a tenth looser", "best without it"), (1, 2, 3))
+    for row in result["constraints"]:
+        gains = (numbers.percent(row["gain_without"]), numbers.percent(row["gain_a_tenth_looser"]))
+        table.add(row["name"], str(row["missed_by"]), *gains, row["best_without"] or "")
+    return table
+
+
+def _tornado(result: dict[str, Any]) -> Table | None:
+    if not result["tornado"]:
+        return None
+    table = Table(("the choice hangs on", "lead at low", "lead at high", "best at low", "best at high"), (1, 2))
+    for row in result["tornado"][:_ROWS]:
+        leads = (f"{row['lead_low']:+.1%}", f"{row['lead_high']:+.1%}")
+        table.add(row["factor"], *leads, row["best_low"], row["best_high"])
+    return table
+
+
+def _measure(result: dict[str, Any]) -> Table | None:
+    if not result["measure_first"]:
+        return None
+    table = Table(("measure first", "gain", "changes the choice"), (1, 2))
+    for row in result["measure_first"][:_ROWS]:
+        table.add(row["factor"], f"{row['gain']:.2%}", numbers.percent(row["changes"]))
+    return table
+
+
+def _even(result: dict[str, Any]) -> Table | None:
+    if not result["break_even"]:
+        return None
+    table = Table(("wins", "where one costs", "break-even", "today"), (2, 3))
+    for row in result["break_even"][:_ROWS]:
+        words = "more than" if row["dearer"] else "less than"
+        even = f"{words} {numbers.dollars(row['even_usd'])}"
+        table.add(row["choice"], row["part"], even, numbers.dollars(row["price_usd"]))
+    return table
+
+
+def _closing(result: dict[str, Any]) -> str:
+    looked = result["looked_at"]
+    text = (
+        f"{looked['designs']:,} designs, {looked['layouts']:,} layouts in closed form, {looked['flow']} runs on flow,"
+        f" {looked['packet']} on packets; {looked['failed']:,} cannot be, {looked['missed']:,} miss a constraint"
+    )
+    lines = [text]
+    lines += [f"{row['designs']} cannot be ({row['engine']}): {row['error']}" for row in result["failed"][:3]]
+    if result["stopped"]:
+        lines.append("stopped before its end: best so far; the same command goes on from here")
+    return "\n".join(lines)

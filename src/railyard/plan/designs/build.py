@@ -1,0 +1,194 @@
+"""From points of a space to clusters and jobs; what points have in common is made once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from railyard.economics.assumptions import Assumptions
+from railyard.errors import InputError
+from railyard.plan.designs.price import parts_of
+from railyard.scenario.load import blaming
+from railyard.study import compose
+from railyard.study.training.designs import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from railyard.catalog import Catalog
+    from railyard.cluster import Cluster
+    from railyard.economics.parts import Part
+    from railyard.plan.designs.space import Space
+    from railyard.scenario.load import Draft
+    from railyard.workload.training.spec import Layout, Training
+
+T = TypeVar("T")
+
+_CLUSTER = frozenset({"cluster", "catalog"})
+_WORK = frozenset({"workload", "catalog"})
+_MONEY = frozenset({"economics", "catalog"})
+
+
+@dataclass(frozen=True, eq=False)
+class Hardware:
+    """A cluster as a plan sees it.
+
+    Attributes:
+        cluster: The machine.
+        site: The same for closed forms; None where its topology has none.
+        parts: Its bill.
+        names: Catalogue names and makers of everything in it.
+    """
+
+    cluster: Cluster
+    site: Site | None
+    parts: tuple[Part, ...]
+    names: frozenset[str]
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Hardware:
+        """The same of any cluster."""
+        try:
+            site = Site.of(cluster)
+        except InputError:
+            site = None
+        parts = parts_of(cluster)
+        switches = [box for plan in cluster.plans.values() for box in plan.switches.values()]
+        makers = {cluster.accelerator.vendor, cluster.nic.vendor, *(switch.vendor for switch in switches)}
+        return cls(cluster, site, parts, frozenset(makers | {part.name for part in parts if part.count}))
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """A point under a demand, ready to be looked at.
+
+    Attributes:
+        point: Its number.
+        demand: Of the demand.
+        hardware: On what.
+        jobs: The job under every layout that it may have.
+        assumptions: Prices and rates.
+    """
+
+    point: int
+    demand: int
+    hardware: Hardware
+    jobs: tuple[Training, ...]
+    assumptions: Assumptions
+
+
+@dataclass
+class Bench:
+    """Builds the designs of a space.
+
+    Attributes:
+        space: All of them.
+        keep: Clusters that stay in memory.
+    """
+
+    space: Space
+    keep: int = 96
+    _made: dict[object, Any] = field(default_factory=dict)
+
+    def design(self, point: int, demand: int = 0) -> Design:
+        """A point under a demand.
+
+        Raises:
+            InputError: It cannot be built, or no layout fits.
+        """
+        hardware = self.hardware(point, demand)
+        rest = self.space.part(point, demand, _everything(self.space) - _CLUSTER - _WORK - _MONEY)
+        self._once(("rest", rest), lambda: self.space.draft(point, demand))
+        money = ("money", self.space.part(point, demand, _MONEY))
+        assumptions = self._once(money, lambda: self._assumptions(self.space.draft(point, demand)))
+        work = ("work", self.space.part(point, demand, _WORK), _signature(hardware.cluster))
+        jobs = self._once(work, lambda: self._jobs(self.space.draft(point, demand), hardware.cluster))
+        return Design(point, demand, hardware, jobs, assumptions)
+
+    def hardware(self, point: int, demand: int = 0, use: int | None = None) -> Hardware:
+        """The cluster of a point.
+
+        Args:
+            point: Its number.
+            demand: Of the demand.
+            use: Ranks of each scale-up domain that the job uses; None: as it is written.
+
+        Raises:
+            InputError: It cannot be built.
+        """
+        key = ("cluster", self.space.part(point, demand, _CLUSTER), use)
+
+        def make() -> Hardware:
+            draft = self.space.draft(point, demand)
+            catalog = self._catalog(draft)
+            cluster = compose.cluster_of(draft, catalog)
+            return Hardware.of(cluster if use is None else compose.placed(draft, cluster, catalog, use))
+
+        return self._once(key, make)
+
+    def seated(self, point: int, demand: int, layout: Layout) -> Hardware:
+        """The cluster of a point, its scale-up domains used as a layout wants them."""
+        hardware = self.hardware(point, demand)
+        use = compose.domain_use_of(hardware.cluster, layout)
+        if use is None or hardware.cluster.spec.ranks_per_domain is not None:
+            return hardware
+        return self.hardware(point, demand, use)
+
+    def catalog(self, point: int, demand: int = 0) -> Catalog:
+        """Where the parts of a point come from."""
+        return self._catalog(self.space.draft(point, demand))
+
+    def _catalog(self, draft: Draft) -> Catalog:
+        return self._once(("catalog", draft.scenario.catalog), lambda: compose.catalog_of(draft))
+
+    def _assumptions(self, draft: Draft) -> Assumptions:
+        with blaming(draft, "economics"):
+            return Assumptions.from_catalog(self._catalog(draft), draft.scenario.economics.given())
+
+    def _jobs(self, draft: Draft, cluster: Cluster) -> tuple[Training, ...]:
+        found: list[Training] = []
+
+        def choose(jobs: Sequence[Training]) -> Training:
+            found.extend(jobs)
+            return jobs[0]
+
+        compose.need_storage(draft)
+        with blaming(draft, "workload", "training", "model"):
+            model = compose.model_of(draft.folder, draft.scenario.training.model, self._catalog(draft))
+        only = compose.training_of(draft, cluster, model, choose)
+        return tuple(found) or (only,)
+
+    def _once(self, key: object, make: Callable[[], T]) -> T:
+        """What was made before under a key, or what failed."""
+        if key not in self._made:
+            if len(self._made) > 50 * self.keep:
+                self._made.clear()
+            try:
+                self._made[key] = make()
+            except InputError as error:
+                self._made[key] = error
+        found = self._made[key]
+        if isinstance(found, InputError):
+            raise found
+        made: T = found
+        return made
+
+
+def _everything(space: Space) -> frozenset[str]:
+    from railyard.scenario.model import Scenario
+
+    del space
+    return frozenset(Scenario.model_fields)
+
+
+def _signature(cluster: Cluster) -> tuple[object, ...]:
+    """Clusters with the same have the same jobs: what layouts may be and which fit does not ask for the network."""
+    return (
+        id(cluster.accelerator),
+        cluster.server.name,
+        cluster.ranks,
+        cluster.scale_up_domain,
+        cluster.spec.memory_pool,
+        cluster.storage is None,
+        str(cluster.spec.overrides),
+    )

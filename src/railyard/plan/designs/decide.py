@@ -1,0 +1,240 @@
+"""How sure a choice is: chances of being best, what would change it, what a measurement is worth, break-even prices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.plan.designs.doubt import Goodputs, worth
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.plan.designs.doubt import Choice, Doubts
+    from railyard.plan.designs.objectives import Objective
+
+    F = NDArray[np.float64]
+
+_BINS = 20
+"""Slices of a factor within which the best choice is looked for: a hundred draws each at 2,000."""
+
+
+@dataclass(frozen=True)
+class Sure:
+    """How sure a choice is.
+
+    Attributes:
+        best: Chance of each choice to be the best, by objective.
+        bands: 10th, 50th and 90th percentile of each choice, by objective: float64[choices, 3].
+        tornado: What each factor does to the lead of the first choice.
+        measure: What knowing a factor is worth.
+    """
+
+    best: Mapping[str, F]
+    bands: Mapping[str, F]
+    tornado: tuple[Swing, ...]
+    measure: tuple[Worthwhile, ...]
+
+
+@dataclass(frozen=True)
+class Swing:
+    """One factor from its low to its high end, all else typical.
+
+    Attributes:
+        factor: In words.
+        kind: `price`, `power`, `assumption`, `model`.
+        low, high: Its ends.
+        lead_low, lead_high: By which share the best other design is behind the first choice there; below 0: before it.
+        best_low, best_high: The best design there.
+    """
+
+    factor: str
+    kind: str
+    low: float
+    high: float
+    lead_low: float
+    lead_high: float
+    best_low: str
+    best_high: str
+
+    @property
+    def width(self) -> float:
+        """How far the lead moves."""
+        return abs(self.lead_high - self.lead_low)
+
+
+@dataclass(frozen=True)
+class Worthwhile:
+    """What it is worth to know a factor before choosing.
+
+    Attributes:
+        factor: In words.
+        kind: `price`, `power`, `assumption`, `model`.
+        gain: Expected gain in the first objective, as a share of it.
+        changes: Chance that knowing it changes the choice.
+    """
+
+    factor: str
+    kind: str
+    gain: float
+    changes: float
+
+
+def judged(
+    choices: Sequence[Choice],
+    doubts: Doubts,
+    objectives: Sequence[Objective],
+    shares: Sequence[float],
+    *,
+    draws: int,
+    seed: int,
+) -> Sure:
+    """How sure it is that the first of some choices is the best of them.
+
+    Args:
+        choices: That may be chosen, the best first.
+        doubts: What is not known of them.
+        objectives: The first ranks.
+        shares: Of the demands.
+        draws: Samples.
+        seed: Of the samples.
+    """
+    goodputs = Goodputs()
+    values = doubts.sampled(draws, seed)
+    drawn = [worth(choice, values, shares, goodputs).figures for choice in choices]
+    best, bands = {}, {}
+    table = np.empty((0, 0))
+    for number, what in enumerate(objectives):
+        rows = np.array(
+            [
+                row[what.name] if what.name in row else np.full(draws, choice.figures[what.name])
+                for row, choice in zip(drawn, choices, strict=True)
+            ]
+        )
+        if number == 0:
+            table = what.sign * rows
+        best[what.name] = _chances(what.sign * rows)
+        bands[what.name] = np.percentile(rows, (10, 50, 90), axis=1).T
+    return Sure(best, bands, _tornado(choices, doubts, objectives[0], shares), _measure(table, doubts, values))
+
+
+def _chances(table: F) -> F:
+    """Share of the draws in which each choice is the best, draws with several best ones divided among them.
+
+    Args:
+        table: float64[choices, draws], less is better.
+    """
+    winners = table <= table.min(axis=0) * (1 + 1e-12) if (table > 0).all() else table == table.min(axis=0)
+    found: F = (winners / winners.sum(axis=0)).mean(axis=1)
+    return found
+
+
+def _tornado(choices: Sequence[Choice], doubts: Doubts, what: Objective, shares: Sequence[float]) -> tuple[Swing, ...]:
+    if len(choices) < 2 or not doubts.factors:
+        return ()
+    ends, goodputs = doubts.ends(), Goodputs()
+    rows = [worth(choice, ends, shares, goodputs).figures.get(what.name) for choice in choices]
+    if any(row is None for row in rows):
+        return ()
+    table = what.sign * np.array(rows)
+    others = table[[not np.allclose(row, table[0], rtol=1e-12, atol=0.0) for row in table]]
+    if not len(others):
+        return ()
+    lead = (others.min(axis=0) - table[0]) / np.abs(table[0])
+    first = np.argmin(table, axis=0)
+    swings = []
+    for number, (name, factor) in enumerate(doubts.factors.items()):
+        low, high = 1 + 2 * number, 2 + 2 * number
+        names = (choices[int(first[low])].name, choices[int(first[high])].name)
+        swings.append(Swing(name, factor.kind, factor.low, factor.high, float(lead[low]), float(lead[high]), *names))
+    return tuple(sorted((one for one in swings if one.width > 1e-9), key=lambda one: (-one.width, one.factor)))
+
+
+def _measure(table: F, doubts: Doubts, values: Mapping[str, F]) -> tuple[Worthwhile, ...]:
+    """Expected value of knowing one factor (Strong and Oakley 2013, by slices of its value), the most worth first.
+
+    Slices are of finitely many draws, so that the best of their means is too good by chance: what the same slices give
+    of a factor that says nothing is taken off.
+    """
+    expected = table.mean(axis=1)
+    chosen = int(np.argmin(expected))
+    scale = abs(float(expected[chosen]))
+    if scale == 0.0 or len(table) < 2:
+        return ()
+    random = np.random.Generator(np.random.PCG64(0))
+    noise = np.mean([_sliced(table, random.permutation(table.shape[1]), chosen)[0] for _ in range(8)])
+    found = []
+    for name, factor in doubts.factors.items():
+        gain, changes = _sliced(table, np.argsort(values[name], kind="stable"), chosen)
+        if gain > noise:
+            found.append(Worthwhile(name, factor.kind, float(gain - noise) / scale, changes))
+    return tuple(sorted(found, key=lambda one: (-one.gain, one.factor)))
+
+
+def _sliced(table: F, order: NDArray[np.int64], chosen: int) -> tuple[float, float]:
+    """Gain of choosing anew in every slice of an order, and the share of slices in which that is another choice."""
+    means = np.array([table[:, part].mean(axis=1) for part in np.array_split(order, _BINS)])
+    best = means.min(axis=1)
+    return float((means[:, chosen] - best).mean()), float((np.argmin(means, axis=1) != chosen).mean())
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """The price of a part at which a runner-up is as good as the first choice.
+
+    Attributes:
+        choice: The runner-up.
+        part: Whose price.
+        price_usd: Typical, of one.
+        even_usd: At which they are equal.
+        dearer: Whether the runner-up wins above it, rather than below.
+    """
+
+    choice: str
+    part: str
+    price_usd: float
+    even_usd: float
+    dearer: bool
+
+
+def break_even(choices: Sequence[Choice], shares: Sequence[float]) -> tuple[BreakEven, ...]:
+    """Prices of parts at which a runner-up draws level in dollars per token, the nearest to today's first.
+
+    A cost is linear in the price of one part, so that two points give the line.
+
+    Args:
+        choices: The best first.
+        shares: Of the demands.
+    """
+    if len(choices) < 2:
+        return ()
+    goodputs, found = Goodputs(), []
+    for other in choices[1:]:
+        for name, price, count in _apart(choices[0], other):
+            del count
+            at = {f"price of {name}": np.array([price, 2 * price])}
+            mine, theirs = (worth(each, at, shares, goodputs).figures["cpmt"] for each in (choices[0], other))
+            gap, slope = theirs[0] - mine[0], ((theirs[1] - mine[1]) - (theirs[0] - mine[0])) / price
+            even = price - gap / slope if slope else -1.0
+            if even > 0:
+                found.append(BreakEven(other.name, name, price, float(even), bool(slope < 0)))
+    return tuple(sorted(found, key=lambda row: abs(np.log(row.even_usd / row.price_usd))))
+
+
+def _apart(one: Choice, other: Choice) -> list[tuple[str, float, float]]:
+    """Parts of which two designs have different numbers: name, typical price, difference."""
+    counts: dict[str, list[float]] = {}
+    prices: dict[str, float] = {}
+    for side, choice in enumerate((one, other)):
+        for part in choice.hardware[0].parts:
+            counts.setdefault(part.name, [0.0, 0.0])[side] += part.count
+            prices[part.name] = part.price_usd.typical
+    return [
+        (name, prices[name], theirs - mine)
+        for name, (mine, theirs) in sorted(counts.items())
+        if theirs != mine and prices[name] > 0
+    ]

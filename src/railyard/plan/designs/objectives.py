@@ -1,0 +1,139 @@
+"""What a design can be judged by: each objective a record, read off what an engine and the economics room found."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.economics.parts import NETWORK_COMPONENTS
+from railyard.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from railyard.plan.designs.price import Priced
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One figure of a design.
+
+    Attributes:
+        name: As written.
+        words: What it is.
+        unit: Of its values.
+        of: Reads it; None: it comes of comparing designs.
+        large: Whether more is better.
+        needs: A key of the scenario without which no engine gives it.
+    """
+
+    name: str
+    words: str
+    unit: str
+    of: Callable[[Priced], float] | None
+    large: bool = False
+    needs: str = ""
+
+    @property
+    def sign(self) -> float:
+        """What values are multiplied by so that less is better."""
+        return -1.0 if self.large else 1.0
+
+
+def _network_share(priced: Priced) -> float:
+    usd = sum(priced.capex.line(name).typical for name in NETWORK_COMPONENTS)
+    return usd / max(priced.capex.total_usd.typical, 1e-300)
+
+
+OBJECTIVES: Mapping[str, Objective] = {
+    one.name: one
+    for one in (
+        Objective("cpmt", "cost per million goodput tokens", "USD", lambda priced: priced.cpmt),
+        Objective("jct", "time until the job is done", "s", lambda priced: priced.jct_s, needs="tokens"),
+        Objective("step", "mean step", "s", lambda priced: priced.step_s),
+        Objective("tokens_per_s", "goodput tokens a second", "1/s", lambda priced: priced.tokens_per_s, large=True),
+        Objective(
+            "tokens_per_watt",
+            "goodput tokens a second and watt drawn, which is a joule",
+            "1/J",
+            lambda priced: priced.tokens_per_s / priced.power.total_w.typical,
+            large=True,
+        ),
+        Objective("capex", "capital, with installation", "USD", lambda priced: priced.capex.total_usd.typical),
+        Objective("power", "drawn by the site at work, with cooling", "W", lambda priced: priced.power.total_w.typical),
+        Objective("provisioned", "nameplate IT power", "W", lambda priced: priced.power.provisioned_w.typical),
+        Objective("racks", "racks by nameplate power", "", lambda priced: priced.racks),
+        Objective("usd_per_h", "dollars an hour", "USD/h", lambda priced: priced.usd_per_h),
+        Objective("mfu", "model FLOP/s over the dense peak", "", lambda priced: priced.mfu, large=True),
+        Objective(
+            "utilization", "share of a step in which accelerators compute", "", lambda priced: priced.busy, large=True
+        ),
+        Objective("network_capex_share", "the network's share of the capital", "", _network_share),
+        Objective(
+            "network_power_share",
+            "share of NICs, switches and optics in the IT power",
+            "",
+            lambda priced: priced.power.data_movement_share,
+        ),
+        Objective("regret", "largest excess of the first objective over the best design for a demand", "", None),
+    )
+}
+
+_OF_OTHERS = {
+    "ttft": "serving",
+    "tpot": "serving",
+    "attainment": "serving",
+    "goodput": "serving",
+    "fct": "packets",
+    "convergence": "learning",
+    "accuracy": "learning",
+    "loss": "learning",
+}
+
+
+def objective(name: str, key: str, *, demands: int, tokens: bool) -> Objective:
+    """An objective by its name.
+
+    Args:
+        name: As written.
+        key: Where.
+        demands: How many the plan has.
+        tokens: Whether the job has a budget of tokens.
+
+    Raises:
+        InputError: No engine gives it.
+    """
+    found = OBJECTIVES.get(name)
+    if found is None:
+        about = next((what for word, what in _OF_OTHERS.items() if name.startswith(word)), "")
+        hint = did_you_mean(name, OBJECTIVES)
+        if about == "serving":
+            hint = "it is a figure of serving: `railyard plan serving` plans what answers requests"
+        raise InputError(
+            f"no engine gives the objective `{name}` of training", key=key, allowed=sorted(OBJECTIVES), hint=hint
+        )
+    if found.needs and not tokens:
+        raise InputError(
+            f"no engine gives `{name}` of a job without end",
+            key=key,
+            hint=f"write `{found.needs}: 15 T` under `workload.training`",
+        )
+    if found.of is None and demands < 2:
+        raise InputError(f"`{name}` compares demands, and the plan has one", key=key, hint="write two under `demand`")
+    return found
+
+
+def figures_of(priced: Priced) -> dict[str, float]:
+    """Every objective that is read off one design."""
+    return {name: float(one.of(priced)) for name, one in OBJECTIVES.items() if one.of is not None}
+
+
+def merged(rows: Sequence[Mapping[str, float]], shares: Sequence[float]) -> dict[str, float]:
+    """Figures under all demands together: the mean by their shares.
+
+    Args:
+        rows: Figures under each demand.
+        shares: Of the demands.
+    """
+    return {name: math.fsum(row[name] * share for row, share in zip(rows, shares, strict=True)) for name in rows[0]}

@@ -1,0 +1,146 @@
+"""What a plan has found so far, and how points are judged by it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+from railyard.plan.designs.constraints import constraints_of
+from railyard.plan.designs.objectives import merged, objective
+from railyard.plan.designs.space import space_of
+from railyard.scenario import override
+from railyard.study import compose
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from railyard.plan.designs.constraints import Constraint, Relaxed
+    from railyard.plan.designs.decide import BreakEven, Sure
+    from railyard.plan.designs.doubt import Choice
+    from railyard.plan.designs.objectives import Objective
+    from railyard.plan.designs.outcome import Outcome
+    from railyard.plan.designs.space import Space
+    from railyard.scenario.load import Draft
+    from railyard.scenario.plan_section import PlanSection
+
+_UNKNOWN_SPREAD = 0.05
+"""Spread of the closed form's error where fewer than three designs were run, as a logarithm."""
+
+
+@dataclass
+class Planned:
+    """What a plan found.
+
+    Attributes:
+        space: All designs.
+        objectives: The first ranks.
+        constraints: What was to be kept.
+        outcomes: Every point that was looked at, by point, demand and engine.
+        failed: Points that cannot be, and why.
+        missed: Points that miss a constraint, and the name of the first that they miss.
+        choices: Designs that were looked at closely, the best first.
+        on_front: Of each choice, whether nothing beats it in every objective.
+        regret: By point, the largest excess over the best for a demand.
+        sure: How sure the choice is.
+        relaxed: What constraints cost.
+        even: Break-even prices.
+        closed_form: Mean and spread of the logarithm of an engine's step over that in closed form, and of how many.
+        layouts: That were looked at in closed form.
+        stopped: Whether the user stopped it before its end.
+    """
+
+    space: Space
+    objectives: tuple[Objective, ...]
+    constraints: tuple[Constraint, ...]
+    outcomes: dict[tuple[int, int, str], Outcome] = field(default_factory=dict)
+    failed: dict[int, str] = field(default_factory=dict)
+    missed: dict[int, str] = field(default_factory=dict)
+    choices: list[Choice] = field(default_factory=list)
+    on_front: list[bool] = field(default_factory=list)
+    regret: dict[int, float] = field(default_factory=dict)
+    sure: Sure | None = None
+    relaxed: list[Relaxed] = field(default_factory=list)
+    even: tuple[BreakEven, ...] = ()
+    closed_form: tuple[float, float, int] = (0.0, _UNKNOWN_SPREAD, 0)
+    layouts: int = 0
+    stopped: bool = False
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Of the demands."""
+        return tuple(demand.share for demand in self.space.demands)
+
+    def seen(self, point: int, demand: int) -> Outcome | None:
+        """The best that is known of a point: packets before flow before the closed form; None where nothing is."""
+        for engine in ("packet", "flow", "analytic"):
+            found = self.outcomes.get((point, demand, engine))
+            if found is not None and not found.error:
+                return found
+        return None
+
+    def rows(self, point: int) -> list[Mapping[str, float]] | None:
+        """Figures of a point under each demand; None where one is missing."""
+        found = [self.seen(point, demand) for demand in range(len(self.space.demands))]
+        return None if any(one is None for one in found) else [one.figures for one in found if one is not None]
+
+    def figures(self, point: int) -> dict[str, float] | None:
+        """Objectives of a point, all demands together."""
+        rows = self.rows(point)
+        if rows is None:
+            return None
+        more = {"regret": self.regret[point]} if point in self.regret else {}
+        return {**merged(rows, self.shares), **more}
+
+    def ran(self, point: int) -> bool:
+        """Whether an engine ran a point under every demand."""
+        found = [self.seen(point, demand) for demand in range(len(self.space.demands))]
+        return all(one is not None and one.engine != "analytic" for one in found)
+
+
+def begin(draft: Draft) -> tuple[Planned, PlanSection]:
+    """A plan before anything is looked at.
+
+    Raises:
+        InputError: Its space is empty or without end, its constraints cannot be kept, no engine gives an objective.
+    """
+    space = space_of(draft)
+    section = draft.scenario.plan
+    if section is None:  # `space_of` has refused it
+        raise InputError("there is nothing to plan", key="plan")
+    if draft.kind != "training":
+        raise draft.blame(
+            InputError(
+                f"designs are planned for training, and this scenario has `{draft.kind}`",
+                key="workload",
+                hint="`railyard plan serving` plans a pipeline that answers requests",
+            )
+        )
+    if space.size > section.effort.designs:
+        raise draft.blame(
+            InputError(
+                f"the space has {space.size:,} points",
+                key="plan.space",
+                allowed=f"at most {section.effort.designs:,} (`effort.designs`)",
+                hint="leave values out, or raise `plan.effort.designs`",
+            )
+        )
+    tokens = _with_end(draft, space)
+    demands = len(space.demands)
+    try:
+        names = list(dict.fromkeys(section.objectives))
+        objectives = tuple(
+            objective(name, f"plan.objectives.{number}", demands=demands, tokens=tokens)
+            for number, name in enumerate(names)
+        )
+        constraints = constraints_of(section.constraints, compose.catalog_of(draft), demands=demands, tokens=tokens)
+    except InputError as error:
+        raise draft.blame(error) from None
+    return Planned(space, objectives, tuple(constraints)), section
+
+
+def _with_end(draft: Draft, space: Space) -> bool:
+    """Whether every job has a budget of tokens."""
+    key = override.full_path("tokens")
+    keys = [*space.keys, *(set.intersection(*(set(demand.changes) for demand in space.demands)))]
+    return bool(draft.scenario.training.tokens) or key in map(override.full_path, keys)

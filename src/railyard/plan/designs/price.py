@@ -1,0 +1,118 @@
+"""What a design is to the economics room: its bill, and the figures that follow of a step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from railyard.cluster import bill_of
+from railyard.economics.cost import CostModel, JobFacts
+from railyard.economics.evaluate import cost_model
+from railyard.economics.parts import Part, component_of
+from railyard.measure.job import Checkpointing
+from railyard.model import flops
+from railyard.plan.designs.outcome import Outcome, Spent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.cluster import Cluster
+    from railyard.economics.assumptions import Assumptions
+    from railyard.economics.capital import Capex
+    from railyard.economics.power import Power
+    from railyard.workload.training.spec import Training
+
+
+def parts_of(cluster: Cluster) -> tuple[Part, ...]:
+    """The bill of a cluster as parts, one a catalogue name, component and power."""
+    return tuple(
+        Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(cluster)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Priced:
+    """A design with a step: money, power, time.
+
+    Attributes:
+        capex: What it costs to buy.
+        power: What it draws.
+        model: Everything that its cost depends on.
+        step_s: Mean step.
+        busy: Share of the step in which accelerators compute.
+        mfu: Model FLOP/s over the dense 16-bit peak.
+        rack_w: Nameplate power that a rack takes.
+    """
+
+    capex: Capex
+    power: Power
+    model: CostModel
+    step_s: float
+    busy: float
+    mfu: float
+    rack_w: float
+
+    @cached_property
+    def typical(self) -> dict[str, float]:
+        """Every input in the middle of its range."""
+        return self.model.values("typical")
+
+    @property
+    def usd_per_h(self) -> float:
+        """Dollars an hour."""
+        return math.fsum(self.model.usd_per_h(self.typical).values())
+
+    @cached_property
+    def tokens_per_s(self) -> float:
+        """Goodput tokens a second."""
+        return self.model.tokens_per_h(self.typical) / 3600
+
+    @property
+    def cpmt(self) -> float:
+        """USD per million goodput tokens."""
+        return self.usd_per_h / (self.tokens_per_s * 3600) * 1e6
+
+    @property
+    def jct_s(self) -> float:
+        """Until the job is done."""
+        return self.model.job.tokens / self.tokens_per_s
+
+    @property
+    def racks(self) -> float:
+        """By nameplate power."""
+        return float(math.ceil(self.power.provisioned_w.typical / self.rack_w - 1e-9))
+
+
+def priced(
+    cluster: Cluster, training: Training, outcome: Outcome, parts: Sequence[Part], assumptions: Assumptions
+) -> Priced:
+    """A design with what an engine found of it.
+
+    Raises:
+        InputError: The job would never end.
+    """
+    section = training.checkpoint
+    stall_s, write_s, read_s = outcome.checkpoint_s
+    saves = Checkpointing()
+    if section is not None:
+        lost_s = section.memory_interval_steps * outcome.step_s if section.memory_copies else None
+        saves = Checkpointing(stall_s, write_s, section.interval_steps * outcome.step_s, read_s, lost_s)
+    facts = JobFacts(
+        tokens=float(training.tokens or training.step_tokens),
+        tokens_per_step=float(training.step_tokens),
+        step_s=outcome.step_s,
+        accelerators=cluster.ranks,
+        checkpointing=saves,
+    )
+    spent = Spent(outcome.rows, outcome.step_s, cluster.ranks)
+    capex, power, model = cost_model(
+        decomposition=spent, accelerator=cluster.accelerator, parts=parts, job=facts, assumptions=assumptions
+    )
+    useful = training.step_tokens * flops.model_flops_per_token(
+        training.model, training.seq_len, causal=training.causal
+    )
+    peak = cluster.accelerator.flops.get("bf16", 0.0) * cluster.ranks * outcome.step_s
+    rack_w = cluster.catalog.price("rack-power").range.typical
+    return Priced(capex, power, model, outcome.step_s, outcome.share("compute"), useful / peak if peak else 0.0, rack_w)

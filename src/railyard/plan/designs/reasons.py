@@ -1,0 +1,101 @@
+"""Why a design is not the choice: which dollars and which seconds set it apart, the largest first."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from railyard.economics.parts import ACCELERATORS, NETWORK_COMPONENTS, SERVERS, STORAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.plan.designs.doubt import Choice
+    from railyard.plan.designs.objectives import Objective
+
+_SHOWN = 3
+_LEAST = 0.0005
+"""Differences below a twentieth of a percent explain nothing."""
+
+_TIMED = frozenset({"step", "jct", "tokens_per_s", "mfu"})
+_PAID = frozenset({"cpmt", "tokens_per_watt", "usd_per_h", "capex", "power"})
+
+
+def why(best: Choice, other: Choice, objectives: Sequence[Objective], shares: Sequence[float]) -> str:
+    """Why a design lost to another, in one line.
+
+    Args:
+        best: The choice.
+        other: The design that lost.
+        objectives: The first ranks.
+        shares: Of the demands.
+    """
+    what = objectives[0]
+    mine, theirs = best.figures[what.name], other.figures[what.name]
+    apart = theirs / mine - 1.0 if mine else 0.0
+    better = [
+        one.name for one in objectives[1:] if one.sign * other.figures[one.name] < one.sign * best.figures[one.name]
+    ]
+    terms = _terms(best, other, what.name, shares)
+    parts = ", ".join(f"{name} {share:+.1%}" for name, share in terms[:_SHOWN])
+    text = f"{what.name} {apart:+.1%}" + (f": {parts}" if parts else "")
+    return text + (f"; better in {', '.join(better)}" if better else "")
+
+
+def _terms(best: Choice, other: Choice, figure: str, shares: Sequence[float]) -> list[tuple[str, float]]:
+    """What sets two designs apart, as shares of the first objective."""
+    found: dict[str, float] = defaultdict(float)
+    if figure not in _TIMED:
+        for name, share in _money(best, other).items():
+            found[name] += share
+    if figure in _TIMED or figure in ("cpmt", "tokens_per_watt"):
+        for number, weight in enumerate(shares):
+            for name, share in _time(best, other, number).items():
+                found[name] += weight * share
+    rows = [(name, share) for name, share in found.items() if abs(share) >= _LEAST]
+    return sorted(rows, key=lambda row: (-abs(row[1]), row[0]))
+
+
+def _money(best: Choice, other: Choice) -> dict[str, float]:
+    """Parts of the dollars of an hour, each over all of the best design's."""
+    one, two = best.priced[0], other.priced[0]
+    total = one.usd_per_h
+    hourly = [each.model.usd_per_h(each.typical) for each in (one, two)]
+    paid = [each["capital"] + each["operations"] for each in hourly]
+    lines: dict[str, float] = {}
+    for name, components in (
+        ("accelerators", (ACCELERATORS,)),
+        ("servers", (SERVERS,)),
+        ("network's capital", NETWORK_COMPONENTS),
+        ("storage", (STORAGE,)),
+    ):
+        part = []
+        for each, usd in zip((one, two), paid, strict=True):
+            capital = math.fsum(each.capex.line(component).typical for component in components)
+            all_parts = math.fsum(
+                each.capex.line(component).typical
+                for component in (ACCELERATORS, SERVERS, STORAGE, *NETWORK_COMPONENTS)
+            )
+            part.append(usd * capital / all_parts)
+        lines[name] = (part[1] - part[0]) / total
+    for name in ("energy", "space"):
+        lines[name] = (hourly[1][name] - hourly[0][name]) / total
+    return lines
+
+
+def _time(best: Choice, other: Choice, demand: int) -> dict[str, float]:
+    """Causes of the step, each over all of the best design's; the layouts where they differ."""
+    one, two = best.outcomes[demand], other.outcomes[demand]
+    found: dict[str, float] = defaultdict(float)
+    for outcome, sign in ((two, 1.0), (one, -1.0)):
+        for cause, group, _phase, share in outcome.time:
+            words = {"compute": "computing", "dependency": "host"}.get(cause, cause)
+            label = f"{words} ({group})" if group else words
+            found[label] += sign * share * outcome.step_s / one.step_s
+    return found
+
+
+def engines_apart(best: Choice, other: Choice) -> str:
+    """A remark where two designs were judged by different engines; empty where not."""
+    return "" if best.engine == other.engine else f"judged by {other.engine}"

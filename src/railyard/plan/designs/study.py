@@ -1,0 +1,69 @@
+"""A plan as one call: read, work out on all cores, keep what is found, write the folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.plan.designs import files
+from railyard.plan.designs.planned import begin
+from railyard.plan.designs.planning import Planner
+from railyard.study.folder import slug
+from railyard.study.journal import Journal, key_of
+from railyard.study.workers import workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from railyard.plan.designs.planned import Planned
+    from railyard.scenario.load import Draft
+
+STATES = ".points"
+"""Folder beside the runs for points that are known already."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A plan that is done.
+
+    Attributes:
+        planned: What was found.
+        folder: Of its files; None: none were written.
+    """
+
+    planned: Planned
+    folder: Path | None
+
+
+def plan(
+    draft: Draft,
+    *,
+    out: Path | None = None,
+    ray: str | None = None,
+    processes: int | None = None,
+    report: Callable[[str, float], None] | None = None,
+) -> Finished:
+    """Which cluster to build.
+
+    Args:
+        draft: A scenario with `plan.space`.
+        out: Where the folder of the plan is put, and what is known meanwhile; None writes nothing.
+        ray: Address of a Ray cluster; None: this machine.
+        processes: Of this machine; None: as many as there are cores.
+        report: Called with what is being done, and its share from 0 to 1.
+
+    Raises:
+        InputError: The plan is wrong, or nothing keeps its constraints.
+    """
+    planned, section = begin(draft)
+    name = draft.scenario.name
+    path = None if out is None else out / STATES / f"{slug(name)}-{key_of(str(draft.folder.resolve()), name)[:8]}.jsonl"
+    journal = Journal(path)
+    pool = workers(ray, processes)
+    try:
+        found = Planner(draft, planned, section, pool, journal, report or (lambda _what, _share: None)).run()
+    finally:
+        pool.close()
+        journal.close()
+    return Finished(found, None if out is None else files.write(found, draft, out))

@@ -1,0 +1,158 @@
+"""A plan as plain values: what `--json` prints, what `plan.json` and the page hold."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.plan.designs.front import dominator
+from railyard.plan.designs.reasons import why
+from railyard.study.provenance import version
+
+if TYPE_CHECKING:
+    from railyard.plan.designs.planned import Planned
+
+FORMAT = "railyard-plan/1"
+_POINTS = 2000
+"""Points of the scatter at most; the table of points has all."""
+
+
+def to_json(planned: Planned) -> dict[str, Any]:
+    """Everything that a plan found."""
+    space = planned.space
+    rows = [_row(planned, at) for at in range(len(planned.choices))]
+    return {
+        "format": FORMAT,
+        "name": space.base.scenario.name,
+        "version": version(),
+        "seed": space.base.scenario.seed,
+        "objectives": [
+            {"name": one.name, "unit": one.unit, "better": "large" if one.large else "small", "words": one.words}
+            for one in planned.objectives
+        ],
+        "best": rows[0]["variant"],
+        "front": [row for row in rows if row["front"]],
+        "runners_up": [row for row in rows if not row["front"]],
+        "constraints": _constraints(planned),
+        "tornado": [_plain(vars(one)) for one in (planned.sure.tornado if planned.sure else ())[:20]],
+        "measure_first": [_plain(vars(one)) for one in (planned.sure.measure if planned.sure else ())[:10]],
+        "break_even": [_plain(vars(one)) for one in planned.even[:20]],
+        "looked_at": _looked_at(planned),
+        "failed": _failed(planned),
+        "stopped": planned.stopped,
+    }
+
+
+def _row(planned: Planned, at: int) -> dict[str, Any]:
+    choice, sure = planned.choices[at], planned.sure
+    names = [one.name for one in planned.objectives]
+    first = names[0]
+    chances = {} if sure is None else {name: float(sure.best[name][at]) for name in names}
+    bands = {} if sure is None else {name: _band(sure.bands[name][at]) for name in names}
+    reason = "" if at == 0 else why(planned.choices[0], choice, planned.objectives, planned.shares)
+    beaten = None if planned.on_front[at] else _beaten_by(planned, at)
+    demands = planned.space.demands
+    return {
+        "variant": choice.name,
+        "settings": planned.space.settings(choice.point),
+        "front": planned.on_front[at],
+        "engine": choice.engine,
+        "layouts": dict(zip((demand.name for demand in demands), choice.layouts, strict=True)),
+        "objectives": {name: choice.figures[name] for name in names},
+        "bands": bands,
+        "probability_best": chances.get(first, 0.0),
+        "probability_best_by": chances,
+        "figures": _plain(dict(choice.figures)),
+        "by_demand": {
+            demand.name: _plain({name: outcome.figures[name] for name in names if name in outcome.figures})
+            for demand, outcome in zip(demands, choice.outcomes, strict=True)
+        },
+        "tail": max(outcome.tail for outcome in choice.outcomes) or None,
+        "why_not": reason,
+        "beaten_by": beaten,
+    }
+
+
+def _band(values: Any) -> dict[str, float]:
+    low, middle, high = (float(value) for value in values)
+    return {"p10": low, "p50": middle, "p90": high}
+
+
+def _beaten_by(planned: Planned, at: int) -> str | None:
+    table = np.array([[one.sign * row.figures[one.name] for one in planned.objectives] for row in planned.choices])
+    found = dominator(table, at)
+    return None if found is None else planned.choices[found].name
+
+
+def _constraints(planned: Planned) -> list[dict[str, Any]]:
+    gains = {row.name: row for row in planned.relaxed}
+    found = []
+    for one in planned.constraints:
+        row = gains.get(one.name)
+        found.append(
+            {
+                "name": one.name,
+                "limit": sorted(one.names) if one.names else one.limit,
+                "missed_by": sum(text.split(" by ")[0] == one.name for text in planned.missed.values()),
+                "gain_without": None if row is None else row.gain,
+                "gain_a_tenth_looser": None if row is None else row.gain_tenth,
+                "best_without": None if row is None else row.best,
+            }
+        )
+    return sorted(found, key=lambda row: -(row["gain_without"] or 0.0))
+
+
+def _looked_at(planned: Planned) -> dict[str, Any]:
+    engines = [outcome.engine for outcome in planned.outcomes.values() if not outcome.error]
+    return {
+        "designs": planned.space.size,
+        "demands": len(planned.space.demands),
+        "layouts": planned.layouts,
+        **{name: engines.count(name) for name in ("analytic", "flow", "packet")},
+        "failed": len(planned.failed),
+        "missed": len(planned.missed),
+        "closed_form": {
+            "mean": math.expm1(planned.closed_form[0]),
+            "spread": planned.closed_form[1],
+            "of": planned.closed_form[2],
+        },
+    }
+
+
+def _failed(planned: Planned) -> list[dict[str, Any]]:
+    """Why points cannot be, and of how many that holds; then what engines refused."""
+    reasons: dict[tuple[str, str], list[int]] = {}
+    for point, text in planned.failed.items():
+        reasons.setdefault(("analytic", text), []).append(point)
+    for (point, _, engine), outcome in planned.outcomes.items():
+        if engine != "analytic" and outcome.error:
+            reasons.setdefault((engine, outcome.error), []).append(point)
+    rows = [
+        {"engine": engine, "error": text, "designs": len(points), "such_as": planned.space.name(min(points))}
+        for (engine, text), points in reasons.items()
+    ]
+    return sorted(rows, key=lambda row: (-int(str(row["designs"])), str(row["error"])))
+
+
+def scatter(planned: Planned) -> list[dict[str, Any]]:
+    """Every point that can be, thinned: objectives, and what became of it."""
+    points = [point for point in range(planned.space.size) if planned.figures(point) is not None]
+    step = max(1, -(-len(points) // _POINTS))
+    close = {choice.point for choice in planned.choices}
+    kept = [point for number, point in enumerate(points) if number % step == 0 or point in close]
+    rows = []
+    for point in kept:
+        figures = planned.figures(point) or {}
+        values = [figures.get(one.name) for one in planned.objectives]
+        state = "missed" if point in planned.missed else "run" if planned.ran(point) else "closed form"
+        rows.append({"name": planned.space.name(point), "values": values, "state": state})
+    return rows
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Numbers that JSON has; infinities as null."""
+    return {
+        key: (None if isinstance(value, float) and not math.isfinite(value) else value) for key, value in values.items()
+    }

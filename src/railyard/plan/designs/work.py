@@ -1,0 +1,53 @@
+"""What a worker does: points of a plan on an engine. All that it needs is in the task, its answer is plain values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from railyard.plan.designs.build import Bench
+from railyard.plan.designs.simulated import simulated
+from railyard.plan.designs.space import space_of
+from railyard.plan.designs.sweep import sweep
+from railyard.scenario import load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_BENCHES: dict[str, Bench] = {}
+"""Of the plan at hand: a worker meets it task after task."""
+
+SWEEP = "railyard.plan.designs.work:swept"
+RUN = "railyard.plan.designs.work:ran"
+
+
+def swept(task: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Points in closed form.
+
+    Args:
+        task: `plan`, `points` (numbers of points and demands) and `exclude` (names).
+    """
+    exclude = frozenset(task["exclude"])
+    found = sweep(_bench(task["plan"]), [tuple(pair) for pair in task["points"]], exclude)
+    return [outcome.plain() for outcome in found]
+
+
+def ran(task: Mapping[str, Any]) -> dict[str, Any]:
+    """A point on an engine.
+
+    Args:
+        task: `plan`, `point`, `demand`, `engine` and `layout`.
+    """
+    bench = _bench(task["plan"])
+    return simulated(bench, task["point"], task["demand"], task["engine"], task["layout"]).plain()
+
+
+def _bench(plan: Mapping[str, Any]) -> Bench:
+    """The plan of a task, read once."""
+    digest = str(plan["digest"])
+    if digest not in _BENCHES:
+        _BENCHES.clear()
+        draft = load.from_values(plan["values"])
+        _BENCHES[digest] = Bench(space_of(replace(draft, folder=Path(plan["folder"]))))
+    return _BENCHES[digest]

@@ -1,0 +1,147 @@
+"""Work on every core, or on a Ray cluster: tasks are plain values, and what one gives does not depend on where it ran.
+
+A worker that is killed, by the system for want of memory or because a task's time is up, loses that task alone: the
+first time it is tried again, then it is kept with its error.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any
+
+from railyard.study.tasks import Done, call, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
+
+    from railyard.study.tasks import Task, Workers
+
+_TRIES = 2
+_LONGEST_S = 3600.0
+
+
+def workers(address: str | None = None, processes: int | None = None) -> Workers:
+    """The machine's cores, or a Ray cluster.
+
+    Args:
+        address: Of the cluster; None: this machine.
+        processes: At most; None: as many as there are cores.
+
+    Raises:
+        InputError: Ray is not installed, or nothing answers there.
+    """
+    if address is not None:
+        from railyard.study.ray_workers import RayWorkers
+
+        return RayWorkers(address)
+    return Local(processes or os.cpu_count() or 1)
+
+
+def _serve(connection: Connection) -> None:
+    """A worker: one task after another until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    while True:
+        try:
+            function, argument = connection.recv()
+        except EOFError:
+            return
+        try:
+            answer: tuple[Any, str] = (call(function, argument), "")
+        except Exception as error:  # whatever a task does wrong is its result
+            answer = (None, failure(error))
+        connection.send(answer)
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    connection: Connection
+    number: int = -1
+    until: float = float("inf")
+
+
+class Local:
+    """Processes of this machine.
+
+    Args:
+        processes: How many.
+    """
+
+    def __init__(self, processes: int) -> None:
+        self.processes = processes
+        self._idle: list[_Worker] = []
+        self._busy: list[_Worker] = []
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Done]:
+        """Every task once, as they end."""
+        queue, tries = deque(range(len(tasks))), [0] * len(tasks)
+        while queue or self._busy:
+            while queue and len(self._busy) < self.processes:
+                self._start(queue.popleft(), tasks)
+            for worker in self._ended():
+                done = self._answer(worker, tasks)
+                tries[done.number] += 1
+                if done.error == _GONE and tries[done.number] < _TRIES:
+                    queue.append(done.number)
+                    continue
+                yield done
+
+    def close(self) -> None:
+        """Ends all that still runs."""
+        for worker in [*self._idle, *self._busy]:
+            self._kill(worker)
+        self._idle, self._busy = [], []
+
+    def _start(self, number: int, tasks: Sequence[Task]) -> None:
+        worker = self._idle.pop() if self._idle else self._new()
+        worker.number = number
+        limit_s = tasks[number].limit_s
+        worker.until = time.monotonic() + limit_s if limit_s else float("inf")
+        self._busy.append(worker)
+        with suppress(BrokenPipeError):  # it died while it was idle: `_answer` finds it gone
+            worker.connection.send((tasks[number].function, tasks[number].argument))
+
+    def _new(self) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        mine, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        process.start()
+        theirs.close()
+        return _Worker(process, mine)
+
+    def _ended(self) -> list[_Worker]:
+        """Workers that have an answer, are gone, or have run too long."""
+        left = min(worker.until for worker in self._busy) - time.monotonic()
+        ready = wait([worker.connection for worker in self._busy], timeout=min(max(left, 0.0), _LONGEST_S))
+        now = time.monotonic()
+        return [worker for worker in self._busy if worker.connection in ready or worker.until <= now]
+
+    def _answer(self, worker: _Worker, tasks: Sequence[Task]) -> Done:
+        self._busy.remove(worker)
+        if not worker.connection.poll():
+            self._kill(worker)
+            return Done(worker.number, error=f"stopped after {tasks[worker.number].limit_s:g} s")
+        try:
+            value, error = worker.connection.recv()
+        except (EOFError, OSError):
+            self._kill(worker)
+            return Done(worker.number, error=_GONE)
+        self._idle.append(worker)
+        return Done(worker.number, value, error)
+
+    def _kill(self, worker: _Worker) -> None:
+        worker.process.kill()
+        worker.process.join()
+        worker.connection.close()
+
+
+_GONE = "its process was killed, by the system where memory ran out"

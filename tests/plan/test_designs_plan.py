@@ -1,0 +1,214 @@
+"""Plans from a file to a front: what they say, that they go on after a kill, and what the command prints."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import polars as pl
+import pytest
+
+from railyard.cli import guard
+from railyard.errors import InputError
+from railyard.plan.designs import work
+from railyard.plan.designs.build import Bench
+from railyard.plan.designs.lessons import Lessons
+from railyard.plan.designs.outcome import Outcome
+from railyard.plan.designs.planned import begin
+from railyard.plan.designs.planning import Planner
+from railyard.plan.designs.reasons import why
+from railyard.plan.designs.space import space_of
+from railyard.plan.designs.summary import to_json
+from railyard.plan.designs.sweep import sweep
+from railyard.scenario import load
+from railyard.schema import yaml
+from railyard.study.journal import Journal
+from railyard.study.tasks import Done, Task, call
+
+TRAINING = {
+    "model": "llama-3-8b",
+    "global_batch": 64,
+    "sequence": 4096,
+    "tokens": "1 T",
+    "parallelism": {"tp": 2, "pp": 1},
+}
+SPACE = {"fabric": ["roce", "infiniband", "uec"], "oversubscription": ["1:1", "4:1"]}
+
+
+def values(**section: Any) -> dict[str, Any]:
+    cluster = {"accelerators": 64, "server": "hgx-h100", "back_end": {"topology": "leaf-spine"}}
+    return {"name": "p", "cluster": cluster, "workload": {"training": TRAINING}, "plan": {"space": SPACE, **section}}
+
+
+class Here:
+    """Tasks one after another in this process; after some of them, Ctrl-C."""
+
+    def __init__(self, stop_after: int = 10**9) -> None:
+        self.calls: list[str] = []
+        self.stop_after = stop_after
+
+    def run(self, tasks: list[Task]):
+        for number, task in enumerate(tasks):
+            if len(self.calls) == self.stop_after:
+                raise KeyboardInterrupt
+            self.calls.append(task.function)
+            yield Done(number, call(task.function, task.argument))
+
+    def close(self) -> None:
+        """Nothing runs on."""
+
+
+def planned(draft, journal: Journal | None = None, workers: Here | None = None):
+    begun, section = begin(draft)
+    return Planner(draft, begun, section, workers or Here(), journal or Journal(None), lambda _what, _share: None).run()
+
+
+EFFORT = {"flow": 3, "draws": 200}
+
+
+def test_a_plan_says_its_front_why_others_lost_and_how_sure_it_is():
+    found = to_json(planned(load.from_values(values(objectives=["cpmt", "step"], effort=EFFORT))))
+    assert found["looked_at"] == {
+        **found["looked_at"],
+        **{"designs": 6, "demands": 1, "layouts": 6, "analytic": 6, "flow": 3, "packet": 0, "failed": 0},
+    }
+    rows = [*found["front"], *found["runners_up"]]
+    assert found["best"] == rows[0]["variant"]
+    assert sum(row["probability_best"] for row in rows) == pytest.approx(1.0)
+    assert all(row["engine"] == "flow" for row in rows)
+    assert [row["objectives"]["cpmt"] for row in found["front"]] == sorted(
+        row["objectives"]["cpmt"] for row in found["front"]
+    )
+    assert all(row["why_not"].startswith("cpmt +") for row in rows[1:])
+    assert found["tornado"][0]["factor"]
+    json.dumps(found, allow_nan=False)
+
+
+def test_constraints_that_no_design_keeps_name_each_other():
+    with pytest.raises(InputError, match="no design keeps `power`: power is at least"):
+        planned(load.from_values(values(constraints={"power": "10 kW"}, effort=EFFORT)))
+    with pytest.raises(InputError, match="every design has a part of hgx-h100"):
+        planned(load.from_values(values(constraints={"exclude": ["hgx-h100"]}, effort=EFFORT)))
+
+
+def test_excluded_makers_are_in_no_design():
+    found = planned(load.from_values(values(constraints={"exclude": ["Broadcom"]}, effort=EFFORT)))
+    assert {choice.name.split(",")[0] for choice in found.choices} == {"infiniband"}
+    assert set(found.missed.values()) == {"exclude"}
+
+
+def test_points_that_cannot_be_are_kept_with_their_error():
+    section = {"space": {"accelerators": [60, 64], "fabric": ["roce", "rocce"]}, "effort": {"flow": 0, "draws": 100}}
+    found = to_json(planned(load.from_values(values(**section))))
+    assert [row["variant"] for row in found["front"]] == ["accelerators 64, roce"]
+    assert sum(row["designs"] for row in found["failed"]) == 3
+    assert any("did you mean `roce`" in row["error"] for row in found["failed"])
+
+
+def test_a_plan_of_nothing_that_can_be_says_why():
+    with pytest.raises(InputError, match="none of the 2 designs can be"):
+        planned(load.from_values(values(space={"fabric": ["rocce", "ucc"]})))
+
+
+def test_regret_is_the_worst_excess_over_the_best_for_a_demand():
+    demand = [{"name": "dense"}, {"name": "long", "set": {"sequence": 8192, "global_batch": 32}}]
+    section = {"objectives": ["step", "regret"], "demand": demand, "effort": {"flow": 0, "draws": 100}}
+    found = planned(load.from_values(values(**section)))
+    steps = {point: [row["step"] for row in found.rows(point)] for point in range(6)}
+    best = [min(steps[point][demand] for point in steps) for demand in (0, 1)]
+    for point, mine in steps.items():
+        expected = max(value / least - 1 for value, least in zip(mine, best, strict=True))
+        assert found.regret[point] == pytest.approx(expected)
+        assert found.figures(point)["step"] == pytest.approx(sum(mine) / 2)
+
+
+def test_nothing_that_ended_runs_again_and_the_end_is_the_same(tmp_path):
+    draft = load.from_values(values(effort=EFFORT))
+    whole = json.dumps(to_json(planned(draft)))
+    path = tmp_path / "points.jsonl"
+    first = Here(stop_after=2)
+    stopped = planned(draft, Journal(path), first)
+    assert stopped.stopped
+    assert stopped.choices
+    with path.open("ab") as file:
+        file.write(b'["torn line of a run that was ki')
+    second = Here()
+    again = planned(draft, Journal(path), second)
+    assert json.dumps(to_json(again)) == whole
+    assert first.calls.count(work.SWEEP) + second.calls.count(work.SWEEP) == 1
+    assert first.calls.count(work.RUN) + second.calls.count(work.RUN) == 3
+    third = Here()
+    planned(draft, Journal(path), third)
+    assert third.calls == []
+
+
+def test_stopped_before_any_point_there_is_nothing_to_show():
+    with pytest.raises(KeyboardInterrupt):
+        planned(load.from_values(values(effort=EFFORT)), workers=Here(stop_after=0))
+
+
+def test_the_closed_form_is_that_of_designs_and_prices_are_those_of_a_run():
+    """Figures of a point against `railyard run` of the same scenario: money of the same step."""
+    from railyard.study import study
+
+    space = space_of(load.from_values(values()))
+    bench = Bench(space)
+    outcome = next(sweep(bench, [(3, 0)], frozenset({"Broadcom", "NVIDIA"})))
+    assert outcome.excluded == ("NVIDIA",)
+    assert sum(row[3] for row in outcome.time) == pytest.approx(1.0)
+    ran = work.ran(
+        {
+            "plan": {"digest": "x", "values": values(), "folder": "."},
+            **{"point": 3, "demand": 0, "engine": "flow", "layout": outcome.layouts[0]},
+        }
+    )
+    run = study.run(space.draft(3, 0)).result.variants[0]
+    assert ran["step_s"] == pytest.approx(run.step.seconds, rel=1e-9)
+    assert ran["figures"]["cpmt"] == pytest.approx(run.cpmt.typical, rel=1e-9)
+    assert ran["figures"]["capex"] == pytest.approx(run.capex.total_usd.typical, rel=1e-9)
+    assert ran["figures"]["power"] == pytest.approx(run.power.total_w.typical, rel=1e-9)
+    assert ran["figures"]["jct"] == pytest.approx(run.jct.seconds, rel=1e-3)
+    assert outcome.step_s == pytest.approx(ran["step_s"], rel=0.08)
+
+
+def test_what_one_layout_teaches_alike_ones_have():
+    raw = Outcome(
+        **{"point": 0, "demand": 0, "engine": "analytic", "step_s": 1.0},
+        layouts=tuple({"global_batch": 64, "dp": 64 // pp, "pp": pp} for pp in (1, 2, 16)),
+        steps_s=(1.0, 1.1, 1.2),
+        figures={"cpmt": 2.0, "capex": 7.0, "tokens_per_s": 5.0},
+    )
+    lessons = Lessons()
+    lessons.learn(Outcome(0, 0, "flow", step_s=1.5, layouts=(raw.layouts[0],)), raw)
+    found = lessons.corrected(raw)
+    assert found.layouts[0].get("pp") == 2  # of another kind than what was seen to be half slower
+    assert 1.1 < found.step_s < 1.5
+    assert found.figures["cpmt"] == pytest.approx(2.0 * found.step_s)
+    assert found.figures["tokens_per_s"] == pytest.approx(5.0 / found.step_s)
+    assert found.figures["capex"] == 7.0
+    assert lessons.next_ones(raw, 0, 3) == [raw.layouts[1]]  # nothing pipelined has run yet
+
+
+def test_reasons_add_up_to_what_sets_two_designs_apart():
+    found = planned(load.from_values(values(effort={"flow": 6, "draws": 100, "layouts": 0})))
+    best, other = found.choices[0], found.choices[-1]
+    text = why(best, other, found.objectives, found.shares)
+    apart = other.figures["cpmt"] / best.figures["cpmt"] - 1
+    assert text.startswith(f"cpmt {apart:+.1%}: ")
+    assert "network's capital" in text
+
+
+def test_the_command_prints_json_and_writes_the_folder(tmp_path, capsys):
+    file = tmp_path / "plan.yaml"
+    file.write_text(yaml.to_text(values(effort={"flow": 0, "draws": 100})), encoding="utf-8")
+    code = guard.run(["plan", str(file), "--json", "--quiet", "--out", str(tmp_path / "runs")])
+    printed = json.loads(capsys.readouterr().out)
+    assert code == 0
+    front = printed["front"]
+    assert {"variant", "objectives", "probability_best"} <= front[0].keys()
+    folder = next(path for path in (tmp_path / "runs").iterdir() if not path.name.startswith("."))
+    assert json.loads((folder / "plan.json").read_text()) == printed
+    points = pl.read_parquet(folder / "points.parquet")
+    assert points.height == 6
+    assert points["cpmt"].min() == pytest.approx(front[0]["objectives"]["cpmt"])
+    assert "{{" not in (folder / "plan.html").read_text()
