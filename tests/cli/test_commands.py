@@ -42,7 +42,7 @@ def test_help_and_version(railyard):
         (["explain"], {"--variant", "--depth", "--remedies", "--no-remedies", "--json", "--quiet", "--help"}),
         (["export"], {"--as", "--out", "--quiet", "--help"}),
         (["trace"], {"--format", "--sort", "--drop-empty", "--json", "--help"}),
-        (["place"], {"--nodes", "--policy", "--format", "--busy", "--json", "--help"}),
+        (["place"], {"--nodes", "--policy", "--format", "--busy", "--names", "--json", "--help"}),
         (["topology"], {"--as", "--format", "--names", "--out", "--help"}),
         (
             ["synthesize"],

@@ -56,7 +56,7 @@ def test_only_links_that_are_shared_count():
     beats = [Beat(1.0, 0.0, 0.7, {0: 1.0}), Beat(1.0, 0.0, 0.7, {1: 1.0}), Beat(1.0, 0.0, 0.7, {0: 0.5, 1: 0.5})]
     assert excess(beats[:2], shifted=True) == 0.0
     # On each of both links two arcs of 0.7 meet for at least 0.4, at 0.5 beyond what it carries.
-    assert excess(beats, shifted=True) == pytest.approx(0.2, abs=0.01)
+    assert excess(beats, shifted=True) == pytest.approx(2 * 0.2, abs=0.01)
 
 
 def test_bytes_out_of_groups():

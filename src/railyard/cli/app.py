@@ -207,23 +207,32 @@ def export(
 
 @app.command(short_help="Which nodes jobs get, by a scheduler's rule.")
 def place(
-    jobs: Annotated[Path, typer.Argument(metavar="JOBS.csv", help="A row a job: nodes, and what else it asks.")],
+    jobs: Annotated[
+        Path, typer.Argument(metavar="JOBS", help="A row a job: nodes, and what else it asks; or a job's scenario.")
+    ],
     *,
     nodes: Annotated[
         Path,
-        typer.Option("--nodes", metavar="FILE", help="The cluster: topology.conf, topology.yaml, ibnetdiscover, CSV."),
+        typer.Option(
+            "--nodes",
+            metavar="FILE",
+            help="The cluster: topology.conf, topology.yaml, ibnetdiscover, CSV; of a scenario its free nodes.",
+        ),
     ],
     policy: Annotated[str, typer.Option("--policy", metavar="NAME", help="The rule.")] = "slurm-tree",
     format: Annotated[
         str | None, typer.Option("--format", metavar="NAME", help="Of the cluster's file; recognised without it.")
     ] = None,
     busy: Annotated[Path | None, typer.Option("--busy", metavar="FILE", help="A list of nodes that are taken.")] = None,
+    names: Annotated[
+        Path | None, typer.Option("--names", metavar="FILE", help="Names of a scenario's servers, in order.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Place jobs one after another on a cluster, as a scheduler would."""
+    """Place jobs on a cluster as a scheduler would; a scenario's job with its step by every policy."""
     from railyard.cli import place as placing
 
-    placing.place(jobs, nodes=nodes, name=format, policy=policy, busy=busy, as_json=json)
+    placing.place(jobs, nodes=nodes, name=format, policy=policy, busy=busy, names=names, as_json=json)
 
 
 @app.command(short_help="How nodes hang together, in the words of a scheduler.")

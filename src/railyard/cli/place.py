@@ -9,64 +9,65 @@ import numpy as np
 
 from railyard.cli.messages import say
 from railyard.cli.tables import Table, emit
-from railyard.errors import InputError, did_you_mean
-from railyard.files import read_text, write_text
-from railyard.operate.formats.lists import nodes_of
+from railyard.errors import InputError
+from railyard.files import write_text
 from railyard.operate.free import Free
 from railyard.operate.hostlist import compress
 from railyard.operate.policy import policies
-from railyard.operate.source import read_nodes
+from railyard.operate.source import is_scenario, numbers, read_nodes
 from railyard.operate.stream import play, read_stream
 from railyard.operate.topology_file import formats
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from railyard.operate.advice import Advice, Question
     from railyard.operate.stream import PlacedJob
     from railyard.operate.tree import NodeTree
 
 
-def place(jobs: Path, *, nodes: Path, name: str | None, policy: str, busy: Path | None, as_json: bool) -> None:
-    """Prints the nodes of every job of a table.
+def place(
+    jobs: Path,
+    *,
+    nodes: Path,
+    name: str | None,
+    policy: str,
+    busy: Path | None,
+    names: Path | None,
+    as_json: bool,
+) -> None:
+    """Prints the nodes of every job of a table; of a scenario's job also what every policy would cost.
 
     Args:
-        jobs: The table.
-        nodes: The cluster: a scenario, a scheduler's file, a discovered fabric, a table of nodes.
+        jobs: The table, or a scenario.
+        nodes: The cluster: a scenario, a scheduler's file, a discovered fabric, a table of nodes. Of a scenario's job a
+            list of free nodes of its cluster, or a scenario of the machine.
         name: Its format; None: recognised.
         policy: The rule.
         busy: A list of nodes that are taken already.
+        names: A list of nodes in the order of a scenario's servers.
         as_json: One list of names a job, empty where it waits, in the order of the table.
 
     Raises:
         InputError: A file or a name is wrong.
     """
-    tree = read_nodes(nodes, name)
     rule = policies.get(policy)
+    if is_scenario(jobs):
+        _advise(jobs, nodes, policy=policy, busy=busy, names=names, as_json=as_json)
+        return
+    tree = read_nodes(nodes, name, names)
     free = Free(tree)
     if busy is not None:
-        free.out(_numbers(tree, busy))
+        free.out(numbers(tree, busy))
     placed = play(read_stream(jobs, tree), free, rule)
     if as_json:
-        names = [[] if one.nodes is None else [tree.names[node] for node in one.nodes] for one in placed]
-        emit(json.dumps(names, ensure_ascii=False))
+        found = [[] if one.nodes is None else [tree.names[node] for node in one.nodes] for one in placed]
+        emit(json.dumps(found, ensure_ascii=False))
         return
     _print(tree, placed)
     waiting = sum(one.nodes is None for one in placed)
     emit("")
     emit(f"{len(placed) - waiting} of {len(placed)} jobs placed by {rule.name}, {free.idle} of {tree.nodes} nodes left")
-
-
-def _numbers(tree: NodeTree, path: Path) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    names = nodes_of(read_text(path), str(path))
-    unknown = next((name for name in names if name not in tree.number), None)
-    if unknown is not None:
-        raise InputError(
-            f"the cluster has no node `{unknown}`",
-            file=str(path),
-            found=unknown,
-            hint=did_you_mean(unknown, tree.names),
-        )
-    return np.array([tree.number[name] for name in dict.fromkeys(names)], np.int32)
 
 
 def _print(tree: NodeTree, placed: list[PlacedJob]) -> None:
@@ -80,6 +81,66 @@ def _print(tree: NodeTree, placed: list[PlacedJob]) -> None:
         spread = [str(len(np.unique(group[one.nodes]))) for group in tree.group]
         table.add(one.job, str(one.request.nodes), *spread, compress(tree.names[node] for node in one.nodes))
     table.print()
+
+
+def _advise(job: Path, nodes: Path, *, policy: str, busy: Path | None, names: Path | None, as_json: bool) -> None:
+    from railyard.operate.advice import advise, question
+
+    asked = question(job, nodes, busy=busy, names=names)
+    first, *others = advise(asked, policy)
+    if as_json:
+        emit(json.dumps([_values(asked, one) for one in (first, *others)], ensure_ascii=False))
+        return
+    print_advice(asked, first, others)
+
+
+def _values(asked: Question, one: Advice) -> dict[str, object]:
+    names = [] if one.nodes is None else [asked.tree.names[node] for node in one.nodes]
+    waits = one.nodes is None
+    return {
+        "policy": one.policy,
+        "nodes": names,
+        "groups": {
+            level: {"touched": touched, "least": least}
+            for level, (touched, least) in zip(asked.tree.levels, one.groups, strict=False)
+        },
+        "step_s": None if waits else one.step_s,
+        "usd_per_1000_steps": None if waits else one.usd,
+    }
+
+
+def print_advice(asked: Question, first: Advice, others: list[Advice]) -> None:
+    """The placement, why, and what the others cost beside it."""
+    from railyard.operate.advice import LAST, ordered
+
+    if first.nodes is None:
+        emit(f"{first.policy}: the job waits; {asked.free.idle} nodes are free, and it wants {asked.nodes}")
+    else:
+        emit(f"{first.policy}: {compress(asked.tree.names[node] for node in first.nodes)}")
+        for level, (touched, least) in zip(asked.tree.levels, first.groups, strict=True):
+            as_few = "as few as can be" if touched == least else f"{least} would do"
+            emit(f"  {level}s: {touched} ({as_few})")
+        emit(f"  step: {1e3 * first.step_s:.1f} ms, {first.usd:.2f} $ for 1,000 steps")
+    table = Table(["policy", *(f"{level}s" for level in asked.tree.levels), "step ms", "against it", "$/1000 steps"])
+    table.right = frozenset(range(1, 4 + len(asked.tree.levels)))
+    for one in ordered([first, *others]):
+        if one.nodes is None:
+            table.add(one.policy, *["-"] * len(asked.tree.levels), "waits", "-", "-")
+            continue
+        against = f"{one.step_s / first.step_s - 1:+.1%}" if first.nodes is not None else "-"
+        table.add(
+            one.policy,
+            *(str(touched) for touched, _ in one.groups),
+            f"{1e3 * one.step_s:.1f}",
+            against,
+            f"{one.usd:.2f}",
+        )
+    emit("")
+    table.print()
+    best = next((one for one in ordered([first, *others]) if one.nodes is not None and one.policy not in LAST), None)
+    if best is not None and first.nodes is not None and best.step_s < first.step_s * 0.999:
+        emit("")
+        emit(f"{best.policy} is {first.step_s / best.step_s - 1:.1%} faster: --policy {best.policy}")
 
 
 def topology(source: Path, *, name: str | None, target: str | None, names: Path | None, out: Path | None) -> None:

@@ -33,8 +33,8 @@ class Free:
         accelerators: Sum of `room`.
         traffic_bps: One float64[groups] a level: what running jobs send out of each group, a mean over their steps;
             zeros where contention is not modelled.
-        judge: Of a request and nodes in the order of ranks: mean demand beyond what uplinks carry that the job would
-            meet there; None where contention is not modelled.
+        judge: Of a request and nodes in the order of ranks: demand beyond what uplinks carry that there would be, in
+            uplinks of leafs; None where contention is not modelled.
     """
 
     def __init__(self, tree: NodeTree) -> None:

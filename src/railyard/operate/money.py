@@ -14,24 +14,24 @@ from railyard.measure.causes import CAUSES, Cause
 from railyard.measure.decompose import Decomposition, TimeRow
 
 if TYPE_CHECKING:
+    from railyard.cluster import Cluster
     from railyard.economics.sources import Source
-    from railyard.operate.prepare import Prepared
     from railyard.result.section import Band
+    from railyard.scenario.model import Scenario
 
 SECOND_PS = 10**12
 _CAUSE = {"work": Cause.COMPUTE, "contention": Cause.CONTENTION, "straggler": Cause.STRAGGLER}
 """What is neither work nor one of these is time in which accelerators wait."""
 
 
-def usd_per_h(prepared: Prepared, time: dict[str, float]) -> tuple[Band, tuple[Source, ...]]:
+def usd_per_h(cluster: Cluster, scenario: Scenario, time: dict[str, float]) -> tuple[Band, tuple[Source, ...]]:
     """Dollars an hour, and the sources of every price.
 
     Args:
-        prepared: Whose cluster and prices.
+        cluster: The machine.
+        scenario: Whose prices.
         time: Shares of the accelerators' time, as `accounts.shares` gives them.
     """
-    cluster = prepared.cluster
-    scenario = prepared.variant.draft.scenario
     assumptions = Assumptions.from_catalog(cluster.catalog, scenario.economics.given())
     parts = [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(cluster)]
     cost = hourly(_spent(time, cluster.ranks), cluster.accelerator, parts, assumptions)

@@ -6,7 +6,9 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from railyard.errors import InputError
+import numpy as np
+
+from railyard.errors import InputError, did_you_mean
 from railyard.files import read_text
 from railyard.operate.formats.lists import nodes_of
 from railyard.operate.topology_file import read_topology
@@ -14,6 +16,8 @@ from railyard.operate.tree import NodeTree
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 
 def read_nodes(path: Path, name: str | None = None, names: Path | None = None) -> NodeTree:
@@ -27,7 +31,7 @@ def read_nodes(path: Path, name: str | None = None, names: Path | None = None) -
     Raises:
         InputError: A file cannot be read, or is wrong.
     """
-    tree = _of_scenario(path) if name is None and _is_scenario(path) else read_topology(path, name)
+    tree = _of_scenario(path) if name is None and is_scenario(path) else read_topology(path, name)
     if names is None:
         return tree
     found = nodes_of(read_text(names), str(names))
@@ -38,7 +42,8 @@ def read_nodes(path: Path, name: str | None = None, names: Path | None = None) -
     return replace(tree, names=tuple(found))
 
 
-def _is_scenario(path: Path) -> bool:
+def is_scenario(path: Path) -> bool:
+    """Whether a file is a scenario."""
     if path.suffix not in (".yaml", ".yml"):
         return False
     return bool(re.search(r"^cluster:", read_text(path), re.MULTILINE))
@@ -52,3 +57,21 @@ def _of_scenario(path: Path) -> NodeTree:
     # Where a scenario scatters its job, servers are in the order of ranks; here they stand as they are cabled.
     as_cabled = draft.scenario.cluster.model_copy(update={"placement": "packed"})
     return NodeTree.of(cluster_of(draft, catalog_of(draft), as_cabled))
+
+
+def numbers(tree: NodeTree, path: Path) -> NDArray[np.int32]:
+    """Numbers of the nodes of a list.
+
+    Raises:
+        InputError: The cluster has no such node.
+    """
+    names = nodes_of(read_text(path), str(path))
+    unknown = next((name for name in names if name not in tree.number), None)
+    if unknown is not None:
+        raise InputError(
+            f"the cluster has no node `{unknown}`",
+            file=str(path),
+            found=unknown,
+            hint=did_you_mean(unknown, tree.names),
+        )
+    return np.array([tree.number[name] for name in dict.fromkeys(names)], np.int32)

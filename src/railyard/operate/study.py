@@ -165,7 +165,7 @@ def play(prepared: Prepared, state: Path | None, progress: Callable[[float], Non
 
 def measured(prepared: Prepared, run: Operation) -> Played:
     """The figures of a run."""
-    price, sources = usd_per_h(prepared, shares(run, columns(run)))
+    price, sources = usd_per_h(prepared.cluster, prepared.variant.draft.scenario, shares(run, columns(run)))
     variant = OperateVariant(
         name=prepared.variant.name,
         settings=dict(prepared.variant.settings),

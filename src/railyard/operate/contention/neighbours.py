@@ -91,7 +91,7 @@ class Neighbours:
         return found
 
     def judge(self, request: Request, nodes: NDArray[np.int32]) -> float:
-        """Mean demand beyond what uplinks carry that a job would meet on some nodes, over the leafs of all it meets."""
+        """Demand beyond what uplinks carry, of a job on some nodes and those it would meet, added up over leafs."""
         work = self.work[request.job] if request.job < len(self.work) else -1
         me = self.member(work, request.each, nodes)
         if me is None:

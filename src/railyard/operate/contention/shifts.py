@@ -2,8 +2,8 @@
 
 A job repeats its step; on a circle as long as a common multiple of all steps its traffic is a set of arcs. Turning a
 job on the circle is starting it later. What is sought are turns with which on no link more is sent at once than it
-carries: the excess over all links, a mean over the circle, is what is made small, job after job, those that send most
-first.
+carries: the excess, a mean over the circle added up over links, is what is made small, job after job, those that send
+most first.
 
 Source: S. Rajasekaran, M. Ghobadi, A. Akella, "CASSINI: network-aware job scheduling in machine learning clusters",
 NSDI 2024 (arXiv 2308.00852). Theirs finds turns link by link and carries them over a tree of jobs and links; here the
@@ -78,8 +78,8 @@ class _Circle:
         return self.shares(number)[:, None] * around
 
     def excess(self, extra: NDArray[np.float64] | float = 0.0) -> float:
-        """Mean demand beyond what links carry, of all links."""
-        return float(np.maximum(self.demand + extra - 1.0, 0.0).mean()) if len(self.links) else 0.0
+        """Demand beyond what links carry, a mean over the circle, added up over links."""
+        return float(np.maximum(self.demand + extra - 1.0, 0.0).sum()) / self.size
 
 
 def shifts(beats: Sequence[Beat]) -> list[float]:
@@ -88,7 +88,7 @@ def shifts(beats: Sequence[Beat]) -> list[float]:
 
 
 def excess(beats: Sequence[Beat], *, shifted: bool) -> float:
-    """Mean demand beyond what links carry: with the best turns, or where everybody stands anywhere, on average."""
+    """Demand beyond what links carry: with the best turns, or where everybody stands anywhere, on average."""
     return _turned(beats)[1] if shifted else _anywhere(beats)
 
 

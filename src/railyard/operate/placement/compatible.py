@@ -1,8 +1,8 @@
 """`compatible`: of several placements the one whose job fits best between its neighbours' steps.
 
 Candidates are what other policies give, and further choices of as few leafs. Each is judged by the contention model
-(`Free.judge`): the mean demand beyond what shared uplinks carry, with the best time shifts where those are used, else
-over any phases. Of equals the one on fewer leafs, then the first. Without a contention model it is `quiet`.
+(`Free.judge`): the demand beyond what shared uplinks carry, with the best time shifts where those are used, else over
+any phases. Of equals the one on fewer leafs, then the first. Without a contention model it is `quiet`.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def _shared(variant: Variant, memo: Memo, engine: str | None) -> Shared:
         policy = policy_of(scenario.collectives, draft.folder)
     placements = _placements(draft, machine)
     tenants = tuple(
-        _tenant(variant, number, machine.part(_seen(scenario.jobs[number], placement, machine)), placement, memo)
+        tenant(variant, number, machine.part(_seen(scenario.jobs[number], placement, machine)), placement, memo)
         for number, placement in enumerate(placements)
     )
     faults = faults_of(draft)
@@ -208,7 +208,12 @@ def _seen(job: JobSection, placement: NDArray[np.int32], machine: Cluster) -> ND
     return np.arange(len(placement), dtype=np.int32) % machine.ranks
 
 
-def _tenant(variant: Variant, number: int, part: Cluster, placement: NDArray[np.int32], memo: Memo) -> Tenant:
+def tenant(variant: Variant, number: int, part: Cluster, placement: NDArray[np.int32], memo: Memo) -> Tenant:
+    """One of the jobs on its part of the machine.
+
+    Raises:
+        InputError: It cannot be run there; with the place in the scenario.
+    """
     section = variant.draft.scenario.jobs[number]
     part_variant = replace(variant, settings={}, draft=draft_of(variant.draft, number))
     plain = Tenant(number, section, placement)
