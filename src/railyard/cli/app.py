@@ -517,6 +517,14 @@ def plan_designs(
     raise typer.Exit(designer.designs(file, sets=set_ or [], out=out, ray=ray, as_json=json, quiet=quiet))
 
 
+@planning.command("growth", short_help="What it costs to grow a cluster, by path and future.")
+def plan_growth(file: Scenario, *, set_: Set = None, json: Json = False) -> None:
+    """Price the paths from a cluster to larger ones: what is bought, stranded and cabled anew, and the regret."""
+    from railyard.cli import plan_growth as grower
+
+    grower.growth(file, sets=set_ or [], as_json=json)
+
+
 @planning.command("serving")
 def plan_serving(
     scenario: Scenario,

@@ -94,6 +94,25 @@ class EffortSection(Section):
     )
 
 
+class StageSection(Section):
+    """The cluster from a time on."""
+
+    name: Text = Field(description="How it is called in tables.")
+    at: Span = Field(default=0.0, description="From when on; the first begins at 0.", examples=["365 d"])
+    set: dict[Text, Any] = Field(default_factory=dict, description="Dotted keys and their values.")
+
+
+class GrowthSection(Section):
+    """How the cluster is to grow; `railyard plan growth` prices the paths that lead there."""
+
+    stages: Annotated[tuple[StageSection, ...], Field(min_length=1)] = Field(description="In time.")
+    horizon: Span = Field(default=3 * 365 * 86400.0, description="Until when costs and tokens count.")
+    cable_time: Span = Field(
+        default=600.0, description="To pull and lay one cable of a cluster in use; an assumption, no source was found."
+    )
+    crew: Positive = Field(default=8, description="People who do so at a time; an assumption.")
+
+
 class PlanSection(Section):
     """What `railyard plan` chooses from: designs of a cluster (`space`), or stages of a pipeline (`stages`)."""
 
@@ -110,6 +129,7 @@ class PlanSection(Section):
         default=("cpmt",), description="What is to be small (or large): the first ranks, all of them make the front."
     )
     effort: EffortSection = Field(default_factory=EffortSection, description="How much may be spent.")
+    growth: GrowthSection | None = Field(default=None, description="How the cluster is to grow.")
     stages: dict[Text, ChoicesSection] = Field(
         default_factory=dict, description="Of a pipeline, by stage; stages that are left out stay as they are."
     )

@@ -1,0 +1,87 @@
+"""Growth: parts and cables from one cluster to the next, dollars over time, regret."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from railyard import catalog
+from railyard.cli import guard
+from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
+from railyard.cluster.topology import LeafSpine
+from railyard.errors import InputError
+from railyard.plan.growth.change import cables, change
+from railyard.plan.growth.paths import YEAR_S, growth
+from railyard.scenario import load
+from railyard.schema import yaml
+
+
+def cluster(ranks: int, ratio: float = 1.0):
+    network = NetworkSpec(LeafSpine(oversubscription=ratio, ports_per_leaf=32), FabricSpec("roce"))
+    return build(ClusterSpec(ranks, "hgx-h100", network), catalog.load())
+
+
+def test_a_cluster_that_grows_by_leafs_keeps_its_cables():
+    small, large = cluster(64), cluster(96)
+    made = change(small, large, rebuilt=False)
+    assert made.kept + made.moved == cables(small).total()
+    assert made.kept + made.laid == cables(large).total()
+    assert made.kept >= 64  # every NIC stays where it is
+    assert made.bought["h100-sxm"].count == 32
+    assert made.bought["hgx-h100"].count == 4
+    assert not made.stranded
+
+
+def test_a_network_that_is_rebuilt_strands_all_but_servers_and_nics():
+    made = change(cluster(64), cluster(96), rebuilt=True)
+    assert made.kept == 0
+    assert made.moved == cables(cluster(64)).total()
+    assert made.bought["cx7-400g"].count == 32
+    assert made.stranded["tomahawk-5"].count > 0
+    assert "h100-sxm" not in made.stranded
+
+
+def values(**more):
+    training = {"model": "llama-3-8b", "global_batch": 96, "sequence": 4096, "parallelism": {"tp": 1}}
+    stages = [{"name": "now", "set": {}}, {"name": "next", "at": "365 d", "set": {"accelerators": 96}}]
+    return {
+        "name": "g",
+        "cluster": {"accelerators": 48, "server": "hgx-h100", "back_end": {"topology": "leaf-spine"}},
+        "workload": {"training": training},
+        "plan": {"growth": {"stages": stages, "horizon": "730 d", **more}},
+    }
+
+
+def test_paths_pay_annuities_energy_and_space_for_their_tokens():
+    found = growth(load.from_values(values()))
+    assert {path.name for path in found.paths} == {"incremental", "forklift", "ahead", "rent"}
+    assert all(min(path.regret[end] for path in found.paths) == 0.0 for end in (0, 1))
+    (path,) = (path for path in found.paths if path.name == "incremental")
+    first, second = path.steps
+    typical = found.stages[0].priced.typical
+    bought = first.change.usd(first.change.bought.values()) * (1 + typical["installation"])
+    assert first.capital_usd == pytest.approx(bought)
+    life = typical["life_years"]
+    yearly = typical["cost_of_capital"] / (1 - (1 + typical["cost_of_capital"]) ** -life)
+    assert first.charged_usd == pytest.approx(bought * yearly * 2 / (1 + typical["cost_of_capital"]))
+    assert first.tokens == pytest.approx(found.stages[0].priced.tokens_per_s * YEAR_S)
+    assert second.stopped_s == pytest.approx(second.change.moved * 600 / 8)
+    paid = first.charged_usd + second.charged_usd + first.running_usd + second.running_usd
+    assert path.futures[1] == pytest.approx(paid / (first.tokens + second.tokens) * 1e6)
+
+
+def test_stages_that_are_no_order_are_refused():
+    with pytest.raises(InputError, match="stages begin at 0"):
+        growth(load.from_values(values(horizon="300 d")))
+    with pytest.raises(InputError, match="no growth to plan"):
+        growth(load.from_values({**values(), "plan": None}))
+
+
+def test_the_command_prints_json(tmp_path, capsys):
+    file = tmp_path / "g.yaml"
+    file.write_text(yaml.to_text(values()), encoding="utf-8")
+    assert guard.run(["plan", "growth", str(file), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert [stage["accelerators"] for stage in printed["stages"]] == [48, 96]
+    assert printed["paths"][0]["regret_by_future"]
