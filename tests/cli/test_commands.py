@@ -72,6 +72,7 @@ def test_help_and_version(railyard):
         (["schema"], {"--help"}),
         (["catalog", "list"], {"--json", "--catalog", "--help"}),
         (["catalog", "show"], {"--json", "--catalog", "--help"}),
+        (["plan", "growth"], {"--set", "--json", "--help"}),
         (["plan", "designs"], {"--set", "--ray", "--out", "--json", "--quiet", "--help"}),
         (["operate", "scenario"], {"--vary", "--json", "--set", "--out", "--quiet", "--help"}),
         (["operate", "failures"], {"--fit", "--servers", "--days", "--json", "--help"}),

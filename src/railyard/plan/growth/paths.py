@@ -228,7 +228,7 @@ def _annuities(stage: Stage, horizon_s: float) -> float:
     typical = stage.priced.typical
     capital, life = typical["cost_of_capital"], typical["life_years"]
     years = min((horizon_s - stage.at_s) / YEAR_S, life)
-    middle = (1.0 + capital) ** -(stage.at_s / YEAR_S + years / 2)
+    middle: float = (1.0 + capital) ** -(stage.at_s / YEAR_S + years / 2)
     return capital_recovery_factor(capital, life) * years * middle
 
 
