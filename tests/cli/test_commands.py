@@ -67,6 +67,7 @@ def test_help_and_version(railyard):
             },
         ),
         (["diagnose"], {"--cluster", "--json", "--help"}),
+        (["deploy"], {"--out", "--os", "--set", "--json", "--quiet", "--help"}),
         (["audit"], {"--ibnetdiscover", "--lldp", "--plan", "--json", "--help"}),
         (["init"], {"--help"}),
         (["schema"], {"--help"}),

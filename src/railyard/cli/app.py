@@ -354,6 +354,24 @@ def diagnose(
     observing.diagnose(path, cluster=cluster, as_json=json)
 
 
+@app.command(short_help="Write what gets cabled and configured: racks, cables, addresses, configurations.")
+def deploy(
+    scenario: Scenario,
+    *,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the plan is put.")],
+    os: Annotated[
+        str, typer.Option("--os", metavar="NAME", help="Of Ethernet switches: frr, sonic, eos or junos.")
+    ] = "sonic",
+    set_: Set = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the plan of a scenario's cluster: every cable with both ends, racks, addresses, files for its devices."""
+    from railyard.cli import deploy as deploying
+
+    deploying.deploy(scenario, sets=set_ or [], out=out, system=os, as_json=json, quiet=quiet)
+
+
 @app.command(short_help="What is wrong with a network as it was cabled, and what each fault costs.")
 def audit(
     *,

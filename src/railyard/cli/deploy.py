@@ -1,4 +1,4 @@
-"""`railyard audit`."""
+"""`railyard deploy` and `railyard audit`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,60 @@ from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from railyard.deploy.audit.audit import Audit
 
 SHOWN = 40
+
+
+def deploy(scenario: Path, *, sets: Sequence[str], out: Path, system: str, as_json: bool, quiet: bool) -> None:
+    """Writes the plan of a scenario's cluster and says what it is.
+
+    Raises:
+        InputError: The scenario is wrong, or the folder cannot be written.
+    """
+    from railyard.cli.progress import Progress
+    from railyard.deploy.emit import folder
+    from railyard.deploy.emit.configurations import writer
+    from railyard.deploy.plan.cabling import plan_of
+    from railyard.scenario import load
+    from railyard.study import compose
+
+    writer(system)
+    with Progress(wanted=not quiet) as progress:
+        progress("reading the scenario", 0.0)
+        draft = load.load(scenario, sets)
+        plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))
+        files = folder.write(plan, out, system, draft.title, progress)
+    figures = {
+        "folder": str(out),
+        "files": files,
+        "devices": len(plan.devices),
+        "racks": len(plan.racks),
+        "links": len(plan.cables),
+        "cable_km": float(plan.cables.length_m.sum()) / 1e3,
+        "power_w": float(plan.racks.power_w.sum()),
+        "remarks": plan.remarks,
+    }
+    if as_json:
+        emit(json.dumps(figures, ensure_ascii=False, allow_nan=False))
+        return
+    table = Table(("network", "cables of", "links", "medium", "shortest", "longest"), (2, 4, 5))
+    for number, tier in enumerate(plan.tiers):
+        length = plan.cables.length_m[plan.cables.tier == number]
+        if len(length):
+            ends = (f"{length.min():g} m", f"{length.max():g} m")
+            table.add(tier.network, tier.name, f"{len(length):,}", tier.medium or "none fits", *ends)
+    table.print()
+    emit(
+        f"{figures['devices']:,} devices in {figures['racks']:,} racks, {plan.racks.power_w.sum() / 1e6:.2f} MW at most"
+    )
+    for words in plan.remarks:
+        say(words)
+    if not quiet:
+        say(f"wrote {out}: {', '.join(files)}")
 
 
 def audit(*, ibnetdiscover: Path | None, lldp: Path | None, plan: Path | None, as_json: bool) -> None:

@@ -108,8 +108,8 @@ class Plan:
             if late:
                 out.append(
                     f"{late:,} of {len(length):,} cables of {tier.network} {tier.name} are longer than {tier.medium}"
-                    f" reaches ({length.max():g} m, {tier.reach_m:g} m): give the network a longer `length`, so that it"
-                    " is bought with another medium"
+                    f" reaches ({length.max():g} m, {tier.reach_m:g} m): with `cable_length: {{{tier.name}:"
+                    f" {length.max():g} m}}` the {tier.network} is bought with another medium"
                 )
         return out
 

@@ -1,0 +1,1 @@
+"""A plan as files that other programs read: one file a format."""

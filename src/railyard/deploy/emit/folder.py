@@ -1,0 +1,137 @@
+"""Everything that a plan is written as, in one folder: complete or not at all."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tempfile
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.asbuilt.port_names import dialect
+from railyard.deploy.emit import configurations, tables
+from railyard.deploy.emit.dot import dot
+from railyard.deploy.emit.elevation import elevation
+from railyard.deploy.emit.netlist import netlist
+from railyard.deploy.plan.drawn import drawn, is_infiniband
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from railyard.deploy.plan.cabling import Plan
+
+ELEVATION = 120
+"""Racks on the page and in the drawing."""
+
+
+def write(plan: Plan, out: Path, ethernet: str, title: str, progress: Callable[[str, float], None]) -> list[str]:
+    """Writes a plan.
+
+    Args:
+        plan: What is built.
+        out: The folder; what is there is replaced.
+        ethernet: Dialect of the Ethernet switches.
+        title: For the page.
+        progress: Told of each file.
+
+    Returns:
+        Names of the files, folders once.
+
+    Raises:
+        InputError: It cannot be written; what was there is there still.
+    """
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / "cables.csv").is_file())):
+        raise InputError("the folder holds something else", key="--out", found=out, allowed="a new folder, or a plan's")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise InputError(f"the folder cannot be made: {error.strerror}", file=out) from error
+    try:
+        unfinished.chmod(0o755)
+        for name, content in _files(plan, ethernet, title):
+            progress(f"writing {name}", 0.5)
+            path = unfinished / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        names = sorted({path.relative_to(unfinished).parts[0] for path in unfinished.rglob("*") if path.is_file()})
+        if out.exists():
+            shutil.rmtree(out)
+        unfinished.rename(out)
+    except OSError as error:
+        raise InputError(f"the folder cannot be written: {error.strerror}", file=out) from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return names
+
+
+def _files(plan: Plan, ethernet: str, title: str) -> Iterator[tuple[str, str | bytes]]:
+    names = dialect(ethernet)
+    for name, frame in (
+        ("cables.csv", tables.cables(plan, names)),
+        ("devices.csv", tables.devices(plan)),
+        ("addresses.csv", tables.addresses(plan)),
+        ("bill.csv", tables.bill(plan)),
+    ):
+        buffer = io.BytesIO()
+        frame.write_csv(buffer)
+        yield name, buffer.getvalue()
+    yield "racks.svg", elevation(plan, ELEVATION)
+    for number, network in enumerate(plan.networks):
+        infiniband = is_infiniband(plan, number)
+        found = drawn(plan, number, dialect("infiniband") if infiniband else names)
+        if infiniband:
+            yield f"{network}.ibnetdiscover", netlist(found)
+        else:
+            yield f"{network}.dot", dot(found)
+    yield from configurations.files(plan, ethernet)
+    yield "index.html", page(plan, title)
+
+
+_STYLE = """<style>body{font:14px sans-serif;margin:2em;max-width:100em}table{border-collapse:collapse}
+td,th{padding:2px 10px 2px 0;text-align:left;border-bottom:1px solid #ddd}
+.racks{overflow:auto;max-height:90vh}</style>"""
+
+
+def page(plan: Plan, title: str) -> str:
+    """What is built, what does not fit, the bill, the racks, the first cables to pull."""
+    frame = tables.bill(plan)
+    rows = "".join(_row(list(map(_cell, row))) for row in frame.rows())
+    first = tables.cables(plan, dialect("frr")).head(50) if len(plan.cables) <= 20_000 else None
+    pulls = "" if first is None else _table(first.columns, [list(map(_cell, row)) for row in first.rows()])
+    remarks = "".join(f"<li>{escape(words)}</li>" for words in plan.remarks)
+    kilometres = float(np.sum(plan.cables.length_m)) / 1e3
+    return f"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>{escape(title)}: plan</title>
+{_STYLE}
+<h1>{escape(title)}</h1>
+<p>{len(plan.devices):,} devices in {len(plan.racks):,} racks, {len(plan.cables):,} links,
+{kilometres:,.1f} km of cable, {plan.racks.power_w.sum() / 1e6:,.2f} MW at most.</p>
+<ul>{remarks}</ul>
+<h2>Bill of materials</h2>{_head(frame.columns)}{rows}</table>
+<h2>Racks</h2><div class="racks">{elevation(plan, ELEVATION)}</div>
+<h2>First cables to pull</h2>{pulls or "<p>cables.csv has all, in order.</p>"}
+</html>
+"""
+
+
+def _head(columns: list[str]) -> str:
+    return "<table><tr>" + "".join(f"<th>{escape(column)}</th>" for column in columns) + "</tr>"
+
+
+def _table(columns: list[str], rows: list[list[str]]) -> str:
+    return _head(columns) + "".join(_row(row) for row in rows) + "</table>"
+
+
+def _row(cells: list[str]) -> str:
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.10g}" if isinstance(value, float) else escape(str(value))

@@ -1,0 +1,178 @@
+"""What a switch or a server is meant to do: one record that every dialect is written from, and read back into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.deploy.plan.addresses import addresses_of, ipv4
+from railyard.deploy.plan.drawn import HOST_MTU, MTU, interface
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from railyard.cluster.asbuilt.port_names import Dialect
+    from railyard.deploy.plan.cabling import Plan
+
+MAX_PATHS = 128
+"""Equal-cost paths that a switch may use: more than any tier of the plan has."""
+
+LOSSLESS = 3
+"""Priority and traffic class of RoCE: what NICs and switches use where nobody says otherwise (DSCP 26)."""
+
+DSCP_ROCE, DSCP_CNP, CNP = 26, 48, 6
+"""Code points of RoCE's data and of its congestion notifications, and the traffic class of these."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port with a cable: to another switch, with which it routes, or to a server.
+
+    Attributes:
+        port: Its name.
+        neighbour: Name of the device at the other end.
+        neighbour_port: Port there.
+        rate_bps: Of the cable.
+        length_m: Of the cable.
+    """
+
+    port: str
+    neighbour: str
+    neighbour_port: str
+    rate_bps: int
+    length_m: float
+
+
+@dataclass(frozen=True)
+class Access(Port):
+    """A port with a server.
+
+    Attributes:
+        address: IPv4 of this end; the server has the next one of a /31.
+    """
+
+    address: str
+
+
+@dataclass(frozen=True)
+class SwitchIntent:
+    """A switch.
+
+    Attributes:
+        name: Of the device.
+        asn: Its autonomous system.
+        loopback: IPv4, its router id too.
+        sessions: Ports to other switches.
+        access: Ports to servers.
+        pauses: Whether the fabric holds back RoCE by PFC.
+        marks: Whether it marks by ECN.
+        red: First and last mark of the queue, bytes, and the probability at the last, percent.
+        mtu: Largest frame, bytes.
+    """
+
+    name: str
+    asn: int
+    loopback: str
+    sessions: tuple[Port, ...]
+    access: tuple[Access, ...]
+    pauses: bool
+    marks: bool
+    red: tuple[int, int, int]
+    mtu: int = MTU["ethernet"]
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """All ports with cables."""
+        return (*self.sessions, *self.access)
+
+
+@dataclass(frozen=True)
+class HostIntent:
+    """A server.
+
+    Attributes:
+        name: Of the device.
+        interfaces: Name, own IPv4, gateway, largest packet of each.
+        back_end: Names of those between accelerators.
+        infiniband: Whether these are InfiniBand's.
+    """
+
+    name: str
+    interfaces: tuple[tuple[str, str, str, int], ...]
+    back_end: tuple[str, ...]
+    infiniband: bool
+
+
+def switches(plan: Plan, network: int, dialect: Dialect) -> Iterator[SwitchIntent]:
+    """Switches of an Ethernet network, one after another."""
+    key = list(plan.cluster.plans)[network]
+    fabric = plan.cluster.plans[key].fabric
+    rows, devices, numbers = plan.cables, plan.devices, addresses_of(plan)
+    mine = np.flatnonzero(rows.network == network)
+    ends = np.concatenate([rows.a[mine], rows.b[mine]])
+    cable = np.concatenate([mine, mine])
+    lower = np.concatenate([np.ones(len(mine), np.bool_), np.zeros(len(mine), np.bool_)])
+    order = np.argsort(ends, kind="stable")
+    first = np.searchsorted(ends[order], np.arange(len(devices) + 1))
+    red = _red(fabric.packets.constants)
+    for device in np.flatnonzero((devices.level > 0) & (devices.network == plan.networks[network])).tolist():
+        sessions, access = [], []
+        for at in order[first[device] : first[device + 1]].tolist():
+            row, low = int(cable[at]), bool(lower[at])
+            far = int(rows.b[row] if low else rows.a[row])
+            port = _port(plan, row, "a" if low else "b", dialect)
+            common = int(rows.rate_bps[row]), float(rows.length_m[row])
+            if devices.level[far]:
+                there = _port(plan, row, "b" if low else "a", dialect)
+                sessions.append(Port(port, devices.name[far], there, *common))
+            else:
+                there = interface(plan.networks[network], int(rows.a_port[row]))
+                address = ipv4(int(numbers.access[row]))
+                access.append(Access(port, devices.name[far], there, *common, address))
+        yield SwitchIntent(
+            name=devices.name[device],
+            asn=int(numbers.asn[device]),
+            loopback=ipv4(int(numbers.loopback[device])),
+            sessions=tuple(sessions),
+            access=tuple(access),
+            pauses=bool(fabric.pauses),
+            marks=red[1] > 0,
+            red=red,
+        )
+
+
+def _red(constants: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Marks of the fabric's own constants; none where it marks nothing."""
+    low, high = int(constants.get("marking_low_bytes", 0)), int(constants.get("marking_high_bytes", 0))
+    return low, high, round(100 * float(constants.get("marking_most", 0.0)))
+
+
+def _port(plan: Plan, row: int, side: str, dialect: Dialect) -> str:
+    rows = plan.cables
+    cage, lane, lanes = (int(getattr(rows, f"{side}_{key}")[row]) for key in ("cage", "lane", "lanes"))
+    return dialect.port(cage, None if lanes == 1 else lane, lanes)
+
+
+def hosts(plan: Plan) -> Iterator[HostIntent]:
+    """Servers, one after another."""
+    from railyard.deploy.plan.drawn import is_infiniband
+
+    rows, numbers = plan.cables, addresses_of(plan)
+    own = np.flatnonzero(plan.devices.level[rows.a] == 0)
+    order = own[np.lexsort((rows.a_port[own], rows.network[own], rows.a[own]))]
+    owner = rows.a[order]
+    first = np.searchsorted(owner, np.arange(plan.devices.servers + 1))
+    infiniband = [is_infiniband(plan, number) for number in range(len(plan.networks))]
+    for server in range(plan.devices.servers):
+        interfaces, back_end = [], []
+        for row in order[first[server] : first[server + 1]].tolist():
+            network = int(rows.network[row])
+            name = interface(plan.networks[network], int(rows.a_port[row]))
+            if plan.networks[network] == "back-end":
+                back_end.append(name)
+            if not infiniband[network]:
+                gateway = int(numbers.access[row])
+                interfaces.append((name, ipv4(gateway + 1), ipv4(gateway), HOST_MTU))
+        yield HostIntent(plan.devices.name[server], tuple(interfaces), tuple(back_end), infiniband[0])

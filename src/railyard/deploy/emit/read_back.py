@@ -1,0 +1,176 @@
+"""What rendered files say, read without the code that wrote them, to be held against the intent.
+
+A line that is a comment says nothing here, as it does on the device: queues that were shipped as comments are missing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from railyard.deploy.emit.intent import SwitchIntent
+
+Facts = dict[str, Any]
+
+
+def facts_of(intent: SwitchIntent, dialect: str) -> Facts:
+    """What a file of that dialect has to say; `queues` where the dialect can say it."""
+    facts: Facts = {
+        "asn": intent.asn,
+        "loopback": intent.loopback,
+        "sessions": {one.port for one in intent.sessions},
+        "access": {(one.port, one.address) for one in intent.access},
+        "announced": {f"{intent.loopback}/32", *(f"{one.address}/31" for one in intent.access)},
+        "bfd": bool(intent.sessions) or dialect in ("frr", "eos", "junos"),
+    }
+    if dialect != "frr":
+        ports = {one.port for one in intent.ports}
+        facts["mtu"] = dict.fromkeys(ports, intent.mtu)
+        facts["rate_bps"] = {one.port: one.rate_bps for one in intent.ports}
+        facts["roce"], facts["cnp"] = (26, 3), (48, 6)
+        facts["pfc"] = ports if intent.pauses else set()
+        facts["ecn"] = ports if intent.marks else set()
+    return facts
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip() and line.strip()[0] not in "!#"]
+
+
+def _sections(text: str, head: str) -> dict[str, list[str]]:
+    """Lines of each `head NAME` block, until a line that is not indented."""
+    out: dict[str, list[str]] = {}
+    here: list[str] = []
+    for line in text.splitlines():
+        if line.startswith(f"{head} "):
+            here = out.setdefault(line.removeprefix(f"{head} ").strip(), [])
+        elif line[:1] not in (" ", ""):
+            here = []
+        elif line.strip() and line.strip()[0] not in "!#":
+            here.append(line.strip())
+    return out
+
+
+def frr(text: str) -> Facts:
+    """Of `frr.conf`."""
+    lines, interfaces = _lines(text), _sections(text, "interface")
+    sessions = {m[1] for line in lines if (m := re.fullmatch(r"neighbor (\S+) interface peer-group \S+", line))}
+    return {
+        "asn": int(_one(r"router bgp (\d+)", lines)),
+        "loopback": _one(r"bgp router-id (\S+)", lines),
+        "sessions": sessions,
+        "access": _access(interfaces, r"ip address (\S+)/31"),
+        "announced": {m[1] for line in lines if (m := re.fullmatch(r"network (\S+)", line))},
+        "bfd": "neighbor fabric bfd" in lines,
+    }
+
+
+def _one(pattern: str, lines: list[str]) -> str:
+    return next((m[1] for line in lines if (m := re.fullmatch(pattern, line))), "0")
+
+
+def _access(interfaces: dict[str, list[str]], pattern: str) -> set[tuple[str, str]]:
+    return {(port, m[1]) for port, lines in interfaces.items() for line in lines if (m := re.fullmatch(pattern, line))}
+
+
+def eos(text: str) -> Facts:
+    """Of a running configuration of EOS."""
+    lines, interfaces = _lines(text), _sections(text, "interface")
+    ports = {port: rows for port, rows in interfaces.items() if not port.startswith("Loopback")}
+    tc = {
+        int(m[1]): int(m[2])
+        for line in lines
+        if (m := re.fullmatch(r"qos map dscp (\d+) to traffic-class (\d+)", line))
+    }
+    return {
+        "asn": int(_one(r"router bgp (\d+)", lines)),
+        "loopback": _one(r"router-id (\S+)", lines),
+        "sessions": {
+            m[1]
+            for line in lines
+            if (m := re.fullmatch(r"neighbor interface (\S+) peer-group \S+ remote-as external", line))
+        },
+        "access": _access(ports, r"ip address (\S+)/31"),
+        "announced": {m[1] for line in lines if (m := re.fullmatch(r"network (\S+)", line))},
+        "bfd": "neighbor FABRIC bfd" in lines,
+        "mtu": {port: int(_one(r"mtu (\d+)", rows)) for port, rows in ports.items()},
+        "rate_bps": {port: int(_one(r"speed (\d+)g", rows)) * 10**9 for port, rows in ports.items()},
+        "roce": (26, tc.get(26)),
+        "cnp": (48, tc.get(48)),
+        "pfc": {port for port, rows in ports.items() if "priority-flow-control priority 3 no-drop" in rows},
+        "ecn": {port for port, rows in ports.items() if any(row.startswith("random-detect ecn") for row in rows)},
+    }
+
+
+def junos(text: str) -> Facts:
+    """Of `set` commands."""
+    lines = _lines(text)
+
+    def each(pattern: str) -> list[re.Match[str]]:
+        return [m for line in lines if (m := re.fullmatch(pattern, line))]
+
+    port = r"(\S+)"
+    queue = {m[1]: int(m[2]) for m in each(r"set class-of-service forwarding-classes class (\S+) queue-num (\d+).*")}
+    code = {
+        int(m[2], 2): queue.get(m[1])
+        for m in each(r"set class-of-service classifiers dscp \S+ forwarding-class (\S+) .*code-points ([01]{6})")
+    }
+    return {
+        "asn": int(_one(r"set routing-options autonomous-system (\d+)", lines)),
+        "loopback": _one(r"set routing-options router-id (\S+)", lines),
+        "sessions": {m[1] for m in each(r"set protocols bgp group fabric dynamic-neighbor .* interface (\S+)\.0")},
+        "access": {(m[1], m[2]) for m in each(rf"set interfaces {port} unit 0 family inet address (\S+)/31")},
+        "announced": {m[1] for m in each(r"set policy-options .* route-filter (\S+) exact")},
+        "bfd": bool(each(r"set protocols bgp group fabric bfd-liveness-detection .*")),
+        "mtu": {m[1]: int(m[2]) for m in each(rf"set interfaces {port} mtu (\d+)")},
+        "rate_bps": {m[1]: int(m[2]) * 10**9 for m in each(rf"set interfaces {port} speed (\d+)g")},
+        "roce": (26, code.get(26)),
+        "cnp": (48, code.get(48)),
+        "pfc": {m[1] for m in each(rf"set class-of-service interfaces {port} congestion-notification-profile \S+")},
+        "ecn": {m[1] for m in each(rf"set class-of-service interfaces {port} .*explicit-congestion-notification")},
+    }
+
+
+def sonic(text: str) -> Facts:
+    """Of `config_db.json`."""
+    tables = json.loads(text)
+    metadata, dscp = tables["DEVICE_METADATA"]["localhost"], tables["DSCP_TO_TC_MAP"]["AZURE"]
+    port_map, queues = tables["PORT_QOS_MAP"], tables.get("QUEUE", {})
+    groups, profiles = tables.get("BUFFER_PG", {}), tables.get("BUFFER_PROFILE", {})
+    lossless = {
+        port
+        for port, row in port_map.items()
+        if row.get("pfc_enable") == "3" and int(profiles[groups[f"{port}|3"]["profile"]]["xoff"]) > 0
+    }
+    keys = [key.split("|") for key in tables["INTERFACE"]]
+    neighbours = tables["BGP_NEIGHBOR"]
+    return {
+        "asn": int(metadata["bgp_asn"]),
+        "loopback": tables["BGP_GLOBALS"]["default"]["router_id"],
+        "sessions": {key.split("|")[1] for key in neighbours},
+        "access": {(key[0], key[1].removesuffix("/31")) for key in keys if len(key) == 2},
+        "announced": {key.split("|")[2] for key in tables["BGP_GLOBALS_AF_NETWORK"]},
+        "bfd": bool(neighbours) and all(row.get("bfd") == "true" for row in neighbours.values()),
+        "mtu": {port: int(row["mtu"]) for port, row in tables["PORT"].items()},
+        "rate_bps": {port: int(row["speed"]) * 10**6 for port, row in tables["PORT"].items()},
+        "roce": (26, int(dscp["26"])),
+        "cnp": (48, int(dscp["48"])),
+        "pfc": lossless,
+        "ecn": {key.split("|")[0] for key, row in queues.items() if row["wred_profile"] in tables["WRED_PROFILE"]},
+    }
+
+
+READERS: dict[str, Callable[[str], Facts]] = {"frr": frr, "sonic": sonic, "eos": eos, "junos": junos}
+"""By dialect."""
+
+
+def differences(intent: SwitchIntent, dialect: str, text: str) -> list[str]:
+    """What a file says otherwise than intended, in words; empty where it says just that."""
+    want, found = facts_of(intent, dialect), READERS[dialect](text)
+    return [
+        f"{key}: intended {want[key]}, the file says {found.get(key)}" for key in want if found.get(key) != want[key]
+    ]

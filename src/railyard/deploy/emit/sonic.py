@@ -1,0 +1,141 @@
+"""SONiC's `config_db.json`: ports, BGP unnumbered, and QoS as tables: maps, PFC and watchdog, WRED and ECN, buffers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from railyard.cluster.reach import headroom_bytes
+from railyard.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS
+
+if TYPE_CHECKING:
+    from railyard.deploy.emit.intent import Port, SwitchIntent
+
+CLASSES = 8
+DSCPS = 64
+
+WATCHDOG_MS = {"detection_time": "200", "restoration_time": "400", "action": "drop"}
+"""Of a queue that is paused for ever; SONiC's own defaults are 200 ms and 400 ms on most platforms."""
+
+DYNAMIC_TH = "0"
+"""Exponent of a queue's share of the free buffer: 2^0 of it (SAI's alpha)."""
+
+
+def render(intent: SwitchIntent) -> str:
+    """The file of one switch."""
+    tables: dict[str, Any] = {
+        "DEVICE_METADATA": {
+            "localhost": {
+                "hostname": intent.name,
+                "bgp_asn": str(intent.asn),
+                "type": "LeafRouter",
+                "docker_routing_config_mode": "unified",
+                "frr_mgmt_framework_config": "true",
+            }
+        },
+        "LOOPBACK_INTERFACE": {"Loopback0": {}, f"Loopback0|{intent.loopback}/32": {}},
+        "PORT": {one.port: _port(one, intent.mtu) for one in intent.ports},
+        "INTERFACE": _interfaces(intent),
+        "DEVICE_NEIGHBOR": {one.port: {"name": one.neighbour, "port": one.neighbour_port} for one in intent.ports},
+        **_bgp(intent),
+        **_qos(intent),
+    }
+    return json.dumps(tables, indent=2, sort_keys=True) + "\n"
+
+
+def _port(one: Port, mtu: int) -> dict[str, str]:
+    return {
+        "admin_status": "up",
+        "alias": one.port.replace("Ethernet", "etp"),
+        "description": f"{one.neighbour}[{one.neighbour_port}]",
+        "mtu": str(mtu),
+        "speed": str(one.rate_bps // 1_000_000),
+    }
+
+
+def _interfaces(intent: SwitchIntent) -> dict[str, Any]:
+    out: dict[str, Any] = {one.port: {"ipv6_use_link_local_only": "enable"} for one in intent.sessions}
+    for access in intent.access:
+        out |= {access.port: {}, f"{access.port}|{access.address}/31": {}}
+    return out
+
+
+def _bgp(intent: SwitchIntent) -> dict[str, Any]:
+    families = {f"default|{one.port}|ipv4_unicast": {"admin_status": "true"} for one in intent.sessions}
+    return {
+        "BGP_GLOBALS": {
+            "default": {
+                "local_asn": str(intent.asn),
+                "router_id": intent.loopback,
+                "load_balance_mp_relax": "true",
+                "ebgp_requires_policy": "false",
+            }
+        },
+        "BGP_GLOBALS_AF": {"default|ipv4_unicast": {"max_ebgp_paths": "128"}},
+        "BGP_GLOBALS_AF_NETWORK": {
+            f"default|ipv4_unicast|{prefix}": {}
+            for prefix in (f"{intent.loopback}/32", *(f"{one.address}/31" for one in intent.access))
+        },
+        "BGP_NEIGHBOR": {
+            f"default|{one.port}": {"peer_type": "external", "capability_ext_nexthop": "true", "bfd": "true"}
+            for one in intent.sessions
+        },
+        "BGP_NEIGHBOR_AF": families,
+    }
+
+
+def _qos(intent: SwitchIntent) -> dict[str, Any]:
+    """Tables that switches act on; a fabric that neither pauses nor marks has the maps only."""
+    ports = sorted(one.port for one in intent.ports)
+    same = {str(number): str(number) for number in range(CLASSES)}
+    dscp = {str(code): "0" for code in range(DSCPS)} | {str(DSCP_ROCE): str(LOSSLESS), str(DSCP_CNP): str(CNP)}
+    mapped = {"dscp_to_tc_map": "AZURE", "tc_to_queue_map": "AZURE", "tc_to_pg_map": "AZURE"}
+    if intent.pauses:
+        mapped |= {"pfc_to_queue_map": "AZURE", "pfc_enable": str(LOSSLESS), "pfcwd_sw_enable": str(LOSSLESS)}
+    out: dict[str, Any] = {
+        "DSCP_TO_TC_MAP": {"AZURE": dscp},
+        "TC_TO_QUEUE_MAP": {"AZURE": same},
+        "TC_TO_PRIORITY_GROUP_MAP": {"AZURE": {key: key if key == str(LOSSLESS) else "0" for key in same}},
+        "MAP_PFC_PRIORITY_TO_QUEUE": {"AZURE": same},
+        "PORT_QOS_MAP": dict.fromkeys(ports, mapped),
+    }
+    if intent.marks:
+        low, high, most = intent.red
+        out["WRED_PROFILE"] = {
+            "AZURE_LOSSLESS": {
+                "ecn": "ecn_all",
+                "wred_green_enable": "true",
+                "green_min_threshold": str(low),
+                "green_max_threshold": str(high),
+                "green_drop_probability": str(most),
+            }
+        }
+        out["QUEUE"] = {f"{port}|{LOSSLESS}": {"wred_profile": "AZURE_LOSSLESS"} for port in ports}
+    return out | (_lossless(intent) if intent.pauses else {})
+
+
+def _lossless(intent: SwitchIntent) -> dict[str, Any]:
+    """Watchdog, and buffers whose headroom holds what is under way on the cable of each port."""
+    profiles, groups = {}, {}
+    for one in intent.ports:
+        name = profile_of(one.rate_bps, one.length_m)
+        profiles[name] = {
+            "pool": "ingress_lossless_pool",
+            "xoff": str(headroom_bytes(one.rate_bps, one.length_m)),
+            "xon": "0",
+            "size": "0",
+            "dynamic_th": DYNAMIC_TH,
+        }
+        groups[f"{one.port}|{LOSSLESS}"] = {"profile": name}
+    return {
+        "PFC_WD": {"GLOBAL": {"POLL_INTERVAL": "200"}} | {one.port: WATCHDOG_MS for one in intent.ports},
+        "BUFFER_POOL": {"ingress_lossless_pool": {"type": "ingress", "mode": "dynamic"}},
+        "BUFFER_PROFILE": profiles,
+        "BUFFER_PG": groups,
+        "CABLE_LENGTH": {"AZURE": {one.port: f"{one.length_m:g}m" for one in intent.ports}},
+    }
+
+
+def profile_of(rate_bps: int, length_m: float) -> str:
+    """SONiC's own kind of name: `pg_lossless_400000_30m_profile`."""
+    return f"pg_lossless_{rate_bps // 1_000_000}_{length_m:g}m_profile"

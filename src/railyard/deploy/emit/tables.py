@@ -1,0 +1,150 @@
+"""A plan as tables: cables, devices, racks, bill of materials, addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.cluster.bill import bill_of
+from railyard.deploy.plan.addresses import addresses_of
+from railyard.deploy.plan.devices import NETWORKS
+from railyard.deploy.plan.drawn import is_infiniband
+
+if TYPE_CHECKING:
+    import polars as pl
+    from numpy.typing import NDArray
+
+    from railyard.cluster.asbuilt.port_names import Dialect
+    from railyard.deploy.plan.cabling import Plan
+
+
+def cables(plan: Plan, ethernet: Dialect) -> pl.DataFrame:
+    """A row a cable in the order in which they are pulled: both ends with rack, unit, port and lane, length, medium.
+
+    Args:
+        plan: The plan.
+        ethernet: How ports of Ethernet switches are called.
+    """
+    import polars as pl
+
+    rows, racks, devices = plan.cables, plan.racks, plan.devices
+    name, rack = np.array(devices.name, object), np.array(racks.names(), object)
+    tier = rows.tier.astype(int)
+    stems = [f"{NETWORKS[one.network]}-{one.name}-" for one in plan.tiers]
+    data: dict[str, Any] = {"pull": rows.order, "stem": _pick(stems, tier), "number": rows.number}
+    for side, device in (("a", rows.a), ("b", rows.b)):
+        data[f"{side}_device"] = name[device]
+        data[f"{side}_port"] = _ports(plan, side, ethernet)
+        data[f"{side}_lane"] = np.where(getattr(rows, f"{side}_lanes") > 1, getattr(rows, f"{side}_lane"), -1)
+        data[f"{side}_rack"] = rack[racks.rack[device]]
+        data[f"{side}_unit"] = racks.unit[device]
+    data |= {
+        "network": _pick(list(plan.networks), rows.network.astype(int)),
+        "tier": _pick([one.name for one in plan.tiers], tier),
+        "rate_gbps": rows.rate_bps / 1e9,
+        "length_m": rows.length_m,
+        "medium": _pick([one.medium for one in plan.tiers], tier),
+        "fibre": _pick([one.fibre for one in plan.tiers], tier),
+    }
+    frame = pl.DataFrame({key: _column(value) for key, value in data.items()})
+    label = (pl.col("stem") + pl.col("number").cast(pl.String).str.zfill(6)).alias("label")
+    lane = [pl.when(pl.col(f"{side}_lane") >= 0).then(pl.col(f"{side}_lane")).alias(f"{side}_lane") for side in "ab"]
+    frame = frame.with_columns(label, *lane).sort("pull")
+    order = ["pull", "label", *(key for key in data if key not in ("pull", "stem", "number"))]
+    return frame.select(order)
+
+
+def _column(values: Any) -> Any:
+    return values.tolist() if isinstance(values, np.ndarray) and values.dtype == object else values
+
+
+def _pick(words: list[str], index: NDArray[Any]) -> NDArray[Any]:
+    picked: NDArray[Any] = np.array(words, object)[index]
+    return picked
+
+
+def _ports(plan: Plan, side: str, ethernet: Dialect) -> NDArray[Any]:
+    """Names of the ports at one end, each name made once."""
+    rows = plan.cables
+    port, cage, lane, lanes = (
+        getattr(rows, f"{side}_{key}").astype(np.int64) for key in ("port", "cage", "lane", "lanes")
+    )
+    server = plan.devices.level[rows.a if side == "a" else rows.b] == 0
+    infiniband = np.array([is_infiniband(plan, number) for number in range(len(plan.networks))])[rows.network]
+    kind = np.where(server, 2 + rows.network, infiniband)
+    key = np.stack([kind, port, cage, lane, lanes])
+    key[2:, (kind != 0)] = 0
+    key[1, kind == 0] = 0
+    different, back = np.unique(key, axis=1, return_inverse=True)
+    names = [_name(plan, ethernet, column) for column in different.T.tolist()]
+    return np.array(names, object)[back.ravel()]
+
+
+def _name(plan: Plan, ethernet: Dialect, column: list[int]) -> str:
+    kind, port, cage, lane, lanes = column
+    if kind >= 2:
+        return f"{NETWORKS[plan.networks[kind - 2]]}{port - 1}"
+    return str(port) if kind == 1 else ethernet.port(cage, None if lanes == 1 else lane, lanes)
+
+
+def devices(plan: Plan) -> pl.DataFrame:
+    """A row a device: name, role, box, rack and lowest unit, height, power, loopback, autonomous system."""
+    import polars as pl
+
+    from railyard.deploy.plan.addresses import ipv4
+
+    rows, numbers = plan.devices, addresses_of(plan)
+    return pl.DataFrame(
+        {
+            "device": rows.name,
+            "role": rows.role.tolist(),
+            "network": rows.network.tolist(),
+            "box": rows.box.tolist(),
+            "rack": np.array(plan.racks.names(), object)[plan.racks.rack].tolist(),
+            "unit": plan.racks.unit,
+            "height_u": rows.height_u,
+            "power_w": rows.power_w,
+            "loopback": [ipv4(one) if one else None for one in numbers.loopback.tolist()],
+            "asn": [one or None for one in numbers.asn.tolist()],
+        }
+    )
+
+
+def addresses(plan: Plan) -> pl.DataFrame:
+    """A row a cable of a server: names, addresses of both ends in both families."""
+    import polars as pl
+
+    from railyard.deploy.plan.addresses import HOSTS6, ipv4, ipv6
+
+    numbers = addresses_of(plan)
+    own = np.flatnonzero(numbers.access)
+    rows, name = plan.cables, plan.devices.name
+    listed = []
+    for row, first in zip(own.tolist(), numbers.access[own].tolist(), strict=True):
+        port = f"{NETWORKS[plan.networks[int(rows.network[row])]]}{int(rows.a_port[row]) - 1}"
+        host, switch = name[int(rows.a[row])], name[int(rows.b[row])]
+        ends = ipv4(first + 1), ipv4(first), ipv6(HOSTS6, first + 1), ipv6(HOSTS6, first)
+        listed.append((host, port, f"{host}-{port}", switch, *ends))
+    heads = ["device", "interface", "name", "switch", "ipv4", "switch_ipv4", "ipv6", "switch_ipv6"]
+    return pl.DataFrame(listed, schema=heads, orient="row")
+
+
+def bill(plan: Plan) -> pl.DataFrame:
+    """The bill of materials, as the economics have it."""
+    import polars as pl
+
+    return pl.DataFrame(
+        [
+            {
+                "kind": row.kind,
+                "item": row.name,
+                "count": row.count,
+                "network": row.network,
+                "tier": row.tier,
+                "price_usd": row.price_usd.typical,
+                "total_usd": row.total_usd.typical,
+            }
+            for row in bill_of(plan.cluster)
+        ]
+    )

@@ -1,0 +1,141 @@
+"""What a plan is written as: configurations read back, tables, drawings, a folder that is complete or not there."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from railyard.cluster.asbuilt.port_names import DIALECTS
+from railyard.deploy.emit import configurations, folder, read_back, tables
+from railyard.deploy.emit.intent import hosts, switches
+from railyard.deploy.plan.addresses import LEAF_AS, SPINE_AS, addresses_of, ipv4
+from railyard.errors import InputError
+
+from .scenarios import draft, planned
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return planned(draft(256, "leaf-spine", "roce", front_end={"topology": "leaf-spine"}))
+
+
+@pytest.fixture(scope="module")
+def intents(plan):
+    return list(switches(plan, 0, DIALECTS["sonic"]))
+
+
+@pytest.mark.parametrize("system", configurations.WRITERS)
+def test_every_file_says_what_was_meant(plan, system):
+    seen = [name for name, _ in configurations.files(plan, system) if name.startswith("switches/")]
+    assert len(seen) == int((plan.devices.level > 0).sum())
+    for intent in switches(plan, 0, DIALECTS[system]):
+        text = configurations.WRITERS[system][0](intent)
+        assert read_back.differences(intent, system, text) == []
+
+
+@pytest.mark.parametrize("system", ["sonic", "eos", "junos"])
+def test_queues_that_are_shipped_as_comments_are_noticed(plan, system):
+    intent = next(switches(plan, 0, DIALECTS[system]))
+    text = configurations.WRITERS[system][0](intent)
+    if system == "sonic":
+        document = json.loads(text)
+        document["#PORT_QOS_MAP"], document["PORT_QOS_MAP"] = document["PORT_QOS_MAP"], {}
+        text = json.dumps(document)
+    else:
+        text = re.sub(r"(?m)^(.*(priority-flow-control|congestion-notification-profile).*)$", r"# \1", text)
+    assert any("pfc" in words for words in read_back.differences(intent, system, text))
+
+
+@pytest.mark.parametrize("system", configurations.WRITERS)
+def test_a_changed_number_is_noticed(plan, system):
+    intent = next(switches(plan, 0, DIALECTS[system]))
+    text = configurations.WRITERS[system][0](intent)
+    for old, new, key in ((str(intent.asn), str(intent.asn + 1), "asn"), (intent.loopback, "10.9.9.9", "loopback")):
+        assert any(words.startswith(key) for words in read_back.differences(intent, system, text.replace(old, new)))
+
+
+def test_sonic_holds_what_is_under_way_on_each_cable(intents):
+    """802.1Qbb at 400 Gb/s: more metres, more headroom, by twice the flight at the link's rate."""
+    from railyard.cluster.reach import headroom_bytes
+    from railyard.deploy.emit.sonic import render
+
+    tables = json.loads(render(intents[0]))
+    for port, metres in tables["CABLE_LENGTH"]["AZURE"].items():
+        profile = tables["BUFFER_PROFILE"][tables["BUFFER_PG"][f"{port}|3"]["profile"]]
+        rate = int(tables["PORT"][port]["speed"]) * 10**6
+        assert int(profile["xoff"]) == headroom_bytes(rate, float(metres.removesuffix("m")))
+    assert tables["WRED_PROFILE"]["AZURE_LOSSLESS"]["green_min_threshold"] == "150000"
+    assert tables["WRED_PROFILE"]["AZURE_LOSSLESS"]["green_drop_probability"] == "20"
+
+
+def test_numbers_of_systems_follow_rfc_7938(plan):
+    """A number for each leaf; the spines that share leafs share theirs, so that no path goes down and up again."""
+    numbers = addresses_of(planned(draft(4096, "three-tier", "roce")))
+    three = planned(draft(4096, "three-tier", "roce"))
+    leaf, spine, core = (numbers.asn[three.devices.level == level] for level in (1, 2, 3))
+    assert len(set(leaf.tolist())) == len(leaf)
+    assert leaf.min() == LEAF_AS
+    pods = {}
+    for a, b in zip(three.cables.a, three.cables.b, strict=True):
+        if three.devices.level[a] == 1:
+            pods.setdefault(int(numbers.asn[b]), set()).add(int(a))
+    assert sum(len(leafs) for leafs in pods.values()) == len(leaf)
+    assert set(spine.tolist()) == set(pods)
+    assert len(set(core.tolist())) == 1
+    assert min(pods) >= SPINE_AS
+    two = addresses_of(plan)
+    assert len(set(two.asn[(plan.devices.level == 2) & (plan.devices.network == "back-end")].tolist())) == 1
+
+
+def test_addresses_are_unique_and_pairs_share_a_network(plan):
+    frame = tables.addresses(plan)
+    both = frame["ipv4"].to_list() + frame["switch_ipv4"].to_list()
+    assert len(set(both)) == len(both)
+    row = frame.row(3, named=True)
+    assert (row["switch_ipv4"], row["ipv4"]) == (ipv4(0x0A000006), "10.0.0.7")
+    assert (row["switch_ipv6"], row["ipv6"]) == ("fd00:1::a00:6", "fd00:1::a00:7")
+    names = [(host.name, interface) for host in hosts(plan) for interface, *_ in host.interfaces]
+    assert len(set(names)) == len(names) == len(frame)
+
+
+def test_the_table_of_cables_has_every_end_once(plan):
+    frame = tables.cables(plan, DIALECTS["sonic"])
+    ends = pl.concat([frame.select(d=f"{side}_device", p=f"{side}_port") for side in "ab"])
+    assert ends.is_unique().all()
+    assert frame["label"].is_unique().all()
+    assert frame["pull"].to_list() == list(range(len(frame)))
+
+
+def test_a_folder_is_written_in_full_and_replaced_in_full(plan, tmp_path):
+    out = tmp_path / "plan"
+    for _ in range(2):
+        names = folder.write(plan, out, "frr", "<script>alert(1)</script>", lambda *_: None)
+    tabled = ["addresses.csv", "back-end.dot", "bill.csv", "cables.csv", "devices.csv", "front-end.dot"]
+    assert names == [*tabled, "index.html", "racks.svg", "servers", "switches"]
+    assert [path.name for path in tmp_path.iterdir()] == ["plan"]
+    page = (out / "index.html").read_text()
+    assert "<script>" not in page
+    drawing = ET.fromstring((out / "racks.svg").read_text())
+    drawn = {text.text for text in drawing.iter("{http://www.w3.org/2000/svg}text")}
+    assert set(plan.devices.name) <= drawn
+    rows = list(csv.DictReader(io.StringIO((out / "bill.csv").read_text())))
+    assert {row["item"] for row in rows} >= {"h100-sxm", "hgx-h100"}
+    topology = ET.fromstring((out / "servers" / "nccl-topology.xml").read_text())
+    assert len(list(topology.iter("gpu"))) == len(list(topology.iter("net"))) == 8
+    assert {net.get("speed") for net in topology.iter("net")} == {"400000"}
+
+
+def test_a_folder_of_something_else_is_left_alone(plan, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds something else"):
+        folder.write(plan, tmp_path, "frr", "x", lambda *_: None)
+    assert [path.name for path in Path(tmp_path).iterdir()] == ["mine.txt"]
+    with pytest.raises(InputError, match="did you mean `junos`"):
+        configurations.writer("junes")
