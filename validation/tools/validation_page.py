@@ -101,6 +101,7 @@ is stale.
 {goals}
 - [How far to believe a prediction](believe.md): one page, a band for each kind of question.
 - [Training steps](training.md): every source, each also predicted without itself, and the worst rows.
+- [Training runs of strangers](strangers.md): added when the constants stood, expectations first.
 - [Peak memory](memory.md) and [collectives](collectives.md).
 - Serving: [time per token](serving-tpot.md), [time to the first token](serving-ttft.md),
   [throughput](serving-throughput.md), [power](serving-power.md), [cost](serving-cost.md),

@@ -74,13 +74,23 @@ def attention_flops(model: Model, seq_len: int, *, causal: bool) -> float:
     return total
 
 
-def model_flops_per_token(model: Model, seq_len: int, *, causal: bool = True) -> float:
-    """FLOPs that the model needs for one training token, forward and backward."""
-    forward = _PER_WEIGHT * matrix_weights(model) + attention_flops(model, seq_len, causal=causal)
-    return _FORWARD_AND_BACKWARD * forward
+def model_flops_per_token(model: Model, seq_len: int, *, causal: bool = True, frozen: bool = False) -> float:
+    """FLOPs that the model needs for one training token, forward and backward.
+
+    Args:
+        model: Architecture.
+        seq_len: Tokens in a sequence.
+        causal: Whether half of the scores count.
+        frozen: Whether its weights have no gradients, as beside adapters, whose few FLOPs are left out.
+    """
+    passes = _FORWARD_AND_BACKWARD - 1.0 if frozen else _FORWARD_AND_BACKWARD
+    products = passes * _PER_WEIGHT * matrix_weights(model)
+    return products + _FORWARD_AND_BACKWARD * attention_flops(model, seq_len, causal=causal)
 
 
-def hardware_flops_per_token(model: Model, seq_len: int, *, causal: bool = True, recompute: str = "none") -> float:
+def hardware_flops_per_token(
+    model: Model, seq_len: int, *, causal: bool = True, recompute: str = "none", frozen: bool = False
+) -> float:
     """FLOPs that the hardware does for one training token: the model's, and what is recomputed.
 
     Args:
@@ -88,8 +98,9 @@ def hardware_flops_per_token(model: Model, seq_len: int, *, causal: bool = True,
         seq_len: Tokens in a sequence.
         causal: As in `model_flops_per_token`.
         recompute: `none`, `selective` (the attention core) or `full` (every layer).
+        frozen: Whether the model's weights have no gradients.
     """
-    useful = model_flops_per_token(model, seq_len, causal=causal)
+    useful = model_flops_per_token(model, seq_len, causal=causal, frozen=frozen)
     core = attention_flops(model, seq_len, causal=causal)
     if recompute == "selective":
         return useful + core

@@ -14,7 +14,7 @@ from railyard.scenario.section import Section, section_of
 from railyard.scenario.serving import ServingSection
 from railyard.scenario.trace import TraceSection
 from railyard.workload.training.offload import Offload
-from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, Precision, SoftwareProfile
+from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, Lora, Precision, SoftwareProfile
 
 _LayoutKeys = section_of(Layout, "LayoutKeys", skip=frozenset({"global_batch"}), optional=True)
 
@@ -65,10 +65,12 @@ if TYPE_CHECKING:
     DataSection = Section
     CheckpointSection = Section
     OffloadSection = Section
+    LoraSection = Section
 else:
     DataSection = section_of(DataLoading, "DataSection")
     CheckpointSection = section_of(Checkpoint, "CheckpointSection")
     OffloadSection = section_of(Offload, "OffloadSection")
+    LoraSection = section_of(Lora, "LoraSection")
 
 
 class TrainingSection(Section):
@@ -110,6 +112,9 @@ class TrainingSection(Section):
     checkpoint: CheckpointSection | None = Field(default=None, description="Writing of checkpoints to storage.")
     offload: Annotated[OffloadSection, BeforeValidator(_state)] | None = Field(
         default=None, description="State kept in the cluster's `memory_pool`: `optimizer`, or its section."
+    )
+    lora: LoraSection | None = Field(
+        default=None, description="Low-rank adapters that are trained beside the frozen model; left out, the model is."
     )
 
 

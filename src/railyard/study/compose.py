@@ -16,8 +16,9 @@ from railyard.scenario.section import fields_given
 from railyard.study import bounds
 from railyard.workload.training import calibrated, formats, loading, profiles
 from railyard.workload.training.layout import candidates, check, check_fit, domain_use
+from railyard.workload.training.lora import check_lora
 from railyard.workload.training.offload import Offload
-from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, SoftwareProfile, Training
+from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, Lora, SoftwareProfile, Training
 from railyard.workload.training.sync.check import check_communication
 
 if TYPE_CHECKING:
@@ -160,7 +161,9 @@ def training_of(
             checkpoint=_record(section.checkpoint, Checkpoint),
             communication=communication_of(section.communication),
             offload=_record(section.offload, Offload),
+            lora=_record(section.lora, Lora),
         )
+        check_lora(job)
         _check_offload(job, cluster)
         if job.data is not None:
             with blaming(draft, *_TRAINING, "data"):

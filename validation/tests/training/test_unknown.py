@@ -147,9 +147,22 @@ def test_one_missing_size_is_what_the_others_leave(case):
     assert "pp 2" in found.defaults
 
 
-@pytest.mark.parametrize("cells", [{"model": "Llama-2-70B-LoRA"}, {"framework": "Axolotl QLoRA"}])
-def test_adapters_are_refused_by_name(case, cells):
-    with pytest.raises(AssertionError, match="lora trains few weights of a frozen model"):
+@pytest.mark.parametrize(
+    ("cells", "rank", "targets"),
+    [
+        ({"model": "Llama-2-70B-LoRA"}, 16, "all"),
+        ({"notes": "LoRA rank 8, attention only"}, 8, "attention"),
+        ({"notes": "LoRA rank 64, all linear; attention by FlashAttention-2"}, 64, "all"),
+    ],
+)
+def test_adapters_are_read(case, cells, rank, targets):
+    lora = case(**cells).training.lora
+    assert (lora.rank, lora.targets) == (rank, targets)
+
+
+@pytest.mark.parametrize("cells", [{"model": "Llama-2-70B-DoRA"}, {"framework": "Axolotl QLoRA"}])
+def test_other_adapters_are_refused_by_name(case, cells):
+    with pytest.raises(AssertionError, match="trains few weights of a frozen model"):
         case(**cells)
 
 

@@ -231,10 +231,11 @@ def _work(job: Prepared) -> StepWork:
     training, accelerator = job.training, job.cluster.accelerator
     tokens = float(training.step_tokens)
     of, causal = (training.model, training.seq_len), training.causal
-    done = flops.hardware_flops_per_token(*of, causal=causal, recompute=training.layout.recompute)
+    frozen = training.lora is not None
+    done = flops.hardware_flops_per_token(*of, causal=causal, recompute=training.layout.recompute, frozen=frozen)
     return StepWork(
         tokens=tokens,
-        model_flops=tokens * flops.model_flops_per_token(*of, causal=causal),
+        model_flops=tokens * flops.model_flops_per_token(*of, causal=causal, frozen=frozen),
         hardware_flops=tokens * done,
         peak_flops=accelerator.flops.get(training.precision, 0.0),
     )

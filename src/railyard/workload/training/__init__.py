@@ -10,7 +10,7 @@ from railyard.workload.training.build import build
 from railyard.workload.training.estimate import Estimate, estimate
 from railyard.workload.training.layout import auto, check, check_fit, layouts
 from railyard.workload.training.memory import LayoutError, MemoryTable, memory
-from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, SoftwareProfile, Training
+from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, Lora, SoftwareProfile, Training
 
 __all__ = [
     "Checkpoint",
@@ -18,6 +18,7 @@ __all__ = [
     "Estimate",
     "Layout",
     "LayoutError",
+    "Lora",
     "Machine",
     "MemoryTable",
     "SoftwareProfile",

@@ -72,9 +72,15 @@ class _Stays:
         return cls(*[np.ones_like(columns.layout.tp)] * 6)
 
 
-def _saved(columns: Columns) -> F:
-    """Bytes per element of an operand kept for its weight gradient: 8-bit where products are; 4-bit ones keep 8."""
-    return np.where(columns.job.bits < 16, 1.0, 2.0)
+def _saved(columns: Columns, adapted: F | float = 1.0) -> F:
+    """Bytes per element of an operand kept for its weight gradient: 8-bit where products are; 4-bit ones keep 8.
+
+    Args:
+        columns: The designs.
+        adapted: Whether a frozen product has an adapter, whose gradient wants the operand in 16 bits; else it is gone.
+    """
+    trained = np.where(columns.job.bits < 16, 1.0, 2.0)
+    return np.where(columns.job.frozen > 0, 2.0 * adapted, trained)
 
 
 def _masks(columns: Columns, residual: F) -> F:
@@ -108,13 +114,13 @@ def _attention(columns: Columns, residual: F, stays: _Stays) -> F:
 
 def _mlp(columns: Columns, residual: F, stays: _Stays) -> F:
     width = columns.model.ffn / columns.layout.tp
-    norm = residual * (2.0 + _saved(columns) * stays.norm)
+    norm = residual * (2.0 + _saved(columns, columns.job.adapter_mlp) * stays.norm)
     return columns.model.dense * (norm + _inner(columns, columns.tokens, width) * stays.mlp + _masks(columns, residual))
 
 
 def _inner(columns: Columns, tokens: F, width: F, activation: F | float = 1.0) -> F:
     """Output of the up projection, and of the activation, which is the input of the down projection."""
-    return tokens * width * (2.0 * (1.0 + columns.model.gated) + _saved(columns) * activation)
+    return tokens * width * (2.0 * (1.0 + columns.model.gated) + _saved(columns, columns.job.adapter_mlp) * activation)
 
 
 def _experts(columns: Columns, residual: F, stays: _Stays) -> F:

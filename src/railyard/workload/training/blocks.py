@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.workload.training import lora
 from railyard.workload.training import operators as op
 from railyard.workload.training.grouped import grouped
 
@@ -91,6 +92,7 @@ def attention_block(columns: Columns) -> list[Operator]:
         op.linear(columns, "projection", tokens, heads * model.value_dim, model.hidden).times(model.plain),
         residual.times(model.mixers),
         *(_mixed(columns, tokens) if np.any(model.mixed_parameters > 0) else []),
+        *lora.attention_adapters(columns),
     ]
 
 
@@ -155,6 +157,7 @@ def _mlp(columns: Columns, name: str, tokens: F, width: F) -> list[Operator]:
         op.linear(columns, f"{name} up", tokens, model.hidden, width * (1.0 + model.gated)),
         _activation(columns, f"{name} activation", tokens * width),
         dataclasses.replace(op.linear(columns, f"{name} down", tokens, width, model.hidden), last=True),
+        *lora.mlp_adapters(columns, name, width),
     ]
 
 

@@ -47,18 +47,18 @@ def state(columns: Columns, rank: RankColumns) -> tuple[F, F, F]:
     layout, software = columns.layout, columns.software
     dense_shard, expert_shard = shards(columns)
 
-    def spread(from_stage: int, bytes_each: F | float) -> F:
+    def spread(from_stage: int, bytes_each: F | float, dense: F, expert: F) -> F:
         on = layout.zero >= from_stage
-        return bytes_each * (
-            rank.dense / np.where(on, dense_shard, 1.0) + rank.expert / np.where(on, expert_shard, 1.0)
-        )
+        return bytes_each * (dense / np.where(on, dense_shard, 1.0) + expert / np.where(on, expert_shard, 1.0))
 
     # Embedding and head are not 8 bits wide. Under zero 3 the 32-bit shard is the parameter; a 16-bit copy exists only
-    # while it is gathered.
+    # while it is gathered; a frozen model has no 32-bit copy, and its 16 bits are the shard.
     count, ends = rank.dense + rank.expert, root(columns, rank)
     each = np.where(columns.job.bits == 8, software.narrow_parameter_bytes, 2.0)
-    parameters = np.where(layout.zero >= 3, 0.0, each * np.maximum(count - ends, 0.0) + 2.0 * np.minimum(count, ends))
-    return parameters, spread(2, software.gradient_bytes), spread(1, optimizer_bytes(columns))
+    shard = columns.job.frozen * spread(3, 2.0, rank.dense, rank.expert)
+    parameters = np.where(layout.zero >= 3, shard, each * np.maximum(count - ends, 0.0) + 2.0 * np.minimum(count, ends))
+    trained = rank.trained_dense, rank.trained_expert
+    return parameters, spread(2, software.gradient_bytes, *trained), spread(1, optimizer_bytes(columns), *trained)
 
 
 def in_flight(columns: Columns, place: F) -> F:
@@ -136,7 +136,8 @@ def _weight_gradients(columns: Columns, rank: RankColumns) -> F:
     experts = np.where(rank.moe_layers > 0, expert, 0.0)
     matrix = model.hidden * (1.0 + model.gated) * np.maximum(model.ffn / layout.tp, model.moe_ffn / layout.expert_tp)
     kept_all = model.attention_parameters / layout.tp + plain + experts
-    return 2.0 * np.where(columns.software.keeps_placeholders > 0, kept_all, matrix)
+    placed = np.where(columns.software.keeps_placeholders > 0, kept_all, matrix)
+    return 2.0 * (1.0 - columns.job.frozen) * placed
 
 
 def _gathered(columns: Columns, rank: RankColumns) -> F:
@@ -148,5 +149,6 @@ def _gathered(columns: Columns, rank: RankColumns) -> F:
     count = rank.dense + rank.expert
     table = columns.model.embedding_parameters / layout.tp * np.maximum(rank.embedding, rank.head)
     largest = np.maximum(count / np.maximum(rank.layers, 1.0), table)
-    passing = 2.0 * 2.0 * largest + software.gradient_bytes * largest
-    return np.where(layout.reshard > 0, passing, (2.0 + software.gradient_bytes) * count)
+    gradient = software.gradient_bytes * (1.0 - columns.job.frozen)
+    passing = 2.0 * 2.0 * largest + gradient * largest
+    return np.where(layout.reshard > 0, passing, (2.0 + gradient) * count)

@@ -157,7 +157,7 @@ def _parts(training: Training, cluster: Cluster, schedule: PipelineSchedule, tim
 
 
 def _segments(training: Training) -> Callable[[VirtualStage, StageParameters], int]:
-    return lambda stage, parameters: data.segments(training, stage.layers, parameters.dense)
+    return lambda stage, parameters: data.segments(training, stage.layers, parameters.trained_dense)
 
 
 def _emission(layout: Layout, schedule: PipelineSchedule, parts: StageParts) -> Emission:

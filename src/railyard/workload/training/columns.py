@@ -134,7 +134,8 @@ class JobColumns:
     `kept_dense` and `kept_expert` are bytes a parameter that its way of communicating keeps on the device; `dispatch`
     the bytes of tokens on their way to experts, over those of 16 bits; `dispatch_cast` the traffic of coding a number;
     `resident` the share of the optimizer's state that lies in the accelerator's own memory; `pace` by what a rank's
-    part of a layer takes longer, as own runs say.
+    part of a layer takes longer, as own runs say; `frozen` 1 where only adapters are trained, of rank `adapter_rank`,
+    beside MLPs too where `adapter_mlp` is 1.
     """
 
     seq_len: F
@@ -147,6 +148,9 @@ class JobColumns:
     dispatch_cast: F
     resident: F
     pace: F
+    frozen: F
+    adapter_rank: F
+    adapter_mlp: F
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,5 +265,8 @@ def _job_row(job: tuple[Training, Accelerator]) -> dict[str, float]:
         "resident": 1.0 if training.offload is None else training.offload.resident,
         "dispatch": 1.0 if coded is None else coded.share(),
         "dispatch_cast": 0.0 if coded is None else coded.cast_bytes(),
+        "frozen": training.lora is not None,
+        "adapter_rank": 0 if training.lora is None else training.lora.rank,
+        "adapter_mlp": training.lora is not None and training.lora.targets == "all",
         "pace": pace_of(training, device.name)[0] if training.software.own_runs else 1.0,
     }

@@ -99,6 +99,8 @@ def _tensor(columns: Columns) -> list[Exchange]:
     sequence = many * layout.sequence
     plain = many - sequence
     zero = np.zeros_like(size)
+    # Of a frozen model there are no weight gradients to run under.
+    under = software.backward_overlap * (1.0 - columns.job.frozen)
     expert_block = np.where(columns.layout.expert_tp > 1, 1.0, 0.0)
     found: list[Exchange] = []
     for part, share in (
@@ -109,7 +111,7 @@ def _tensor(columns: Columns) -> list[Exchange]:
     ):
         on, off = sequence * share, plain * share
         enter, leave = (_pipelined(columns, size, product) for product in _products(columns, part))
-        behind = np.maximum(enter, software.backward_overlap)
+        behind = np.maximum(enter, under)
         found += [
             Exchange(part, CollectiveKind.ALL_GATHER, "tp", "forward", size, on, enter),
             Exchange(part, CollectiveKind.REDUCE_SCATTER, "tp", "forward", size, on, leave),
@@ -117,10 +119,10 @@ def _tensor(columns: Columns) -> list[Exchange]:
             Exchange(part, CollectiveKind.ALL_GATHER, "tp", "backward", size, on, leave),
             Exchange(part, CollectiveKind.ALL_GATHER, "tp", "backward", size, on, behind),
             Exchange(part, CollectiveKind.REDUCE_SCATTER, "tp", "backward", size, on, behind),
-            Exchange(part, CollectiveKind.ALL_REDUCE, "tp", "backward", size, off, zero + software.backward_overlap),
+            Exchange(part, CollectiveKind.ALL_REDUCE, "tp", "backward", size, off, zero + under),
         ]
     scattered = plain * software.scattered_sends * (layout.pp > 1)
-    return [*found, *_ends(size, sequence, plain, software.backward_overlap), *_received(size, scattered)]
+    return [*found, *_ends(size, sequence, plain, under), *_received(size, scattered)]
 
 
 def _products(columns: Columns, part: str) -> tuple[F, F]:

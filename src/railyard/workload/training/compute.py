@@ -12,6 +12,7 @@ import numpy as np
 
 from railyard.workload.training import communication, parameters
 from railyard.workload.training.columns import Columns
+from railyard.workload.training.lora import adapters_of_layer
 from railyard.workload.training.passes import LayerPasses, Pass, layer_passes
 
 if TYPE_CHECKING:
@@ -67,18 +68,21 @@ class StageTimes:
 
 @dataclass(frozen=True, slots=True)
 class StageParameters:
-    """Parameters that one rank of a virtual stage holds before any ZeRO sharding.
+    """Parameters that one rank of a virtual stage holds before any ZeRO sharding, and those of them that it trains.
 
     Attributes:
         dense: Held alike by the dp * cp ranks of its group (attention, MLP, router, norms, embedding, head).
         expert: Held alike by the `edp` ranks that have the same experts.
         layer_dense, layer_expert: The same for each transformer layer of the stage, in order.
+        trained_dense, trained_expert: What is trained: all, or the adapters of a frozen model.
     """
 
     dense: int
     expert: int
     layer_dense: tuple[int, ...]
     layer_expert: tuple[int, ...]
+    trained_dense: int
+    trained_expert: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +172,12 @@ def stage_parameters(training: Training, stage: VirtualStage) -> StageParameters
     ahead = parameters.prediction_expert(model, layout) * stage.head
     layers = tuple(round(moe if kind else dense) for kind in kinds)
     experts = tuple(round(expert) if kind else 0 for kind in kinds)
-    return StageParameters(round(ends) + sum(layers), round(ahead) + sum(experts), layers, experts)
+    held = round(ends) + sum(layers), round(ahead) + sum(experts)
+    trained = held
+    if training.lora is not None:
+        each = [adapters_of_layer(model, layout, training.lora, experts=kind) for kind in (False, True)]
+        trained = round(sum(each[kind] for kind in kinds)), 0
+    return StageParameters(*held, layers, experts, *trained)
 
 
 def optimizer_ps(training: Training, accelerator: Accelerator, parameters_kept: float) -> int:

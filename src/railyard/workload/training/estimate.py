@@ -192,6 +192,7 @@ def _uncovered(columns: Columns, times: RankTimes) -> F:
 
 def _model_flops(trainings: Sequence[Training]) -> F:
     def of(job: Training) -> tuple[float]:
-        return (flops.model_flops_per_token(job.model, job.seq_len, causal=job.causal),)
+        frozen = job.lora is not None
+        return (flops.model_flops_per_token(job.model, job.seq_len, causal=job.causal, frozen=frozen),)
 
-    return table_of(trainings, of, key=lambda job: (id(job.model), job.seq_len, job.causal))[:, 0]
+    return table_of(trainings, of, key=lambda job: (id(job.model), job.seq_len, job.causal, job.lora is None))[:, 0]

@@ -59,7 +59,8 @@ def fully_sharded(columns: Columns, rank: RankColumns, place: F) -> ShardedColum
     """
     layout, software = columns.layout, columns.software
     dense_shard, expert_shard = shards(columns)
-    shard = rank.dense / dense_shard + rank.expert / expert_shard
+    trained = rank.trained_dense / dense_shard + rank.trained_expert / expert_shard
+    held = rank.dense / dense_shard + rank.expert / expert_shard
     widths = _widths(columns, rank)
     activations = _kept(columns, rank, widths) * in_flight(columns, place)
     loss = (_loss(columns) + widths.gathered + 3.0 * widths.residual) * rank.head
@@ -73,9 +74,9 @@ def fully_sharded(columns: Columns, rank: RankColumns, place: F) -> ShardedColum
     stray = np.where(software.fused_loss > 0, 0.0, 2.0) * _logits(columns) * rank.head
     idle = np.where((loss > backward) & ~several, forward + stray, 0.0)
     return ShardedColumns(
-        parameters=np.zeros_like(shard),
-        gradients=software.gradient_bytes * shard,
-        optimizer=optimizer_bytes(columns) * shard,
+        parameters=2.0 * columns.job.frozen * held,
+        gradients=software.gradient_bytes * trained,
+        optimizer=optimizer_bytes(columns) * trained,
         activations=activations,
         buffers=_unsharded(columns, rank) + _pipeline(columns, rank, place, widths) + moment,
         stranded=idle + _gathered(columns, rank),
@@ -174,7 +175,8 @@ def _backward(columns: Columns, rank: RankColumns, widths: _Widths) -> F:
     context = np.where(layout.cp > 1, (1.0 + layout.cp) * (widths.key + widths.value), 0.0)
     layer = (rank.dense + rank.expert) / np.maximum(rank.layers, 1.0)
     # Two reductions' 32-bit inputs: of this layer and of the one before.
-    weights = (2.0 + 2.0 * software.gradient_bytes) * layer * (layout.reshard > 0)
+    gradient = software.gradient_bytes * (1.0 - columns.job.frozen)
+    weights = (2.0 + 2.0 * gradient) * layer * (layout.reshard > 0)
     return tensors + gradients + context + weights
 
 
@@ -194,7 +196,8 @@ def _unsharded(columns: Columns, rank: RankColumns) -> F:
     layers = np.maximum(count - ends, 0.0)
     passing = 2.0 * ends + _unit_bytes(columns) * layers / np.maximum(rank.layers, 1.0)
     chunks = np.where((layout.vp > 1) & (layout.micro_batches <= layout.pp), layout.vp, 1.0)
-    staying = 2.0 * ends + _unit_bytes(columns) * layers + software.gradient_bytes * count / chunks
+    gradient = software.gradient_bytes * (1.0 - columns.job.frozen)
+    staying = 2.0 * ends + _unit_bytes(columns) * layers + gradient * count / chunks
     return np.where(layout.reshard > 0, passing, staying)
 
 

@@ -62,6 +62,7 @@ class Operator:
         launches, launches_backward: Kernels launched.
         core: Whether selective recomputation runs it again.
         last: Whether nothing in backward needs its result, so that recomputation may stop in front of it.
+        trained: Whether it is trained where the model is frozen: an adapter.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Operator:
     launches_backward: F
     core: bool = False
     last: bool = False
+    trained: bool = False
 
     def times(self, share: F) -> Operator:
         """The same in that share of the layers."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.workload.training import blocks, modules
+from railyard.workload.training import blocks, lora, modules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,14 +98,20 @@ def layer_passes(columns: Columns) -> LayerPasses:
     )
 
 
-def _total(columns: Columns, operators: Sequence[Operator], block: str, host: F) -> Pass:
+def _total(columns: Columns, every: Sequence[Operator], block: str, host: F) -> Pass:
+    operators = lora.frozen(columns, every)
+
     def sum_of(name: str) -> F:
         total: F = np.sum([getattr(operator, name) for operator in operators], axis=0, dtype=np.float64)
         return total
 
     launch = columns.software.launch_s
     cores = [operator for operator in operators if operator.core]
-    products = [operator for operator in operators if not operator.core and np.any(operator.backward_weight > 0)]
+    products = [
+        operator
+        for operator, plain in zip(operators, every, strict=True)
+        if not operator.core and np.any(plain.backward_weight > 0)
+    ]
     zero = np.zeros_like(launch)
 
     def forward_of(some: Sequence[Operator]) -> F:

@@ -9,20 +9,26 @@ import numpy as np
 
 from railyard.model.columns import table_of
 from railyard.workload.training import parameters
+from railyard.workload.training.lora import adapters_of_layer
 from railyard.workload.training.stages import StageCounts, rank_stages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.catalog import Model
     from railyard.model.columns import F
     from railyard.workload.training.columns import Columns
-    from railyard.workload.training.spec import Layout, Training
+    from railyard.workload.training.spec import Training
+
+
+_WIDTH = 9
 
 
 @dataclass(frozen=True, slots=True)
 class RankColumns:
-    """One pipeline rank of each design; `ranks` says how many such ranks the pipeline has (0: none)."""
+    """One pipeline rank of each design; `ranks` says how many such ranks the pipeline has (0: none).
+
+    `dense` and `expert` are parameters that it holds, `trained_dense` and `trained_expert` those that it trains.
+    """
 
     ranks: F
     layers: F
@@ -31,17 +37,19 @@ class RankColumns:
     head: F
     dense: F
     expert: F
+    trained_dense: F
+    trained_expert: F
 
     @classmethod
     def of(cls, training: Training) -> RankColumns:
         """Every pipeline rank of one job, in order."""
         model, layout = training.model, training.layout
-        return cls.of_table(np.array([[1.0, *_contents(rank, model, layout)] for rank in rank_stages(model, layout)]))
+        return cls.of_table(np.array([[1.0, *_contents(rank, training)] for rank in rank_stages(model, layout)]))
 
     @classmethod
     def of_table(cls, table: F) -> RankColumns:
         """Columns of a table that has them in the order of the fields."""
-        return cls(*(np.ascontiguousarray(table[:, column]) for column in range(7)))
+        return cls(*(np.ascontiguousarray(table[:, column]) for column in range(_WIDTH)))
 
     def of_one_batch(self, columns: Columns) -> RankColumns:
         """What a micro-batch meets on average: under DualPipe one of the two stages that a rank holds."""
@@ -72,15 +80,15 @@ class PipelineRanks:
     def of(cls, trainings: Sequence[Training]) -> PipelineRanks:
         """Columns of many jobs; jobs that split the same model alike are counted once."""
         table = table_of(trainings, _row, key=_split)
-        first, middle, last = (RankColumns.of_table(table[:, 7 * kind : 7 * kind + 7]) for kind in range(3))
-        layer_dense, layer_expert = (np.ascontiguousarray(table[:, column]) for column in (21, 22))
+        first, middle, last = (RankColumns.of_table(table[:, _WIDTH * kind : _WIDTH * (kind + 1)]) for kind in range(3))
+        layer_dense, layer_expert = (np.ascontiguousarray(table[:, column]) for column in (3 * _WIDTH, 3 * _WIDTH + 1))
         return cls(first, middle, last, layer_dense, layer_expert)
 
 
 def _split(training: Training) -> tuple[object, ...]:
     layout = training.layout
     degrees = (layout.tp, layout.pp, layout.vp, layout.ep, layout.expert_tp)
-    return id(training.model), *degrees, layout.schedule == "dualpipe"
+    return id(training.model), *degrees, layout.schedule == "dualpipe", training.lora
 
 
 def _row(training: Training) -> list[float]:
@@ -89,15 +97,20 @@ def _row(training: Training) -> list[float]:
     row: list[float] = []
     middle = max(ranks[1:-1], key=lambda rank: rank.layers, default=StageCounts(0, 0, embedding=False, head=False))
     for rank, count in ((ranks[0], len(ranks) > 1), (middle, max(0, len(ranks) - 2)), (ranks[-1], 1)):
-        row += [count, *_contents(rank, model, layout)] if count else [0.0] * 7
+        row += [count, *_contents(rank, training)] if count else [0.0] * _WIDTH
     dense = parameters.layer_moe_dense(model, layout) if model.experts else parameters.layer_dense(model, layout)
     return [*row, dense, parameters.layer_expert(model, layout) if model.experts else 0.0]
 
 
-def _contents(rank: StageCounts, model: Model, layout: Layout) -> list[float]:
+def _contents(rank: StageCounts, training: Training) -> list[float]:
+    model, layout = training.model, training.layout
     plain = rank.layers - rank.moe_layers
     dense = plain * parameters.layer_dense(model, layout) + rank.moe_layers * parameters.layer_moe_dense(model, layout)
     dense += rank.embedding * parameters.embedding(model, layout) + rank.head * parameters.head(model, layout)
     expert = rank.moe_layers * parameters.layer_expert(model, layout)
     expert += rank.head * parameters.prediction_expert(model, layout)
-    return [rank.layers, rank.moe_layers, rank.embedding, rank.head, dense, expert]
+    trained = [dense, expert]
+    if training.lora is not None:
+        each = [adapters_of_layer(model, layout, training.lora, experts=kind) for kind in (False, True)]
+        trained = [plain * each[0] + rank.moe_layers * each[1], 0.0]
+    return [rank.layers, rank.moe_layers, rank.embedding, rank.head, dense, expert, *trained]

@@ -181,7 +181,7 @@ def _sharded(
     each = collective_s(
         CollectiveKind.ALL_GATHER, parameter_bytes / layers, group, machine, software.collective_fraction
     )
-    grads = (rank.dense + rank.expert) * software.gradient_bytes
+    grads = (rank.trained_dense + rank.trained_expert) * software.gradient_bytes
     spread = collective_s(CollectiveKind.REDUCE_SCATTER, grads / layers, group, machine, software.collective_fraction)
     each, again_each, spread, coding = around.each(rank.dense + rank.expert, layers, each, each, spread)
     replicas = layout.dp * layout.cp / layout.shard

@@ -22,6 +22,7 @@ CachePolicy = Literal["none", "page-cache", "lru", "pinned", "shared"]
 Attention = Literal["unfused", "flash1", "flash2", "flash3", "cudnn"]
 Dispatcher = Literal["alltoall", "deepep", "hybridep"]
 Scaling = Literal["tensor", "row"]
+Targets = Literal["all", "attention"]
 
 SCHEDULES: tuple[Schedule, ...] = ("1f1b", "interleaved", "zero-bubble", "dualpipe")
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
@@ -363,6 +364,19 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lora:
+    """Low-rank adapters on a frozen model.
+
+    Attributes:
+        rank: Width of the adapters.
+        targets: `all` products of attention and of dense or shared MLPs, or those of `attention` alone.
+    """
+
+    rank: int = 16
+    targets: Targets = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
     """One training job.
 
@@ -380,6 +394,7 @@ class Training:
         checkpoint: Writing of checkpoints; None when their time is left out.
         communication: What the job does about limits of the network; None sends everything, in every step.
         offload: State kept in the cluster's memory pool; None keeps all on the accelerators.
+        lora: Low-rank adapters that are trained beside a frozen model; None trains the model.
     """
 
     model: Model
@@ -395,6 +410,7 @@ class Training:
     checkpoint: Checkpoint | None = None
     communication: Communication | None = None
     offload: Offload | None = None
+    lora: Lora | None = None
 
     @property
     def step_tokens(self) -> int:

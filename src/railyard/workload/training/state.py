@@ -38,7 +38,8 @@ def sync_times(
 ) -> SyncTimes:
     """The once-a-step part on the rank that holds most."""
     largest = [
-        np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0) for name in ("dense", "expert", "layers")
+        np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0)
+        for name in ("trained_dense", "trained_expert", "layers")
     ]
     dense, expert, layers = largest
     layout, software = columns.layout, columns.software
@@ -68,12 +69,12 @@ def _shared_embedding_s(columns: Columns, machine: MachineColumns) -> F:
     Megatron's all-reduce of the embedding group; the same as in the task graph (`parallel.finish`).
     """
     layout, model = columns.layout, columns.model
-    size = model.vocab * model.hidden * columns.software.gradient_bytes / layout.tp
+    size = model.vocab * model.hidden * columns.software.gradient_bytes / layout.tp * (1.0 - columns.job.frozen)
     stride = np.maximum(layout.pp - 1.0, 1.0) * layout.tp * layout.cp * layout.dp
     ends = Group(np.full_like(layout.pp, 2.0), stride)
     seen = machine.seen_by("pp")
     summed = collective_s(CollectiveKind.ALL_REDUCE, size, ends, seen, columns.software.collective_fraction)
-    return np.where((model.tied > 0) & (layout.pp > 1), summed, 0.0)
+    return np.where((model.tied > 0) & (layout.pp > 1) & (columns.job.frozen == 0), summed, 0.0)
 
 
 def _window(columns: Columns) -> F:

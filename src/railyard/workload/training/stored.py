@@ -52,8 +52,8 @@ def checkpoint_bytes(training: Training) -> float:
         return 0.0
     stages = [stage_parameters(training, stage) for stage in virtual_stages(training.model, layout)]
     stage = layout.tp * layout.cp * layout.dp
-    dense = sum(part.dense for part in stages) * layout.tp
-    expert = sum(part.expert for part in stages) * stage / layout.edp
+    dense = sum(part.trained_dense for part in stages) * layout.tp
+    expert = sum(part.trained_expert for part in stages) * stage / layout.edp
     return (dense + expert) * saved.bytes_per_parameter
 
 

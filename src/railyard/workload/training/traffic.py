@@ -74,7 +74,8 @@ def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) 
     )
 
 
-_RANK = ("ranks", "layers", "moe_layers", "embedding", "head", "dense", "expert")
+_HELD = ("dense", "expert", "trained_dense", "trained_expert")
+_RANK = ("ranks", "layers", "moe_layers", "embedding", "head", *_HELD)
 
 
 def _groups(columns: Columns) -> dict[str, Group]:
@@ -120,9 +121,10 @@ def _sharded(
 ) -> dict[str, tuple[F, F]]:
     """Reductions of gradients and gathers of parameters, once a step or, under ZeRO-3, with every micro-batch."""
     layout, each = columns.layout, columns.software.gradient_bytes
-    dense, expert = (np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0) for name in ("dense", "expert"))
+    held = (np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0) for name in _HELD)
+    dense, expert, trained, trained_expert = held
     split = layout.zero >= 3
-    first = np.where(split, dense + expert, dense)
+    first = np.where(split, trained + trained_expert, trained)
     often = np.where(split, layout.micro_batches, 1.0)
     kept = (layout.zero < 1).astype(np.float64)
     reduced = _sum(
@@ -131,8 +133,8 @@ def _sharded(
         1.0,
     )
     gathers = np.where(split, 1.0 + layout.reshard, 1.0 - kept)
-    gathered = wire_bytes(_GATHER, first * 2.0 * gathers, groups["dp"], machine)
-    whole = np.where(split, (dense + expert) / layout.shard, expert)
+    gathered = wire_bytes(_GATHER, np.where(split, dense + expert, trained) * 2.0 * gathers, groups["dp"], machine)
+    whole = np.where(split, first / layout.shard, trained_expert)
     summed = split | (kept > 0)
     second = _sum(
         wire_bytes(_REDUCE, whole * each * summed, groups["edp"], machine),

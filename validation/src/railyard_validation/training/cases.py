@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from railyard.errors import InputError
 from railyard.model import flops
 from railyard.workload.training.estimate import estimate
-from railyard.workload.training.spec import Training
+from railyard.workload.training.spec import Lora, Training
 from railyard_validation.training import table as tables
 from railyard_validation.training.layout import layout_of, precision_of, software_of
 from railyard_validation.training.machine import device_of, machine_of
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from railyard.workload.training.estimate import Estimate
     from railyard_validation.training.table import Row
 
-# Methods that train a few weights beside a frozen model: no gradients, moments or reductions of the others.
-_ADAPTED = ("lora", "qlora", "dora", "peft")
+# Methods that train a few weights beside a frozen model: LoRA is modelled; what dequantizes or normalizes is not.
+_ADAPTED = ("qlora", "dora", "peft")
+_LORA = re.compile(r"\blora\b(?:[^;]*?\brank (\d+))?([^;]*\battention\b)?")
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,9 @@ def job_of(row: Row, catalog: Catalog) -> tuple[Training, Machine, tuple[str, ..
     """
     adapted = next((name for name in _ADAPTED if re.search(rf"\b{name}\b", _said(row))), "")
     if adapted:
-        raise _SilentRow(f"line {row.line}: {adapted} trains few weights of a frozen model, which is not modelled")
+        raise _SilentRow(
+            f"line {row.line}: {adapted} trains few weights of a frozen model in a way that is not modelled"
+        )
     absent = [name for name in ("n_gpu", "seq_len", "global_batch_seqs") if not row.integers.get(name)]
     if absent:
         raise _SilentRow(f"line {row.line}: {', '.join(absent)} unknown or zero")
@@ -146,10 +149,19 @@ def job_of(row: Row, catalog: Catalog) -> tuple[Training, Machine, tuple[str, ..
     precision = precision_of(row, device, defaults, recipe)
     software, machine = software_of(row, device, recipe, defaults), machine_of(row, device, defaults)
     layout = layout_of(row, model, machine, software, defaults, recipe=recipe)
-    training = Training(
-        model=model, layout=layout, seq_len=row.integers["seq_len"], software=software, precision=precision
-    )
+    seq_len, lora = row.integers["seq_len"], lora_of(row, defaults)
+    training = Training(model=model, layout=layout, seq_len=seq_len, software=software, precision=precision, lora=lora)
     return training, machine, tuple(defaults)
+
+
+def lora_of(row: Row, defaults: list[str]) -> Lora | None:
+    """The adapters that a row names (`LoRA rank 16`, `LoRA rank 8, attention`), None of a model that is all trained."""
+    found = _LORA.search(_said(row))
+    if found is None:
+        return None
+    if found.group(1) is None:
+        defaults.append("adapters of rank 16")
+    return Lora(rank=int(found.group(1) or 16), targets="attention" if found.group(2) else "all")
 
 
 def _measured(row: Row, training: Training) -> tuple[float, str]:
@@ -166,7 +178,8 @@ def _measured(row: Row, training: Training) -> tuple[float, str]:
     if speed:
         # NeMo counts all of the attention scores; the others that publish a rate alone count the causal half.
         causal = "NeMo" not in row.get("framework")
-        useful = flops.model_flops_per_token(training.model, training.seq_len, causal=causal) * tokens
+        frozen = training.lora is not None
+        useful = flops.model_flops_per_token(training.model, training.seq_len, causal=causal, frozen=frozen) * tokens
         counted = "causal" if causal else "full"
         return useful / (speed * 1e12 * ranks), f"step seconds derived from TFLOP/s ({counted} attention counted)"
     raise _SilentRow("no step time, tokens/s or TFLOP/s was published")

@@ -18,6 +18,7 @@ _MLPERF_YEAR = {"v3.0": "2022", "v3.1": "2023", "v4.0": "2024", "v4.1": "2024", 
 _FRAMEWORKS = (
     (r"composer|llm-foundry|mosaic", "fsdp-composer-2023"),
     (r"hai-llm", "hai-llm-2024"),
+    (r"automodel", "automodel-2025"),
     (r"\bnemo 24\.0[1-7]", "nemo-2024"),
     (r"\bmeta\b|xlformers", "meta-2024"),
     (r"torchtitan", "torchtitan-2024"),
@@ -59,7 +60,7 @@ def profile_name(row: Row, device: Accelerator, defaults: list[str]) -> str:
     name = (row.get("framework") or row.get("source_doc")).lower()
     found = next((known for pattern, known in _FRAMEWORKS if re.search(pattern, name)), "")
     # Compiled by XLA for TPUs; elsewhere its time is that of the kernels that everybody calls.
-    only = {"maxtext": "tpu", "nemo-2024": "hopper"}.get(found, "")
+    only = {"maxtext": "tpu", "nemo-2024": "hopper", "automodel-2025": "hopper"}.get(found, "")
     found = found if device.architecture.startswith(only) else ""
     if found.startswith("torchtitan"):
         return _torchtitan(row)

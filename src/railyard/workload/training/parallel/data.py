@@ -36,7 +36,9 @@ class Holding:
 
     Attributes:
         name: `dense` or `expert`.
-        parameters: int64[parts], of one rank before any sharding.
+        parameters: int64[parts], what is gathered, of one rank before any sharding: under zero 3 all, else those that
+            are trained.
+        trained: int64[parts], those of which gradients are reduced.
         space: Ranks over which they are reduced or sharded.
         ranks: Members of one communicator of `space`.
         replicas: Space of the ranks that hold the same shard (hybrid sharding), "" where every shard is held once.
@@ -44,6 +46,7 @@ class Holding:
 
     name: str
     parameters: NDArray[np.int64]
+    trained: NDArray[np.int64]
     space: str
     ranks: int
     replicas: str = ""
@@ -152,8 +155,9 @@ def _marked(length: int, where: NDArray[np.intp]) -> NDArray[np.bool_]:
 def _holdings(layout: Layout, lattice: Lattice, parts: StageParts) -> tuple[Holding, ...]:
     hybrid = layout.zero == 3 and 1 < lattice.shard < lattice.replicas
     space, replicas = ("shard", "replica") if hybrid else ("dp", "")
-    dense = Holding("dense", parts.dense, space, lattice.communicator_size(space), replicas)
-    expert = Holding("expert", parts.expert, "edp", lattice.communicator_size("edp"))
+    held = (parts.dense, parts.expert) if layout.zero == 3 else (parts.trained_dense, parts.trained_expert)
+    dense = Holding("dense", held[0], parts.trained_dense, space, lattice.communicator_size(space), replicas)
+    expert = Holding("expert", held[1], parts.trained_expert, "edp", lattice.communicator_size("edp"))
     return tuple(holding for holding in (dense, expert) if holding.ranks > 1 and holding.parameters.any())
 
 
@@ -170,5 +174,5 @@ def bucket_count(training: Training, parts: StageParts, holding: Holding) -> NDA
     layout = training.layout
     if layout.zero == 3 or not layout.bucket_bytes:
         return np.maximum(parts.layers, 1)
-    gradient = holding.parameters * training.software.gradient_bytes
+    gradient = holding.trained * training.software.gradient_bytes
     return np.maximum(-(-gradient // layout.bucket_bytes), 1)

@@ -184,6 +184,6 @@ def distinct_parameters(step: Step) -> NDArray[np.float64]:
 def _parameters(step: Step, dense_ranks: int, expert_ranks: int) -> NDArray[np.float64]:
     stages = np.arange(step.parts.stages)
     rank, pp = stages % step.training.layout.pp, step.training.layout.pp
-    dense = np.bincount(rank, step.parts.dense[stages], pp) / dense_ranks
-    expert = np.bincount(rank, step.parts.expert[stages], pp) / expert_ranks
+    dense = np.bincount(rank, step.parts.trained_dense[stages], pp) / dense_ranks
+    expert = np.bincount(rank, step.parts.trained_expert[stages], pp) / expert_ranks
     return np.asarray(dense + expert, np.float64)

@@ -43,7 +43,7 @@ def reduce_gradients(step: Step) -> list[Pending]:
     if asked is not None and asked.asynchronous is not None:
         return _late(step, chosen)
     for number, holding in enumerate(plan.holdings):
-        wanted = chosen[holding.parameters[pieces.part[chosen]] > 0]
+        wanted = chosen[holding.trained[pieces.part[chosen]] > 0]
         order = _order(step, wanted) + LEGS * number
         slots = np.full(len(wanted), NONE, np.int64)
         if asked is not None and asked.compression is not None:
@@ -70,7 +70,7 @@ def _late(step: Step, chosen: NDArray[np.int64]) -> list[Pending]:
     pieces = step.pieces
     pending = []
     for number, holding in enumerate(step.plan.holdings):
-        wanted = chosen[holding.parameters[pieces.part[chosen]] > 0]
+        wanted = chosen[holding.trained[pieces.part[chosen]] > 0]
         order = np.arange(len(wanted), dtype=np.int64) - len(wanted) * (len(step.plan.holdings) - number) - LATE
         slots = _reduction(step, holding, wanted, order)
         pending.append(Pending(slots, pieces.stage[wanted]))
@@ -159,7 +159,7 @@ def _add(
 ) -> NDArray[np.int64]:
     part = step.pieces.part[wanted]
     count = bucket_count(step.training, step.parts, holding)[part]
-    size = sparse_sizes(step, holding, holding.parameters * step.training.software.gradient_bytes)[part]
+    size = sparse_sizes(step, holding, holding.trained * step.training.software.gradient_bytes)[part]
     if kind == CollectiveKind.ALL_REDUCE and shards == 1:
         size, count = _under_backward(step, holding, wanted, size, count)
     # Scatters of zero 3 share a communicator with the gathers, and so a queue; see `parameter`.

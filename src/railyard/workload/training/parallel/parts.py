@@ -66,6 +66,7 @@ class StageParts:
         recompute_ps: int64[parts].
         layers: int64[parts], transformer layers.
         dense, expert: int64[parts], parameters that one rank holds before any sharding.
+        trained_dense, trained_expert: int64[parts], those of them that are trained.
         traffic: What is exchanged within a stage.
         rows: What each part holds.
     """
@@ -77,6 +78,8 @@ class StageParts:
     layers: NDArray[np.int64]
     dense: NDArray[np.int64]
     expert: NDArray[np.int64]
+    trained_dense: NDArray[np.int64]
+    trained_expert: NDArray[np.int64]
     traffic: tuple[StageTraffic, ...]
     rows: tuple[VirtualStage, ...] = ()
 
@@ -121,6 +124,8 @@ def parts_of(
         layers=np.array([row.layers for row in rows], np.int64),
         dense=np.array([part.dense for part in parameters_of], np.int64),
         expert=np.array([part.expert for part in parameters_of], np.int64),
+        trained_dense=np.array([part.trained_dense for part in parameters_of], np.int64),
+        trained_expert=np.array([part.trained_expert for part in parameters_of], np.int64),
         traffic=_traffic(times, again=training.layout.recompute == "full"),
         rows=tuple(rows),
     )

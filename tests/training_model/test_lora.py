@@ -1,0 +1,130 @@
+"""Adapters beside a frozen model: their weights by hand, and what a step no longer does."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from railyard import catalog
+from railyard.errors import InputError
+from railyard.model import flops
+from railyard.model.machine import Machine
+from railyard.workload.training import Layout, Lora, Training, profiles
+from railyard.workload.training.columns import Columns
+from railyard.workload.training.compute import stage_parameters
+from railyard.workload.training.estimate import estimate
+from railyard.workload.training.lora import adapters_of_layer, check_lora
+from railyard.workload.training.memory import memory
+from railyard.workload.training.offload import Offload
+from railyard.workload.training.passes import layer_passes
+from railyard.workload.training.stages import virtual_stages
+
+KNOWN = catalog.load()
+MODEL, DEVICE = KNOWN.model("llama-3.1-8b"), KNOWN.accelerator("h100-sxm")
+SOFTWARE = profiles.profile("torchtitan-2025", DEVICE)
+
+
+def job(lora=None, **layout):
+    sizes = {"global_batch": 32, "micro_batch": 2, **layout}
+    return Training(model=MODEL, layout=Layout(**sizes), seq_len=4096, software=SOFTWARE, lora=lora)
+
+
+def parts(training):
+    return estimate([training], [Machine.of_device(DEVICE, 368e9, 8)]).row(0)
+
+
+def test_weights_of_adapters_by_hand():
+    # Llama 3.1 8B: hidden 4096, 32 heads of 128, 8 groups, width 14336. Rank 16 on every product:
+    # query 16 (4096 + 4096), key and value 16 (4096 + 1024) each, output as query; up, gate and down 16 (18432) each.
+    attention = 16 * (8192 + 2 * 5120 + 8192)
+    every = attention + 16 * 3 * 18432
+    assert adapters_of_layer(MODEL, Layout(global_batch=1), Lora(rank=16), experts=False) == every
+    of_attention = Lora(rank=16, targets="attention")
+    assert adapters_of_layer(MODEL, Layout(global_batch=1), of_attention, experts=False) == attention
+    # Four tensor-parallel ranks: A of query, key, value, up and gate is whole, B a quarter; of output and down the
+    # other way round.
+    split = 16 * (4096 + 1024 + 2 * (4096 + 256) + 1024 + 4096 + 2 * (4096 + 3584) + 3584 + 4096)
+    assert adapters_of_layer(MODEL, Layout(global_batch=1, tp=4), Lora(rank=16), experts=False) == split
+    (stage,) = virtual_stages(MODEL, Layout(global_batch=1))
+    held = stage_parameters(job(Lora(rank=16)), stage)
+    assert (held.trained_dense, held.trained_expert) == (32 * every, 0)
+    assert held.dense == stage_parameters(job(), stage).dense == stage_parameters(job(), stage).trained_dense
+
+
+def test_frozen_products_have_no_gradient_of_their_weight():
+    whole, frozen = (
+        layer_passes(Columns.of([job(one)], [DEVICE])) for one in (None, Lora(rank=16, targets="attention"))
+    )
+    assert frozen.mlp.backward_weight[0] == 0.0
+    assert frozen.mlp.backward_input[0] == whole.mlp.backward_input[0]
+    assert frozen.mlp.forward[0] == whole.mlp.forward[0]
+    assert frozen.head.backward_weight[0] == 0.0
+    assert 0.0 < frozen.attention.backward_weight[0] < 0.35 * whole.attention.backward_weight[0]
+    assert frozen.attention.forward[0] > whole.attention.forward[0]
+    assert frozen.embedding.backward_input[0] == 0.0
+    # Two of the three products of a dense layer's matrices are left to launch behind it.
+    assert frozen.mlp.host_backward[0] < whole.mlp.host_backward[0]
+
+
+def test_a_step_with_adapters_is_shorter_but_not_by_a_third():
+    whole, adapted, few = (parts(job(one)) for one in (None, Lora(), Lora(targets="attention")))
+    assert 0.68 < few["step_s"] / whole["step_s"] < adapted["step_s"] / whole["step_s"] < 0.95
+    assert adapted["optimizer_s"] < 0.02 * whole["optimizer_s"]
+
+
+def test_flops_of_a_frozen_model_are_two_thirds_of_its_products():
+    products = 6.0 * flops.matrix_weights(MODEL)
+    scores = 3.0 * flops.attention_flops(MODEL, 4096, causal=True)
+    assert flops.model_flops_per_token(MODEL, 4096, frozen=True) == pytest.approx(products * 2 / 3 + scores)
+    assert flops.model_flops_per_token(MODEL, 4096) == pytest.approx(products + scores)
+
+
+def test_memory_holds_the_model_once_and_the_state_of_adapters():
+    # 8.03e9 weights in 16 bits; 41.9e6 adapters with 4 bytes of gradient and 12 of state.
+    (row,) = memory(job(Lora(rank=16)), DEVICE).rows
+    assert row.parameters_bytes == pytest.approx(2 * 8.03e9, rel=0.01)
+    assert row.gradients_bytes == pytest.approx(4 * 41.9e6, rel=0.01)
+    assert row.optimizer_bytes == pytest.approx(12 * 41.9e6, rel=0.01)
+    (whole,) = memory(job(), DEVICE).rows
+    assert whole.optimizer_bytes == pytest.approx(12 * 8.03e9, rel=0.01)
+    (few,) = memory(job(Lora(rank=16, targets="attention")), DEVICE).rows
+    assert few.activations_bytes < row.activations_bytes
+
+
+@pytest.mark.parametrize("profile", ["torchtitan-2025", "megatron-2025"])
+def test_a_sharded_frozen_model_is_16_bits_a_weight(profile):
+    software = profiles.profile(profile, DEVICE)
+    sharded = job(Lora(rank=16), dp=8, zero=3, global_batch=64).replace(software=software)
+    (row,) = memory(sharded, DEVICE).rows
+    assert row.parameters_bytes == pytest.approx(2 * 8.03e9 / 8, rel=0.01)
+
+
+def test_only_adapters_cross_the_network_but_all_are_gathered():
+    whole, adapted = (parts(job(one, dp=8, zero=0, global_batch=64, micro_batch=1)) for one in (None, Lora()))
+    assert adapted["gradient_s"] < 0.02 * whole["gradient_s"]
+    slow = Machine.of_device(DEVICE, 5e9, 8)
+    sharded = [job(one, dp=16, zero=3, global_batch=64, micro_batch=1) for one in (None, Lora())]
+    full, few = (estimate([one], [slow]).row(0) for one in sharded)
+    assert few["gradient_s"] < 0.1 * full["gradient_s"]
+    assert few["parameter_s"] > 0.5 * full["parameter_s"]
+
+
+def test_adapters_that_cannot_be_are_refused():
+    with pytest.raises(InputError, match="rank"):
+        check_lora(job(Lora(rank=0)))
+    with pytest.raises(InputError, match="offload"):
+        check_lora(dataclasses.replace(job(Lora()), offload=Offload()))
+    check_lora(job())
+    check_lora(job(Lora(rank=1)))
+
+
+def test_latent_attention_and_experts_have_adapters_beside_what_is_dense():
+    model = KNOWN.model("deepseek-v3")
+    wide = adapters_of_layer(model, Layout(global_batch=1), Lora(rank=8), experts=True)
+    # Query down 7168 + 1536, query up 1536 + 128 x 192, latent down 7168 + 576, latent up 512 + 128 x 256,
+    # output 128 x 128 + 7168, and the shared expert's three products of 7168 + 2048.
+    assert wide == 8 * (8704 + 26112 + 7744 + 33280 + 23552 + 3 * 9216)
+    trained = job(Lora(rank=8)).replace(model=model, layout=Layout(global_batch=64, ep=8, dp=8))
+    passes = layer_passes(Columns.of([trained], [DEVICE]))
+    assert np.isfinite(passes.experts.backward_weight[0])
+    assert passes.experts.backward_weight[0] < 0.2 * passes.experts.backward_input[0]
