@@ -21,7 +21,7 @@ def read(tmp_path, text, name="auto", nodes=4, **how):
 def test_philly():
     found = trace.read(WEEK)
     assert (found.format, len(found.rows)) == ("philly", 3871)
-    jobs = trace.table(found, tree(32), shrink=True)
+    jobs = trace.table(found, tree(32), most_nodes=32)
     assert jobs.submit_us[0] == 0
     assert int(jobs.line.min()) == 2
     assert len(jobs.tenants) == 11

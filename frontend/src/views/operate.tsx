@@ -83,7 +83,7 @@ export function OperateComparison({ variants, chosen, choose }: { variants: Oper
           { head: "variant", text: true, cell: (row) => row.name },
           { head: "jobs done", cell: (row) => `${whole(row.operate.jobs.done)} of ${whole(row.operate.jobs.all)}` },
           { head: "queue mean", cell: (row) => of(row.operate.queue_s, "mean", duration) },
-          { head: "JCT p50", cell: (row) => of(row.operate.jct_s, "p50", duration) },
+          { head: "free while jobs wait", cell: (row) => dollars(row.operate.fragmentation.usd_while_jobs_wait.typical) },
           { head: "fairness p95", cell: (row) => of(row.operate.finish_time_fairness, "p95", times) },
           { head: "utilization", cell: (row) => percent(row.operate.utilization) },
           { head: "goodput", cell: (row) => percent(row.operate.goodput) },
@@ -127,6 +127,7 @@ function Summary({ variant }: { variant: OperateVariant }) {
         <Figure name="Completion, p50" value={of(figures.jct_s, "p50", duration)} under={`p99 ${of(figures.jct_s, "p99", duration)}`} />
         <Figure name="Finish-time fairness" value={of(figures.finish_time_fairness, "mean", times)} under={`p95 ${of(figures.finish_time_fairness, "p95", times)}`} />
         <Figure name="$ per useful GPU-hour" value={usd.per_useful_accelerator_hour === null ? NONE : dollars(usd.per_useful_accelerator_hour.typical)} under={price(usd.per_useful_accelerator_hour)} />
+        <Figure name="Price of fragmentation" value={dollars(figures.fragmentation.usd_while_jobs_wait.typical)} under={`${percent(figures.fragmentation.idle_while_jobs_wait)} of all time: free while jobs wait`} />
         <Figure name="Cluster for the run" value={dollars(usd.total.typical)} under={band(usd.total, dollars)} />
       </div>
     </section>

@@ -63,7 +63,7 @@ HEADINGS = (
     "utilization",
     "goodput",
     "ETTR",
-    "nodes in shared groups",
+    "idle while jobs wait",
     "$/useful GPU-h low/typ/high",
 )
 
@@ -80,7 +80,8 @@ def _row(variant: OperateVariant) -> tuple[str, ...]:
         numbers.percent(found.utilization),
         numbers.percent(found.goodput),
         numbers.percent(found.ettr),
-        numbers.percent(found.fragmentation.nodes_in_shared_groups),
+        f"{numbers.percent(found.fragmentation.idle_while_jobs_wait)},"
+        f" {numbers.dollars(found.fragmentation.usd_while_jobs_wait.typical)}",
         numbers.band(found.usd.per_useful_accelerator_hour),
     )
 

@@ -151,7 +151,7 @@ def _jobs(draft: Draft, tree: NodeTree) -> JobTable:
             start_s=section.start,
             length_s=section.length,
             faster=section.faster,
-            shrink=section.shrink,
+            most_nodes=tree.nodes - draft.scenario.operate.recovery.spares if section.shrink else None,
         )
 
 

@@ -63,7 +63,7 @@ def summary(run: Operation, usd_per_h: Band, modes: Sequence[Mode]) -> OperateFi
         goodput=time["work"],
         ettr=work / max(had, 1),
         time=tuple(TimePart(name=name, share=share) for name, share in time.items()),
-        fragmentation=_fragmentation(run),
+        fragmentation=_fragmentation(run, total_usd),
         failures=_failures(run, modes),
         sizes=by_size(jobs),
         slowed_by=slowed_by(run),
@@ -88,11 +88,17 @@ def _counts(status: NDArray[np.int64]) -> JobCounts:
     )
 
 
-def _fragmentation(run: Operation) -> FragmentationFigures:
+def _fragmentation(run: Operation, total_usd: Band) -> FragmentationFigures:
     """Of what is free: in nodes that others have a part of; of idle nodes: in groups that are not idle altogether."""
     table = run.ledger.columns("series")
     free, idle = int(table["free"].sum()), int(table["idle_nodes"].sum())
+    useless = (
+        float((table["free"] * (table["waiting"] > 0)).mean()) / run.state.tree.total if len(table["free"]) else 0.0
+    )
+    low, typical, high = (end * useless for end in total_usd.ends)
     return FragmentationFigures(
+        idle_while_jobs_wait=useless,
+        usd_while_jobs_wait=Band(low=low, typical=typical, high=high),
         accelerators_in_shared_nodes=int(table["broken_free"].sum()) / max(free, 1),
         nodes_in_shared_groups=int(table["broken_idle"].sum()) / max(idle, 1),
     )

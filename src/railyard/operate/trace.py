@@ -263,7 +263,7 @@ def table(
     start_s: float = 0.0,
     length_s: float | None = None,
     faster: float = 1.0,
-    shrink: bool = False,
+    most_nodes: int | None = None,
 ) -> JobTable:
     """The jobs of a trace on a cluster: accelerators as nodes and accelerators of nodes.
 
@@ -276,7 +276,7 @@ def table(
         start_s: Leaves out what was submitted earlier, counted from the first.
         length_s: Leaves out what was submitted later than so long after that.
         faster: Divides the times between submissions.
-        shrink: Whether jobs larger than the cluster get all of it.
+        most_nodes: Jobs of more nodes get so many; None refuses those that are larger than the cluster.
 
     Raises:
         InputError: A job is larger than the cluster, waits for one that is not there, or for itself; with its line.
@@ -289,8 +289,8 @@ def table(
         raise InputError("no job of the trace lies in the time that is taken of it", file=found.file, key="start")
     full = int(tree.accelerators.max())
     shapes = [_shape(row, full) for row in rows]
-    if shrink:
-        shapes = [(min(nodes, tree.nodes), each, min(least, tree.nodes)) for nodes, each, least in shapes]
+    if most_nodes is not None:
+        shapes = [(min(nodes, most_nodes), each, min(least, most_nodes)) for nodes, each, least in shapes]
     jobs = _columns(found, rows, shapes, first, faster)
     _check_asks(jobs, tree)
     _check_sizes(jobs, tree)
@@ -375,7 +375,7 @@ def _check_sizes(jobs: JobTable, tree: NodeTree) -> None:
             key="accelerators",
             found=int(jobs.nodes[row]) * int(jobs.each[row]),
             allowed=f"at most {tree.total}",
-            hint="`shrink: true` gives it all of the cluster",
+            hint="`shrink: true` gives it all of the cluster but the spares",
         ).problems
     ]
     if problems:

@@ -46,6 +46,10 @@ class TimePart(Figures):
 class FragmentationFigures(Figures):
     """Of what is free, what large jobs cannot have; means over the samples."""
 
+    idle_while_jobs_wait: Share = Field(
+        description="of all accelerator time: free while a job waited that it did not suit"
+    )
+    usd_while_jobs_wait: Band = Field(description="what that cost, USD")
     accelerators_in_shared_nodes: Share = Field(description="of free accelerators: on nodes that others have a part of")
     nodes_in_shared_groups: Share = Field(description="of idle nodes: in narrowest groups that are not idle altogether")
 

@@ -39,7 +39,8 @@ class TraceOfJobsSection(Section):
     length: Span | None = Field(default=None, description="Leaves out what was submitted later than so long after.")
     faster: Ratio = Field(default=1.0, gt=0.0, description="Divides the times between submissions: more load.")
     shrink: Flag = Field(
-        default=False, description="Gives jobs larger than the cluster all of it, instead of refusing the trace."
+        default=False,
+        description="Gives jobs larger than the cluster all of it but the spares, instead of refusing the trace.",
     )
     synthetic: SyntheticSection | None = Field(default=None, description="Jobs that are drawn.")
 

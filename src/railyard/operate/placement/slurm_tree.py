@@ -12,8 +12,8 @@ Behaviour read off `slurmctld` 22.05 and 24.11, and the description of its selec
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -75,20 +75,38 @@ def _inside(tree: NodeTree, name: str, leafs: list[int]) -> bool:
     return len(np.unique(above)) == 1
 
 
+class _Paths(NamedTuple):
+    """The switches above each leaf, from the leaf upward; of a cluster, the same for every job.
+
+    Attributes:
+        path: int32[levels, leafs], group of each leaf at each level.
+        above: The same as lists.
+        real: bool[levels, leafs], whether the group has a name; levels that a file fills up have none.
+    """
+
+    path: NDArray[np.int64]
+    above: list[list[int]]
+    real: NDArray[np.bool_]
+
+
+@lru_cache(8)
+def _paths(tree: NodeTree) -> _Paths:
+    path: list[NDArray[np.signedinteger]] = [np.arange(len(tree.size[-1]))]
+    for parent in tree.parent[:0:-1]:
+        path.append(parent[path[-1]])
+    names = [tree.group_names[len(tree.levels) - 1 - step] for step in range(len(path))]
+    real = [[bool(name[group]) for group in groups.tolist()] for name, groups in zip(names, path, strict=True)]
+    return _Paths(np.stack(path), [groups.tolist() for groups in path], np.array(real))
+
+
 class _Leafs:
     """The choice of leafs for one job; lists, because the scan reads single numbers."""
 
     def __init__(self, tree: NodeTree, counts: list[NDArray[np.int32]], *, renew: bool) -> None:
         self._counts = [count.tolist() for count in counts]
         self._renew = renew
-        leafs = np.arange(len(counts[-1]))
-        above: list[NDArray[np.signedinteger]] = [leafs]
-        for parent in tree.parent[:0:-1]:
-            above.append(parent[above[-1]])
-        self._names = [tree.group_names[len(tree.levels) - 1 - step] for step in range(len(above))]
-        self._above = [path.tolist() for path in above]  # from the leaf upward
-        self._path = np.stack(above)
-        self._distance = np.zeros(len(leafs), np.int64)
+        self._path, self._above, self._real = _paths(tree)
+        self._distance = np.zeros(len(counts[-1]), np.int64)
 
     def choose(self, wanted: int) -> list[int]:
         """Leafs in the order in which they are taken; their nodes are at least `wanted`."""
@@ -111,9 +129,7 @@ class _Leafs:
     def _hops(self, leaf: int) -> NDArray[np.int64]:
         """int64[leafs], cables to each leaf through the narrowest common switch; levels without names have none."""
         apart = self._path != self._path[:, leaf : leaf + 1]
-        real = np.array(
-            [[bool(names[group]) for group in path] for names, path in zip(self._names, self._above, strict=True)]
-        )
+        real = self._real
         return np.asarray((apart & real).sum(axis=0) + (apart & real[:, leaf : leaf + 1]).sum(axis=0), np.int64)
 
     def _best(self, wanted: int) -> int:
@@ -146,6 +162,8 @@ class _Leafs:
                 continue
             if best < 0:
                 best = leaf
+                continue
+            if distance[leaf] > distance[best]:
                 continue
             better, fits = self._compare(leaf, best, wanted)
             nearer = distance[leaf] < distance[best] and (fits if self._renew else better >= 0)
