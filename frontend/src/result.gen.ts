@@ -374,6 +374,10 @@ export interface FlowTimes {
 
 /** Of what is free, what large jobs cannot have; means over the samples. */
 export interface FragmentationFigures {
+  /** of all accelerator time: free while a job waited that it did not suit */
+  idle_while_jobs_wait: number;
+  /** what that cost, USD */
+  usd_while_jobs_wait: Band;
   /** of free accelerators: on nodes that others have a part of */
   accelerators_in_shared_nodes: number;
   /** of idle nodes: in narrowest groups that are not idle altogether */
