@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 from railyard.errors import InputError
 
@@ -12,26 +13,36 @@ MOST_BYTES = 256 << 20
 """Of a text that is read at once; a device that never ends would fill the memory."""
 
 
-def read_text(path: Path) -> str:
-    """The text of a file, without a byte order mark.
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """The bytes of a file.
 
     A named pipe that nobody writes into reads as empty; opened as other files are, it would never return.
 
     Raises:
-        InputError: It cannot be read, is larger than `MOST_BYTES`, or is no UTF-8.
+        InputError: It cannot be read, or is larger than `most` (`MOST_BYTES`).
     """
+    most = MOST_BYTES if most is None else most
     try:
         with open(path, "rb", opener=_without_waiting) as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(most + 1)
     except FileNotFoundError as error:
         raise InputError("there is no such file", file=path) from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError(f"the file cannot be read: {reason}", file=path) from error
-    if len(data) > MOST_BYTES:
-        raise InputError(f"the file is larger than {MOST_BYTES >> 20} MiB", file=path)
+    if len(data) > most:
+        raise InputError(f"the file is larger than {most >> 20} MiB", file=path)
+    return data
+
+
+def read_text(path: Path, most: int | None = None, *, errors: Literal["strict", "replace"] = "strict") -> str:
+    """The text of a file, without a byte order mark.
+
+    Raises:
+        InputError: It cannot be read, is larger than `most` (`MOST_BYTES`), or is no UTF-8.
+    """
     try:
-        return data.decode("utf-8-sig")
+        return read_bytes(path, most).decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
         raise InputError(f"the file is no text: byte {error.start} is no UTF-8", file=path) from error
 

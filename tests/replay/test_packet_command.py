@@ -94,7 +94,7 @@ def test_a_topology_of_another_size_and_traffic_of_no_tree_are_refused(capsys):
         (("--set", "paths=0"), "paths"),
         (("--set", "path=3"), "did you mean `paths`"),
         (("--link-rate", "fast"), "link_rate"),
-        (("--topology", "missing.topo"), "cannot be read"),
+        (("--topology", "missing.topo"), "there is no such file"),
         (("--fct", "no/such/folder.csv"), "cannot be written"),
     ],
 )

@@ -25,9 +25,20 @@ def notes_of(cluster: Cluster) -> Iterator[str]:
     """Sentences for the warnings of a result."""
     yield from (f"no part in the catalogue, not priced: {words}" for words in bill_of(cluster).unpriced)
     for plan in cluster.plans.values():
+        yield from _undersubscribed(plan)
         if plan.border is not None:
             yield from _slowed(cluster, plan)
             yield from _lossy(plan)
+
+
+def _undersubscribed(plan: NetworkPlan) -> Iterator[str]:
+    """More capacity up than down, which whoever wrote 1:3 for 3:1 did not mean."""
+    ratio = getattr(plan.spec.topology, "oversubscription", 1.0)
+    if ratio < 1:
+        yield (
+            f"oversubscription 1:{1 / ratio:.3g} of the {plan.name} network buys {1 / ratio:.3g} times the uplinks that"
+            f" its NICs can fill; down to up, three to one is written 3:1"
+        )
 
 
 def empty_leafs(cluster: Cluster) -> Iterator[str]:

@@ -17,15 +17,19 @@ from railyard.cluster.topology.wiring import Endpoints
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
-    from railyard.catalog import Catalog, Nic, Storage, Switch
+    from railyard.catalog import Catalog, Nic, Server, Storage, Switch
     from railyard.cluster.hardware import Hardware
     from railyard.cluster.host_path import HostPath
     from railyard.cluster.memory_pool import PoolPlan
     from railyard.cluster.spec import ClusterSpec, StorageSpec
     from railyard.cluster.topology.wiring import Parts, Wiring
     from railyard.fabric.fabric import Fabric
+
+_SHOWN = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +207,7 @@ class _Job:
 
     def plan(self, catalog: Catalog, spec: ClusterSpec, hardware: Hardware) -> NetworkPlan:
         fabric = self._fabric()
-        link_bps = self._link_bps()
+        link_bps = self._link_bps(catalog)
         parts, switches = parts_of(catalog, self.network, fabric, link_bps, spec.overrides.get("switch", {}))
         ports = 0 if self.storage is None else _ports_for(self.storage.network_bps, link_bps)
         stored, (lenders, lent) = ports * self.storage_servers, self._pool_ports(link_bps)
@@ -246,7 +250,7 @@ class _Job:
             raise InputError("how accelerators reach NICs is a matter of the back-end", key="gpudirect")
         return unbounded(self.nics, self.most_bps)
 
-    def _link_bps(self) -> float:
+    def _link_bps(self, catalog: Catalog) -> float:
         asked = self.network.link_rate_bps
         if asked is None:
             return self.nic.rate_bps
@@ -256,6 +260,7 @@ class _Job:
                 key="link_rate",
                 found=f"{asked / 1e9:g} Gb/s",
                 allowed=f"more than 0, at most {self.nic.rate_bps / 1e9:g} Gb/s",
+                hint=_that_can(catalog, asked),
             )
         return asked
 
@@ -287,6 +292,22 @@ class _Job:
             )
             for rate, tier in zip(rates, wiring.tiers, strict=True)
         )
+
+
+def _that_can(catalog: Catalog, asked_bps: float) -> str | None:
+    """Servers whose NICs run at a rate, the slowest of those NICs first."""
+    found = [(catalog.nic(server.nic).rate_bps, name, server.nic) for name, server in _with_nics(catalog)]
+    able = sorted(row for row in found if row[0] >= asked_bps)
+    if not able:
+        return None
+    return "servers whose NICs do: " + ", ".join(f"{name} ({nic})" for _, name, nic in able[:_SHOWN])
+
+
+def _with_nics(catalog: Catalog) -> Iterator[tuple[str, Server]]:
+    for name in catalog.names("server"):
+        server = catalog.server(name)
+        if server.nic:
+            yield name, server
 
 
 def _check_headroom(fabric: Fabric, wiring: Wiring, switches: dict[str, Switch]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from railyard.collective.measured import MEASURED, LogConstants
 from railyard.errors import InputError, did_you_mean
+from railyard.files import read_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,10 +24,8 @@ def read_constants(path: Path) -> LogConstants:
         InputError: It cannot be read, holds none of collectives, or names a constant that there is not.
     """
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError("there is no such file", file=path) from error
-    except (OSError, ValueError) as error:
+        content = tomllib.loads(read_text(path))
+    except ValueError as error:
         raise InputError(f"the file cannot be read as TOML: {error}", file=path) from error
     section = content.get(SECTION)
     if not isinstance(section, dict):

@@ -61,6 +61,9 @@ SHORT: Mapping[str, str] = {
 #: Short names of serving that mean the same of a pipeline.
 _OF_REQUESTS = frozenset({"rate", "load", "slo", "requests", "capacity"})
 
+#: Dots in a key: no section lies deeper.
+MOST_DEPTH = 40
+
 #: Parts of `communication`, each a kind with its keys.
 _KINDS = ("compression", "local_updates", "asynchronous", "scheduling", "sparse", "dispatch")
 
@@ -90,6 +93,9 @@ def split(text: str, option: str) -> tuple[str, str]:
     key = key.strip()
     if not equals or not key:
         raise InputError(f"`{option}`: expected key=value", found=text, file=f"{option} {text}")
+    if key.count(".") > MOST_DEPTH:
+        shown = f"{key[:40]}..."
+        raise InputError(f"`{option}`: a key has at most {MOST_DEPTH} dots", found=shown, file=f"{option} {shown}")
     return key, value.strip()
 
 

@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from railyard.errors import InputError, Problem, did_you_mean
+from railyard.scenario.override import SHORT
 from railyard.schema.yaml import Mark, Node, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pydantic import ValidationError
+
+MOST = 50
+"""Faults of one file that are shown; more are counted."""
 
 _DUE = {
     "int_type": "an integer",
@@ -53,12 +57,15 @@ _BOUND = {
 
 def translate(error: ValidationError, root: Node, model: type[BaseModel]) -> InputError:
     """The whole of a validation error as an `InputError` with a place for each problem."""
+    items = error.errors(include_url=False)
     problems: list[Problem] = []
-    for item in error.errors(include_url=False):
+    for item in items[:MOST]:
         problem = _problem(item, root, model)
         if problem not in problems:
             problems.append(problem)
-    return InputError.many(sorted(problems, key=_order))
+    rest = len(items) - MOST
+    more = [Problem(f"{rest:,} more faults are not shown")] if rest > 0 else []
+    return InputError.many([*sorted(problems, key=_order), *more])
 
 
 def place(error: InputError, root: Node, section: Sequence[str] = ()) -> InputError:
@@ -126,8 +133,14 @@ def _unknown_key(location: tuple[str | int, ...], root: Node, model: type[BaseMo
         f"unknown key `{name}`",
         key=".".join((*walked, name)),
         allowed=", ".join(allowed) or None,
-        hint=did_you_mean(name, allowed),
+        hint=_nearest_key(name, allowed, mark, below=bool(walked)),
     )
+
+
+def _nearest_key(name: str, allowed: Sequence[str], mark: Mark, *, below: bool) -> str | None:
+    """The nearest right spelling; on the command line short names are right too."""
+    short = [] if below or not (mark.file or "").startswith("--") else [*SHORT]
+    return did_you_mean(name, [*allowed, *short])
 
 
 def _wrong_word(item: Any, node: Node, key: str | None) -> Problem:

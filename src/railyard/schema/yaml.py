@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from railyard.errors import InputError, Problem
+from railyard.files import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -201,15 +202,11 @@ def _text(path: Path) -> str:
     if path.is_dir():
         raise InputError("this is a folder, expected a file", file=path)
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise InputError(f"the file has {size} bytes, at most {MAX_BYTES} are read", file=path)
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError("there is no such file", file=path, hint=_neighbour(path)) from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(f"the file cannot be read: {reason}", file=path) from None
+        data = read_bytes(path, MAX_BYTES)
+    except InputError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise InputError("there is no such file", file=path, hint=_neighbour(path)) from None
+        raise
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -49,8 +49,8 @@ def replaced(root: Path, name: str) -> Iterator[Path]:
         InputError: The folder cannot be made.
     """
     unfinished = root / _UNFINISHED / f"{name}-{os.getpid()}"
-    fresh = not root.exists()
     try:
+        fresh = not root.exists()
         _clear_left_behind(root / _UNFINISHED)
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)

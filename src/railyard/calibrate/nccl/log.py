@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from railyard.errors import InputError
+from railyard.files import read_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,11 +145,7 @@ def read(path: Path) -> NcclLog:
     Raises:
         InputError: The file cannot be read.
     """
-    try:
-        text = path.read_text("utf-8", errors="replace")
-    except OSError as error:
-        raise InputError(f"the log cannot be read: {error.strerror}", file=path) from None
-    return parse(text, file=path.stem, path=str(path))
+    return parse(read_text(path, errors="replace"), file=path.stem, path=str(path))
 
 
 def parse(text: str, *, file: str = "log", path: str = "log") -> NcclLog:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError, Problem
+from railyard.files import read_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,10 +166,8 @@ def _device(folder: Path, meta: dict[str, Any], name: str) -> str:
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError("there is no such file beside requests.jsonl", file=path) from error
-    except (OSError, ValueError) as error:
+        content = json.loads(read_text(path))
+    except ValueError as error:
         raise InputError(f"the file cannot be read as JSON: {error}", file=path) from error
     if not isinstance(content, dict):
         raise InputError("the file must hold a JSON object", file=path)
@@ -178,7 +177,7 @@ def _object(path: Path) -> dict[str, Any]:
 def _columns(path: Path) -> dict[str, Any]:
     """Requests in the order of their arrival, on one clock."""
     rows, problems = [], []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
         if line.strip():
             row = _row(line)
             if isinstance(row, str):

@@ -8,6 +8,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError, Problem, did_you_mean
+from railyard.files import read_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -220,12 +221,7 @@ class ConfigFile:
 def _read_text(path: Path) -> str:
     if not path.is_file():
         raise InputError("there is no such file", file=path, key=str(path), allowed="a config.json or its folder")
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=path) from None
-    if len(raw) > MAX_BYTES:
-        raise InputError(f"is too large for a model configuration: {len(raw)} bytes", file=path)
+    raw = read_bytes(path, MAX_BYTES)
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:

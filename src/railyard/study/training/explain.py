@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.engine import Jitter
 from railyard.errors import InputError, SimulationError, did_you_mean
+from railyard.files import read_text
 from railyard.graph.parquet import read_record
 from railyard.measure import bottleneck
 from railyard.measure.decompose import decompose
@@ -203,10 +204,10 @@ def read_result(file: Path) -> Result:
     Raises:
         InputError: The file is no complete result of a run.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the result cannot be read: {error}", file=file) from None
+    text = read_text(file)
+    if file.suffix in {".yaml", ".yml"}:
+        hint = f"run it first: `railyard run {file}` names the folder of the run, which `explain` takes"
+        raise InputError("this is a scenario, not a run", file=file, hint=hint)
     try:
         result = result_from(text)
     except InputError as error:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
+from railyard.files import read_bytes, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 MOST = (1 << 62) - 1
+MOST_BYTES = 4 << 30
+"""Of a trace; a device that never ends would fill the memory."""
 MOST_HOSTS = 1 << 20
 
 
@@ -20,13 +23,7 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
     Raises:
         InputError: The file cannot be read, or is no text.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError("the file is not text in UTF-8", file=path, found=f"byte {error.start}") from None
-    except OSError as error:
-        raise InputError(f"the file cannot be read: {error.strerror}", file=path) from None
-    return iter(enumerate(text.splitlines(), start=1))
+    return iter(enumerate(read_text(path, MOST_BYTES).splitlines(), start=1))
 
 
 def content(path: Path, *, most: int = -1) -> bytes:
@@ -35,6 +32,8 @@ def content(path: Path, *, most: int = -1) -> bytes:
     Raises:
         InputError: The file cannot be read.
     """
+    if most < 0:
+        return read_bytes(path, MOST_BYTES)
     try:
         with path.open("rb") as file:
             return file.read(most)

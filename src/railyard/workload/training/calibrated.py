@@ -7,6 +7,7 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError, did_you_mean
+from railyard.files import read_text
 from railyard.workload.training import profiles
 from railyard.workload.training.pace import TRAITS
 from railyard.workload.training.spec import OwnRun
@@ -33,10 +34,8 @@ def read_runs(path: Path) -> OwnRuns:
         InputError: It cannot be read, holds none of training, or names a profile or a trait that there is not.
     """
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError("there is no such file", file=path) from error
-    except (OSError, ValueError) as error:
+        content = tomllib.loads(read_text(path))
+    except ValueError as error:
         raise InputError(f"the file cannot be read as TOML: {error}", file=path) from error
     section = content.get(SECTION)
     if not isinstance(section, dict) or not section:
