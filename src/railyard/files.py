@@ -53,6 +53,20 @@ def _without_waiting(name: str, flags: int) -> int:
     return number
 
 
+def keep_existing(path: Path | None, *, force: bool) -> None:
+    """Refuses to write over a file, before any work is done; devices and pipes are written into.
+
+    Args:
+        path: Where something is to be written; None: nowhere.
+        force: Whether it may take the place of a file.
+
+    Raises:
+        InputError: There is one, and it may not.
+    """
+    if path is not None and not force and (path.is_file() or path.is_dir()):
+        raise InputError("the file exists already and is left as it is", file=path, hint="`--force` replaces it")
+
+
 def write_text(path: Path, text: str) -> None:
     """Writes a file beside its place and moves it there; into a device or a pipe, such as /dev/stdout, it just writes.
 

@@ -43,12 +43,12 @@ def test_help_and_version(railyard):
         (["export"], {"--as", "--out", "--quiet", "--help"}),
         (["trace"], {"--format", "--sort", "--drop-empty", "--json", "--help"}),
         (["place"], {"--nodes", "--policy", "--format", "--busy", "--names", "--json", "--help"}),
-        (["topology"], {"--as", "--format", "--names", "--out", "--help"}),
+        (["topology"], {"--as", "--format", "--names", "--out", "--force", "--help"}),
         (
             ["synthesize"],
             {
                 *("--links", "--collective", "--size", "--topology", "--chassis", "--switches", "--most-sends"),
-                *("--out", "--json", "--quiet", "--help"),
+                *("--out", "--force", "--json", "--quiet", "--help"),
             },
         ),
         (["observe"], {"--out", "--json", "--help"}),

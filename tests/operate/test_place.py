@@ -1,11 +1,13 @@
 """`railyard place` and `railyard topology`, from the command line."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from railyard.cli.guard import run
+from railyard.scenario.load import load
 
 TREE = "SwitchName=a Nodes=n[1-5]\nSwitchName=b Nodes=n[6-8]\nSwitchName=r Switches=a,b\n"
 
@@ -100,3 +102,96 @@ def test_a_table_whose_heading_names_no_nodes_is_refused(railyard, files):
     code, _, err = railyard("topology", path, "--format", "table")
     assert code == 2
     assert "no column names the nodes" in err
+
+
+BLOCKS = "".join(f"BlockName=rack{one} Nodes=r{one}-[0-16]\n" for one in range(3)) + "BlockSizes=17\n"
+
+
+def test_segments_that_a_scheduler_did_not_keep_are_named(railyard, tmp_path):
+    """SchedMD/slurm 225: 36 nodes in segments of 12 on racks of 17 came as 17+17+2; the topology was shown rightly."""
+    (tmp_path / "topology.conf").write_text(BLOCKS)
+    jobs = tmp_path / "jobs.csv"
+    words = ["place", str(jobs), "--nodes", str(tmp_path / "topology.conf"), "--policy", "slurm-block"]
+    jobs.write_text('job,nodes,segment,nodelist\nbig,36,12,"r0-[0-16],r1-[0-16],r2-[0-1]"\n')
+    code, out, err = railyard(*words)
+    assert code == 0
+    assert "big: segments of 12 are not kept: 17+17+2 (rack0, rack1, rack2); they fit, as 12+12+12" in err
+    assert "15 of 51 nodes left" in out
+    jobs.write_text('job,nodes,segment,nodelist\nbig,36,12,"r0-[0-11],r1-[0-11],r2-[5-16]"\nnext,5,,\n')
+    code, out, err = railyard(*words)
+    assert (code, err) == (0, "")
+    assert "r2-[0-4]" in out  # what the scheduler gave is taken, whatever the policy would have given
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("3,,,n[1-2]", "it wants 3 nodes and has 2"),
+        ("4,,1,n[4-7]", "it has to lie in 1 of the level leaf: 2+2 (a, b)"),
+        ("4,leaf,,n[4-7]", "it has to lie in 1 of the level leaf: 2+2 (a, b)"),
+    ],
+)
+def test_what_was_asked_and_not_given_is_named(railyard, files, row, words):
+    code, _, err = railyard("place", *files(f"nodes,within,switches,given\n{row}\n"))
+    assert code == 0
+    assert words in err
+
+
+@pytest.mark.parametrize(("given", "words"), [("n[1-9]", "no node `n9`"), ("n[1-", "jobs.csv:2")])
+def test_nodes_that_cannot_have_been_given(railyard, files, given, words):
+    code, _, err = railyard("place", *files(f"nodes,given\n3,{given}\n"))
+    assert code == 2
+    assert words in err
+
+
+def test_what_a_terminal_would_obey_is_spelled_out(railyard, files):
+    code, out, _ = railyard("place", *files("job,nodes\n\x1b[31mred\x07,1\n"))
+    assert code == 0
+    assert "\\x1b[31mred\\x07" in out
+    assert "\x1b" not in out
+    code, _, err = railyard("place", *files("job,nodes\n\x1b[2Jx,none\n"))
+    assert code == 2
+    assert "\x1b" not in err
+
+
+def test_files_are_written_over_only_by_force(railyard, files, tmp_path):
+    words = ["topology", files("nodes\n1\n")[2], "--as", "slurm-tree", "--out", str(tmp_path / "out.conf")]
+    assert railyard(*words)[0] == 0
+    (tmp_path / "out.conf").write_text("mine\n")
+    code, _, err = railyard(*words)
+    assert code == 2
+    assert "`--force` replaces it" in err
+    assert (tmp_path / "out.conf").read_text() == "mine\n"
+    assert railyard(*words, "--force")[0] == 0
+    assert (tmp_path / "out.conf").read_text().startswith("SwitchName=a")
+    assert railyard(*words[:-1], "/dev/null")[0] == 0
+
+
+def test_a_schedule_is_written_over_only_by_force(railyard, tmp_path):
+    (tmp_path / "links.csv").write_text("source,destination,gb_per_s,latency_us\n0,1,10,1\n1,0,10,1\n")
+    (tmp_path / "out.csv").write_text("mine\n")
+    words = ["synthesize", "--links", str(tmp_path / "links.csv"), "--collective", "allgather"]
+    code, _, err = railyard(*words, "--out", str(tmp_path / "out.csv"))
+    assert code == 2
+    assert "`--force` replaces it" in err
+    assert (tmp_path / "out.csv").read_text() == "mine\n"
+
+
+def test_a_scenario_from_a_pipe_that_nobody_writes_into_ends(railyard, tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    code, _, err = railyard("run", str(tmp_path / "pipe.yaml"))
+    assert code == 2
+    assert "pipe.yaml" in err
+
+
+def test_a_scenario_from_a_pipe_that_somebody_writes_into_is_read(railyard, tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    text = (Path(__file__).parents[2] / "examples" / "llama3-70b-1024-h100.yaml").read_bytes()
+
+    pipe = tmp_path / "pipe.yaml"
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # so that what is written stays in the pipe
+    pipe.write_bytes(text)
+    try:
+        assert load(pipe).title
+    finally:
+        os.close(reader)

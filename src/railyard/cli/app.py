@@ -53,6 +53,7 @@ Vary = Annotated[
 ]
 Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the folder of the run is put.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No words and no progress, only data and errors.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 Extra = Annotated[
     Path | None, typer.Option("--catalog", metavar="FILE", help="A catalogue of your own over the built-in one.")
 ]
@@ -251,11 +252,12 @@ def topology(
         Path | None, typer.Option("--names", metavar="FILE", help="Names of a scenario's servers, in order.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to; stdout without it.")] = None,
+    force: Force = False,
 ) -> None:
     """Print how the nodes of a cluster hang together, or write it for Slurm, Kueue, Volcano or topograph."""
     from railyard.cli import place as placing
 
-    placing.topology(source, name=format, target=target, names=names, out=out)
+    placing.topology(source, name=format, target=target, names=names, out=out, force=force)
 
 
 @app.command(short_help="A schedule of a collective for a given network of links.")
@@ -281,6 +283,7 @@ def synthesize(
         int, typer.Option("--most-sends", metavar="N", min=1, help="Finest schedule to try: more take longer.")
     ] = 200_000,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE.csv", help="Write a row a send.")] = None,
+    force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -296,6 +299,7 @@ def synthesize(
         switches=switches,
         most_sends=most_sends,
         out=out,
+        force=force,
         as_json=json,
         quiet=quiet,
     )
@@ -573,7 +577,7 @@ def calibrate_device(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE.yaml", help="Write a catalogue file with what was measured.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    force: Force = False,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer shapes: seconds instead of minutes.")] = False,
     collectives: Annotated[
         bool, typer.Option("--collectives/--no-collectives", help="Measure collectives between several devices.")
@@ -595,7 +599,7 @@ def calibrate_runs(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE.toml", help="Write the constants that were fitted.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Fit constants to a few measurements of your own, with how sure they are."""
@@ -611,7 +615,7 @@ def calibrate_serving(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE.toml", help="Write the constants that were fitted.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Fit the constants of an engine on your devices from recorded runs, for `validate serving --profiles`."""

@@ -16,6 +16,7 @@ from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
+from railyard.files import keep_existing
 
 if TYPE_CHECKING:
     from railyard.calibrate.calibration import Calibration, Sample
@@ -48,8 +49,7 @@ def device(
     """
     from railyard.calibrate import calibrate, overlay, write
 
-    if out is not None and out.exists() and not force:
-        raise InputError("the file exists already and is left as it is", file=out, hint="`--force` replaces it")
+    keep_existing(out, force=force)
     found_device = _device(kind)
     known = catalog.load()
     name, entry_text = found_device.entry(known, entry)
@@ -99,8 +99,7 @@ def serving(runs: Path, *, out: Path | None, force: bool, as_json: bool) -> None
     from railyard.workload.serving.devices import written
     from railyard.workload.serving.profiles import table_profile
 
-    if out is not None and out.exists() and not force:
-        raise InputError("the file exists already and is left as it is", file=out, hint="`--force` replaces it")
+    keep_existing(out, force=force)
     known = catalog.load()
     recorded = read_runs(runs)
     engines = ", ".join(dict.fromkeys(run.engine for run in recorded))
@@ -146,8 +145,7 @@ def runs(table: Path, *, out: Path | None, force: bool, as_json: bool) -> None:
     """
     from railyard.calibrate import tables, write
 
-    if out is not None and out.exists() and not force:
-        raise InputError("the file exists already and is left as it is", file=out, hint="`--force` replaces it")
+    keep_existing(out, force=force)
     kind, source = tables.read(table)
     found = kind.calibrate(source, catalog.load())
     if out is not None:

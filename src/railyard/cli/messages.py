@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -14,16 +15,31 @@ if TYPE_CHECKING:
     from railyard.errors import RailyardError
 
 
+_LINES = "\n\t"
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal obeys in place of showing it: control characters, and those that turn the direction of writing."""
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Text of strangers as it can be shown: what a terminal would obey is spelled out.
+
+    Args:
+        text: Names out of files, say.
+        keep: Control characters that stay.
+    """
+    return _CONTROL.sub(lambda found: found[0] if found[0] in keep else repr(found[0])[1:-1], text)
+
+
 def show(error: RailyardError) -> None:
     """Every problem of an error on stderr: what, where, the line with a caret, what is allowed."""
     problems = error.problems if isinstance(error, InputError) else ()
     for text in [problem.render() for problem in problems] or [str(error)]:
-        sys.stderr.write(f"{paint('error:', 'red')} {text}\n")
+        sys.stderr.write(f"{paint('error:', 'red')} {visible(text, keep=_LINES)}\n")
 
 
 def say(text: str, colour: str | None = None) -> None:
     """One line of words on stderr."""
-    sys.stderr.write(f"{paint(text, colour)}\n")
+    sys.stderr.write(f"{paint(visible(text, keep=_LINES), colour)}\n")
 
 
 def paint(text: str, colour: str | None) -> str:

@@ -10,12 +10,12 @@ import numpy as np
 from railyard.cli.messages import say
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
-from railyard.files import write_text
+from railyard.files import keep_existing, write_text
 from railyard.operate.free import Free
 from railyard.operate.hostlist import compress
 from railyard.operate.policy import policies
 from railyard.operate.source import is_scenario, numbers, read_nodes
-from railyard.operate.stream import play, read_stream
+from railyard.operate.stream import broken_promises, play, read_stream
 from railyard.operate.topology_file import formats
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ def place(
     if busy is not None:
         free.out(numbers(tree, busy))
     placed = play(read_stream(jobs, tree), free, rule)
+    for one in placed:
+        for words in broken_promises(one, tree):
+            say(f"{one.job}: {words}")
     if as_json:
         found = [[] if one.nodes is None else [tree.names[node] for node in one.nodes] for one in placed]
         emit(json.dumps(found, ensure_ascii=False))
@@ -143,7 +146,9 @@ def print_advice(asked: Question, first: Advice, others: list[Advice]) -> None:
         emit(f"{best.policy} is {first.step_s / best.step_s - 1:.1%} faster: --policy {best.policy}")
 
 
-def topology(source: Path, *, name: str | None, target: str | None, names: Path | None, out: Path | None) -> None:
+def topology(
+    source: Path, *, name: str | None, target: str | None, names: Path | None, out: Path | None, force: bool
+) -> None:
     """Prints what nodes hang together, or writes it as a scheduler reads it.
 
     Args:
@@ -152,10 +157,12 @@ def topology(source: Path, *, name: str | None, target: str | None, names: Path 
         target: The format to write; None: a table of levels for people.
         names: A list of nodes in the order of a scenario's servers.
         out: Where to; None: stdout.
+        force: Whether it may take the place of another file.
 
     Raises:
         InputError: A file or a name is wrong, or the format cannot say what is there.
     """
+    keep_existing(out, force=force)
     tree = read_nodes(source, name, names)
     if target is None:
         table = Table(["level", "groups", "nodes in each", "first"], right=[1])

@@ -12,7 +12,7 @@ from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
-from railyard.files import write_text
+from railyard.files import keep_existing, write_text
 from railyard.tune.synthesis.network import read_network
 from railyard.tune.synthesis.search import synthesize as search
 
@@ -33,6 +33,7 @@ def synthesize(
     switches: str | None,
     most_sends: int,
     out: Path | None,
+    force: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -41,6 +42,7 @@ def synthesize(
     Raises:
         InputError: The table, a name or a size is wrong.
     """
+    keep_existing(out, force=force)
     size_bytes = units.size(size)
     if size_bytes <= 0:
         raise InputError("a collective moves more than nothing", key="--size", found=size, allowed="such as 1 MB")

@@ -8,6 +8,8 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING
 
+from railyard.cli.messages import visible
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -38,7 +40,7 @@ class Table:
 
     def add(self, *cells: str) -> None:
         """One row."""
-        self.rows.append(cells)
+        self.rows.append(tuple(map(visible, cells)))
 
     def print(self) -> None:
         """Writes the table in the form that suits where stdout goes."""

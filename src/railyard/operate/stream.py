@@ -7,14 +7,16 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from railyard.errors import InputError, did_you_mean
 from railyard.files import read_text
+from railyard.operate.hostlist import expand
 from railyard.operate.policy import Request
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from railyard.operate.free import Free
@@ -33,6 +35,7 @@ _WORDS = {
     "prefers": ("prefers", "preferred"),
     "event": ("event", "action", "op"),
     "exclusive": ("exclusive",),
+    "given": ("given", "nodelist", "node_list", "allocated"),
 }
 """Columns and the names under which they are found in traces and in schedulers' exports."""
 _STARTS = ("", "submit", "start", "place", "run")
@@ -48,11 +51,13 @@ class Step:
         job: Its name.
         request: What it asks; None: the job of that name ends.
         line: Where it stands.
+        given: int32[nodes] that a scheduler gave it; None: the table does not say.
     """
 
     job: str
     request: Request | None
     line: int
+    given: NDArray[np.int32] | None = None
 
 
 @dataclass(frozen=True)
@@ -64,19 +69,26 @@ class PlacedJob:
         request: What it asked.
         nodes: int32[nodes] in the order of ranks; None: it has to wait, or what it asks can never be.
         line: Where it stands.
+        given: int32[nodes] that a scheduler gave it, which it then has in place of `nodes`; None: unknown.
     """
 
     job: str
     request: Request
     nodes: NDArray[np.int32] | None
     line: int
+    given: NDArray[np.int32] | None = None
+
+    @property
+    def has(self) -> NDArray[np.int32] | None:
+        """int32[nodes] that it has: what a scheduler gave it, else what the policy gives."""
+        return self.nodes if self.given is None else self.given
 
 
 def read_stream(path: Path, tree: NodeTree) -> list[Step]:
     """Rows of a table of placements.
 
     Columns: `nodes` (or `accelerators`, with `each` of a node), and as wanted `job`, `segment`, `switches`, `within`,
-    `prefers`, `exclusive`, `event` (submit, end).
+    `prefers`, `exclusive`, `event` (submit, end), `given` (the nodes that a scheduler gave, as a list in brackets).
 
     Raises:
         InputError: Names file, line and column of what is wrong.
@@ -172,7 +184,21 @@ def _step(row: _Row, tree: NodeTree, live: set[str], number: int) -> Step:
     if job in live:
         raise row.wrong("job", f"the job `{job}` is there already", "one row for a job that has not ended")
     live.add(job)
-    return Step(job, _request(row, tree, number), row.line)
+    return Step(job, _request(row, tree, number), row.line, _given(row, tree))
+
+
+def _given(row: _Row, tree: NodeTree) -> NDArray[np.int32] | None:
+    """What a scheduler gave."""
+    if not row.text("given"):
+        return None
+    try:
+        names = expand(row.text("given"))
+    except InputError as error:
+        raise error.located(file=row.file, line=row.line, key="given") from None
+    unknown = next((name for name in names if name not in tree.number), None)
+    if unknown is not None:
+        raise row.wrong("given", f"the cluster has no node `{unknown}`", "its nodes", did_you_mean(unknown, tree.names))
+    return np.array([tree.number[name] for name in dict.fromkeys(names)], np.int32)
 
 
 def _request(row: _Row, tree: NodeTree, number: int) -> Request:
@@ -210,12 +236,49 @@ def play(steps: list[Step], free: Free, policy: NodePolicy) -> list[PlacedJob]:
     for step in steps:
         if step.request is None:
             ended = live.pop(step.job)
-            if ended.nodes is not None:
-                free.give(ended.nodes, ended.request.each)
+            if ended.has is not None:
+                free.give(ended.has, ended.request.each)
             continue
-        found = PlacedJob(step.job, step.request, policy.place(step.request, free), step.line)
-        if found.nodes is not None:
-            free.take(found.nodes, step.request.each)
+        found = PlacedJob(step.job, step.request, policy.place(step.request, free), step.line, step.given)
+        if found.has is not None:
+            free.take(found.has, step.request.each)
         placed.append(found)
         live[step.job] = found
     return placed
+
+
+def broken_promises(job: PlacedJob, tree: NodeTree) -> list[str]:
+    """What a job asked and did not get from its scheduler, in words."""
+    nodes, asked = job.given, job.request
+    if nodes is None:
+        return []
+    found = []
+    if len(nodes) != asked.nodes:
+        found.append(f"it wants {asked.nodes} nodes and has {len(nodes)}")
+    if asked.segment and tree.levels:
+        level = tree.levels.index(asked.segment_within) if asked.segment_within else len(tree.levels) - 1
+        found += _torn(job, tree, level)
+    limits = [(asked.within, 1)] if asked.within else []
+    limits += [(tree.levels[-1], asked.switches)] if asked.switches and tree.levels else []
+    for name, most in limits:
+        level = tree.levels.index(name)
+        if len(np.unique(tree.group[level][nodes])) > most:
+            found.append(f"it has to lie in {most} of the level {name}: {_parts(nodes, tree, level)}")
+    return found
+
+
+def _torn(job: PlacedJob, tree: NodeTree, level: int) -> list[str]:
+    """Segments that do not lie in one group each: then some group has a number of nodes that they do not divide."""
+    nodes, size = job.given, job.request.segment
+    if nodes is None or not (np.bincount(tree.group[level][nodes]) % size).any():
+        return []
+    instead = "" if job.nodes is None else f"; they fit, as {_parts(job.nodes, tree, level)}"
+    return [f"segments of {size} are not kept: {_parts(nodes, tree, level)}{instead}"]
+
+
+def _parts(nodes: NDArray[np.int32], tree: NodeTree, level: int) -> str:
+    """`17+17+2 (rack-0, rack-1, rack-2)`."""
+    group, count = np.unique(tree.group[level][nodes], return_counts=True)
+    order = np.argsort(-count, kind="stable")
+    names = ", ".join(tree.group_names[level][one] for one in group[order].tolist())
+    return f"{'+'.join(map(str, count[order].tolist()))} ({names})"
