@@ -51,7 +51,7 @@ def test_help_and_version(railyard):
                 *("--out", "--force", "--json", "--quiet", "--help"),
             },
         ),
-        (["observe"], {"--out", "--json", "--help"}),
+        (["observe"], {"--out", "--cluster", "--json", "--help"}),
         (
             ["ui"],
             {

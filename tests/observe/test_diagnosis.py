@@ -11,7 +11,7 @@ import pytest
 from railyard.cli import guard
 from railyard.graph.parquet import read_record, write_record
 from railyard.observe.diagnosis.compute import relative, slow_parts
-from railyard.observe.diagnosis.counters import pointed_at
+from railyard.observe.diagnosis.counters import pointed_at, stands_out
 from railyard.observe.diagnosis.peers import Observed
 from railyard.observe.diagnosis.verdict import Diagnosis
 
@@ -157,11 +157,14 @@ def test_a_port_that_is_full_for_longer_than_its_like_is_pointed_at():
         return SimpleNamespace(tables={"links": table}, makespan_ps=1000)
 
     usual = record([100] * 40)
-    stands_out = pointed_at(record([100] * 39 + [900]), usual, 40)
-    assert stands_out[39] == pytest.approx(1 / 1.02)
-    assert stands_out[:39].sum() == 0
+    share = pointed_at(record([100] * 39 + [900]), usual, 40)
+    assert stands_out(share, [39]) == pytest.approx(1 / 1.02)
+    assert stands_out(share, [3, 4]) == 0
     alike = pointed_at(record([200] * 40), usual, 40)
-    assert alike.max() == pytest.approx(0.025 / (0.025 + 0.025 + 0.02))
+    assert stands_out(alike, [0]) == pytest.approx(0.025 / (0.025 + 0.025 + 0.02) / 40)
+    four = pointed_at(record([100] * 36 + [500] * 4), usual, 40)
+    assert stands_out(four, [36, 37, 38, 39]) == pytest.approx(0.25 / 0.27)
+    assert stands_out(four, [36]) == pytest.approx(0.25 / (0.25 + 0.25 + 0.02) / 4, abs=0.02)
     assert pointed_at(usual, usual, 40).sum() == 0
 
 

@@ -333,12 +333,15 @@ def observe(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE.parquet", help="Write the record, for `railyard export`.")
     ] = None,
+    cluster: Annotated[
+        Path | None, typer.Option("--cluster", metavar="FILE", help="A scenario: what its cluster should have reached.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Read what a cluster did and print where its time went, in the measures of a simulated run."""
     from railyard.cli import observe as observing
 
-    observing.observe(path, out=out, as_json=json)
+    observing.observe(path, out=out, cluster=cluster, as_json=json)
 
 
 @app.command(short_help="Which part of a cluster is to blame, if any.")

@@ -14,17 +14,20 @@ if TYPE_CHECKING:
 SHOWN = 20
 
 
-def observe(path: Path, *, out: Path | None, as_json: bool) -> None:
-    """Prints what traces say.
+def observe(path: Path, *, out: Path | None, cluster: Path | None, as_json: bool) -> None:
+    """Prints what traces and logs say.
 
     Raises:
-        InputError: Nothing at the path can be read.
+        InputError: Nothing at the path can be read, or the cluster's file is wrong.
     """
+    from railyard.errors import InputError
     from railyard.graph.parquet import write_record
     from railyard.observe.figures import observed
 
-    record, figures = observed(path)
+    record, figures = observed(path, cluster)
     if out is not None:
+        if record is None:
+            raise InputError("logs of collectives hold no timeline that could be written", key="--out", found=out)
         write_record(record, out)
         say(f"wrote {out}")
     if as_json:
@@ -32,16 +35,13 @@ def observe(path: Path, *, out: Path | None, as_json: bool) -> None:
         return
     for words in figures["warnings"]:
         say(words)
-    _ranks(figures)
-    if figures["communicators"]:
-        emit("")
-        _communicators(figures)
-    if figures["collectives"]:
-        emit("")
-        _collectives(figures)
-    if figures["stragglers"]:
-        emit("")
-        _stragglers(figures)
+    shown = False
+    for key, show in _SECTIONS.items():
+        if figures.get(key):
+            if shown:
+                emit("")
+            show(figures)
+            shown = True
 
 
 def _ranks(figures: dict[str, Any]) -> None:
@@ -99,6 +99,71 @@ def _stragglers(figures: dict[str, Any]) -> None:
     for one in figures["stragglers"][:SHOWN]:
         table.add(str(one["rank"]), str(one["collectives"]), numbers.seconds(one["late_s"]))
     table.print()
+
+
+def _timings(figures: dict[str, Any]) -> None:
+    from railyard.api import numbers
+
+    heads = (
+        "collective",
+        "ranks",
+        "bytes",
+        "count",
+        "median",
+        "busbw GB/s",
+        "expected",
+        "expected busbw",
+        "over expected",
+    )
+    table = Table(heads, range(1, len(heads)), turn=True)
+
+    def rate(bps: float | None) -> str:
+        return "" if bps is None else f"{bps / 8e9:.4g}"
+
+    for one in figures["timings"]:
+        known = one["expected_s"] is not None
+        table.add(
+            one["kind"],
+            str(one["ranks"] or "unknown"),
+            f"{one['size_bytes']:,}",
+            str(one["count"]),
+            numbers.seconds(one["median_s"]),
+            rate(one["busbw_bps"]),
+            numbers.seconds(one["expected_s"]) if known else "",
+            rate(one["expected_busbw_bps"]),
+            f"{one['measured_over_expected']:.2f}" if known else "",
+        )
+    table.print()
+
+
+def _edges(figures: dict[str, Any]) -> None:
+    table = Table(("communicator", "channel", "from", "to", "via", "pattern"), (1, 2, 3))
+    for one in figures["edges"][:SHOWN]:
+        words = (one["communicator"], one["channel"], one["source"], one["target"], one["via"], one["pattern"])
+        table.add(*map(str, words))
+    table.print()
+    if len(figures["edges"]) > SHOWN:
+        emit(f"and {len(figures['edges']) - SHOWN} more connections")
+
+
+def _counts(figures: dict[str, Any]) -> None:
+    table = Table(("counter", "part", "value"), (2,))
+    for one in figures["counts"][:SHOWN]:
+        table.add(one["name"], one["part"], f"{one['value']:,.0f}")
+    table.print()
+    if len(figures["counts"]) > SHOWN:
+        emit(f"and {len(figures['counts']) - SHOWN} more counters, smaller ones")
+
+
+_SECTIONS = {
+    "ranks": _ranks,
+    "communicators": _communicators,
+    "collectives": _collectives,
+    "stragglers": _stragglers,
+    "timings": _timings,
+    "edges": _edges,
+    "counts": _counts,
+}
 
 
 def diagnose(path: Path, *, cluster: Path | None, as_json: bool) -> None:

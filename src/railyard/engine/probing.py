@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from railyard.graph.record import Table
 
 PS_PER_S = 1e12
+EVEN = 0.999
+"""Of the rate of the fastest member of a bundle: others above it are as fast."""
 
 
 def chosen(probes: Probes, links: LinkTable) -> NDArray[np.int32]:
@@ -56,14 +58,16 @@ def counters(result: _core.Result, changes: FaultColumns, links: LinkTable) -> T
     full = result.link_full_ps
     if not len(full):
         return table
-    slower = np.zeros(len(full), np.bool_)
-    slower[changes.target[(changes.kind == LINK_FACTOR) & (changes.value < 1)]] = True
+    least, most = np.ones(len(full)), np.zeros(len(full))
+    rows = changes.kind == LINK_FACTOR
+    np.minimum.at(least, changes.target[rows], changes.value[rows])
     member = np.flatnonzero(links.bundle_of >= 0)
     bundle = links.bundle_of[member]
-    uneven = np.zeros(len(full), np.bool_)
-    uneven[bundle[slower[member]]] = True
+    np.minimum.at(least, bundle, least[member])
+    np.maximum.at(most, bundle, least[member])
+    uneven = least[bundle] < EVEN * most[bundle]
     spread = full.copy()
-    spread[member] += np.where(~uneven[bundle] | slower[member], full[bundle], 0)
+    spread[member] += np.where(~uneven | (least[member] < EVEN * most[bundle]), full[bundle], 0)
     return {**table, "full_ps": spread}
 
 

@@ -17,8 +17,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Ends = dict[tuple[str, str, int], int]
-"""Of a rank: when its communications ended, ns, by group, kind and number."""
+Ends = dict[tuple[int, int, int], int]
+"""Of a rank: when its communications ended, ns, by numbers of group and kind, and number in these."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def aligned(ends: Mapping[int, Ends]) -> dict[int, Clock]:
     """The clock of every rank against that of the lowest, over the neighbours that share most."""
     ranks = sorted(ends)
     clocks = {ranks[0]: Clock(0, 0, 0)} if ranks else {}
-    members: dict[tuple[str, str, int], list[int]] = defaultdict(list)
+    members: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for rank in ranks:
         for key in ends[rank]:
             members[key].append(rank)
@@ -59,8 +59,8 @@ def _against(
     rank: int,
     ends: Mapping[int, Ends],
     clocks: Mapping[int, Clock],
-    members: Mapping[tuple[str, str, int], list[int]],
-    shared: set[tuple[str, str, int]],
+    members: Mapping[tuple[int, int, int], list[int]],
+    shared: set[tuple[int, int, int]],
 ) -> Clock | None:
     """The clock of a rank against the known ones; None where they share nothing."""
     found: list[int] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,11 +40,13 @@ BUSBW: dict[str, Callable[[int], float]] = {
 """busbw over algbw by ranks (nccl-tests, doc/PERFORMANCE.md)."""
 
 
+@cache
 def is_communication(name: str) -> bool:
     """Whether a kernel is one of a library of collectives."""
     return _LIBRARY.search(name) is not None
 
 
+@cache
 def kind_of(name: str) -> str:
     """all_reduce, all_gather, reduce_scatter, all_to_all, broadcast and so on; empty where the name does not say."""
     bare = re.sub(r"[^a-z]", "", re.sub(r"^(nccl|gloo|xccl|mpi):", "", name.lower()).split("(")[0])

@@ -40,7 +40,7 @@ def diagnose_counts(pieces: Sequence[Piece]) -> Diagnosis:
     if not answer.verdict:
         _behind(last, _still(captures), answer)
     first = {suspect.part: suspect for suspect in reversed(answer.verdict)}
-    answer.verdict = sorted(first.values(), key=lambda one: -one.confidence)
+    answer.verdict = sorted(first.values(), key=lambda one: (-one.confidence, len(one.part), one.part))
     return answer
 
 

@@ -12,10 +12,9 @@ from railyard.observe.diagnosis.verdict import Diagnosis, Suspect
 from railyard.observe.figures import record_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from railyard.observe.reader import Piece
+    from railyard.observe.gather import Gathered
 
 WORTH_NAMING = 1.03
 """S from which on ByteDance's study takes a job for one with stragglers; below, nothing is named."""
@@ -36,7 +35,7 @@ def diagnose(path: Path, cluster_file: Path | None = None) -> Diagnosis:
     """
     file = record_file(path)
     if file is None:
-        return _traces(path)
+        return _traces(path, cluster_file)
     if _is_operations(file):
         return _operations(file)
     return _record(file, cluster_file)
@@ -109,21 +108,40 @@ def _operations(file: Path) -> Diagnosis:
     return answer
 
 
-def _traces(path: Path) -> Diagnosis:
+def _traces(path: Path, cluster_file: Path | None) -> Diagnosis:
     from railyard.observe.gather import gather
 
     found = gather(path)
-    answer = _called(found.pieces)
+    answer = _of_traces(found, cluster_file)
     answer.notes += found.remarks
     return answer
 
 
-def _called(pieces: Sequence[Piece]) -> Diagnosis:
+def _of_traces(found: Gathered, cluster_file: Path | None) -> Diagnosis:
+    """By what says most: calls that hang, states of communicators, counters of ports, times of kernels."""
     from railyard.observe.counts import diagnose_counts
+    from railyard.observe.diagnosis.ports import diagnose_ports
     from railyard.observe.hangs import diagnose_calls
+
+    pieces = found.pieces
 
     if any(piece.calls for piece in pieces):
         return diagnose_calls(pieces)
     if any(piece.members for piece in pieces):
         return diagnose_counts(pieces)
-    return Diagnosis(unknown=True, notes=["traces of kernels alone name no part: all ranks of a ring last the same"])
+    if any(piece.counts for piece in pieces):
+        return diagnose_ports(pieces)
+    if any(piece.kernels for piece in pieces):
+        return _kernels(found, cluster_file)
+    return Diagnosis(unknown=True, notes=["what was read says how fast collectives were, and names no part"])
+
+
+def _kernels(found: Gathered, cluster_file: Path | None) -> Diagnosis:
+    from railyard.observe.clusterfile import cluster_of
+    from railyard.observe.diagnosis.traced import diagnose as of_kernels
+    from railyard.observe.measured import record_of
+    from railyard.observe.summary import summary
+
+    record = record_of(found)
+    per_host = 0 if cluster_file is None else cluster_of(cluster_file).ranks_per_server
+    return of_kernels(record, summary(record), per_host)

@@ -1,12 +1,18 @@
-"""Chrome trace JSON, event by event: a file of gigabytes is never in memory."""
+"""Chrome trace JSON, event by event: a file of gigabytes is never in memory, and only what is asked for is decoded.
+
+An event begins where the one before it ends: `}`, a comma, `{` and the key that the file's first event begins with.
+Cut there,
+a piece of the file whose text does not hold any word that is looked for needs no decoding, which is most of a trace.
+The others are decoded together; where that fails, the cuts were wrong or the file is damaged, and it goes on event by
+event.
+"""
 
 from __future__ import annotations
 
-import codecs
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from railyard.errors import InputError
 from railyard.observe.sources import DAMAGED
@@ -16,11 +22,12 @@ if TYPE_CHECKING:
 
     from railyard.observe.sources import Source
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 23
 _LONGEST_EVENT = 1 << 24
-"""Characters after which an event that does not end is taken for damage."""
+"""Bytes after which an event that does not end is taken for damage."""
 _LONGEST_HEAD = 1 << 26
-_START = re.compile(r'"traceEvents"\s*:\s*\[')
+_START = re.compile(rb'"traceEvents"\s*:\s*\[')
+_FIRST_KEY = re.compile(rb'\s*\{\s*("[A-Za-z_ ]{1,32}")')
 _BETWEEN = re.compile(r"[\s,]*")
 
 
@@ -30,60 +37,93 @@ class EventFile:
 
     Attributes:
         source: The file.
+        wanted: What the text of an event must hold to be worth decoding.
         about: Keys beside `traceEvents`; complete when all events have been read.
+        count: Events so far, those that were not decoded included.
         damage: Why the rest of the file could not be read; empty where all of it was.
     """
 
     source: Source
+    wanted: re.Pattern[bytes]
     about: dict[str, Any] = field(default_factory=dict)
+    count: int = 0
     damage: str = ""
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """Every event, in order.
+        """Every event that is wanted, and some that are not, in order.
 
         Raises:
             InputError: The file has no list of events.
         """
-        text = _Text(self.source)
-        try:
-            yield from self._events(text)
-        finally:
-            text.stream.close()
+        with self.source.stream() as stream:
+            buffer = _Buffer(stream)
+            if not self._begin(buffer):
+                raise InputError("the file has no list `traceEvents`", file=self.source.name)
+            key = _FIRST_KEY.match(buffer.data)
+            if key is not None:
+                yield from self._pieces(buffer, re.compile(rb"\}\s*,\s*(?=\{\s*" + key[1] + rb")"))
+            yield from self._rest(buffer)
 
-    def _events(self, text: _Text) -> Iterator[dict[str, Any]]:
-        if not self._begin(text):
-            raise InputError("the file has no list `traceEvents`", file=self.source.name)
-        decode = json.JSONDecoder().raw_decode
-        while True:
-            try:
-                text.skip()
-                if text.ended("]"):
-                    break
-                event = text.decoded(decode)
-            except (ValueError, RecursionError) as error:
-                self.damage = str(error)
-                return
-            if isinstance(event, dict):
-                yield event
-        self._finish(text)
-
-    def _begin(self, text: _Text) -> bool:
+    def _begin(self, buffer: _Buffer) -> bool:
         """Goes to the first event."""
-        while (found := _START.search(text.buffer)) is None:
-            if text.buffer[:64].lstrip().startswith("[") or len(text.buffer) > _LONGEST_HEAD or not text.more():
+        while (found := _START.search(buffer.data)) is None:
+            if buffer.data[:64].lstrip().startswith(b"[") or len(buffer.data) > _LONGEST_HEAD or not buffer.more():
                 break
         if found is None:
-            bare = text.buffer[:64].lstrip().startswith("[")
-            text.at = text.buffer.find("[") + 1
+            bare = buffer.data[:64].lstrip().startswith(b"[")
+            buffer.drop(buffer.data.find(b"[") + 1)
             return bare
-        self._note("{" + text.buffer[: found.start()].strip().lstrip("{").rstrip(",\n\r\t ") + "}")
-        text.at = found.end()
+        before = buffer.data[: found.start()].decode("utf-8", errors="replace")
+        self._note("{" + before.strip().lstrip("{").rstrip(",\n\r\t ") + "}")
+        buffer.drop(found.end())
         return True
 
-    def _finish(self, text: _Text) -> None:
-        while len(text.buffer) - text.at < _LONGEST_HEAD and text.more():
-            pass
-        rest = text.buffer[text.at :].strip()
+    def _pieces(self, buffer: _Buffer, cut: re.Pattern[bytes]) -> Iterator[dict[str, Any]]:
+        """All events but those behind the last cut of the file."""
+        while not self.damage:
+            pieces = cut.split(buffer.data)
+            if len(pieces) > 1:
+                rest = len(pieces.pop())
+                chosen = [piece + b"}" for piece in pieces if self.wanted.search(piece)]
+                try:
+                    decoded = json.loads(b"[" + b",".join(chosen) + b"]")
+                except (ValueError, RecursionError):
+                    return  # event by event
+                self.count += len(pieces)
+                yield from (event for event in decoded if isinstance(event, dict))
+                buffer.drop(len(buffer.data) - rest)
+            if len(buffer.data) > _LONGEST_EVENT or not buffer.more():
+                return
+
+    def _rest(self, buffer: _Buffer) -> Iterator[dict[str, Any]]:
+        """What is left, event by event."""
+        decode = json.JSONDecoder().raw_decode
+        text, at = buffer.text(), 0
+        while True:
+            found = _BETWEEN.match(text, at)
+            at = found.end() if found else at
+            if text[at : at + 1] == "]":
+                self._finish(buffer, text[at + 1 :])
+                return
+            try:
+                event, at = decode(text, at)
+            except (ValueError, RecursionError) as error:
+                if isinstance(error, RecursionError) or len(text) - at > _LONGEST_EVENT:
+                    self.damage = "an event is damaged"
+                    return
+                if not buffer.more():
+                    self.damage = "the file ends in the middle of an event"
+                    return
+                text, at = text[at:] + buffer.text(), 0
+                continue
+            self.count += 1
+            if isinstance(event, dict):
+                yield event
+
+    def _finish(self, buffer: _Buffer, rest: str) -> None:
+        while len(rest) < _LONGEST_HEAD and buffer.more():
+            rest += buffer.text()
+        rest = rest.strip()
         if rest.lstrip(", \n\r\t}"):
             self._note("{" + rest.lstrip(", \n\r\t"))
         elif "}" not in rest and self.about:
@@ -98,15 +138,13 @@ class EventFile:
         self.about.update(found)
 
 
-class _Text:
+@dataclass
+class _Buffer:
     """The part of a file that has not been decoded yet."""
 
-    def __init__(self, source: Source) -> None:
-        self.stream = source.stream()
-        self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self.buffer = ""
-        self.at = 0
-        self.over = False
+    stream: IO[bytes]
+    data: bytes = b""
+    over: bool = False
 
     def more(self) -> bool:
         """Reads on; False where there is no more."""
@@ -117,38 +155,18 @@ class _Text:
         except DAMAGED:
             chunk = b""
         self.over = not chunk
-        self.buffer = self.buffer[self.at :] + self.decoder.decode(chunk, final=self.over)
-        self.at = 0
+        self.data += chunk
         return not self.over
 
-    def skip(self) -> None:
-        """Goes on to what is neither space nor comma."""
-        while True:
-            found = _BETWEEN.match(self.buffer, self.at)
-            self.at = found.end() if found else self.at
-            if self.at < len(self.buffer) or not self.more():
-                return
+    def drop(self, size: int) -> None:
+        """Passes what has been read."""
+        self.data = self.data[size:]
 
-    def ended(self, bracket: str) -> bool:
-        """Whether the bracket comes next, which is passed then."""
-        if self.buffer[self.at : self.at + 1] != bracket:
-            return False
-        self.at += 1
-        return True
-
-    def decoded(self, decode: Any) -> object:
-        """The next value.
-
-        Raises:
-            ValueError: It is damaged, or the file ends in it.
-        """
-        while True:
-            try:
-                value, self.at = decode(self.buffer, self.at)
-            except ValueError:
-                if len(self.buffer) - self.at > _LONGEST_EVENT:
-                    raise ValueError("an event is damaged") from None
-                if not self.more():
-                    raise ValueError("the file ends in the middle of an event") from None
-            else:
-                return value
+    def text(self) -> str:
+        """All that is there, which is passed; a letter that is cut in two stays."""
+        end = len(self.data)
+        while end and not self.over and self.data[end - 1] & 0xC0 == 0x80 and len(self.data) - end < 4:
+            end -= 1
+        end -= bool(end and not self.over and self.data[end - 1] & 0xC0 == 0xC0)
+        found, self.data = self.data[:end], self.data[end:]
+        return found.decode("utf-8", errors="replace")

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.graph import Record, TaskGraph
 from railyard.graph.parquet import read_record
+from railyard.observe.gather import gather
+from railyard.observe.measured import record_of
+from railyard.observe.summary import summary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,22 +25,56 @@ def record_file(path: Path) -> Path | None:
     return path if path.is_file() and path.suffix == ".parquet" else None
 
 
-def observed(path: Path) -> tuple[Record, dict[str, Any]]:
-    """The record and its figures.
+def observed(path: Path, cluster: Path | None = None) -> tuple[Record | None, dict[str, Any]]:
+    """The record, None where there are only logs, and the figures.
+
+    Args:
+        path: Of traces, logs, a run or a record.
+        cluster: File of the cluster, of which collectives that were timed are expected.
 
     Raises:
-        InputError: Nothing there can be read, or the record holds too little.
+        InputError: Nothing there can be read, the record holds too little, or the cluster's file is wrong.
     """
-    from railyard.observe.gather import gather
-    from railyard.observe.measured import record_of
-    from railyard.observe.summary import summary
-
     file = record_file(path)
-    record = record_of(gather(path)) if file is None else read_record(file)
+    if file is None:
+        return _gathered(path, cluster)
+    record = read_record(file)
     if isinstance(record.work, TaskGraph):
         return record, _simulated(record)
     record.require("what a trace says", "communicator", "sequence", "stream")
     return record, summary(record)
+
+
+def _gathered(path: Path, cluster: Path | None) -> tuple[Record | None, dict[str, Any]]:
+    """Of traces and logs."""
+    from railyard.observe.clusterfile import cluster_of
+    from railyard.observe.expected import compared
+
+    found = gather(path)
+    traced = any(piece.kernels for piece in found.pieces)
+    logs = any(piece.timings or piece.edges or piece.counts for piece in found.pieces)
+    record = record_of(found) if traced or not logs else None
+    figures: dict[str, Any] = {"warnings": found.remarks} if record is None else summary(record)
+    timings = [one for piece in found.pieces for one in piece.timings]
+    machine = None if cluster is None or not timings else cluster_of(cluster)
+    counts = sorted((one for piece in found.pieces for one in piece.counts), key=lambda one: (-one.value, one.part))
+    edges = [one for piece in found.pieces for one in piece.edges]
+    about = {
+        "timings": compared(timings, machine),
+        "edges": [
+            {
+                "communicator": one.group,
+                "channel": one.channel,
+                "source": one.source,
+                "target": one.target,
+                "via": one.via,
+                "pattern": one.pattern,
+            }
+            for one in edges
+        ],
+        "counts": [{"name": one.name, "part": one.part, "value": one.value} for one in counts],
+    }
+    return record, {**figures, **{key: value for key, value in about.items() if value}}
 
 
 def _simulated(record: Record) -> dict[str, Any]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
@@ -10,11 +13,15 @@ from railyard.observe.reader import readers
 from railyard.observe.sources import sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from railyard.observe.reader import Piece, Reader
     from railyard.observe.sources import Source
+
+
+WORTH_PROCESSES = 1 << 26
+"""Bytes in all from which files are read by several processes."""
 
 
 @dataclass
@@ -43,11 +50,11 @@ def gather(path: Path) -> Gathered:
         InputError: There is nothing at the path that could be read.
     """
     found = Gathered()
-    for source in sources(path):
-        try:
-            found.pieces.append(_reader(source).read(source))
-        except InputError as error:
-            found.skipped[source.name] = error.problems[0].headline()
+    for name, read in _read_all(sources(path)):
+        if isinstance(read, str):
+            found.skipped[name] = read
+        else:
+            found.pieces.append(read)
     _place_lone(found)
     found.pieces = list(_once(found))
     if not found.pieces:
@@ -55,6 +62,30 @@ def gather(path: Path) -> Gathered:
         formats = ", ".join(reader.summary for _, reader in readers.items())
         raise InputError("nothing here could be read", file=path, found=listed or "no file", allowed=formats)
     return found
+
+
+def _read_all(every: Iterable[Source]) -> Iterator[tuple[str, Piece | str]]:
+    """Every source and what it says, or why it was not read; by as many processes as there are processors."""
+    plain, listed = [], []
+    for source in every:
+        if source.size_bytes:
+            plain.append(source)
+        else:  # a member of an archive, which is open only now
+            listed.append((source.name, _read(source)))
+    processes = min(os.cpu_count() or 1, len(plain))
+    if processes < 2 or sum(source.size_bytes for source in plain) < WORTH_PROCESSES:
+        yield from ((source.name, _read(source)) for source in plain)
+    else:
+        with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
+            yield from zip((source.name for source in plain), pool.map(_read, plain), strict=True)
+    yield from listed
+
+
+def _read(source: Source) -> Piece | str:
+    try:
+        return _reader(source).read(source)
+    except InputError as error:
+        return error.problems[0].headline()
 
 
 def _reader(source: Source) -> Reader:
@@ -82,7 +113,7 @@ def _once(found: Gathered) -> Iterable[Piece]:
     world = 0
     for piece in sorted(found.pieces, key=lambda one: (not one.timed, one.rank is None, one.rank or 0, one.source)):
         key = (piece.timed, piece.rank)
-        if piece.members:  # of all ranks, as often as somebody asked
+        if piece.members or piece.counts or piece.timings or piece.edges:  # of many ranks, or of none
             yield piece
         elif piece.rank is None:
             found.skipped[piece.source] = "it names no rank, and there are others"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,15 +9,21 @@ import numpy as np
 from railyard.errors import InputError
 from railyard.graph import Label, Record
 from railyard.observe.clocks import aligned
-from railyard.observe.reader import COMMUNICATION
+from railyard.observe.kernels import COMMUNICATION, PHASES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from railyard.observe.clocks import Clock, Ends
     from railyard.observe.gather import Gathered
-    from railyard.observe.reader import Kernel, Piece
+    from railyard.observe.kernels import Kernels
+    from railyard.observe.reader import Piece
 
+    Table = dict[str, NDArray[Any]]
+
+_COLUMNS = ("phase", "name", "kind", "group", "start_ns", "duration_ns", "stream", "sequence", "size_bytes", "number")
 _LONGEST_NS = (1 << 63) // 2000
 """Longest trace in nanoseconds of which picoseconds still fit in 64 bits, with room to spare: 53 days."""
 
@@ -32,31 +37,23 @@ def record_of(found: Gathered) -> Record:
     pieces = [piece for piece in found.pieces if piece.timed and piece.kernels]
     if not pieces:
         raise InputError("no kernel was found: there is nothing to measure", found="; ".join(found.remarks[:4]) or None)
-    numbered = {_rank(piece): _numbered(piece.kernels) for piece in pieces}
-    clocks = aligned({rank: _ends(kernels) for rank, kernels in numbered.items()})
-    rows = [(rank, kernel, number) for rank, kernels in numbered.items() for kernel, number in kernels]
-    ahead = np.array([clocks[rank].ahead_ns for rank, _, _ in rows], object)
-    start = np.array([kernel.start_ns for _, kernel, _ in rows], object) - ahead
-    first = min(start)
-    if max(start) - first > _LONGEST_NS:
-        raise InputError("times of the traces lie more than 53 days apart", found=f"{max(start) - first} ns")
-    begin = (start - first).astype(np.int64)
-    duration = np.array([kernel.duration_ns for _, kernel, _ in rows], np.int64)
-    labels, what = _labels([kernel for _, kernel, _ in rows])
-    groups, communicator = _groups(rows, pieces)
+    words = _words(pieces)
+    tables = _joined(pieces, words)
+    clocks = aligned({rank: _ends(table, words) for rank, table in tables.items()})
+    begin = _starts(tables, {rank: clock.ahead_ns for rank, clock in clocks.items()})
+    rows = {name: np.concatenate([table[name] for table in tables.values()]) for name in _COLUMNS}
+    labels, what = _labels(rows, words)
+    who = np.repeat(np.fromiter(tables, np.int32, len(tables)), [len(table["name"]) for table in tables.values()])
+    groups, communicator = _groups(rows, who, pieces, words)
     return Record(
         rows="kernels",
-        who=np.array([rank for rank, _, _ in rows], np.int32),
+        who=who,
         what=what,
         start_ps=begin * 1000,
-        end_ps=(begin + duration) * 1000,
-        size_bytes=np.array([kernel.size_bytes for _, kernel, _ in rows], np.int64),
+        end_ps=(begin + rows["duration_ns"]) * 1000,
+        size_bytes=rows["size_bytes"],
         labels=labels,
-        optional={
-            "communicator": communicator,
-            "sequence": np.array([number for _, _, number in rows], np.int64),
-            "stream": np.array([kernel.stream for _, kernel, _ in rows], np.int64),
-        },
+        optional={"communicator": communicator, "sequence": rows["number"], "stream": rows["stream"]},
         meta=_meta(found, pieces, clocks, groups),
     )
 
@@ -65,45 +62,99 @@ def _rank(piece: Piece) -> int:
     return -1 if piece.rank is None else piece.rank
 
 
-def _numbered(kernels: Sequence[Kernel]) -> list[tuple[Kernel, int]]:
-    """Each with its number in its group: as noted, else counted by kind in the order of time; -1 of what is no such."""
-    counts: Counter[tuple[str, str]] = Counter()
-    numbered = []
-    for kernel in sorted(kernels, key=lambda one: (one.start_ns, one.stream)):
-        number = -1
-        if kernel.phase == COMMUNICATION:
-            key = (kernel.group, kernel.kind)
-            number = counts[key] if kernel.sequence < 0 else kernel.sequence
-            counts[key] += 1
-        numbered.append((kernel, number))
-    return numbered
+def _words(pieces: Sequence[Piece]) -> list[str]:
+    """Of all ranks, each once."""
+    return list(dict.fromkeys(word for piece in pieces for word in ("", *_of(piece).words)))
 
 
-def _ends(kernels: Sequence[tuple[Kernel, int]]) -> Ends:
-    return {
-        (kernel.group, kernel.kind, number): kernel.start_ns + kernel.duration_ns
-        for kernel, number in kernels
-        if number >= 0 and kernel.kind not in ("send", "recv", "send_recv")
-    }
+def _of(piece: Piece) -> Kernels:
+    if piece.kernels is None:
+        raise InputError("the file is no trace", file=piece.source)
+    return piece.kernels
 
 
-def _labels(kernels: Sequence[Kernel]) -> tuple[list[Label], Any]:
-    number: dict[tuple[str, str, str], int] = {}
-    what = np.empty(len(kernels), np.int32)
-    for row, kernel in enumerate(kernels):
-        what[row] = number.setdefault((kernel.phase, kernel.kind or kernel.name, kernel.group), len(number))
-    return [Label(phase, op, group) for phase, op, group in number], what
+def _joined(pieces: Sequence[Piece], words: Sequence[str]) -> dict[int, Table]:
+    """Columns of every rank in the order of time, words by their number among those of all."""
+    number = {word: index for index, word in enumerate(words)}
+    tables = {}
+    for piece in pieces:
+        kernels = _of(piece)
+        order = np.lexsort((kernels.stream, kernels.start_ns))
+        place = np.array([number[word] for word in kernels.words] or [0], np.int64)
+        table: Table = {name: getattr(kernels, name)[order] for name in _COLUMNS if name != "number"}
+        for name in ("name", "kind", "group"):
+            table[name] = place[table[name]]
+        table["number"] = _numbers(table)
+        tables[_rank(piece)] = table
+    return tables
 
 
-def _groups(rows: Sequence[tuple[int, Kernel, int]], pieces: Sequence[Piece]) -> tuple[list[dict[str, Any]], Any]:
+def _numbers(table: Table) -> NDArray[np.int64]:
+    """Of each communication in its group: as noted, else counted by kind in the order of time; -1 of others."""
+    number = np.full(len(table["phase"]), -1, np.int64)
+    rows = np.flatnonzero(table["phase"] == PHASES.index(COMMUNICATION))
+    _, key = np.unique(np.stack([table["group"][rows], table["kind"][rows]]), axis=1, return_inverse=True)
+    order = np.argsort(key.ravel(), kind="stable")
+    count = np.bincount(key.ravel())
+    first = np.repeat(np.cumsum(count) - count, count)
+    number[rows[order]] = np.arange(len(rows)) - first
+    noted = table["sequence"][rows]
+    number[rows] = np.where(noted >= 0, noted, number[rows])
+    return number
+
+
+def _ends(table: Table, words: Sequence[str]) -> Ends:
+    """Of what ends at once on all members: not of messages between two ranks."""
+    pairs = [words.index(word) for word in ("send", "recv", "send_recv") if word in words]
+    rows = np.flatnonzero((table["number"] >= 0) & ~np.isin(table["kind"], pairs))
+    keys = (table[name][rows].tolist() for name in ("group", "kind", "number"))
+    ends = (table["start_ns"][rows] + table["duration_ns"][rows]).tolist()
+    return dict(zip(zip(*keys, strict=True), ends, strict=True))
+
+
+def _starts(tables: Mapping[int, Table], ahead_ns: Mapping[int, int]) -> NDArray[np.int64]:
+    """Of all kernels by one clock, ns from the first of them on.
+
+    Raises:
+        InputError: They lie too far apart.
+    """
+    bounds = [
+        (
+            int(table["start_ns"].min()) - ahead_ns[rank],
+            int((table["start_ns"] + table["duration_ns"]).max()) - ahead_ns[rank],
+        )
+        for rank, table in tables.items()
+    ]
+    first, last = min(low for low, _ in bounds), max(high for _, high in bounds)
+    if last - first > _LONGEST_NS or any(int(table["duration_ns"].max()) > _LONGEST_NS for table in tables.values()):
+        raise InputError("times of the traces lie more than 53 days apart", found=f"{last - first} ns")
+    return np.concatenate([table["start_ns"] - (ahead_ns[rank] + first) for rank, table in tables.items()])
+
+
+def _labels(rows: Table, words: Sequence[str]) -> tuple[list[Label], NDArray[np.int32]]:
+    operation = np.where(rows["kind"] == words.index(""), rows["name"], rows["kind"])
+    code = (rows["phase"].astype(np.int64) * len(words) + operation) * len(words) + rows["group"]
+    found, first, what = np.unique(code, return_index=True, return_inverse=True)
+    by_row = np.argsort(first, kind="stable")
+    place = np.empty(len(found), np.int32)
+    place[by_row] = np.arange(len(found))
+    chosen = first[by_row].tolist()
+    labels = [Label(PHASES[rows["phase"][row]], words[operation[row]], words[rows["group"][row]]) for row in chosen]
+    return labels, place[what.ravel()]
+
+
+def _groups(
+    rows: Table, who: NDArray[np.int32], pieces: Sequence[Piece], words: Sequence[str]
+) -> tuple[list[dict[str, Any]], NDArray[np.int32]]:
     """Process groups by number, and that of each row. Groups of equal name and different members are different ones."""
-    members = {(piece.rank, name): ranks for piece in pieces for name, ranks in piece.groups.items()}
+    members = {(_rank(piece), name): ranks for piece in pieces for name, ranks in piece.groups.items()}
+    mine = np.flatnonzero(rows["phase"] == PHASES.index(COMMUNICATION))
+    found, inverse = np.unique(np.stack([who[mine], rows["group"][mine]]), axis=1, return_inverse=True)
     number: dict[tuple[str, tuple[int, ...]], int] = {}
-    column = np.full(len(rows), -1, np.int32)
-    for row, (rank, kernel, _) in enumerate(rows):
-        if kernel.phase == COMMUNICATION:
-            key = (kernel.group, members.get((rank, kernel.group), ()))
-            column[row] = number.setdefault(key, len(number))
+    keys = [(words[group], members.get((rank, words[group]), ())) for rank, group in found.T.tolist()]
+    of = np.array([number.setdefault(key, len(number)) for key in keys], np.int32)
+    column = np.full(len(who), -1, np.int32)
+    column[mine] = of[inverse.ravel()] if len(mine) else 0
     return [{"name": name, "ranks": list(ranks)} for name, ranks in number], column
 
 

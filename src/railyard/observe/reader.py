@@ -10,37 +10,8 @@ from railyard.registry import Registry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from railyard.observe.kernels import Kernels
     from railyard.observe.sources import Source
-
-COMPUTE, COMMUNICATION, COPY = "compute", "communication", "copy"
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """Something that a device ran, or a communication that a host ran.
-
-    Attributes:
-        phase: `COMPUTE`, `COMMUNICATION` or `COPY`.
-        name: As in the trace.
-        start_ns: Of its rank's clock.
-        duration_ns: How long.
-        stream: Of the device, or thread of the host.
-        kind: Of a communication: all_reduce and so on, empty where its name does not say.
-        group: Of a communication: its process group, empty where that is not known.
-        sequence: Of a communication: its number in the group, -1 where not known.
-        size_bytes: Of a communication: the larger of its buffers, as in nccl-tests; 0 where not known.
-    """
-
-    phase: str
-    name: str
-    start_ns: int
-    duration_ns: int
-    stream: int = 0
-    kind: str = ""
-    group: str = ""
-    sequence: int = -1
-    size_bytes: int = 0
-
 
 COMPLETED, STARTED, SCHEDULED = "completed", "started", "scheduled"
 
@@ -87,6 +58,76 @@ class Member:
     missing: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What a counter of a port or device stood at.
+
+    Attributes:
+        where: Host or switch, as the file calls it; empty where it does not say.
+        port: Port or device of it.
+        name: Of the counter, as its source writes it.
+        value: Since whenever it began to count.
+    """
+
+    where: str
+    port: str
+    name: str
+    value: float
+
+    @property
+    def part(self) -> str:
+        """Where and port in words."""
+        return " ".join(word for word in (self.where, self.port) if word)
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A collective that a benchmark or a profiler timed.
+
+    Attributes:
+        kind: all_reduce and so on; empty where the file does not say.
+        size_bytes: As nccl-tests counts it.
+        seconds: How long.
+        ranks: Of its communicator; 0 where the file does not say.
+        hosts: Over which they lie; 0 where it does not say.
+        busbw_bps: As it was written, bit/s; None where it was not.
+        rank: Who timed it, -1 where all did together.
+        group: Communicator.
+        wrong: Values that came out wrong.
+    """
+
+    kind: str
+    size_bytes: int
+    seconds: float
+    ranks: int = 0
+    hosts: int = 0
+    busbw_bps: float | None = None
+    rank: int = -1
+    group: str = ""
+    wrong: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A connection that a library of collectives opened.
+
+    Attributes:
+        group: Communicator.
+        channel: Number.
+        source: Rank that sends.
+        target: Rank that receives.
+        via: As the log writes it: `NET/IB/0/GDRDMA`, `P2P/CUMEM`, `SHM`.
+        pattern: ring or tree, as far as the log says.
+    """
+
+    group: str
+    channel: int
+    source: int
+    target: int
+    via: str
+    pattern: str = ""
+
+
 @dataclass
 class Piece:
     """What one file says.
@@ -95,10 +136,13 @@ class Piece:
         source: Its name.
         rank: Whose it is; None where it does not say.
         world: Ranks of the job; 0 where it does not say.
-        kernels: What ran.
+        kernels: What ran; None where the file is no trace.
         calls: Collectives that were called.
         members: Of communicators, as a monitor of all ranks saw them.
         groups: Members of process groups by name.
+        counts: Counters of ports and devices.
+        timings: Collectives that were timed.
+        edges: Connections.
         remarks: What a reader of the result must know.
         timed: Whether it is a trace of times, of which there is one a rank.
     """
@@ -106,10 +150,13 @@ class Piece:
     source: str
     rank: int | None = None
     world: int = 0
-    kernels: list[Kernel] = field(default_factory=list)
+    kernels: Kernels | None = None
     calls: list[Call] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    counts: list[Count] = field(default_factory=list)
+    timings: list[Timed] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     timed: bool = False
 

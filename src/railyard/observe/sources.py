@@ -31,10 +31,12 @@ class Source:
     Attributes:
         name: For people: the path, with the member of an archive behind a colon.
         opened: A new stream of its bytes, as they lie there.
+        size_bytes: Of a file that other processes can open too; 0 of a member of an archive.
     """
 
     name: str
     opened: Callable[[], IO[bytes]]
+    size_bytes: int = 0
 
     def stream(self) -> IO[bytes]:
         """Its bytes, decompressed."""
@@ -98,9 +100,13 @@ def _of_file(file: Path) -> Iterator[Source]:
         elif file.name.endswith((".tar", ".tar.gz", ".tgz")):
             yield from _archived(file)
         else:
-            yield Source(str(file), lambda: file.open("rb"))
+            yield Source(str(file), partial(_opened, file), file.stat().st_size)
     except DAMAGED as error:
         raise InputError(f"the archive cannot be read: {error}", file=file) from None
+
+
+def _opened(file: Path) -> IO[bytes]:
+    return file.open("rb")
 
 
 def _zipped(file: Path) -> Iterator[Source]:

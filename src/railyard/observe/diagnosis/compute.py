@@ -33,6 +33,9 @@ SPREADS = 6.0
 QUARTER_OF_NORMAL = 0.6745
 """Standard deviations from the lower quartile of a normal law to its middle."""
 
+EIGHT_IN_TEN = 1.2816
+"""Standard deviations within which 80 % of a normal law lie: of few ranks the median alone may be far too small."""
+
 ALIKE = 0.02
 """Accelerators of a slow part differ at most by so much, or by what healthy ones differ by."""
 
@@ -122,7 +125,7 @@ def relative(pace: Floats, groups: Sequence[Sequence[int]], per_host: int = 0) -
         mine = mine[np.isfinite(mine)]
         rest.append(np.abs(mine / np.median(mine) - 1) if len(mine) > 2 else np.empty(0))
     off = np.concatenate(rest)
-    sigma = MAD_TO_SIGMA * float(np.median(off)) if len(off) else 0.0
+    sigma = max(MAD_TO_SIGMA * float(np.median(off)), float(np.quantile(off, 0.8)) / EIGHT_IN_TEN) if len(off) else 0.0
     usual = float(np.quantile(pace[known], 0.25)) * (1 + QUARTER_OF_NORMAL * sigma)
     return Paces(pace / usual, sigma)
 

@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from railyard.graph import Record
 
     Floats = NDArray[np.float64]
+
+AS_BAD = 0.5
+"""Of the time of a part's worst link: others with as much are as bad."""
 
 COMMON = 0.02
 """Share of all time at full load that says nothing of a link."""
@@ -27,10 +32,7 @@ LEAST = 1e-3
 
 
 def pointed_at(record: Record, healthy: Record, physical: int) -> Floats:
-    """float64[physical links], 0 to 1, how much counters point at each link; all 0 where they do not.
-
-    A link's share of all time that is too much, over that share, the share of those that are nearly the worst and
-    `COMMON`: close to 1 for a link that stands out, one half and less where many are alike.
+    """float64[physical links], sum 1: of all time that is too much, the share of each link; all 0 where there is none.
 
     Args:
         record: What was measured.
@@ -45,10 +47,25 @@ def pointed_at(record: Record, healthy: Record, physical: int) -> Floats:
     else:
         found = np.zeros(physical)
     total = float(found.sum())
-    if not total > LEAST * record.makespan_ps:
-        return np.zeros(physical)
-    share = found / total
-    return np.asarray(share / (share + np.quantile(share, 0.95) + COMMON), np.float64)
+    return found / total if total > LEAST * record.makespan_ps else np.zeros(physical)
+
+
+def stands_out(share: Floats, links: Sequence[int]) -> float:
+    """How much counters point at some links, 0 to 1: they are far worse than the others, and all that are as bad.
+
+    Args:
+        share: As of `pointed_at`.
+        links: Of a part.
+    """
+    mine = share[list(links)]
+    worst = float(mine.max())
+    if worst <= 0:
+        return 0.0
+    others = np.delete(share, list(links))
+    usual = float(np.quantile(others, 0.95)) if len(others) else 0.0
+    bad = float(others[others >= AS_BAD * worst].sum())
+    covered = float(mine[mine >= AS_BAD * worst].sum())
+    return worst / (worst + usual + COMMON) * covered / (covered + bad)
 
 
 def _origins(paused_ps: NDArray[np.int64], origin: NDArray[np.int32], physical: int) -> Floats:

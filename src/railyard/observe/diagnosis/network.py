@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import RailyardError
-from railyard.observe.diagnosis.counters import pointed_at
+from railyard.observe.diagnosis.counters import pointed_at, stands_out
 from railyard.observe.diagnosis.parts import parts
 from railyard.observe.diagnosis.peers import observed
 
@@ -58,6 +58,9 @@ FEWEST = 24
 COUNTED = 12.0
 """What it adds to a part's likelihood that counters point at its links alone."""
 
+RARER = {"host": -3.0, "switch": -18.0}
+"""What is added to the likelihood of larger parts: all links of a switch are slow far more rarely than one of them."""
+
 ALIKE = 2.0
 """Likelihoods that differ by less say nothing of which of two parts it is, where one is a part of the other."""
 
@@ -85,7 +88,7 @@ class Guess:
     @property
     def weight(self) -> float:
         """Its likelihood with what counters say; against nothing at all only times are weighed."""
-        return self.likelihood + COUNTED * self.pointed_at
+        return self.likelihood + COUNTED * self.pointed_at + RARER.get(self.part.kind, 0.0)
 
 
 @dataclass(frozen=True)
@@ -272,7 +275,7 @@ class _Replay:
         weight = np.abs(self.seen.lost_ps)
         explained = 1 - float((np.maximum(off, 0) * weight).sum() / max(float((without * weight).sum()), 1e-12))
         likelihood = max(self.seen.likelihood(scale * slowdown) for scale in scales)
-        return Guess(part, share, likelihood, explained, float(self.counted[list(part.links)].max()))
+        return Guess(part, share, likelihood, explained, stands_out(self.counted, part.links))
 
     def _slowdown(self, part: Part, share: float) -> Floats:
         """float64[m], medians over the runs of each communication."""

@@ -96,9 +96,11 @@ def _astray(lowered: Lowered, cluster: Cluster, counted: NDArray[np.float64] | N
         return float("nan")
     runs = np.bincount(lowered.entity[lowered.entity >= 0], minlength=len(entities))
     volume = np.repeat(entities.volume_bytes * runs, np.diff(entities.link_ptr))
-    load = np.bincount(entities.link_idx, weights=entities.link_share * volume, minlength=len(links))
+    weights = entities.link_share * volume
+    load = np.bincount(entities.link_idx, weights, len(links)).astype(np.float64)
     between = _between_switches(cluster)
-    expected, seen = (_on(links, bytes_)[between] for bytes_ in (load, np.asarray(counted, np.float64)))
+    expected = _on(links, load)[between]
+    seen = _on(links, np.asarray(counted * 1.0, np.float64))[between]
     if not expected.sum() * seen.sum() > 0:
         return float("nan")
     return float(np.abs(expected / expected.sum() - seen / seen.sum()).sum() / 2)

@@ -32,6 +32,9 @@ NOTICED = 0.01
 ODDS = 6.0
 """Log of the odds against none, beyond those of so many guesses, at which a part may be named."""
 
+MILDEST = 0.94
+"""Share of its rate above which a part is as good as whole: engines and clusters differ by as much."""
+
 SURE = 0.75
 """Least confidence, against all other parts, at which one is named."""
 
@@ -123,7 +126,7 @@ def _networking(found: Weighed, paths: Routed, record: Record, price: Price, ans
         return
     best = found.guesses[0]
     odds = best.likelihood - found.nothing - np.log(max(found.tried, 1))
-    if odds < ODDS:
+    if odds < ODDS or best.factor > MILDEST:
         return
     against = network.rivals(found.guesses)
     confidence = 1 / (1 + sum(float(np.exp((one.weight - best.weight) / TEMPERATURE)) for one in against))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
 from railyard.observe.collective_names import is_communication, kind_of
 from railyard.observe.events import EventFile
-from railyard.observe.reader import COMMUNICATION, COMPUTE, COPY, Kernel, Piece, Reader, readers
+from railyard.observe.kernels import COMMUNICATION, COMPUTE, COPY, KernelRows
+from railyard.observe.reader import Piece, Reader, readers
 
 if TYPE_CHECKING:
     from railyard.observe.sources import Source
@@ -22,6 +22,8 @@ _BYTES = {
     "double": 8, "float64": 8, "long": 8, "int64": 8, "uint64": 8, "byte": 1, "char": 1, "int8": 1, "uint8": 1,
     "bool": 1,
 }  # fmt: skip
+_WANTED = re.compile(rb'"cat"\s*:\s*"(?:[Kk]ernel|gpu_mem|[Mm]emcpy|[Mm]emset|[Uu]ser_annotation)"?')
+"""Of the text of an event that may be worth decoding."""
 _COPIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
 
 
@@ -38,65 +40,57 @@ def read(source: Source) -> Piece:
     Raises:
         InputError: The file has no events.
     """
-    file = EventFile(source)
+    file = EventFile(source, _WANTED)
     piece = Piece(source.name, timed=True)
-    host, annotated, events = [], 0, 0
+    rows, annotated = KernelRows(), 0
     for event in file.events():
-        events += 1
-        kernel = _kernel(event)
-        if kernel is not None:
-            piece.kernels.append(kernel)
-        elif str(event.get("cat", "")).lower() == "user_annotation":
-            name = str(event.get("name", ""))
+        category = str(event.get("cat", "")).lower()
+        name = str(event.get("name", ""))
+        if category == "kernel":
+            _note(rows, event, COMMUNICATION if is_communication(name) else COMPUTE, name)
+        elif category in _COPIES:
+            _note(rows, event, COPY, name)
+        elif category == "user_annotation":
             annotated += name.startswith("nccl:")
-            if name.startswith("gloo:") and (call := _timed(event, COMMUNICATION, name)) is not None:
-                host.append(call)
-    if not events:
+            if name.startswith("gloo:"):
+                _note(rows, event, COMMUNICATION, name)
+    if not file.count:
         raise InputError("the file has no events", file=source.name, found=file.damage or "an empty list")
-    piece.kernels += host
+    piece.kernels = rows.columns()
     _about(piece, file)
-    moved = sum(kernel.phase == COMMUNICATION for kernel in piece.kernels)
-    if annotated and not moved:
+    if annotated and not piece.kernels.communicates.any():
         piece.remarks.append(f"{annotated} calls of NCCL are seen on the host and none of their kernels")
     if file.damage:
-        piece.remarks.append(f"only the first {events} events could be read: {file.damage}")
+        piece.remarks.append(f"only the first {file.count} events could be read: {file.damage}")
     return piece
 
 
-def _kernel(event: dict[str, Any]) -> Kernel | None:
-    category = str(event.get("cat", "")).lower()
-    if category in _COPIES:
-        return _timed(event, COPY, str(event.get("name", "")))
-    if category != "kernel":
-        return None
-    name = str(event.get("name", ""))
-    return _timed(event, COMMUNICATION if is_communication(name) else COMPUTE, name)
-
-
-def _timed(event: dict[str, Any], phase: str, name: str) -> Kernel | None:
+def _note(rows: KernelRows, event: dict[str, Any], phase: str, name: str) -> None:
+    """Adds an event that has a time; others are passed over."""
     try:
         start, duration = _ns(event["ts"]), _ns(event["dur"])
+        if duration < 0:
+            return
+        noted = event.get("args")
+        args = noted if isinstance(noted, dict) else {}
+        stream = _whole(args.get("stream", event.get("tid")), 0)
+        if phase != COMMUNICATION:
+            rows.add(phase, name, start, duration, stream=stream)
+            return
+        called = str(args.get("Collective name", ""))
+        rows.add(
+            phase,
+            name,
+            start,
+            duration,
+            stream=stream,
+            kind=(kind_of(called) if called else "") or kind_of(name),
+            group=str(args.get("Process Group Name", "")),
+            sequence=_whole(args.get("Seq"), -1),
+            size_bytes=_size(args),
+        )
     except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-    if duration < 0:
-        return None
-    noted = event.get("args")
-    args = noted if isinstance(noted, dict) else {}
-    stream = _whole(args.get("stream", event.get("tid")), 0)
-    if phase != COMMUNICATION:
-        return Kernel(phase, name, start, duration, stream)
-    called = str(args.get("Collective name", ""))
-    return Kernel(
-        phase,
-        name,
-        start,
-        duration,
-        stream,
-        kind=(kind_of(called) if called else "") or kind_of(name),
-        group=str(args.get("Process Group Name", "")),
-        sequence=_whole(args.get("Seq"), -1),
-        size_bytes=_size(args),
-    )
+        return
 
 
 def _ns(microseconds: Any) -> int:
@@ -135,8 +129,9 @@ def _about(piece: Piece, file: EventFile) -> None:
         if isinstance(group, dict):
             piece.groups[str(group.get("pg_name", ""))] = _ranks(group.get("ranks"))
     base = _whole(file.about.get("baseTimeNanoseconds"), 0)
-    if base and piece.kernels and min(kernel.start_ns for kernel in piece.kernels) < base:
-        piece.kernels = [replace(kernel, start_ns=kernel.start_ns + base) for kernel in piece.kernels]
+    kernels = piece.kernels
+    if kernels and 0 < base < 1 << 62 and int(kernels.start_ns.min()) < base and int(kernels.start_ns.max()) < 1 << 62:
+        piece.kernels = kernels.later(base)
 
 
 def _ranks(found: Any) -> tuple[int, ...]:

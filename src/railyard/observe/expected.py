@@ -1,0 +1,90 @@
+"""Collectives that were timed against what the model expects of a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.engine.flow import FLOW
+from railyard.graph import Job, Kind, Label, TaskGraph
+from railyard.graph.task_graph import CollectiveKind, Communicators, Stream
+from railyard.observe.collective_names import BUSBW
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.cluster import Cluster
+    from railyard.observe.reader import Timed
+
+_KINDS = {kind.name.lower(): kind for kind in CollectiveKind}
+
+
+def expected_s(cluster: Cluster, kind: str, size_bytes: int, ranks: int) -> float | None:
+    """Seconds of one collective with the network to itself, over the first ranks of a cluster.
+
+    Args:
+        cluster: The machine.
+        kind: all_reduce and so on.
+        size_bytes: As in nccl-tests: the larger of a rank's two buffers.
+        ranks: How many; 0: all.
+
+    Returns:
+        None where the cluster has too few, or the model does not know such a collective.
+    """
+    count = ranks or cluster.ranks
+    if kind not in _KINDS or not 2 <= count <= cluster.ranks or size_bytes < 1:
+        return None
+    members = np.arange(count, dtype=np.int32)
+    graph = TaskGraph(
+        ranks=cluster.ranks,
+        kind=np.array([Kind.COLLECTIVE], np.uint8),
+        rank=np.zeros(1, np.int32),
+        peer=np.full(1, -1, np.int32),
+        duration_ps=np.zeros(1, np.int64),
+        size_bytes=np.array([size_bytes], np.int64),
+        count=np.ones(1, np.int32),
+        collective=np.array([_KINDS[kind]], np.uint8),
+        stream=np.array([Stream.GRADIENT], np.uint8),
+        label=np.zeros(1, np.int32),
+        dep_ptr=np.zeros(2, np.int64),
+        labels=[Label("trace", kind)],
+        communicators=Communicators(np.array([0, count], np.int64), members, ["dp"]),
+    )
+    return FLOW.simulate([Job(graph)], cluster).makespan_ps * 1e-12
+
+
+def compared(timings: Sequence[Timed], cluster: Cluster | None) -> list[dict[str, Any]]:
+    """Timings alike in kind, size and ranks: the median, its busbw and, with a cluster, what is expected of it."""
+    alike: dict[tuple[str, str, int, int], list[Timed]] = {}
+    for one in timings:
+        alike.setdefault((one.group, one.kind, one.size_bytes, one.ranks), []).append(one)
+    rows, known = [], {}
+    for (group, kind, size, ranks), those in alike.items():
+        seconds = float(np.median([one.seconds for one in those]))
+        count = ranks or (cluster.ranks if cluster else 0)
+        factor = BUSBW[kind](count) if kind in BUSBW and count > 1 else None
+        written = [one.busbw_bps for one in those if one.busbw_bps is not None]
+        if cluster is not None and (kind, size, ranks) not in known:
+            known[kind, size, ranks] = expected_s(cluster, kind, size, ranks)
+        should = known.get((kind, size, ranks))
+        rows.append(
+            {
+                "kind": kind or "unknown",
+                "communicator": group,
+                "size_bytes": size,
+                "ranks": ranks,
+                "count": len(those),
+                "median_s": seconds,
+                "busbw_bps": float(np.median(written)) if written else _rate(size, seconds, factor),
+                "expected_s": should,
+                "expected_busbw_bps": None if should is None else _rate(size, should, factor),
+                "measured_over_expected": None if should is None else seconds / should,
+                "wrong": sum(one.wrong for one in those),
+            }
+        )
+    return rows
+
+
+def _rate(size_bytes: int, seconds: float, factor: float | None) -> float | None:
+    return None if factor is None or seconds <= 0 or not size_bytes else 8 * size_bytes * factor / seconds

@@ -1,0 +1,115 @@
+"""What ran on a rank, as columns: a trace of hundreds of ranks holds tens of millions of kernels."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Column = NDArray[np.int64]
+
+COMPUTE, COMMUNICATION, COPY = "compute", "communication", "copy"
+PHASES = (COMPUTE, COMMUNICATION, COPY)
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """n kernels, copies and communications, of one rank, in the order of its file.
+
+    Attributes:
+        words: Names, kinds and groups.
+        phase: uint8[n], index into `PHASES`.
+        name: int32[n], into `words`, as in the trace.
+        kind: int32[n], into `words`: all_reduce and so on of a communication; empty where its name does not say.
+        group: int32[n], into `words`: process group of a communication; empty where that is not known.
+        start_ns: int64[n], of the rank's clock.
+        duration_ns: int64[n].
+        stream: int64[n], of the device, or thread of the host.
+        sequence: int64[n], number of a communication in its group, -1 where not known.
+        size_bytes: int64[n], of a communication the larger of its buffers, as in nccl-tests; 0 where not known.
+    """
+
+    words: tuple[str, ...]
+    phase: NDArray[np.uint8]
+    name: NDArray[np.int32]
+    kind: NDArray[np.int32]
+    group: NDArray[np.int32]
+    start_ns: Column
+    duration_ns: Column
+    stream: Column
+    sequence: Column
+    size_bytes: Column
+
+    def __len__(self) -> int:
+        return len(self.phase)
+
+    @property
+    def communicates(self) -> NDArray[np.bool_]:
+        """bool[n], those that are communications."""
+        return np.asarray(self.phase == PHASES.index(COMMUNICATION))
+
+    def later(self, by_ns: int) -> Kernels:
+        """The same, so much later."""
+        return replace(self, start_ns=self.start_ns + by_ns)
+
+
+@dataclass
+class KernelRows:
+    """Kernels row by row, on their way to columns.
+
+    Attributes:
+        words: Numbers of words.
+    """
+
+    words: dict[str, int] = field(default_factory=dict)
+    _phase: Any = field(default_factory=lambda: array("B"))
+    _columns: Any = field(default_factory=lambda: [array("i") for _ in range(3)] + [array("q") for _ in range(5)])
+
+    def __len__(self) -> int:
+        return len(self._phase)
+
+    def add(
+        self,
+        phase: str,
+        name: str,
+        start_ns: int,
+        duration_ns: int,
+        *,
+        stream: int = 0,
+        kind: str = "",
+        group: str = "",
+        sequence: int = -1,
+        size_bytes: int = 0,
+    ) -> None:
+        """Adds one; see `Kernels`.
+
+        Raises:
+            OverflowError: A number does not fit in 64 bits.
+        """
+        words = self.words
+        row = (
+            words.setdefault(name, len(words)),
+            words.setdefault(kind, len(words)),
+            words.setdefault(group, len(words)),
+            start_ns,
+            duration_ns,
+            stream,
+            sequence,
+            size_bytes,
+        )
+        if max(row) >= 1 << 63 or min(row) < -(1 << 63):
+            raise OverflowError("a number of an event is too large")
+        for column, value in zip(self._columns, row, strict=True):
+            column.append(value)
+        self._phase.append(PHASES.index(phase))
+
+    def columns(self) -> Kernels:
+        """All of them."""
+        name, kind, group = (np.array(column, np.int32) for column in self._columns[:3])
+        wide = [np.array(column, np.int64) for column in self._columns[3:]]
+        return Kernels(tuple(self.words), np.array(self._phase, np.uint8), name, kind, group, *wide)
