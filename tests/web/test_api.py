@@ -88,6 +88,20 @@ def test_a_run_is_stopped_and_leaves_nothing(client, settings):
     assert not list(settings.folder.glob("runs/**/result.json"))
 
 
+def test_refusals_have_one_form(client):
+    for answer in (
+        client.post("/api/v1/jobs", json={"text": 1, "extra": 2}),
+        client.get("/api/v1/jobs/none"),
+        client.get("/api/v1/nothing"),
+        client.delete("/api/v1/jobs"),
+        client.get("/api/v1/file?file=../x.yaml"),
+    ):
+        assert answer.status_code in {400, 404, 405, 422}
+        assert set(answer.json()) == {"error", "faults"}
+    faults = client.post("/api/v1/jobs", json={"text": 1, "extra": 2}).json()["faults"]
+    assert {fault["key"] for fault in faults} == {"body.text", "body.extra"}
+
+
 def test_templates_can_be_run(client):
     for template in client.get("/api/v1/templates").json():
         assert client.post("/api/v1/check", json={"text": template["text"]}).json()["faults"] == [], template["name"]

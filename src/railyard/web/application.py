@@ -7,16 +7,18 @@ from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.gzip import GZipMiddleware
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
 
 from railyard.errors import RailyardError
 from railyard.study.provenance import version
 from railyard.web.audit import Audit
 from railyard.web.dispatch import Dispatch
-from railyard.web.documents import Problem
+from railyard.web.documents import Fault, Problem
 from railyard.web.faults import faults_of
 from railyard.web.guard import Guard
 from railyard.web.journal import Journal
@@ -100,6 +102,11 @@ def _explain_refusals(app: FastAPI) -> None:
     async def wrong(_request: Request, error: RailyardError) -> JSONResponse:
         faults = faults_of(error)
         return JSONResponse(Problem(error=faults[0].message, faults=faults).model_dump(), status_code=400)
+
+    @app.exception_handler(RequestValidationError)
+    async def misshapen(_request: Request, error: RequestValidationError) -> JSONResponse:
+        faults = [Fault(key=".".join(map(str, row["loc"])), message=row["msg"]) for row in error.errors()]
+        return JSONResponse(Problem(error="the request has another form", faults=faults).model_dump(), status_code=422)
 
     @app.exception_handler(HTTPException)
     async def refused(_request: Request, error: HTTPException) -> JSONResponse:
