@@ -110,7 +110,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_the_example_runs_with_functions_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = printed(capsys, "--traffic", str(incast(tmp_path)), "--fabric", str(EXAMPLE), "--set", "hosts=16")
+    found = printed(
+        capsys, "--traffic", str(incast(tmp_path)), "--fabric", str(EXAMPLE), "--trust", "--set", "hosts=16"
+    )
     assert found["finished"] == 8
 
 
@@ -161,3 +163,21 @@ def test_the_presets_finish_an_incast(tmp_path: Path, capsys: pytest.CaptureFixt
     found = printed(capsys, "--traffic", str(incast(tmp_path)), "--fabric", name, "--set", "hosts=16")
     assert found["finished"] == 8
     assert found["last_finish_us"] > 8 * 400_000 * 8 / 400e9 * 1e6
+
+
+def test_python_that_a_file_names_runs_only_when_it_is_trusted(tmp_path, capsys):
+    """The module leaves a mark when it is imported: nothing of it runs before `--trust`."""
+    mark = tmp_path / "ran"
+    (tmp_path / "mine.py").write_text(f"open({str(mark)!r}, 'w').close()\n", encoding="utf-8")
+    text = "base: roce\ncongestion_control: user:mine.py:Absent\nload_balancing: user:mine.py:Absent\n"
+    path = written(tmp_path, text)
+    arguments = ["packet", "--traffic", str(incast(tmp_path)), "--fabric", str(path)]
+    assert railyard(arguments) == 2
+    said = capsys.readouterr().err
+    assert said.count("this file would run Python") == 2
+    assert "--trust" in said
+    assert f"{path}:2" in said
+    assert not mark.exists()
+    assert railyard([*arguments, "--trust"]) == 2
+    assert "Absent" in capsys.readouterr().err
+    assert mark.exists()

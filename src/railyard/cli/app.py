@@ -148,6 +148,7 @@ def packet(
     fabric: Annotated[
         str, typer.Option("--fabric", metavar="NAME", help="A fabric's name, or a YAML file that mixes one.")
     ] = "uec-htsim",
+    trust: Annotated[bool, typer.Option("--trust", help="Run the Python that a YAML file of --fabric names.")] = False,
     set_: Set = None,
     link_rate: Annotated[
         str | None, typer.Option("--link-rate", metavar="RATE", help="Of the default tree, such as 400Gb/s.")
@@ -177,6 +178,7 @@ def packet(
         traffic,
         topology=topology,
         name=fabric,
+        trust=trust,
         sets=set_ or [],
         link_rate=link_rate,
         seed=seed,

@@ -27,6 +27,7 @@ def packet(
     *,
     topology: Path | None,
     name: str,
+    trust: bool,
     sets: Sequence[str],
     link_rate: str | None,
     seed: int,
@@ -43,7 +44,7 @@ def packet(
     Raises:
         InputError: A file, a name or a setting is wrong.
     """
-    preset = chosen(name)
+    preset = chosen(name, trust=trust)
     rate = [] if link_rate is None else [f"link_rate={link_rate}"]
     settings = assign(preset.settings, [*rate, *sets])
     given = TrafficRun(

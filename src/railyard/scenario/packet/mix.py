@@ -23,13 +23,17 @@ BASE = "uec-htsim"
 _OWN = ("name", "summary", "base")
 
 
-def chosen(text: str) -> Preset:
+def chosen(text: str, *, trust: bool = False) -> Preset:
     """The fabric of a name, or of a YAML file.
 
+    Args:
+        text: Either.
+        trust: Whether Python that the file names may be run.
+
     Raises:
-        InputError: There is no such fabric, or the file is wrong.
+        InputError: There is no such fabric, or the file is wrong, or it names Python and is not trusted.
     """
-    return load(Path(text)) if is_mix(text) else fabric(text)
+    return load(Path(text), trust=trust) if is_mix(text) else fabric(text)
 
 
 def is_mix(text: str) -> bool:
@@ -37,7 +41,7 @@ def is_mix(text: str) -> bool:
     return text.lower().endswith(SUFFIXES)
 
 
-def load(path: Path) -> Preset:
+def load(path: Path, *, trust: bool = False) -> Preset:
     """The fabric that a file composes.
 
     Its keys are `name`, `summary`, `base` (a fabric of packets by name, from which everything comes that the file does
@@ -45,12 +49,14 @@ def load(path: Path) -> Preset:
     `dcqcn_g: 0.004`.
 
     Raises:
-        InputError: With file, line and key of everything that is wrong in it.
+        InputError: With file, line and key of everything that is wrong in it; Python that it names, without `trust`.
     """
     root = read(path)
     base = fabric(_word(root, "base", BASE))
     problems: list[Problem] = []
     assignments = list(_flat(root, "", problems))
+    if not trust:
+        _refuse_python(assignments)
     settings = _assigned(base.settings, assignments, path.parent, problems)
     if problems:
         raise InputError.many(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
@@ -62,6 +68,21 @@ def load(path: Path) -> Preset:
         sources=(f"{path}", *base.sources),
         left_out=base.left_out,
     )
+
+
+def _refuse_python(assignments: list[tuple[str, str, Mark]]) -> None:
+    """A file that somebody sent must not run code because it was named."""
+    named = [
+        mark.problem(
+            f"this file would run Python: {text.removeprefix(PREFIX).partition(':')[0]}",
+            key=key,
+            hint="read that Python, then give `--trust`",
+        )
+        for key, text, mark in assignments
+        if is_user(text)
+    ]
+    if named:
+        raise InputError.many(named)
 
 
 def _word(root: Node, key: str, default: str) -> str:
