@@ -154,3 +154,11 @@ def test_exposed_communication():
     shares = {"bandwidth": 0.091, "latency": 0.0004, "contention": 0.032, "straggler": 0.2}
     assert words.exposed_words(variant("a", 1, time=shares)) == "12.3 % (bandwidth 9.1, contention 3.2)"
     assert words.exposed_words(variant("a", 1)) == "0.0 %"
+
+
+def test_the_cell_adds_up_with_the_utilization():
+    """76.9 % of computation, 8.7 % of exposed communication: the bubble of 14.4 % stands there too."""
+    shares = {"compute": 0.769, "bandwidth": 0.05, "contention": 0.037, "bubble": 0.14, "straggler": 0.004}
+    cell = words.exposed_cell(variant("a", 1, time=shares))
+    assert cell == "8.7 % (bandwidth 5.0, contention 3.7); bubble 14.0 %; straggler 0.4 %"
+    assert words.exposed_cell(variant("a", 1, time={"compute": 0.9996, "bubble": 0.0004})) == "0.0 %"

@@ -10,6 +10,7 @@ import pytest
 
 import railyard
 from railyard import api
+from railyard.api import words
 from railyard.study.remedies import proposals
 from railyard.study.training import trying
 from railyard.study.training.fastest import Fastest
@@ -125,6 +126,8 @@ def agrees(variant):
     shares = {}
     for part in variant.time:
         shares[part.cause] = shares.get(part.cause, 0.0) + part.share
+    cell = [float(part) for part in re.findall(r"([0-9.]+) %", words.exposed_cell(variant))]
+    assert 100 * variant.utilization.gpu + sum(cell) == pytest.approx(100, abs=0.4)
     shares.pop("compute", None)
     found = re.search(r"The largest wait is ([^,]+), ([0-9.]+)% of the step", variant.bottleneck.headline)
     largest = max(shares, key=shares.__getitem__, default="")

@@ -71,7 +71,7 @@ export function Network({ variant }: { variant: Stepped }) {
   return (
     <Section
       title="Network"
-      note={<>{variant.topology.kind}: {saturated_tier === null ? "no tier saturates in this step." : <>the tier <strong>{saturated_tier}</strong> saturates.</>} Loads are means over the step.</>}
+      note={<>{variant.topology.kind}: {saturated_tier === null ? "ranks wait for no tier's bandwidth in this step." : <>where ranks wait for bandwidth it is that of <strong>{saturated_tier}</strong>.</>} Loads are means over the step: a link that is full for a tenth of it has 10 %.</>}
     >
       {picture !== undefined && picture !== null && <><Scale /><Heat picture={picture} /></>}
       <Table

@@ -4,6 +4,9 @@ import { Section, Table } from "../parts";
 import type { Stepped } from "../result";
 import type { TimeShare } from "../result.gen";
 
+/** Share of a step from which on a cause is shown: what would be printed as 0.0 % says nothing. */
+const SEEN = 0.0005;
+
 function name(row: TimeShare): string {
   return row.cause === "compute" ? `compute · ${row.phase}` : [row.cause, row.group, row.phase].filter((part) => part !== "").join(" · ");
 }
@@ -11,7 +14,8 @@ function name(row: TimeShare): string {
 /** What lockstep costs: the GPU-seconds that everybody waited for the late ones, and who those were. */
 function Lockstep({ variant }: { variant: Stepped }) {
   const { gpu_seconds_lost_to_stragglers: lost, events, worst_ranks = [] } = variant.lockstep;
-  if (events === 0 || lost <= 0) return null;
+  const share = variant.time.filter((row) => row.cause === "straggler").reduce((sum, row) => sum + row.share, 0);
+  if (events === 0 || share < SEEN) return null;
   const named = worst_ranks.slice(0, 3).map((worst) => `rank ${worst.rank} (${count(worst.gpu_seconds)})`).join(", ");
   return (
     <p class="note">
@@ -23,7 +27,7 @@ function Lockstep({ variant }: { variant: Stepped }) {
 /** From an empty step to a full one: what computation takes, then every cause of waiting, largest first within its kind. */
 export function Waterfall({ variant }: { variant: Stepped }) {
   const rows = variant.time
-    .filter((row) => row.share >= 0.0005)
+    .filter((row) => row.share >= SEEN)
     .sort((a, b) => causeRank(a.cause) - causeRank(b.cause) || b.seconds - a.seconds);
   const whole = variant.step.seconds;
   let at = 0;

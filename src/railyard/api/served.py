@@ -174,7 +174,7 @@ def why(result: Result) -> str:
     cost = best.serving.cpmt
     price = f"at ${numbers.band(cost.total)} per million tokens in time" if cost else "with most requests in time"
     many, good = len(result.served), len(_in_time(result))
-    share = f"{100 * best.serving.slo.target:g} % of the requests in time"
+    share = f"at least {100 * best.serving.slo.target:g} % of the requests in time"
     among = f"of the {good} of {many} variants with {share}" if good else f"though no variant has {share}"
     leads = "comes out best" if not believed.peers(result) else "leads, tied with others,"
     return f"{best.name} {leads} {among}, {price}.{believed.ties(result)}\n{best.name}: {first_token(best)}"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 EXPOSED = ("bandwidth", "latency", "contention")
 # Computation that takes less more time beside collectives is not worth a sentence.
 _LEAST_SLOWED = 0.01
+# What would be printed as 0.0 %.
+_LEAST_SEEN = 0.0005
 WAITING = (*EXPOSED, "straggler", "data", "checkpoint")
 
 HEADINGS = (
@@ -44,7 +46,7 @@ def row(variant: StepVariant) -> list[str]:
     return [
         variant.name,
         numbers.percent(variant.utilization.gpu),
-        exposed_words(variant),
+        exposed_cell(variant),
         step_words(variant),
         numbers.short(variant.utilization.tokens_per_s_per_gpu),
         numbers.seconds(None if variant.jct is None else variant.jct.seconds),
@@ -85,9 +87,19 @@ def share_of(variant: StepVariant, causes: Iterable[str]) -> float:
 def exposed_words(variant: StepVariant) -> str:
     """`12.3 % (bandwidth 9.1, contention 3.2)`."""
     parts = [(cause, share_of(variant, [cause])) for cause in EXPOSED]
-    shares = ", ".join(f"{cause} {100 * share:.1f}" for cause, share in parts if share >= 0.0005)
+    shares = ", ".join(f"{cause} {100 * share:.1f}" for cause, share in parts if share >= _LEAST_SEEN)
     total = numbers.percent(sum(share for _, share in parts))
     return f"{total} ({shares})" if shares else total
+
+
+def exposed_cell(variant: StepVariant) -> str:
+    """The same with all other waiting behind it, so that it adds up to the step with the GPU utilization."""
+    others: dict[str, float] = {}
+    for part in variant.time:
+        if part.cause != "compute" and part.cause not in EXPOSED:
+            others[part.cause] = others.get(part.cause, 0.0) + part.share
+    seen = [f"{cause} {100 * share:.1f} %" for cause, share in others.items() if share >= _LEAST_SEEN]
+    return "; ".join([exposed_words(variant), *seen])
 
 
 def card(result: Result, report: Path | None) -> str:
