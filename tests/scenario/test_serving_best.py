@@ -31,7 +31,9 @@ def test_late_answers_are_no_bargain():
     """A variant that misses the objective is not the best, however cheap."""
     result = of(variant("cheap", 0.86, 3.0), variant("dear", 0.95, 3.2), variant("dearer", 1.0, 4.0))
     assert best_variant(result).name == "dear"
-    assert why(result).startswith("dear comes out best of the 2 of 3 variants with at least 90 % of the requests in time")
+    assert why(result).startswith(
+        "dear comes out best of the 2 of 3 variants with at least 90 % of the requests in time"
+    )
 
 
 def test_what_cannot_be_told_apart_is_not_called_best():
@@ -41,7 +43,9 @@ def test_what_cannot_be_told_apart_is_not_called_best():
     """
     assert "comes out best" in why(of(variant("a", 0.95, 3.2), variant("b", 1.0, 3.7)))
     result = of(variant("a", 0.95, 3.2), variant("b", 1.0, 3.6))
-    assert why(result).startswith("a leads, tied with others, of the 2 of 2 variants with at least 90 % of the requests in time")
+    assert why(result).startswith(
+        "a leads, tied with others, of the 2 of 2 variants with at least 90 % of the requests in time"
+    )
     assert "All 2 variants are tied: 12.5 % in dollars a token is inside the error of model and prices (15.2 %)" in why(
         result
     )
