@@ -157,7 +157,8 @@ def main() -> None:
         inside = float(np.mean(np.abs(off) <= 0.05))
         print(
             f"{len(off)} random designs: within 5 % of flow {inside:.0%}; median {np.median(np.abs(off)):.1%},"
-            f" p90 {np.percentile(np.abs(off), 90):.1%}, mean {off.mean():+.1%}, worst {off[np.argmax(np.abs(off))]:+.0%}",
+            f" p90 {np.percentile(np.abs(off), 90):.1%}, mean {off.mean():+.1%},"
+            f" worst {off[np.argmax(np.abs(off))]:+.0%}",
             flush=True,
         )
     draw, found = random.Random(given.seed + 1), []
@@ -169,7 +170,8 @@ def main() -> None:
         lost = np.array([loss for _, loss in found])
         hits = sum(hit for hit, _ in found)
         print(
-            f"best of flow among ten proposed: {hits} of {len(found)} spaces; lost at most {lost.max():.2%}", flush=True
+            f"best of flow among ten proposed: {hits} of {len(found)} spaces; lost at most {lost.max():.2%}",
+            flush=True,
         )
 
 

@@ -307,6 +307,26 @@ def synthesize(
     )
 
 
+@app.command(short_help="Settings of collectives and fabric that make a step shorter.")
+def tune(
+    scenario: Scenario,
+    *,
+    engine: Engine = None,
+    set_: Set = None,
+    env: Annotated[Path | None, typer.Option("--env", metavar="FILE", help="Write NCCL's environment.")] = None,
+    tuner: Annotated[
+        Path | None, typer.Option("--tuner", metavar="FILE.csv", help="Write the table of NCCL's tuner plugin.")
+    ] = None,
+    ray: Annotated[str | None, typer.Option("--ray", metavar="ADDRESS", help="Run on a Ray cluster.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Search settings on some draws of the hashes, and judge them on draws and loads they have not seen."""
+    from railyard.cli import tune as tuning
+
+    tuning.tune(scenario, sets=set_ or [], engine=engine, ray=ray, env=env, table=tuner, as_json=json, quiet=quiet)
+
+
 @app.command(short_help="What is in a trace of requests: rate, lengths, bursts, shared prefixes.")
 def trace(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The trace; its format is recognised.")],

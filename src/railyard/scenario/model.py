@@ -17,6 +17,7 @@ from railyard.scenario.recovery import RecoverySection
 from railyard.scenario.section import Section
 from railyard.scenario.serving import ServingSection
 from railyard.scenario.trace import TraceSection
+from railyard.scenario.tune_section import TuneSection
 from railyard.scenario.unions import FaultSection
 from railyard.scenario.workload import JobSection, TrainingSection, WorkloadSection
 
@@ -62,6 +63,8 @@ class Scenario(Section):
     plan: PlanSection | None = Field(
         default=None, description="What `railyard plan serving` may choose for the stages of a pipeline."
     )
+
+    tune: TuneSection | None = Field(default=None, description="Which settings `railyard tune` may change.")
 
     @property
     def training(self) -> TrainingSection:

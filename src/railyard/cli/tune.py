@@ -1,0 +1,116 @@
+"""`railyard tune`: settings of the collective library and the fabric."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from railyard.api import numbers
+from railyard.cli.progress import Progress
+from railyard.cli.tables import Table, emit
+from railyard.errors import InputError
+from railyard.files import write_text
+from railyard.scenario import load
+from railyard.scenario.tune_section import TuneSection
+from railyard.study.journal import Journal
+from railyard.study.workers import workers
+from railyard.tune.settings.export import environment, tuner_table
+from railyard.tune.settings.search import Tuner
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from railyard.tune.settings.search import Tuned
+
+_SHOWN = 12
+_ENGINES = ("flow", "packet")
+
+
+def tune(
+    scenario: Path,
+    *,
+    sets: Sequence[str],
+    engine: str | None,
+    ray: str | None,
+    env: Path | None,
+    table: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Tunes a scenario and prints the settings, their gain on what they have not seen, and how sure it is.
+
+    Raises:
+        InputError: The scenario is wrong, or cannot run as written.
+    """
+    draft = load.load(scenario, sets)
+    name = engine or draft.scenario.engine
+    if name not in _ENGINES:
+        raise InputError("settings are tried on an engine that sees them", key="--engine", found=name, allowed=_ENGINES)
+    pool = workers(ray)
+    try:
+        with Progress(wanted=not quiet) as progress:
+            section = draft.scenario.tune or TuneSection()
+            found = Tuner(draft, name, section, pool, Journal(None), progress).run()
+    finally:
+        pool.close()
+    if env is not None:
+        write_text(env, environment(found))
+    if table is not None:
+        write_text(table, tuner_table(found))
+    if as_json:
+        emit(json.dumps(plain(found), ensure_ascii=False, allow_nan=False))
+        return
+    _print(found)
+
+
+def plain(found: Tuned) -> dict[str, Any]:
+    """As `--json` prints it."""
+    mean, low, high = found.gain
+    return {
+        "format": "railyard-tune/1",
+        "name": found.name,
+        "engine": found.engine,
+        "settings": found.settings,
+        "recommended": found.settings if found.sure else {},
+        "seen": {"default_s": found.default_s, "tuned_s": found.tuned_s, "gain": 1.0 - found.tuned_s / found.default_s},
+        "unseen": {
+            "gain": mean,
+            "low": low,
+            "high": high,
+            "confidence": 0.9,
+            "cases": [
+                {"seed": seed, "load": share, "default_s": default, "tuned_s": tuned}
+                for (seed, share), (default, tuned) in found.unseen.items()
+            ],
+        },
+        "trials": [vars(trial) for trial in found.trials],
+        "environment": environment(found),
+        "tuner": tuner_table(found),
+    }
+
+
+def _print(found: Tuned) -> None:
+    table = Table(("setting", "value", "step", "against as written", "verdict"), (2, 3))
+    for trial in sorted(found.trials, key=lambda one: (one.step_s is None, one.step_s or 0.0))[:_SHOWN]:
+        if trial.step_s is None:
+            table.add(trial.key, str(trial.value), "", "", trial.error)
+        else:
+            apart = f"{trial.step_s / found.default_s - 1.0:+.2%}"
+            table.add(trial.key, str(trial.value), numbers.seconds(trial.step_s), apart, "kept" if trial.kept else "")
+    table.print()
+    mean, low, high = found.gain
+    emit("")
+    if not found.settings:
+        emit(
+            f"nothing that was tried is better than the scenario as written ({numbers.seconds(found.default_s)} a step)"
+        )
+        return
+    words = ", ".join(f"{key} {value}" for key, value in found.settings.items())
+    emit(f"settings: {words}")
+    seen = 1.0 - found.tuned_s / found.default_s
+    emit(f"gain on the draws of the search {seen:.2%}; on {len(found.unseen)} unseen draws and loads {mean:.2%}")
+    emit(
+        f"90 % interval of the latter: {low:+.2%} to {high:+.2%}: {'sure' if found.sure else 'not sure, keep what is'}"
+    )
+    emit(f"\n{environment(found)}")

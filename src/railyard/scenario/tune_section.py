@@ -1,0 +1,26 @@
+"""The scenario's `tune`: which settings `railyard tune` may change, and what they are tried and judged on."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from railyard.scenario.quantity import Positive, Ratio, Text
+from railyard.scenario.section import Section
+
+
+class TuneSection(Section):
+    """The search for settings."""
+
+    space: dict[Text, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(
+        default_factory=dict,
+        description="Dotted keys and values to try; those of the collective library and the fabric when left out.",
+        examples=[{"qps": [2, 4], "collectives.selector": ["best"]}],
+    )
+    seeds: Positive = Field(default=2, description="Draws of the hashes that settings are tried on.")
+    unseen_seeds: Annotated[int, Field(strict=True, ge=2, le=1000)] = Field(
+        default=4, description="Further draws that the outcome is judged on."
+    )
+    unseen_loads: tuple[Annotated[Ratio, Field(lt=1.0)], ...] = Field(
+        default=(0.0, 0.2), description="Traffic of others on the back-end that it is judged under, none in the search."
+    )
+    rounds: Positive = Field(default=2, description="Times that every key is gone through, at most.")

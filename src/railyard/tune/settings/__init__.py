@@ -1,0 +1,1 @@
+"""Settings of the collective library and the fabric: searched on some draws, judged on others, exported."""
