@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -96,3 +97,10 @@ def test_a_file_is_read_up_to_its_limit(tmp_path):
     assert files.read_bytes(path, 100) == b"x" * 100
     with pytest.raises(InputError, match="larger"):
         files.read_bytes(path, 99)
+
+
+def test_a_seed_beyond_64_bits(capsys):
+    traffic = Path(__file__).parents[1] / "packet" / "data" / "perm_16n_16c_2MB.cm"
+    assert "less than or equal to 18446744073709551615" in refused(
+        capsys, "packet", "--traffic", traffic, "--seed", 1 << 64
+    )

@@ -153,7 +153,7 @@ def packet(
     link_rate: Annotated[
         str | None, typer.Option("--link-rate", metavar="RATE", help="Of the default tree, such as 400Gb/s.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of every random choice.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**64 - 1, help="Seed of every random choice.")] = 0,
     threads: Annotated[
         int, typer.Option("--threads", min=1, max=256, help="Threads; results do not depend on it.")
     ] = 1,

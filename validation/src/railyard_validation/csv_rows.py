@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from railyard.errors import InputError, Problem, did_you_mean
+from railyard.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,19 +52,12 @@ def read_rows(path: Path, required: Sequence[str], row: Callable[[Cells, int, li
             wrong: all of them, each with line and column.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as handle:
-            reader = csv.DictReader(handle)
-            header = list(reader.fieldnames or [])
-            _check(header, required, path)
-            return _rows(reader, header, row, path)
-    except FileNotFoundError as error:
-        raise InputError("there is no such table", file=path) from error
-    except UnicodeDecodeError as error:
-        said = f"byte {error.start} (0x{error.object[error.start]:02x}) is no UTF-8"
-        raise InputError(f"the table cannot be read as CSV: {said}", file=path) from error
-    except (csv.Error, OSError) as error:
-        said = str(error.strerror if isinstance(error, OSError) else error)
-        raise InputError(f"the table cannot be read as CSV: {said}", file=path) from error
+        reader = csv.DictReader(io.StringIO(read_text(path), newline=""))
+        header = list(reader.fieldnames or [])
+        _check(header, required, path)
+        return _rows(reader, header, row, path)
+    except csv.Error as error:
+        raise InputError(f"the table cannot be read as CSV: {error}", file=path) from error
 
 
 def _rows(

@@ -273,13 +273,13 @@ def test_what_is_asked_for_is_checked_before_the_work(tmp_path, capsys, argument
 
 
 def test_missing_files_and_engines_are_refused(catalog, tmp_path):
-    with pytest.raises(InputError, match="there is no such table"):
+    with pytest.raises(InputError, match="there is no such file"):
         validate_training(tmp_path / "none.csv", catalog)
-    with pytest.raises(InputError, match="cannot be read as CSV"):
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
         validate_training(tmp_path, catalog)
     binary = tmp_path / "binary.csv"
     binary.write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(InputError, match="cannot be read as CSV"):
+    with pytest.raises(InputError, match="is no UTF-8"):
         validate_training(binary, catalog)
     with pytest.raises(InputError, match="no engine `packet`"):
         validate_training(RUNS, catalog, engine="packet")
