@@ -100,6 +100,9 @@ class SoftwareColumns:
     backward_overlap: F
     gradient_overlap: F
     shard_overlap: F
+    shard_messages: F
+    gather_copies: F
+    prefetch_parameters: F
     expert_overlap: F
     pipeline_overlap: F
     context_overlap: F

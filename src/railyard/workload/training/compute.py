@@ -113,9 +113,10 @@ class StageCosts:
         backward = work.backward_input + work.backward_weight
         stretch = np.maximum(1.0, work.host_backward / np.maximum(backward, 1e-15))
         cast = 0.5 * dispatch_cast_s(columns, float(stage.moe_layers))
+        copied = gather_copies_s(columns, float(stage.layers))
         return StageTimes(
-            forward_ps=_ps(np.maximum(work.forward, work.host_forward) + cast),
-            backward_input_ps=_ps(work.backward_input * stretch + cast),
+            forward_ps=_ps(np.maximum(work.forward, work.host_forward) + cast + copied),
+            backward_input_ps=_ps(work.backward_input * stretch + cast + copied * columns.layout.reshard),
             backward_weight_ps=_ps(work.backward_weight * stretch),
             recompute_ps=_ps(recompute_s(columns, passes, work, stage.layers, stage.moe_layers)),
             flops=float(work.flops[0]),
@@ -138,6 +139,13 @@ def dispatch_cast_s(columns: Columns, moe_layers: F | float) -> F:
     """Coding and decoding tokens on their way to experts and back, forward and backward, where they travel coded."""
     numbers = columns.split_tokens * columns.model.topk * columns.model.hidden
     return moe_layers * 2.0 * numbers * columns.job.dispatch_cast / columns.device.hbm_bytes_s
+
+
+def gather_copies_s(columns: Columns, layers: F | float) -> F:
+    """Launches that copy each rank's part of what ZeRO-3 gathered for one pass, on the way of the computation."""
+    software, layout = columns.software, columns.layout
+    parts = software.gather_copies * software.shard_messages * layout.shard * (layout.zero >= 3) * (layout.shard > 1)
+    return layers * parts * software.launch_s
 
 
 def recompute_s(columns: Columns, passes: LayerPasses, work: Pass, layers: F | float, moe_layers: F | float) -> F:

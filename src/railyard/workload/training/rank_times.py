@@ -10,7 +10,12 @@ import numpy as np
 from railyard.graph import CollectiveKind
 from railyard.workload.training import communication
 from railyard.workload.training.alpha_beta import Group, collective_s, send_s
-from railyard.workload.training.compute import dispatch_cast_s, recompute_host_s, recompute_s
+from railyard.workload.training.compute import (
+    dispatch_cast_s,
+    gather_copies_s,
+    recompute_host_s,
+    recompute_s,
+)
 
 if TYPE_CHECKING:
     from railyard.model.columns import F
@@ -171,37 +176,48 @@ def _sharded(
 ) -> tuple[F, F, F, F]:
     """Exposed gathers and scatters of sharded parameters (ZeRO-3, FSDP) in each micro-batch, contention, and coding.
 
-    The next layer's parameters are gathered under this layer; the first gather and the last scatter have nothing above.
+    The next layer's parameters are gathered under this layer, as far as the software gathers ahead; the first gather
+    and the last scatter have nothing above.
     """
     layout, software, (loss, around) = columns.layout, columns.software, hooks
     apart, machine = machine.seen_by("edp"), machine.seen_by("dp")
     group = Group(layout.shard, layout.tp)
     layers = np.maximum(rank.layers, 1.0)
-    parameter_bytes = (rank.dense + rank.expert) * 2.0
-    each = collective_s(
-        CollectiveKind.ALL_GATHER, parameter_bytes / layers, group, machine, software.collective_fraction
-    )
+    held, many = (rank.dense + rank.expert) / layers, software.shard_messages
+    fraction = software.collective_fraction
+    each = many * collective_s(CollectiveKind.ALL_GATHER, held * 2.0 / many, group, machine, fraction)
     grads = (rank.trained_dense + rank.trained_expert) * software.gradient_bytes
-    spread = collective_s(CollectiveKind.REDUCE_SCATTER, grads / layers, group, machine, software.collective_fraction)
+    spread = collective_s(CollectiveKind.REDUCE_SCATTER, grads / layers, group, machine, fraction)
     each, again_each, spread, coding = around.each(rank.dense + rank.expert, layers, each, each, spread)
     replicas = layout.dp * layout.cp / layout.shard
     outer = Group(replicas, layout.tp * layout.shard)
-    across = collective_s(
-        CollectiveKind.ALL_REDUCE, grads / layers / layout.shard, outer, apart, software.collective_fraction
-    )
+    across = collective_s(CollectiveKind.ALL_REDUCE, grads / layers / layout.shard, outer, apart, fraction)
     gather, scatter = layers * each, layers * (spread + across)
     under = software.shard_overlap * layout.overlap_gradient
     again = layers * again_each * layout.reshard
-    lead = np.maximum(gather - under * forward, each)
+    late = 1.0 - prefetched(columns, held)
+    lead = np.maximum(gather - np.minimum(under * forward, (1.0 - late) * gather), each)
     # Sums over replicas have a queue of their own, and the NICs for themselves where shards stay inside a domain.
     inner = again + layers * spread
     alone = layout.shard * layout.tp <= machine.domain
     busy = np.where(alone, np.maximum(inner, layers * across), inner + layers * across)
-    trail = np.maximum(busy - under * backward, spread + across)
+    trail = np.maximum(busy - np.minimum(under * backward, busy - late * again), spread + across)
     share = scatter / np.maximum(again + scatter, 1e-12)
     taken = (gather - lead) * loss.forward["dp"] + (again + scatter - trail) * loss.backward["dp"]
     on = np.where((layout.zero >= 3) & (layout.shard > 1), 1.0, 0.0)
-    return on * (lead + trail * (1.0 - share)), on * trail * share, on * taken, on * coding
+    copied = gather_copies_s(columns, rank.layers) * (1.0 + layout.reshard)
+    return on * (lead + trail * (1.0 - share)) + copied, on * trail * share, on * taken, on * coding
+
+
+def prefetched(columns: Columns, held: F) -> F:
+    """Share of a layer's parameters that is gathered while the one before computes.
+
+    Args:
+        columns: The designs.
+        held: Parameters of a layer on a rank, before any sharding.
+    """
+    ahead = columns.software.prefetch_parameters
+    return np.where(ahead > 0, np.minimum(1.0, ahead / np.maximum(held, 1.0)), 1.0)
 
 
 def _send_s(columns: Columns, machine: MachineColumns) -> F:

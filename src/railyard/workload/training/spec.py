@@ -189,6 +189,11 @@ class SoftwareProfile:
             products without any pipelining (Megatron from 2022 on).
         gradient_overlap: Share of the once-a-step gradient and parameter traffic that hides where there is time for it.
         shard_overlap: Share of computation under which ZeRO-3 gathers and scatters layer by layer.
+        shard_messages: Collectives in which ZeRO-3 gathers a layer: 1 for a block of FSDP, one a matrix in DeepSpeed.
+        gather_copies: Each rank's part of what ZeRO-3 gathers is copied by a launch of its own (PyTorch's `all_gather`
+            into a list, as DeepSpeed called it until 0.5).
+        prefetch_parameters: Weights that ZeRO-3 gathers ahead of the matrix that computes, at most (DeepSpeed's
+            `stage3_prefetch_bucket_size`); what of a layer is beyond that is exposed. 0: the whole next layer (FSDP).
         expert_overlap: Share of the expert all-to-all hidden when the layout overlaps it.
         context_overlap: Share of the exchange of keys and values hidden under attention: a ring sends the next ones
             while it computes with the last; 0 where all are gathered first (Llama 3, arXiv 2407.21783, section 3.3.2).
@@ -258,6 +263,9 @@ class SoftwareProfile:
     backward_overlap: float = 0.85
     gradient_overlap: float = 0.5
     shard_overlap: float = 0.95
+    shard_messages: int = 1
+    gather_copies: bool = False
+    prefetch_parameters: float = 0.0
     expert_overlap: float = 0.8
     context_overlap: float = 0.9
     pipeline_overlap: float = 0.5

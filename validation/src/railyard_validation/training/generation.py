@@ -65,6 +65,9 @@ def profile_name(row: Row, device: Accelerator, defaults: list[str]) -> str:
     if found.startswith("torchtitan"):
         return _torchtitan(row)
     year, said = _year(row, device)
+    if "deepspeed" in name and re.search(r"(?:zero|stage)[-_ ]?3", f"{name} {row.get('fsdp_zero').lower()}"):
+        stated = re.search(r"\b20[12]\d\b", name)
+        return "deepspeed-2021" if int(stated.group() if stated else year) < 2023 else "deepspeed-2024"
     if not found and re.search(_SHARDED, name):
         found = "fsdp-composer-2023" if int(year) < 2024 else "torchtitan-2024"
         defaults.append(f"software {found}, as PyTorch's sharding of its time")

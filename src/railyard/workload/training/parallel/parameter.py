@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 PARAMETER_BYTES = 2
 # Layers gathered ahead of the one that computes: the implicit prefetch of PyTorch FSDP2 (torch.distributed.fsdp).
 PREFETCH = 1
+# Of a layer, what a software has to gather ahead for the layer to count as gathered ahead: graphs gather whole ones.
+_AHEAD = 0.5
 
 
 def gather_for_passes(step: Step) -> None:
@@ -50,13 +52,21 @@ def gather_for_passes(step: Step) -> None:
         for begun in pieces.begins():
             step.program.wait(begun[wanted], slots)
         if step.training.layout.zero == 3:
-            step.program.wait(slots, _ahead(pieces.stage[wanted], pieces.compute[wanted], PREFETCH + 1))
+            step.program.wait(slots, _ahead(pieces.stage[wanted], pieces.compute[wanted], _prefetch(step) + 1))
+
+
+def _prefetch(step: Step) -> int:
+    """Layers gathered ahead: none where the software gathers less than half of one."""
+    ahead = step.training.software.prefetch_parameters
+    held = sum(int(holding.parameters[: step.parts.stages].max()) for holding in step.plan.holdings)
+    layer = held / max(int(step.parts.layers[: step.parts.stages].max()), 1)
+    return 0 if 0 < ahead < _AHEAD * layer else PREFETCH
 
 
 def _issued(step: Step, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
     """The place of the piece under which each gather runs: under zero 3 the one before on its stage."""
     pieces = step.pieces
-    if step.training.layout.zero < 3 or not step.plan.gather_overlapped:
+    if step.training.layout.zero < 3 or not step.plan.gather_overlapped or not _prefetch(step):
         return pieces.order[wanted]
     before = pieces.before[wanted]
     return pieces.order[np.where(before >= 0, before, wanted)]
@@ -110,6 +120,8 @@ def _add(
     share: float = 1.0,
 ) -> NDArray[np.int64]:
     count = bucket_count(step.training, step.parts, holding)[part]
+    if step.training.layout.zero == 3:
+        count = count * step.training.software.shard_messages
     size = np.ceil(holding.parameters[part] * PARAMETER_BYTES * share).astype(np.int64)
     overlapped = step.plan.gather_overlapped and not step.plan.gather_end
     return step.program.add(
