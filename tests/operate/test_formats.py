@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from railyard.cluster.asbuilt.order import natural
 from railyard.errors import InputError
+from railyard.operate.free import Free
 from railyard.operate.hostlist import compress, expand
+from railyard.operate.policy import Request, policies
 from railyard.operate.topology_file import formats, read_topology
 
 from .draws import draw_blocks, draw_tree
@@ -79,6 +81,76 @@ def test_a_fabric_as_it_was_found(tmp_path):
     assert tree.group[0].tolist() == [0, 1, 0]
 
 
+def fabric(hosts, switches):
+    """ibnetdiscover of hosts (name: switches) and of cables between switches (name: names)."""
+    numbers = {name: number for number, name in enumerate([*switches, *hosts], 1)}
+    used = dict.fromkeys(numbers, 0)
+    cables = []
+    for name, ends in [*switches.items(), *hosts.items()]:
+        for end in ends:
+            used[name] += 1
+            used[end] += 1
+            cables.append((name, used[name], end, used[end]))
+
+    def words(name):
+        return f"{name} mlx5_0" if name in hosts else f"MF0;{name}:MQM9701/U1"
+
+    lines = ["vendid=0x2c9"]
+    for name, number in numbers.items():
+        kind, letter = ("Ca", "H") if name in hosts else ("Switch", "S")
+        lines.append(f'{kind}\t64 "{letter}-{number}"\t\t# "{words(name)}"')
+        for one, port, other, far in [*cables, *((c, d, a, b) for a, b, c, d in cables)]:
+            if one == name:
+                to = "H" if other in hosts else "S"
+                lines.append(f'[{port}]\t"{to}-{numbers[other]}"[{far}]\t\t# "{words(other)}" lid 1 4xNDR')
+        lines.append("")
+    return "\n".join(lines)
+
+
+def test_storage_does_not_swallow_nodes(tmp_path):
+    """NVIDIA/topograph 488: a storage switch that every node reaches is no leaf of all of them."""
+    hosts = {host: [leaf] * 4 + ["storage1"] for leaf, group in (("s1", "abc"), ("s2", "def")) for host in group}
+    tree = read(tmp_path, fabric(hosts, {"spine1": [], "s1": ["spine1"], "s2": ["spine1"], "storage1": []}), "ib.out")
+    assert tree.levels == ("leaf",)
+    assert tree.group_names[0] == ("s1", "s2")
+    assert tree.group[0].tolist() == [0, 0, 0, 1, 1, 1]
+    assert tree.accelerators.tolist() == [4] * 6
+    assert formats.get("slurm-tree").write(tree) == (
+        "SwitchName=s1 Nodes=a,b,c\nSwitchName=s2 Nodes=d,e,f\nSwitchName=root Switches=s[1-2]\n"
+    )
+
+
+def test_fabrics_that_are_not_joined_have_no_root(tmp_path):
+    """nebius/soperator 2585: one root over two fabrics tells Slurm that they are connected."""
+    hosts = {f"n{one}": [f"s{one // 2}"] for one in range(8)}
+    switches = {"x": [], "y": [], "s0": ["x"], "s1": ["x"], "s2": ["y"], "s3": ["y"]}
+    tree = read(tmp_path, fabric(hosts, switches), "ib.out")
+    assert (tree.nodes, tree.levels, tree.joined) == (8, ("fabric", "leaf"), False)
+    text = formats.get("slurm-tree").write(tree)
+    assert "root" not in text
+    assert "SwitchName=fabric-0 Switches=s[0-1]\nSwitchName=fabric-1 Switches=s[2-3]\n" in text
+    back = formats.get("slurm-tree").read(text, "written")
+    place = policies.get("slurm-tree").place
+    for one in (tree, back):
+        assert place(Request(4, 1), Free(one)) is not None
+        assert place(Request(5, 1), Free(one)) is None
+
+
+def test_the_spine_tier_is_kept(tmp_path):
+    """nebius/soperator 2201: leaf, spine, core: what spines join is a level of its own in every form."""
+    hosts = {f"n{one}": [f"s{one // 2}"] for one in range(8)}
+    switches = {"core": [], "x": ["core"], "y": ["core"], "s0": ["x"], "s1": ["x"], "s2": ["y"], "s3": ["y"]}
+    tree = read(tmp_path, fabric(hosts, switches), "ib.out")
+    assert (tree.levels, tree.joined) == (("pod", "leaf"), True)
+    assert [tree.group[0].tolist(), tree.group[1].tolist()] == [[0] * 4 + [1] * 4, [0, 0, 1, 1, 2, 2, 3, 3]]
+    text = formats.get("slurm-tree").write(tree)
+    assert text.splitlines()[-1].startswith("SwitchName=root Switches=")
+    assert len(text.splitlines()) == 4 + 2 + 1
+    for name in ("slurm-yaml", "topograph", "table"):
+        same(formats.get(name).read(formats.get(name).write(tree), name), tree)
+    assert "topology.railyard.dev/pod" in formats.get("kueue").write(tree)
+
+
 def test_a_leaf_that_hangs_higher_has_no_pod(tmp_path):
     tree = read(
         tmp_path,
@@ -104,6 +176,10 @@ def test_a_leaf_that_hangs_higher_has_no_pod(tmp_path):
         ("BlockName=a Nodes=n[1-4]\nBlockSizes=4,12\n", "power of two"),
         ("BlockName=a Nodes=n[1-2]\nBlockName=b Nodes=n[3-9]\nBlockSizes=4\n", "fewer nodes"),
         ("- topology: x\n  flat: true\n", "neither a tree nor blocks"),
+        ("- topology: x\n  ring:\n    rings: []\n", "Slurm has from 26.05 on"),
+        ("BlockName=a Nodes=n[1-4]\nBlockLevels=0,1\n", "BlockLevels is of Slurm 23.11"),
+        ("SwitchName=a Nodes=n1\nBlockName=b Nodes=n2\n", "both together are topology.yaml, 25.05"),
+        ("apiVersion: kueue.x-k8s.io/v1alpha1\nkind: Topology\n", "`kueue.x-k8s.io/v1alpha1`"),
         ("node,leaf\na,\n", "cell for every column"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -57,8 +58,11 @@ def read_topology(path: Path, name: str | None = None) -> NodeTree:
     readable = [record for _, record in formats.items() if record.read]
     chosen = formats.get(name) if name else next((record for record in readable if record.recognise(text)), None)
     if chosen is None or chosen.read is None:
+        made = re.search(r"^apiVersion:\s*(\S+)", text, re.MULTILINE)
         raise InputError(
-            "no format of topologies that is known",
+            f"this is of Kubernetes (`{made[1]}`), which is written and not read"
+            if made
+            else "no format of topologies that is known",
             file=str(path),
             allowed=[record.name for record in readable],
             hint="name it with --format",

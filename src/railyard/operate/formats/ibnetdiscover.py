@@ -2,8 +2,9 @@
 
 A graph is no tree: a leaf of a scheduler is the hosts that share most of their leaf switches (the rails of one group),
 not the hosts of one switch, and a switch that everybody reaches (storage, management) joins nobody. Spines are no
-parents one by one: what they join without the tier above is a pod. Networks that do not reach one another stay apart;
-that with most of the hosts' cables is the tree.
+parents one by one: what they join without the tier above is a pod. Of networks that do not reach one another and have
+hosts in common (planes, storage) that with most of the hosts' cables counts; those without a host in common are fabrics
+of their own, which no root joins.
 """
 
 from __future__ import annotations
@@ -39,17 +40,21 @@ def tree_of_discovery(found: Discovery) -> NodeTree:
     for number, device in enumerate(found.devices):
         if device.kind == "host":
             cables.setdefault(device.name, []).extend(one for one in near[number] if one in switch)
-    main = _main_network(cables, network, found.file)
-    ports = {host: [one for one in ends if network[one] == main] for host, ends in cables.items()}
-    names = sorted((host for host, ends in ports.items() if ends), key=natural)
+    fabric = _fabrics(cables, network, found.file)
+    ports = {host: [one for one in cables[host] if network[one] == of] for host, of in fabric.items()}
+    names = sorted(fabric, key=natural)
     leaf = _leafs([frozenset(ports[name]) for name in names])
     tier = _tiers({one for ends in ports.values() for one in ends}, switch, near)
     pod = _pods([ports[name] for name in names], leaf, switch, near, tier)
     levels = [("leaf", _named(leaf, [ports[name] for name in names], found))]
     if 1 < len(set(pod)) < len(set(leaf)):
         levels.insert(0, ("pod", [f"pod-{one}" for one in pod]))
+    parts = list(dict.fromkeys(fabric[name] for name in names))
+    if len(parts) > 1:
+        levels.insert(0, ("fabric", [f"fabric-{parts.index(fabric[name])}" for name in names]))
     counts = np.array([len(ports[name]) for name in names], np.int32)
-    return NodeTree.listed(names, np.minimum(counts, np.bincount(counts).argmax()), levels)
+    each = np.minimum(counts, np.bincount(counts).argmax())
+    return NodeTree.listed(names, each, levels, joined=len(parts) == 1)
 
 
 def _components(switch: set[int], near: list[list[int]]) -> dict[int, int]:
@@ -66,14 +71,17 @@ def _components(switch: set[int], near: list[list[int]]) -> dict[int, int]:
     return found
 
 
-def _main_network(cables: dict[str, list[int]], network: dict[int, int], file: str) -> int:
-    count: dict[int, int] = {}
-    for ends in cables.values():
-        for one in ends:
-            count[network[one]] = count.get(network[one], 0) + 1
+def _fabrics(cables: dict[str, list[int]], network: dict[int, int], file: str) -> dict[str, int]:
+    """The network that counts for each host; networks with hosts of one that has more cables are left out."""
+    count: Counter[int] = Counter(network[one] for ends in cables.values() for one in ends)
     if not count:
         raise InputError("no host of the fabric is cabled to a switch", file=file)
-    return max(count, key=lambda one: (count[one], -one))
+    found: dict[str, int] = {}
+    for one in sorted(count, key=lambda of: (-count[of], of)):
+        hosts = [host for host, ends in cables.items() if any(network[end] == one for end in ends)]
+        if found.keys().isdisjoint(hosts):
+            found |= dict.fromkeys(hosts, one)
+    return found
 
 
 def _leafs(sets: list[frozenset[int]]) -> list[int]:

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
     from railyard.operate.tree import NodeTree
 
+_BOTH = "topology.conf has switches (topology/tree) or blocks (topology/block); both together are topology.yaml, 25.05"
+_OTHERS = {
+    "blocklevels": "BlockLevels is of Slurm 23.11; from 24.05 on BlockSizes says the sizes of blocks, in nodes",
+    "switchname": _BOTH,
+    "blockname": _BOTH,
+}
+"""Keys of other versions, or of the other plugin."""
 _KEYS = {"switchname": "SwitchName", "nodes": "Nodes", "switches": "Switches", "linkspeed": "LinkSpeed"}
 
 
@@ -40,6 +47,8 @@ def _pairs(line: str, keys: dict[str, str], file: str, number: int) -> dict[str,
     for word in line.split():
         key, equals, value = word.partition("=")
         if not equals or key.lower() not in keys:
+            if key.lower() in _OTHERS:
+                raise InputError(_OTHERS[key.lower()], file=file, line=number, found=word)
             raise InputError(
                 f"expected {', '.join(keys.values())}, got `{key}`",
                 file=file,

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from railyard.schema.yaml import Node
 
 
+_NEWER = {
+    "ring": "a ring, which Slurm has from 26.05 on",
+    "torus3d": "a torus, which Slurm has from 26.05 on",
+    "flat": "flat: there is nothing to place by",
+}
+
+
 def _read(text: str, file: str) -> NodeTree:
     listed = yaml.parse(text, file).items
     if not listed:
@@ -29,10 +36,12 @@ def _read(text: str, file: str) -> NodeTree:
         block = _mapping(default["block"])
         sizes = [_count(one) for one in _list(block, "block_sizes")] if "block_sizes" in block else []
         return tree_of_blocks([_block(one) for one in _list(block, "blocks")], sizes, file)
+    kinds = [key for key in default if key not in ("topology", "cluster_default")]
+    newer = next((key for key in kinds if key in _NEWER), None)
     raise InputError(
-        "the cluster's default topology is neither a tree nor blocks",
+        f"the cluster's default topology is neither a tree nor blocks{f', but {_NEWER[newer]}' if newer else ''}",
         file=file,
-        found=", ".join(key for key in default if key not in ("topology", "cluster_default")),
+        found=", ".join(kinds),
         allowed="tree, block",
     )
 
