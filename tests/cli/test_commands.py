@@ -67,6 +67,10 @@ def test_help_and_version(railyard):
                 *("--processes", "--help"),
             },
         ),
+        (
+            ["watch"],
+            {"--prometheus", "--rehearse", "--cluster", "--out", "--every", "--once", "--json", "--help"},
+        ),
         (["diagnose"], {"--cluster", "--json", "--help"}),
         (["deploy"], {"--out", "--os", "--set", "--json", "--quiet", "--help"}),
         (["audit"], {"--ibnetdiscover", "--lldp", "--plan", "--json", "--help"}),

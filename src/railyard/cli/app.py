@@ -366,6 +366,38 @@ def observe(
     observing.observe(path, out=out, cluster=cluster, as_json=json)
 
 
+@app.command(short_help="A running cluster by its Prometheus: measured against expected, alerts.")
+def watch(
+    *,
+    prometheus: Annotated[
+        str | None, typer.Option("--prometheus", metavar="URL", help="Such as http://localhost:9090.")
+    ] = None,
+    rehearse: Annotated[
+        Path | None,
+        typer.Option("--rehearse", metavar="RUN", help="A run with a fault: write its telemetry for promtool and end."),
+    ] = None,
+    cluster: Annotated[
+        Path | None, typer.Option("--cluster", metavar="FILE", help="A scenario: what its cluster should reach.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FOLDER", help="Write rules, alerts, a Grafana dashboard and expected values."),
+    ] = None,
+    every: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", min=1.0, help="From one look to the next.")
+    ] = 30,
+    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
+    json: Json = False,
+) -> None:
+    """Ask a Prometheus what collectives reach, compare it with what the model expects, and show its alerts."""
+    from railyard.cli import watch as watching
+
+    if rehearse is not None:
+        watching.rehearse(rehearse, cluster=cluster, out=out)
+    else:
+        watching.watch(prometheus, cluster=cluster, out=out, every_s=every, once=once, as_json=json)
+
+
 @app.command(short_help="Which part of a cluster is to blame, if any.")
 def diagnose(
     path: Annotated[

@@ -1,0 +1,216 @@
+"""Rules, dashboard and expected values, judged by a real Prometheus: an alert fires on a simulated fault."""
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from railyard.cli import guard
+from railyard.engine.flow import FLOW
+from railyard.errors import InputError
+from railyard.fault.degrade_link import DegradeLink
+from railyard.graph import Job
+from railyard.observe.live import metrics
+from railyard.observe.live.dashboard import dashboard
+from railyard.observe.live.prometheus import Prometheus
+from railyard.observe.live.rules import rules
+from railyard.observe.live.telemetry import busbw_gbs, expected_gbs, openmetrics
+from railyard.observe.live.watch import exposition
+from railyard.scenario.load import from_values
+from railyard.study.study import prepare
+
+CLUSTER = {
+    "accelerators": 32,
+    "server": "hgx-h100",
+    "back_end": {"topology": {"kind": "leaf-spine", "ports_per_leaf": 8, "spines": 4}, "fabric": "infiniband"},
+}
+TRAINING = {
+    "model": "llama-3.2-1b",
+    "tokens": "1 T",
+    "global_batch": 32,
+    "sequence": 2048,
+    "parallelism": {"tp": 8, "pp": 1, "micro_batch": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """A step as it should be, and one with a NIC of rank 3's rail at 30 %."""
+    job = prepare(from_values({"name": "live", "cluster": CLUSTER, "workload": {"training": TRAINING}}))[0]
+    graph = job.graphs.of(job.training, job.cluster)
+    slow = DegradeLink(factor=0.3, cable="server 1 nic 3 - leaf 1")
+    return (
+        job.cluster,
+        FLOW.simulate([Job(graph)], job.cluster),
+        FLOW.simulate([Job(graph)], job.cluster, faults=[slow]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("512-513MB", 512 << 20), ("1-2KB", 1024), ("7B", 7), ("3 GB", 3 << 30), ("many", None), ("5-6XB", None)],
+)
+def test_ranges_of_sizes(text, size):
+    assert metrics.size_of(text) == size
+
+
+def test_ranges_come_back():
+    for size in (1, 1023, 1024, 5 << 20, (5 << 20) + 77, 3 << 40):
+        assert metrics.size_of(metrics.range_of(size)) <= size < 2 * metrics.size_of(metrics.range_of(size)) + 1
+
+
+def test_busbw_of_a_run_by_hand(runs):
+    """2 x 3 / 4 x size / time for the all-reduces of four ranks; the slow NIC's group alone is slower."""
+    _, healthy, faulty = runs
+    usual, slow = busbw_gbs(healthy), busbw_gbs(faulty)
+    assert set(usual) == set(slow)
+    ratio = {dict(key)["comm_name"]: slow[key] / usual[key] for key in usual if dict(key)["nranks"] == "4"}
+    assert sum(value < 0.8 for value in ratio.values()) == 1
+    assert min(ratio.values()) == pytest.approx(0.3, abs=0.1)
+    assert all("comm_name" not in dict(key) for key in expected_gbs(healthy))
+
+
+def test_labels_are_escaped_and_the_dashboard_is_json():
+    assert metrics.line("a", {"b": 'x"\\\n'}, 1.5, 2) == 'a{b="x\\"\\\\\\n"} 1.5 2.000'
+    panels = json.loads(dashboard())["panels"]
+    assert metrics.RATIO in {panel["targets"][0]["expr"] for panel in panels}
+    assert exposition({("AllReduce", "1-2MB", "8"): 300.25}).splitlines()[-1].endswith(" 300.25")
+
+
+def test_what_is_no_prometheus_is_refused(capsys):
+    with pytest.raises(InputError, match="address"):
+        Prometheus("localhost:9090")
+    assert guard.run(["watch", "--prometheus", "http://127.0.0.1:9", "--once"]) == 2
+    assert "does not answer" in capsys.readouterr().err
+
+
+def program(name):
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed")
+    return name
+
+
+def test_promtool_takes_the_rules_and_alerts_fire_when_they_should(tmp_path):
+    """Below 80 % for 2 minutes, symbol errors, a GPU's XID; nothing from a port that only waits a little."""
+    promtool = program("promtool")
+    (tmp_path / "rules.yml").write_text(rules(), encoding="utf-8")
+    labels = 'collective="AllReduce",message_size="1-2MB",nranks="4"'
+    port = 'instance="n1",device="mlx5_0",port="1"'
+    series = {
+        f'{metrics.BUSBW}{{{labels},comm_name="dp 1"}}': "100x3 70x20",
+        f'{metrics.BUSBW}{{{labels},comm_name="dp 2"}}': "100x23",
+        f"{metrics.EXPECTED}{{{labels}}}": "100x23",
+        f"{metrics.SYMBOL_ERRORS}{{{port}}}": "0+600x23",
+        f"{metrics.TRANSMIT_WAIT}{{{port}}}": "0+60000x23",
+        f'{metrics.XID}{{Hostname="n2",gpu="5"}}': "0x5 79x18",
+    }
+    expected = {"4m": [], "8m": [{"comm_name": "dp 1"}]}
+    below = [
+        {
+            "eval_time": at,
+            "alertname": "NcclBelowModel",
+            "exp_alerts": [
+                {
+                    "exp_labels": {
+                        "severity": "ticket",
+                        "collective": "AllReduce",
+                        "message_size": "1-2MB",
+                        "nranks": "4",
+                        **labels_of,
+                    },
+                    "exp_annotations": {
+                        "summary": "AllReduce of dp 1: 70% of the model",
+                        "action": "railyard diagnose on the job's record with --cluster: all ranks of a ring are slow"
+                        " together",
+                    },
+                }
+                for labels_of in those
+            ],
+        }
+        for at, those in expected.items()
+    ]
+    quiet = [{"eval_time": "10m", "alertname": "PortWaits", "exp_alerts": []}]
+    one = [{"labels": "{}", "value": 1}]
+    count = [
+        {"expr": f'count(ALERTS{{alertname="{name}",alertstate="firing"}})', "eval_time": "10m", "exp_samples": one}
+        for name in ("PortSymbolErrors", "GpuXid")
+    ]
+    test = {
+        "rule_files": ["rules.yml"],
+        "evaluation_interval": "15s",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": name, "values": values} for name, values in series.items()],
+                "alert_rule_test": [*below, *quiet],
+                "promql_expr_test": count,
+            }
+        ],
+    }
+    (tmp_path / "test.yml").write_text(json.dumps(test), encoding="utf-8")
+    for command in (["check", "rules", "rules.yml"], ["test", "rules", "test.yml"]):
+        done = subprocess.run([promtool, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@pytest.fixture
+def server(tmp_path, runs):
+    """A Prometheus that holds half an hour of a healthy cluster and ten minutes of one with a slow NIC."""
+    prometheus, promtool = program("prometheus"), program("promtool")
+    now = time.time()
+    lines = openmetrics(*runs[1:], runs[0], start_s=now - 2400, fault_s=now - 600, end_s=now, every_s=30)
+    (tmp_path / "run.om").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    load = [promtool, "tsdb", "create-blocks-from", "openmetrics", "run.om", "data"]
+    done = subprocess.run(load, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "rules.yml").write_text(rules(hold="0s", every="1s"), encoding="utf-8")
+    (tmp_path / "prometheus.yml").write_text("rule_files: [rules.yml]\nglobal: {evaluation_interval: 1s}\n", "utf-8")
+    port = free_port()
+    command = [prometheus, "--config.file=prometheus.yml", "--storage.tsdb.path=data"]
+    process = subprocess.Popen(
+        [*command, f"--web.listen-address=127.0.0.1:{port}"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    yield SimpleNamespace(url=f"http://127.0.0.1:{port}", folder=tmp_path)
+    process.kill()
+    process.wait()
+
+
+def test_an_alert_fires_on_a_simulated_fault(server, capsys):
+    """Of the eight groups that all-reduce over a rail the one with the slow NIC is out, and no other."""
+    prometheus = Prometheus(server.url)
+    fired: set[str] = set()
+    for _ in range(150):
+        try:
+            fired = {one["labels"]["comm_name"] for one in prometheus.alerts() if one["state"] == "firing"}
+        except InputError:
+            fired = set()
+        if fired:
+            break
+        time.sleep(0.2)
+    assert len(fired) == 1
+    assert len(prometheus.query(f"{metrics.RATIO} < 0.8")) >= 1
+    cluster = server.folder / "cluster.json"
+    cluster.write_text(json.dumps({"cluster": CLUSTER}), encoding="utf-8")
+    out = server.folder / "out"
+    arguments = ["watch", "--prometheus", server.url, "--once", "--cluster", str(cluster), "--out", str(out), "--json"]
+    assert guard.run(arguments) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["collectives"][0]["communicator"] in fired
+    assert {one["alert"] for one in found["alerts"]} == {"NcclBelowModel"}
+    assert metrics.EXPECTED in (out / "railyard-expected.prom").read_text(encoding="utf-8")
+    assert (out / "railyard-rules.yml").read_text(encoding="utf-8") == rules()
+    assert guard.run(["watch", "--prometheus", server.url, "--once"]) == 0
+    assert "firing: NcclBelowModel" in capsys.readouterr().out
