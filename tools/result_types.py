@@ -39,7 +39,7 @@ def api_types() -> str:
     models = [
         model
         for model in vars(documents).values()
-        if isinstance(model, type) and issubclass(model, documents.Document) and model is not documents.Document
+        if isinstance(model, type) and issubclass(model, documents.ApiBody) and model is not documents.ApiBody
     ]
     shapes = {model.__name__: model.model_json_schema(mode="serialization") for model in models}
     return "\n".join(

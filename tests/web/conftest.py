@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from railyard.web.application import application
-from railyard.web.settings import Settings, checked
+from railyard.web.settings import ServerSettings, checked
 
 SMALL = """\
 name: small
@@ -21,21 +21,21 @@ workload:
 """
 
 
-def serving(settings: Settings) -> TestClient:
+def serving(settings: ServerSettings) -> TestClient:
     return TestClient(application(checked(settings)), base_url="http://127.0.0.1:8421", client=("127.0.0.1", 50000))
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(folder=tmp_path)
+def settings(tmp_path: Path) -> ServerSettings:
+    return ServerSettings(folder=tmp_path)
 
 
 @pytest.fixture
-def client(settings: Settings) -> Iterator[TestClient]:
+def client(settings: ServerSettings) -> Iterator[TestClient]:
     with serving(settings) as client:
         yield client
 
 
 @pytest.fixture
-def limited(settings: Settings) -> Settings:
+def limited(settings: ServerSettings) -> ServerSettings:
     return replace(settings, limits=replace(settings.limits, body_bytes=20_000, writes_per_min=5, queued=2))

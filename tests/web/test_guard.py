@@ -8,7 +8,7 @@ import pytest
 
 from railyard.errors import InputError
 from railyard.web.guard import cookie_for
-from railyard.web.settings import Settings, checked, read_tokens
+from railyard.web.settings import ServerSettings, checked, read_tokens
 
 from .conftest import SMALL, serving
 
@@ -20,8 +20,8 @@ def digest(token: str) -> str:
 
 
 @pytest.fixture
-def shared(tmp_path: Path) -> Settings:
-    return Settings(folder=tmp_path, people={"anna": digest(ANNA), "bert": digest(BERT)})
+def shared(tmp_path: Path) -> ServerSettings:
+    return ServerSettings(folder=tmp_path, people={"anna": digest(ANNA), "bert": digest(BERT)})
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -85,7 +85,7 @@ def test_a_cookie_stands_for_a_token_until_logout(shared):
 def test_no_script_reads_the_cookie_and_no_other_site_sends_it(shared):
     assert "HttpOnly; SameSite=Strict" in cookie_for(shared, "x", 10)
     assert "Secure" not in cookie_for(shared, "x", 10)
-    outside = Settings(folder=shared.folder, host="0.0.0.0", people=shared.people, proxied=True)
+    outside = ServerSettings(folder=shared.folder, host="0.0.0.0", people=shared.people, proxied=True)
     assert "Secure" in cookie_for(outside, "x", 10)
 
 
@@ -137,11 +137,11 @@ def test_every_change_is_logged(shared):
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.7", "::", "example.org"])
 def test_elsewhere_only_with_tokens_and_encryption(tmp_path, host):
     with pytest.raises(InputError, match="nobody needs a token"):
-        checked(Settings(folder=tmp_path, host=host))
+        checked(ServerSettings(folder=tmp_path, host=host))
     people = {"anna": digest(ANNA)}
     with pytest.raises(InputError, match="unencrypted"):
-        checked(Settings(folder=tmp_path, host=host, people=people))
-    checked(Settings(folder=tmp_path, host=host, people=people, proxied=True))
+        checked(ServerSettings(folder=tmp_path, host=host, people=people))
+    checked(ServerSettings(folder=tmp_path, host=host, people=people, proxied=True))
 
 
 @pytest.mark.parametrize(
@@ -166,4 +166,4 @@ def test_tokens_are_kept_as_digests_only(tmp_path):
     (tmp_path / "tokens").write_text(f"anna {ANNA} # of the first floor\n\nbert {BERT}\n")
     people = read_tokens(tmp_path / "tokens")
     assert people == {"anna": digest(ANNA), "bert": digest(BERT)}
-    assert Settings(folder=tmp_path, people=people).person_of(BERT) == "bert"
+    assert ServerSettings(folder=tmp_path, people=people).person_of(BERT) == "bert"

@@ -2,13 +2,13 @@
 
 import pytest
 
-from railyard.web.documents import Fault, NewJob
-from railyard.web.journal import Journal
+from railyard.web.documents import NewJob, TextFault
+from railyard.web.journal import JobJournal
 
 
 @pytest.fixture
 def journal(tmp_path):
-    journal = Journal(tmp_path / "journal.sqlite")
+    journal = JobJournal(tmp_path / "journal.sqlite")
     yield journal
     journal.close()
 
@@ -32,7 +32,7 @@ def test_a_job_that_ended_stays_as_it_ended(journal):
     journal.progress(job.id, "simulating", 0.5)
     journal.end(job.id, "done", run="x-1")
     journal.progress(job.id, "late words of its process", 0.7)
-    journal.end(job.id, "failed", faults=[Fault(message="late")])
+    journal.end(job.id, "failed", faults=[TextFault(message="late")])
     found = journal.job("anna", job.id)
     assert (found.state, found.run, found.share, found.stage, found.faults) == ("done", "x-1", 1.0, "simulating", [])
 
@@ -47,13 +47,13 @@ def test_a_job_that_waits_stops_at_once_and_one_that_runs_is_marked(journal):
 
 
 def test_jobs_of_a_killed_server_are_begun_again(tmp_path):
-    before = Journal(tmp_path / "journal.sqlite")
+    before = JobJournal(tmp_path / "journal.sqlite")
     running, stopped, waiting = (before.add("anna", NewJob(text="x")) for _ in range(3))
     before.take()
     before.take()
     before.stop("anna", stopped.id)
     before.close()
-    after = Journal(tmp_path / "journal.sqlite")
+    after = JobJournal(tmp_path / "journal.sqlite")
     assert after.resume() == 2
     assert after.job("anna", stopped.id).state == "stopped"
     assert [after.take().id, after.take().id] == [running.id, waiting.id]
@@ -68,7 +68,7 @@ def test_a_killed_process_gets_a_second_chance_and_no_third(journal):
     journal.take()
     journal.killed(job.id, "killed twice")
     found = journal.job("anna", job.id)
-    assert (found.state, found.faults) == ("failed", [Fault(message="killed twice")])
+    assert (found.state, found.faults) == ("failed", [TextFault(message="killed twice")])
 
 
 def test_changes_are_counted_so_that_nobody_misses_one(journal):

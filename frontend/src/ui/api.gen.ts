@@ -3,7 +3,7 @@
 /** What reading a draft gave. */
 export interface Checked {
   /** Empty where it can be run. */
-  faults: Fault[];
+  faults: TextFault[];
   /** Of the scenario. */
   name: string | null;
   /** Of its work: training, serving and others. */
@@ -13,7 +13,7 @@ export interface Checked {
 }
 
 /** A scenario that is being written. */
-export interface Draft {
+export interface DraftText {
   /** YAML. */
   text: string;
   /** Relative to the folder, `/` between parts. */
@@ -23,29 +23,11 @@ export interface Draft {
 /** A rough answer: the first variant in closed form, without remedies. */
 export interface Estimated {
   /** Empty where there is an answer. */
-  faults: Fault[];
+  faults: TextFault[];
   /** As `result.json`, format railyard/1. */
   result: Record<string, unknown> | null;
   /** Seconds that it took. */
   took_s: number;
-}
-
-/** One thing that is wrong with a scenario, and where. */
-export interface Fault {
-  /** What is wrong. */
-  message: string;
-  /** Counted from 1. */
-  line: number | null;
-  /** Counted from 1. */
-  column: number | null;
-  /** Dotted key. */
-  key: string | null;
-  /** What stands there. */
-  found: string | null;
-  /** What may stand there. */
-  allowed: string | null;
-  /** How to mend it. */
-  hint: string | null;
 }
 
 /** A scenario file. */
@@ -68,6 +50,14 @@ export interface FileText {
   version: string;
 }
 
+/** A file that is to be written. */
+export interface FileToSave {
+  /** YAML. */
+  text: string;
+  /** Fingerprint of what is replaced; None for a new file. */
+  version: string | null;
+}
+
 /** That the server answers. */
 export interface Health {
   /** Always. */
@@ -78,38 +68,6 @@ export interface Health {
   running: number;
   /** Jobs that wait. */
   queued: number;
-}
-
-/** A run that was asked for. */
-export interface Job {
-  /** Names it from now on. */
-  id: string;
-  /** The scenario's file. */
-  file: string;
-  /** In place of the scenario's. */
-  engine: string | null;
-  /** Each `key=a,b,c`. */
-  vary: string[];
-  /** Where it stands. */
-  state: "queued" | "running" | "done" | "failed" | "stopped";
-  /** Seconds since 1970 (Unix time). */
-  created: number;
-  /** Seconds since 1970. */
-  started: number | null;
-  /** Seconds since 1970. */
-  ended: number | null;
-  /** What is being done. */
-  stage: string;
-  /** Done, from 0 to 1. */
-  share: number;
-  /** Seconds to go, guessed from the share. */
-  eta_s: number | null;
-  /** Name of the run's folder, once it is there. */
-  run: string | null;
-  /** Why it failed. */
-  faults: Fault[];
-  /** Grows with every change of any job. */
-  change: number;
 }
 
 /** A token, to be turned into a cookie. */
@@ -140,12 +98,44 @@ export interface Person {
   version: string;
 }
 
+/** A run that was asked for. */
+export interface QueuedJob {
+  /** Names it from now on. */
+  id: string;
+  /** The scenario's file. */
+  file: string;
+  /** In place of the scenario's. */
+  engine: string | null;
+  /** Each `key=a,b,c`. */
+  vary: string[];
+  /** Where it stands. */
+  state: "queued" | "running" | "done" | "failed" | "stopped";
+  /** Seconds since 1970 (Unix time). */
+  created: number;
+  /** Seconds since 1970. */
+  started: number | null;
+  /** Seconds since 1970. */
+  ended: number | null;
+  /** What is being done. */
+  stage: string;
+  /** Done, from 0 to 1. */
+  share: number;
+  /** Seconds to go, guessed from the share. */
+  eta_s: number | null;
+  /** Name of the run's folder, once it is there. */
+  run: string | null;
+  /** Why it failed. */
+  faults: TextFault[];
+  /** Grows with every change of any job. */
+  change: number;
+}
+
 /** Why a request was refused. */
-export interface Problem {
+export interface RefusalBody {
   /** In words. */
   error: string;
   /** Where, if it is about a scenario. */
-  faults: Fault[];
+  faults: TextFault[];
 }
 
 /** A run in a list of runs. */
@@ -170,14 +160,6 @@ export interface RunRow {
   sentence: string;
 }
 
-/** A file that is to be written. */
-export interface Saved {
-  /** YAML. */
-  text: string;
-  /** Fingerprint of what is replaced; None for a new file. */
-  version: string | null;
-}
-
 /** A scenario to start from. */
 export interface Template {
   /** Short. */
@@ -186,4 +168,22 @@ export interface Template {
   about: string;
   /** YAML. */
   text: string;
+}
+
+/** One thing that is wrong with a scenario, and where. */
+export interface TextFault {
+  /** What is wrong. */
+  message: string;
+  /** Counted from 1. */
+  line: number | null;
+  /** Counted from 1. */
+  column: number | null;
+  /** Dotted key. */
+  key: string | null;
+  /** What stands there. */
+  found: string | null;
+  /** What may stand there. */
+  allowed: string | null;
+  /** How to mend it. */
+  hint: string | null;
 }

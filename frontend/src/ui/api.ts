@@ -1,6 +1,6 @@
 /** Requests to the server; what it refuses arrives as an error in its words. */
 
-import type { Checked, Estimated, FileRow, FileText, Job, Person, RunRow, Template } from "./api.gen";
+import type { Checked, Estimated, FileRow, FileText, QueuedJob, Person, RunRow, Template } from "./api.gen";
 import type { Result } from "../result.gen";
 import { checked } from "../result";
 
@@ -45,9 +45,9 @@ export const api = {
   write: (file: string, text: string, version: string | null) => ask<FileText>("PUT", `/file?file=${name(file)}`, { text, version }),
   check: (file: string, text: string, signal: AbortSignal) => ask<Checked>("POST", "/check", { file, text }, signal),
   estimate: (file: string, text: string, signal: AbortSignal) => ask<Estimated>("POST", "/estimate", { file, text }, signal),
-  jobs: () => ask<Job[]>("GET", "/jobs"),
-  add: (file: string, text: string) => ask<Job>("POST", "/jobs", { file, text }),
-  stop: (job: string) => ask<Job>("POST", `/jobs/${name(job)}/stop`, {}),
+  jobs: () => ask<QueuedJob[]>("GET", "/jobs"),
+  add: (file: string, text: string) => ask<QueuedJob>("POST", "/jobs", { file, text }),
+  stop: (job: string) => ask<QueuedJob>("POST", `/jobs/${name(job)}/stop`, {}),
   runs: () => ask<RunRow[]>("GET", "/runs"),
   result: async (run: string) => checked(await ask<Result>("GET", `/runs/${name(run)}/result`)),
   scenario: async (run: string) => (await fetch(`${ROOT}/runs/${name(run)}/scenario`, { credentials: "same-origin" })).text(),

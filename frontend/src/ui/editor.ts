@@ -9,14 +9,14 @@ import { highlightSelectionMatches, searchKeymap } from "@codemirror/search";
 import { EditorState, type Text } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
-import type { Fault } from "./api.gen";
+import type { TextFault } from "./api.gen";
 import type { Schema } from "./api";
 import { keysAt, valuesAt } from "./schema";
 
 export interface Editor {
   text: () => string;
   replace: (text: string) => void;
-  show: (faults: readonly Fault[]) => void;
+  show: (faults: readonly TextFault[]) => void;
   goTo: (line: number) => void;
   close: () => void;
 }
@@ -70,7 +70,7 @@ export function editor(parent: HTMLElement, text: string, schema: Schema, change
   };
 }
 
-function diagnostic(fault: Fault, doc: Text): Diagnostic {
+function diagnostic(fault: TextFault, doc: Text): Diagnostic {
   const line = doc.line(Math.min(Math.max(1, fault.line ?? 1), doc.lines));
   const from = Math.min(line.from + Math.max(0, (fault.column ?? 1) - 1), line.to);
   const words = [fault.key ? `${fault.key}: ${fault.message}` : fault.message, fault.allowed && `allowed: ${fault.allowed}`, fault.hint];

@@ -3,15 +3,15 @@
 import { useEffect, useState } from "preact/hooks";
 import { duration, percent } from "../format";
 import { address } from "../place";
-import type { Job } from "./api.gen";
+import type { QueuedJob } from "./api.gen";
 import { api } from "./api";
 
 const ENDED = new Set(["done", "failed", "stopped"]);
-export const hasEnded = (job: Job): boolean => ENDED.has(job.state);
+export const hasEnded = (job: QueuedJob): boolean => ENDED.has(job.state);
 
 /** Jobs, latest first; `ended` is called for each that ends from now on. */
-export function useJobs(ended: (job: Job) => void): Job[] {
-  const [jobs, set] = useState<Map<string, Job>>(new Map());
+export function useJobs(ended: (job: QueuedJob) => void): QueuedJob[] {
+  const [jobs, set] = useState<Map<string, QueuedJob>>(new Map());
   useEffect(() => {
     let events: EventSource | undefined;
     let closed = false;
@@ -20,7 +20,7 @@ export function useJobs(ended: (job: Job) => void): Job[] {
       set(new Map(first.map((job) => [job.id, job])));
       events = api.events(Math.max(0, ...first.map((job) => job.change)));
       events.addEventListener("job", (event) => {
-        const job = JSON.parse((event as MessageEvent<string>).data) as Job;
+        const job = JSON.parse((event as MessageEvent<string>).data) as QueuedJob;
         set((known) => new Map(known).set(job.id, job));
         if (hasEnded(job)) ended(job);
       });
@@ -33,7 +33,7 @@ export function useJobs(ended: (job: Job) => void): Job[] {
   return [...jobs.values()].sort((a, b) => b.created - a.created);
 }
 
-export function JobRow({ job }: { job: Job }) {
+export function JobRow({ job }: { job: QueuedJob }) {
   const [trouble, setTrouble] = useState<string>();
   const stop = () => api.stop(job.id).catch((error: Error) => setTrouble(error.message));
   return (
@@ -51,7 +51,7 @@ export function JobRow({ job }: { job: Job }) {
   );
 }
 
-function stateWords(job: Job): string {
+function stateWords(job: QueuedJob): string {
   if (job.state === "running") {
     const left = job.eta_s === null ? "" : `, about ${duration(Math.max(1, Math.round(job.eta_s)))} to go`;
     return `${percent(job.share, 0)} ${job.stage}${left}`;

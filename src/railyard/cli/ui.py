@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from railyard.cli.messages import say
 from railyard.errors import InputError
-from railyard.web.settings import Settings, read_tokens
+from railyard.web.settings import ServerSettings, read_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ def serve(
             raise InputError("there is no such file", file=file)
     if not folder.is_dir():
         raise InputError("there is no such folder", file=folder)
-    settings = Settings(
+    settings = ServerSettings(
         folder=folder.resolve(),
         host=host,
         port=port,

@@ -16,12 +16,12 @@ from starlette.exceptions import HTTPException
 
 from railyard.errors import RailyardError
 from railyard.study.provenance import version
-from railyard.web.audit import Audit
-from railyard.web.dispatch import Dispatch
-from railyard.web.documents import Fault, Problem
+from railyard.web.audit import AuditLog
+from railyard.web.dispatch import Dispatcher
+from railyard.web.documents import RefusalBody, TextFault
 from railyard.web.faults import faults_of
 from railyard.web.guard import Guard
-from railyard.web.journal import Journal
+from railyard.web.journal import JobJournal
 from railyard.web.looking import Looking
 from railyard.web.routes import jobs, people, runs, scenarios
 from railyard.web.routes.asking import House
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
     from fastapi import Response
 
-    from railyard.web.settings import Settings
+    from railyard.web.settings import ServerSettings
 
 PREFIX = "/api/v1"
 
 _REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem, "description": about}
+    status: {"model": RefusalBody, "description": about}
     for status, about in (
         (400, "The request cannot be read, or the scenario is wrong."),
         (401, "A token is needed."),
@@ -51,13 +51,13 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def application(settings: Settings) -> FastAPI:
+def application(settings: ServerSettings) -> FastAPI:
     """The application over the folder of the settings.
 
     Args:
         settings: Checked ones: see `settings.checked`.
     """
-    journal = Journal(settings.state / "journal.sqlite")
+    journal = JobJournal(settings.state / "journal.sqlite")
     house = House(settings, journal, Looking(settings))
     app = FastAPI(
         title="Railyard",
@@ -73,7 +73,7 @@ def application(settings: Settings) -> FastAPI:
     for part in (people, scenarios, jobs, runs):
         app.include_router(part.router, prefix=PREFIX)
     _explain_refusals(app)
-    _log_changes(app, Audit(settings.state / "audit.log"))
+    _log_changes(app, AuditLog(settings.state / "audit.log"))
     if settings.pages:
         _serve_pages(app)
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
@@ -84,7 +84,7 @@ def application(settings: Settings) -> FastAPI:
 def _living(house: House) -> Callable[[FastAPI], Any]:
     @asynccontextmanager
     async def living(_app: FastAPI) -> AsyncIterator[None]:
-        dispatching = asyncio.create_task(Dispatch(house.settings, house.journal).serve())
+        dispatching = asyncio.create_task(Dispatcher(house.settings, house.journal).serve())
         try:
             yield
         finally:
@@ -101,19 +101,21 @@ def _explain_refusals(app: FastAPI) -> None:
     @app.exception_handler(RailyardError)
     async def wrong(_request: Request, error: RailyardError) -> JSONResponse:
         faults = faults_of(error)
-        return JSONResponse(Problem(error=faults[0].message, faults=faults).model_dump(), status_code=400)
+        return JSONResponse(RefusalBody(error=faults[0].message, faults=faults).model_dump(), status_code=400)
 
     @app.exception_handler(RequestValidationError)
     async def misshapen(_request: Request, error: RequestValidationError) -> JSONResponse:
-        faults = [Fault(key=".".join(map(str, row["loc"])), message=row["msg"]) for row in error.errors()]
-        return JSONResponse(Problem(error="the request has another form", faults=faults).model_dump(), status_code=422)
+        faults = [TextFault(key=".".join(map(str, row["loc"])), message=row["msg"]) for row in error.errors()]
+        return JSONResponse(
+            RefusalBody(error="the request has another form", faults=faults).model_dump(), status_code=422
+        )
 
     @app.exception_handler(HTTPException)
     async def refused(_request: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse(Problem(error=str(error.detail)).model_dump(), status_code=error.status_code)
+        return JSONResponse(RefusalBody(error=str(error.detail)).model_dump(), status_code=error.status_code)
 
 
-def _log_changes(app: FastAPI, audit: Audit) -> None:
+def _log_changes(app: FastAPI, audit: AuditLog) -> None:
     @app.middleware("http")
     async def logged(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
         response = await answer(request)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Audit:
+class AuditLog:
     """The log.
 
     Args:

@@ -12,11 +12,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from railyard.web.documents import Fault
+from railyard.web.documents import TextFault
 
 if TYPE_CHECKING:
-    from railyard.web.journal import Journal, Taken
-    from railyard.web.settings import Settings
+    from railyard.web.journal import JobJournal, Taken
+    from railyard.web.settings import ServerSettings
 
 _LOOK_S = 0.2
 _GRACE_S = 5.0
@@ -26,7 +26,7 @@ _LONGEST_LINE = 4 << 20
 _STOPPED = 130
 
 
-class Dispatch:
+class Dispatcher:
     """Of several server processes over one folder, one at a time dispatches; the next takes over when it ends.
 
     Args:
@@ -34,7 +34,7 @@ class Dispatch:
         journal: Where jobs stand.
     """
 
-    def __init__(self, settings: Settings, journal: Journal) -> None:
+    def __init__(self, settings: ServerSettings, journal: JobJournal) -> None:
         self.settings = settings
         self.journal = journal
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -132,7 +132,7 @@ class Dispatch:
         if "run" in answer:
             self.journal.end(taken.id, "done", run=answer["run"])
         elif "faults" in answer:
-            self.journal.end(taken.id, "failed", faults=[Fault(**fault) for fault in answer["faults"]])
+            self.journal.end(taken.id, "failed", faults=[TextFault(**fault) for fault in answer["faults"]])
         elif "stopped" in answer:
             self.journal.end(taken.id, "stopped")
         elif code < 0:
@@ -141,7 +141,7 @@ class Dispatch:
             )
             self.journal.killed(taken.id, reason)
         else:
-            fault = Fault(message=f"the run ended without a result (exit code {code}): a fault of Railyard's")
+            fault = TextFault(message=f"the run ended without a result (exit code {code}): a fault of Railyard's")
             self.journal.end(taken.id, "failed", faults=[fault])
 
 

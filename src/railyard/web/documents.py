@@ -14,13 +14,13 @@ ScenarioText = Annotated[str, Field(max_length=2 << 20, description="YAML.")]
 FileName = Annotated[str, Field(min_length=1, max_length=400, description="Relative to the folder, `/` between parts.")]
 
 
-class Document(BaseModel):
+class ApiBody(BaseModel):
     """Base: unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_serialization_defaults_required=True)
 
 
-class Fault(Document):
+class TextFault(ApiBody):
     """One thing that is wrong with a scenario, and where."""
 
     message: str = Field(description="What is wrong.")
@@ -32,31 +32,31 @@ class Fault(Document):
     hint: str | None = Field(default=None, description="How to mend it.")
 
 
-class Draft(Document):
+class DraftText(ApiBody):
     """A scenario that is being written."""
 
     text: ScenarioText
     file: FileName = "scenario.yaml"
 
 
-class Checked(Document):
+class Checked(ApiBody):
     """What reading a draft gave."""
 
-    faults: list[Fault] = Field(description="Empty where it can be run.")
+    faults: list[TextFault] = Field(description="Empty where it can be run.")
     name: str | None = Field(default=None, description="Of the scenario.")
     kind: str | None = Field(default=None, description="Of its work: training, serving and others.")
     engine: str | None = Field(default=None, description="That would run it.")
 
 
-class Estimated(Document):
+class Estimated(ApiBody):
     """A rough answer: the first variant in closed form, without remedies."""
 
-    faults: list[Fault] = Field(description="Empty where there is an answer.")
+    faults: list[TextFault] = Field(description="Empty where there is an answer.")
     result: dict[str, Any] | None = Field(default=None, description="As `result.json`, format railyard/1.")
     took_s: float = Field(description="Seconds that it took.")
 
 
-class NewJob(Document):
+class NewJob(ApiBody):
     """A run that is asked for."""
 
     text: ScenarioText
@@ -65,7 +65,7 @@ class NewJob(Document):
     vary: list[Words] = Field(default_factory=list, max_length=20, description="Each `key=a,b,c`.")
 
 
-class Job(Document):
+class QueuedJob(ApiBody):
     """A run that was asked for."""
 
     id: str = Field(description="Names it from now on.")
@@ -80,11 +80,11 @@ class Job(Document):
     share: float = Field(default=0.0, description="Done, from 0 to 1.")
     eta_s: float | None = Field(default=None, description="Seconds to go, guessed from the share.")
     run: str | None = Field(default=None, description="Name of the run's folder, once it is there.")
-    faults: list[Fault] = Field(default_factory=list, description="Why it failed.")
+    faults: list[TextFault] = Field(default_factory=list, description="Why it failed.")
     change: int = Field(description="Grows with every change of any job.")
 
 
-class RunRow(Document):
+class RunRow(ApiBody):
     """A run in a list of runs."""
 
     run: str = Field(description="Name of its folder.")
@@ -98,7 +98,7 @@ class RunRow(Document):
     sentence: str = Field(description="What the comparison says.")
 
 
-class FileRow(Document):
+class FileRow(ApiBody):
     """A scenario file."""
 
     file: FileName
@@ -106,7 +106,7 @@ class FileRow(Document):
     changed: float = Field(description="Seconds since 1970.")
 
 
-class FileText(Document):
+class FileText(ApiBody):
     """A scenario file with its text."""
 
     file: FileName
@@ -114,7 +114,7 @@ class FileText(Document):
     version: str = Field(description="Fingerprint; sent back when the file is replaced.")
 
 
-class Saved(Document):
+class FileToSave(ApiBody):
     """A file that is to be written."""
 
     text: ScenarioText
@@ -123,13 +123,13 @@ class Saved(Document):
     )
 
 
-class Login(Document):
+class Login(ApiBody):
     """A token, to be turned into a cookie."""
 
     token: Annotated[str, Field(max_length=400, description="As it stands in the server's file.")]
 
 
-class Person(Document):
+class Person(ApiBody):
     """Who is asking."""
 
     name: str = Field(description="`local` where no token is needed.")
@@ -137,7 +137,7 @@ class Person(Document):
     version: str = Field(description="Of Railyard.")
 
 
-class Health(Document):
+class Health(ApiBody):
     """That the server answers."""
 
     ok: Literal[True] = Field(default=True, description="Always.")
@@ -146,7 +146,7 @@ class Health(Document):
     queued: int = Field(description="Jobs that wait.")
 
 
-class Template(Document):
+class Template(ApiBody):
     """A scenario to start from."""
 
     name: str = Field(description="Short.")
@@ -154,8 +154,8 @@ class Template(Document):
     text: str = Field(description="YAML.")
 
 
-class Problem(Document):
+class RefusalBody(ApiBody):
     """Why a request was refused."""
 
     error: str = Field(description="In words.")
-    faults: list[Fault] = Field(default_factory=list, description="Where, if it is about a scenario.")
+    faults: list[TextFault] = Field(default_factory=list, description="Where, if it is about a scenario.")

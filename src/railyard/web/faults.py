@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.web.documents import Fault
+from railyard.web.documents import TextFault
 
 if TYPE_CHECKING:
     from railyard.errors import Problem, RailyardError
@@ -14,15 +14,15 @@ _MOST = 100
 """Faults that are listed: nobody reads more."""
 
 
-def faults_of(error: RailyardError) -> list[Fault]:
+def faults_of(error: RailyardError) -> list[TextFault]:
     """Each thing that the error says is wrong, with its place."""
     if not isinstance(error, InputError):
-        return [Fault(message=str(error)[:2000])]
+        return [TextFault(message=str(error)[:2000])]
     return [_fault(problem) for problem in error.problems[:_MOST]]
 
 
-def _fault(problem: Problem) -> Fault:
-    return Fault(
+def _fault(problem: Problem) -> TextFault:
+    return TextFault(
         message=problem.message[:2000],
         line=problem.line,
         column=problem.column,

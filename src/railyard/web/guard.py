@@ -14,8 +14,8 @@ from railyard.web.settings import LOCAL, is_loopback
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
-    from railyard.web.journal import Journal
-    from railyard.web.settings import Settings
+    from railyard.web.journal import JobJournal
+    from railyard.web.settings import ServerSettings
 
     Scope = MutableMapping[str, Any]
     Message = MutableMapping[str, Any]
@@ -78,7 +78,7 @@ class Guard:
         journal: Knows cookies.
     """
 
-    def __init__(self, app: App, settings: Settings, journal: Journal) -> None:
+    def __init__(self, app: App, settings: ServerSettings, journal: JobJournal) -> None:
         self.app = app
         self.settings = settings
         self.journal = journal
@@ -149,7 +149,7 @@ def cookie_of(header: str) -> str | None:
     return None if found is None else found.value
 
 
-def cookie_for(settings: Settings, secret: str, seconds: int) -> str:
+def cookie_for(settings: ServerSettings, secret: str, seconds: int) -> str:
     """The header that sets the session's cookie: no script reads it, no other site sends it."""
     secure = "" if is_loopback(settings.host) and settings.certificate is None and not settings.proxied else "; Secure"
     return f"{COOKIE}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}{secure}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from railyard.web.documents import ENDED, Fault, Job, NewJob
+from railyard.web.documents import ENDED, NewJob, QueuedJob, TextFault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ class Taken:
     request: NewJob
 
 
-class Journal:
+class JobJournal:
     """Jobs of everybody; may be used from several threads and processes.
 
     Args:
@@ -88,7 +88,7 @@ class Journal:
         with self._lock:
             return self._database.execute(f"select {_COLUMNS} from jobs {where}", values).fetchall()
 
-    def add(self, owner: str, request: NewJob) -> Job:
+    def add(self, owner: str, request: NewJob) -> QueuedJob:
         """A new job at the end of the queue."""
         name = uuid.uuid4().hex[:12]
         with self._changing() as change:
@@ -98,7 +98,7 @@ class Journal:
             )
         return self.job(owner, name)
 
-    def job(self, owner: str, name: str) -> Job:
+    def job(self, owner: str, name: str) -> QueuedJob:
         """A job of that person.
 
         Raises:
@@ -109,7 +109,7 @@ class Journal:
             raise KeyError(name)
         return _job(rows[0])
 
-    def jobs(self, owner: str, *, since: int = 0, most: int = 500) -> list[Job]:
+    def jobs(self, owner: str, *, since: int = 0, most: int = 500) -> list[QueuedJob]:
         """The jobs of a person that changed after the change `since`, latest first."""
         rows = self._rows("where owner = ? and change > ? order by created desc, id limit ?", (owner, since, most))
         return [_job(row) for row in rows]
@@ -152,7 +152,7 @@ class Journal:
                 (stage[:200], min(max(share, 0.0), 1.0), change, name),
             )
 
-    def end(self, name: str, state: State, *, run: str | None = None, faults: Sequence[Fault] = ()) -> None:
+    def end(self, name: str, state: State, *, run: str | None = None, faults: Sequence[TextFault] = ()) -> None:
         """How a running job ended."""
         listed = json.dumps([fault.model_dump(exclude_none=True) for fault in faults])
         with self._changing() as change:
@@ -173,9 +173,9 @@ class Journal:
                     (change, name),
                 )
                 return
-        self.end(name, "failed", faults=[Fault(message=reason)])
+        self.end(name, "failed", faults=[TextFault(message=reason)])
 
-    def stop(self, owner: str, name: str) -> Job:
+    def stop(self, owner: str, name: str) -> QueuedJob:
         """Ends a job that waits, and has one that runs ended by whoever runs it.
 
         Raises:
@@ -227,9 +227,9 @@ class Journal:
         return None if row is None else str(row[0])
 
 
-def _job(row: tuple[Any, ...]) -> Job:
+def _job(row: tuple[Any, ...]) -> QueuedJob:
     name, _owner, about, state, created, started, ended, stage, share, run, faults, change = row
-    return Job(
+    return QueuedJob(
         **json.loads(about),
         id=name,
         state=state,
@@ -240,7 +240,7 @@ def _job(row: tuple[Any, ...]) -> Job:
         share=share,
         eta_s=_to_go_s(started, share) if state == "running" else None,
         run=run,
-        faults=[Fault(**fault) for fault in json.loads(faults)],
+        faults=[TextFault(**fault) for fault in json.loads(faults)],
         change=change,
     )
 

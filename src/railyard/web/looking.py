@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from railyard.web.documents import Draft
-    from railyard.web.settings import Settings
+    from railyard.web.documents import DraftText
+    from railyard.web.settings import ServerSettings
 
 Verb = Literal["check", "estimate"]
 
@@ -40,15 +40,15 @@ class Looking:
         settings: Of the server.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
         self._seats: dict[str, _Seat] = {}
 
-    async def ask(self, person: str, verb: Verb, draft: Draft) -> dict[str, Any]:
+    async def ask(self, person: str, verb: Verb, draft: DraftText) -> dict[str, Any]:
         """The answer as a document.
 
         Raises:
-            TooSlow: It took more than `Limits.preview_s`, or more memory than a run may take.
+            TooSlow: It took more than `WorkLimits.preview_s`, or more memory than a run may take.
         """
         await self._make_room(person)
         seat = self._seats.setdefault(person, _Seat())

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.web.settings import Limits, Settings, checked
+from railyard.web.settings import ServerSettings, WorkLimits, checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ _VARIABLE = "RAILYARD_SERVER"
 """Environment variable by which further processes of one server learn its settings."""
 
 
-def serve(settings: Settings, *, processes: int, announce: Callable[[str], None]) -> None:
+def serve(settings: ServerSettings, *, processes: int, announce: Callable[[str], None]) -> None:
     """Serves until it is stopped.
 
     Args:
@@ -56,7 +56,7 @@ def serve(settings: Settings, *, processes: int, announce: Callable[[str], None]
     )
 
 
-def address_of(settings: Settings) -> str:
+def address_of(settings: ServerSettings) -> str:
     """Where a browser finds it."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return f"{'https' if settings.certificate else 'http'}://{host}:{settings.port}/"
@@ -70,19 +70,19 @@ def application_of_process() -> FastAPI:
 
     given = json.loads(os.environ[_VARIABLE])
     given["folder"] = Path(given["folder"])
-    given["limits"] = Limits(**given["limits"])
+    given["limits"] = WorkLimits(**given["limits"])
     given["names"] = tuple(given["names"])
     given["certificate"] = tuple(map(Path, given["certificate"])) if given["certificate"] else None
-    return application(Settings(**given))
+    return application(ServerSettings(**given))
 
 
-def _packed(settings: Settings) -> str:
+def _packed(settings: ServerSettings) -> str:
     import json
 
     return json.dumps(asdict(settings), default=str)
 
 
-def _refuse_taken(settings: Settings) -> None:
+def _refuse_taken(settings: ServerSettings) -> None:
     """Says that a port is taken before anything is announced."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(

@@ -27,7 +27,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 
 @dataclass(frozen=True)
-class Limits:
+class WorkLimits:
     """Of what one person's work may take.
 
     Attributes:
@@ -50,7 +50,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """What a server was started with.
 
     Attributes:
@@ -73,7 +73,7 @@ class Settings:
     certificate: tuple[Path, Path] | None = None
     names: tuple[str, ...] = ()
     pages: bool = True
-    limits: Limits = field(default_factory=Limits)
+    limits: WorkLimits = field(default_factory=WorkLimits)
 
     @property
     def state(self) -> Path:
@@ -94,7 +94,7 @@ class Settings:
         return found
 
 
-def checked(settings: Settings) -> Settings:
+def checked(settings: ServerSettings) -> ServerSettings:
     """The settings, with their folder in place.
 
     Raises:

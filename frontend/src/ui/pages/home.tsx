@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { bytes } from "../../format";
 import { Section, Table } from "../../parts";
 import { address } from "../../place";
-import type { Job, RunRow } from "../api.gen";
+import type { QueuedJob, RunRow } from "../api.gen";
 import { api } from "../api";
 import { JobRow, hasEnded } from "../jobs";
 import { useLoaded } from "../loaded";
@@ -12,7 +12,7 @@ import { useLoaded } from "../loaded";
 /** Jobs that ended and are still listed. */
 const SHOWN = 5;
 
-export function Home({ turn, jobs }: { turn: number; jobs: Job[] }) {
+export function Home({ turn, jobs }: { turn: number; jobs: QueuedJob[] }) {
   const [runs] = useLoaded(api.runs, [turn]);
   const ended = jobs.filter((job) => hasEnded(job) && job.state !== "done").slice(0, SHOWN);
   return (

@@ -7,7 +7,7 @@ import { address, choose, chosen } from "../../place";
 import { hasStep, type Stepped } from "../../result";
 import type { Result } from "../../result.gen";
 import { Summary } from "../../views/summary";
-import type { Fault, Job } from "../api.gen";
+import type { TextFault, QueuedJob } from "../api.gen";
 import { api, Refusal, type Schema } from "../api";
 import type { Editor } from "../editor";
 import { JobRow, hasEnded } from "../jobs";
@@ -33,7 +33,7 @@ async function open(): Promise<Opened> {
   return { file: `${template?.name ?? "scenario"}.yaml`, text: template?.text ?? "", version: null };
 }
 
-export function ScenarioPage({ jobs }: { jobs: Job[] }) {
+export function ScenarioPage({ jobs }: { jobs: QueuedJob[] }) {
   const [opened] = useLoaded(open, [location.hash]);
   const [schema] = useLoaded(api.schema, []);
   const [code] = useLoaded(() => import("../editor"), []);
@@ -49,7 +49,7 @@ interface Tools {
   schema: Schema;
   editor: typeof import("../editor").editor;
   Form: typeof import("../form").Form;
-  jobs: Job[];
+  jobs: QueuedJob[];
 }
 
 function Desk({ opened, schema, editor, Form, jobs }: Tools) {
@@ -120,7 +120,7 @@ function Desk({ opened, schema, editor, Form, jobs }: Tools) {
 }
 
 interface Look {
-  faults: Fault[];
+  faults: TextFault[];
   busy: boolean;
   estimate: Estimate;
 }
@@ -160,12 +160,12 @@ async function ask(file: string, text: string, signal: AbortSignal, set: (look: 
   }
 }
 
-function estimateOf(result: Result | null | undefined, faults: Fault[], took: number): Estimate {
+function estimateOf(result: Result | null | undefined, faults: TextFault[], took: number): Estimate {
   if (result) return { result, took };
   return { none: faults.map((fault) => [fault.key, fault.message, fault.hint].filter(Boolean).join("; ")).join("\n") };
 }
 
-function Faults({ faults, goTo }: { faults: Fault[]; goTo: (line: number) => void }) {
+function Faults({ faults, goTo }: { faults: TextFault[]; goTo: (line: number) => void }) {
   if (faults.length === 0) return null;
   return (
     <Section title={`${faults.length} fault${faults.length > 1 ? "s" : ""}`}>

@@ -10,9 +10,9 @@ from fastapi import Depends, Request
 from railyard.web.shelf import Shelf
 
 if TYPE_CHECKING:
-    from railyard.web.journal import Journal
+    from railyard.web.journal import JobJournal
     from railyard.web.looking import Looking
-    from railyard.web.settings import Settings
+    from railyard.web.settings import ServerSettings
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class House:
         looking: Checks and estimates.
     """
 
-    settings: Settings
-    journal: Journal
+    settings: ServerSettings
+    journal: JobJournal
     looking: Looking
 
 

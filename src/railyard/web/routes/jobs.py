@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import StreamingResponse
 
-from railyard.web.documents import Job, NewJob
+from railyard.web.documents import NewJob, QueuedJob
 from railyard.web.routes.asking import Asked, Asking
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ _QUIET_LOOKS = 60
 
 
 @router.get("/jobs")
-async def list_jobs(asked: Asked, since: Annotated[int, Query(ge=0, lt=1 << 62)] = 0) -> list[Job]:
+async def list_jobs(asked: Asked, since: Annotated[int, Query(ge=0, lt=1 << 62)] = 0) -> list[QueuedJob]:
     """Jobs that changed after the change `since`, latest first."""
     return asked.house.journal.jobs(asked.person, since=since)
 
 
 @router.post("/jobs", status_code=201)
-async def add_job(asked: Asked, request: NewJob) -> Job:
+async def add_job(asked: Asked, request: NewJob) -> QueuedJob:
     """Asks for a run; it begins when its turn comes, and outlives the server."""
     journal, limits = asked.house.journal, asked.house.settings.limits
     if journal.count("queued", asked.person) >= limits.queued:
@@ -37,7 +37,7 @@ async def add_job(asked: Asked, request: NewJob) -> Job:
 
 
 @router.get("/jobs/{job}")
-async def show_job(asked: Asked, job: str) -> Job:
+async def show_job(asked: Asked, job: str) -> QueuedJob:
     """Where a job stands."""
     try:
         return asked.house.journal.job(asked.person, job)
@@ -46,7 +46,7 @@ async def show_job(asked: Asked, job: str) -> Job:
 
 
 @router.post("/jobs/{job}/stop")
-async def stop_job(asked: Asked, job: str) -> Job:
+async def stop_job(asked: Asked, job: str) -> QueuedJob:
     """Ends a job; one that runs leaves nothing half-written."""
     try:
         return asked.house.journal.stop(asked.person, job)

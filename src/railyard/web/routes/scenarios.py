@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query
 
 from railyard.scenario.model import Scenario
-from railyard.web.documents import Checked, Draft, Estimated, FileName, FileRow, FileText, Saved, Template
+from railyard.web.documents import Checked, DraftText, Estimated, FileName, FileRow, FileText, FileToSave, Template
 from railyard.web.looking import TooSlow, Verb
 from railyard.web.routes.asking import Asked, Asking
 from railyard.web.shelf import Conflict, Missing
@@ -44,7 +44,7 @@ def read_file(asked: Asked, file: Annotated[FileName, Query()]) -> FileText:
 
 
 @router.put("/file")
-def write_file(asked: Asked, file: Annotated[FileName, Query()], saved: Saved) -> FileText:
+def write_file(asked: Asked, file: Annotated[FileName, Query()], saved: FileToSave) -> FileText:
     """Writes a scenario file; refused where it is not the one that the writer knew."""
     try:
         return asked.shelf.write(file, saved.text, saved.version)
@@ -53,18 +53,18 @@ def write_file(asked: Asked, file: Annotated[FileName, Query()], saved: Saved) -
 
 
 @router.post("/check")
-async def check(asked: Asked, draft: Draft) -> Checked:
+async def check(asked: Asked, draft: DraftText) -> Checked:
     """Reads a draft and says what is wrong with it."""
     return Checked.model_validate(await _look(asked, "check", draft))
 
 
 @router.post("/estimate")
-async def estimate(asked: Asked, draft: Draft) -> Estimated:
+async def estimate(asked: Asked, draft: DraftText) -> Estimated:
     """A rough answer to a draft of a training: its first variant, in closed form."""
     return Estimated.model_validate(await _look(asked, "estimate", draft))
 
 
-async def _look(asked: Asking, verb: Verb, draft: Draft) -> dict[str, Any]:
+async def _look(asked: Asking, verb: Verb, draft: DraftText) -> dict[str, Any]:
     try:
         return await asked.house.looking.ask(asked.person, verb, draft)
     except TooSlow:
