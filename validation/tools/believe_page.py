@@ -63,8 +63,8 @@ Each band is read off runs of other people, predicted as yours would be: by cons
   predicted 10 s were measured as 9 to 12 s.
 - **What narrows it: three runs of your own.** Runs of one model on one machine err together. One factor, the median of
   three measured runs, put on the others gives the band in the fifth column; `railyard calibrate runs --table MINE.csv`
-  fits the constants themselves ([how](../how-to/calibrate.md)). Where the band does not narrow, a row's error is of
-  that row: measure the deployment that you mean to buy.
+  does it with more care ([how](../how-to/calibrate.md), [what it is worth](calibrated.md)). Where the band does not
+  narrow, a row's error is of that row: measure the deployment that you mean to buy.
 - **Comparisons are surer than single figures**, for what two variants share cancels: same software, model and
   accelerator, other layout or replicas: the sixth column. If only the network differs, computation cancels as well,
   and what is left is the error of a collective times the share of the step that waits for the network. A difference

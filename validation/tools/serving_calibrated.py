@@ -54,7 +54,8 @@ def main(most: int) -> None:
         case = cases[rows[0]]
         before = profile(case.engine, case.device)
         found = fitted(loop(whole, few), before)
-        after = {name: value for name, value, told in zip(found.names, found.values, found.told, strict=True) if told}
+        columned = zip(found.names, found.values, found.settled, strict=True)
+        after = {name: value for name, value, settled in columned if settled}
         errors = [misses(loop(whole, other), known) for known in (before, replace(before, **after))]
         shipped.append(errors[0])
         mine.append(errors[1])
@@ -77,8 +78,8 @@ def loop(whole: Table, rows: list[int]) -> Loop:
 
 
 def misses(some: Loop, software: ServingSoftware) -> NDArray[np.float64]:
-    found = some.seconds(columns([software] * some.told_s.shape[1]))[0]
-    return np.abs(found / some.told_s[0] - 1.0)
+    found = some.seconds(columns([software] * some.measured_s.shape[1]))[0]
+    return np.abs(found / some.measured_s[0] - 1.0)
 
 
 if __name__ == "__main__":
