@@ -48,7 +48,7 @@ def test_help_and_version(railyard):
             ["synthesize"],
             {
                 *("--links", "--collective", "--size", "--topology", "--chassis", "--switches", "--most-sends"),
-                *("--out", "--force", "--json", "--quiet", "--help"),
+                *("--out", "--msccl", "--force", "--json", "--quiet", "--help"),
             },
         ),
         (["observe"], {"--out", "--cluster", "--json", "--help"}),

@@ -285,6 +285,7 @@ def synthesize(
         int, typer.Option("--most-sends", metavar="N", min=1, help="Finest schedule to try: more take longer.")
     ] = 200_000,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE.csv", help="Write a row a send.")] = None,
+    msccl: Annotated[Path | None, typer.Option("--msccl", metavar="FILE.xml", help="Write an MSCCL algorithm.")] = None,
     force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -301,6 +302,7 @@ def synthesize(
         switches=switches,
         most_sends=most_sends,
         out=out,
+        msccl=msccl,
         force=force,
         as_json=json,
         quiet=quiet,

@@ -13,6 +13,7 @@ from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
 from railyard.files import keep_existing, write_text
+from railyard.tune.synthesis.msccl import msccl_xml
 from railyard.tune.synthesis.network import read_network
 from railyard.tune.synthesis.search import synthesize as search
 
@@ -33,6 +34,7 @@ def synthesize(
     switches: str | None,
     most_sends: int,
     out: Path | None,
+    msccl: Path | None,
     force: bool,
     as_json: bool,
     quiet: bool,
@@ -43,6 +45,7 @@ def synthesize(
         InputError: The table, a name or a size is wrong.
     """
     keep_existing(out, force=force)
+    keep_existing(msccl, force=force)
     size_bytes = units.size(size)
     if size_bytes <= 0:
         raise InputError("a collective moves more than nothing", key="--size", found=size, allowed="such as 1 MB")
@@ -55,6 +58,8 @@ def synthesize(
         )
     if out is not None:
         write_text(out, sends_csv(network, found))
+    if msccl is not None:
+        write_text(msccl, msccl_xml(network, found.schedule, collective, found.cut))
     if as_json:
         emit(json.dumps(_plain(found)))
         return
