@@ -15,7 +15,7 @@ from railyard.cli import guard
 from railyard.errors import InputError
 from railyard.workload.training import calibrated, profiles
 from railyard.workload.training.estimate import estimate
-from railyard.workload.training.pace import TRAITS, pace_of
+from railyard.workload.training.pace import TRAITS, pace_of, place, traits_of
 from railyard.workload.training.spec import OwnRun
 
 HEADER = "id,gpu,n_gpu,model,seq_len,global_batch_seqs,tp,pp,micro_batch,precision,software,step_time_s"
@@ -82,6 +82,19 @@ def test_paces_are_those_at_which_predictions_meet_measurements(tmp_path):
     found = paces(jobs, np.array([step.measured_s for step in steps]))
     assert np.exp(found.off) == pytest.approx(np.full(4, 0.83), rel=1e-6)
     assert np.all((found.slope > 0.6) & (found.slope < 1.0))
+
+
+def test_adapters_are_read_and_stand_apart_from_full_runs(tmp_path):
+    header = HEADER + ",lora_rank,lora_targets"
+    rows = (ROWS[1] + ",,", ROWS[1].replace("b,", "l,", 1) + ",8,attention")
+    steps = steps_of(tables.read(write(tmp_path, header=header, rows=rows, values=(9.0, 7.0)))[1], catalogue.load())
+    assert steps[0].training.lora is None
+    assert (steps[1].training.lora.rank, steps[1].training.lora.targets) == (8, "attention")
+    whole, adapted = (place(traits_of(step.training)) for step in steps)
+    assert np.linalg.norm(whole - adapted) == pytest.approx(3.0)
+    wrong = write(tmp_path, header=header, rows=(ROWS[1] + ",8,mlp",), values=(9.0,))
+    with pytest.raises(InputError, match="lora_targets"):
+        steps_of(tables.read(wrong)[1], catalogue.load())
 
 
 def test_what_is_written_is_what_is_read(tmp_path):
@@ -182,7 +195,7 @@ def test_names_of_runs_survive_their_file(tmp_path):
     name = 'x"\\\n\u2028é'
     path = tmp_path / "own.toml"
     path.write_text(
-        calibrated.written({"megatron-2025/hopper": (OwnRun("h100-sxm", name, 1.0, 0.1, (1.0,) * 17),)}, "t")
+        calibrated.written({"megatron-2025/hopper": (OwnRun("h100-sxm", name, 1.0, 0.1, (1.0,) * len(TRAITS)),)}, "t")
     )
     (run,) = calibrated.read_runs(path)["megatron-2025/hopper"]
     assert run.name == name

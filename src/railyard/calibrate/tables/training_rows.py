@@ -15,7 +15,7 @@ from railyard.model.machine import Machine
 from railyard.workload.training import profiles
 from railyard.workload.training.layout import check
 from railyard.workload.training.precision import check_precision
-from railyard.workload.training.spec import DISPATCHERS, RECOMPUTE_MODULES, Layout, SoftwareProfile, Training
+from railyard.workload.training.spec import DISPATCHERS, RECOMPUTE_MODULES, Layout, Lora, SoftwareProfile, Training
 
 if TYPE_CHECKING:
     from railyard.calibrate.tables.kind import Source
@@ -32,7 +32,8 @@ _SHAPE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")
 _FLAGS = ("seq_parallel", "overlap_tensor", "overlap_expert", "overlap_gradient", "overlap_parameter", "gated_mlp")
 _WORDS = ("id", "software", "precision", "recompute", "zero", "dispatcher", "notes")
 _NETWORK = ("gpus_per_node", "scale_out_gbps")
-COLUMNS = (*NEEDED, *METRICS, *_LAYOUT, *_SHAPE, *_FLAGS, *_WORDS, *_NETWORK)
+_ADAPTERS = ("lora_rank", "lora_targets")
+COLUMNS = (*NEEDED, *METRICS, *_LAYOUT, *_SHAPE, *_FLAGS, *_WORDS, *_NETWORK, *_ADAPTERS)
 """All columns that a table may have."""
 
 _YES, _NO = ("1", "yes", "true", "on"), ("0", "no", "false", "off")
@@ -105,7 +106,13 @@ class _Row:
         check_precision(precision, device)
         layout = self._layout()
         check(model, layout, seq_len, self._count("n_gpu"))
-        return Training(model=model, layout=layout, seq_len=seq_len, software=software, precision=precision)
+        return Training(
+            model=model, layout=layout, seq_len=seq_len, software=software, precision=precision, lora=self._lora()
+        )
+
+    def _lora(self) -> Lora | None:
+        targets = self._choice("lora_targets", {"all": "all", "attention": "attention"}, "all")
+        return Lora(rank=self._count("lora_rank"), targets=targets) if "lora_rank" in self.cells else None
 
     def _software(self, device: Accelerator) -> SoftwareProfile:
         name = self.cells.get("software")
@@ -201,7 +208,8 @@ class _Row:
             return value
         if filled == "tokens_per_s_per_gpu":
             return training.step_tokens / (value * ranks)
-        useful = flops.model_flops_per_token(training.model, training.seq_len, causal=True) * training.step_tokens
+        of, frozen = (training.model, training.seq_len), training.lora is not None
+        useful = flops.model_flops_per_token(*of, causal=True, frozen=frozen) * training.step_tokens
         return useful / (value * 1e12 * ranks)
 
     def _count(self, name: str) -> int:

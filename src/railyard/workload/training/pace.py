@@ -40,13 +40,14 @@ TRAITS: Mapping[str, float] = {
     "recompute_modules": 1.0,
     "overlap_tensor": 2.0,
     "overlap_expert": 2.0,
+    "lora": 3.0,
 }
 """How far apart two runs are by one doubling, or, of what a run has or has not (0 or 1), by having it.
 
 Set once by judgement, before the widths were fitted: scale alone moves a step little; width of operands, experts and
 recomputation choose other kernels.
 """
-_MARKS = ("experts", "recompute", "recompute_modules", "overlap_tensor", "overlap_expert")
+_MARKS = ("experts", "recompute", "recompute_modules", "overlap_tensor", "overlap_expert", "lora")
 _BITS = {"bf16": 16, "fp16": 16, "fp8": 8, "fp4": 4}
 
 
@@ -69,6 +70,7 @@ def traits_of(training: Training) -> tuple[float, ...]:
         "experts": model.experts > 0,
         "recompute": layout.recompute == "full",
         "recompute_modules": bool(layout.recompute_modules),
+        "lora": training.lora is not None,
     }
     return tuple(float(found.get(name, getattr(layout, name, 0))) for name in TRAITS)
 
