@@ -98,6 +98,19 @@ def test_from_an_error_to_a_comparison_that_is_passed_on(server, page, tmp_path)
     expect(page.get_by_role("button", name="2 small").last).to_have_attribute("aria-pressed", "true")
 
 
+def test_the_form_writes_what_the_text_leaves_out(server, page):
+    text = SMALL.replace("topology: {kind: leaf-spine, oversubscription: 1:1}", "topology: leaf-spine  # as bought")
+    (server.folder / "short.yaml").write_text(
+        text.replace(", fabric: roce", "").replace("{topology", "\n    topology").replace("bought}", "bought")
+    )
+    page.goto(f"{server.address}/#/scenario?file=short.yaml")
+    expect(page.get_by_label("Topology")).to_have_value("leaf-spine")
+    page.get_by_label("Oversubscription").fill("2:1")
+    page.get_by_label("Oversubscription").press("Enter")
+    expect(page.locator(".cm-content")).to_contain_text("topology: {kind: leaf-spine, oversubscription: 2:1} # as bought")
+    expect(page.get_by_text("no faults")).to_be_visible()
+
+
 def test_a_run_is_stopped_from_the_page(server, page):
     page.goto(server.address)
     server.ask("POST", "/jobs", {"text": SMALL.replace("name: small", "name: long\nrepeat: 900"), "file": "long.yaml"})

@@ -1,6 +1,6 @@
 /** A form over the same text: the values that decide most, each with its choices; comments of the text stay. */
 
-import { isMap, parseDocument, type Document } from "yaml";
+import { isMap, isScalar, parseDocument, type Document } from "yaml";
 import type { Schema } from "./api";
 import { at, valuesAt } from "./schema";
 
@@ -9,13 +9,15 @@ interface Field {
   label: string;
   /** Where the value is when it is written as a mapping: `fabric: {name: roce}`. */
   under?: string;
+  /** What the section above is short for where it is one word: `topology: leaf-spine` is `topology: {kind: leaf-spine}`. */
+  aboveIs?: string;
 }
 
 const FIELDS: readonly Field[] = [
   { path: ["cluster", "accelerators"], label: "Accelerators" },
   { path: ["cluster", "server"], label: "Server" },
-  { path: ["cluster", "back_end", "topology", "kind"], label: "Topology" },
-  { path: ["cluster", "back_end", "topology", "oversubscription"], label: "Oversubscription" },
+  { path: ["cluster", "back_end", "topology"], label: "Topology", under: "kind" },
+  { path: ["cluster", "back_end", "topology", "oversubscription"], label: "Oversubscription", aboveIs: "kind" },
   { path: ["cluster", "back_end", "fabric"], label: "Fabric", under: "name" },
   { path: ["workload", "training", "model"], label: "Model trained" },
   { path: ["workload", "training", "global_batch"], label: "Global batch, sequences" },
@@ -48,9 +50,10 @@ function Entry({ field, document, schema, change }: { field: Field; document: Do
   const value = document.getIn(path);
   const id = `field-${field.path.join("-")}`;
   if (isMap(value)) return <p class="muted"><b>{field.label}</b>: {String(value)}</p>;
-  const choices = valuesAt(field.path, schema);
+  const choices = valuesAt(field.under === undefined ? field.path : [...field.path, field.under], schema).concat(valuesAt(field.path, schema));
   const about = at(field.path, schema).find((form) => form.description)?.description;
   const put = (words: string) => {
+    spellOut(document, field);
     if (words === "") document.deleteIn(path);
     else document.setIn(path, typed(words));
     change(document.toString({ lineWidth: 0, flowCollectionPadding: false }));
@@ -59,9 +62,19 @@ function Entry({ field, document, schema, change }: { field: Field; document: Do
     <label for={id} title={about}>
       <span>{field.label}</span>
       <input id={id} list={choices.length > 0 ? `${id}-choices` : undefined} value={value === undefined ? "" : String(value)} onChange={(event) => put(event.currentTarget.value.trim())} />
-      {choices.length > 0 && <datalist id={`${id}-choices`}>{choices.map((choice) => <option value={choice} />)}</datalist>}
+      {choices.length > 0 && <datalist id={`${id}-choices`}>{[...new Set(choices)].map((choice) => <option value={choice} />)}</datalist>}
     </label>
   );
+}
+
+/** Makes a mapping of a section that is written as one word. */
+function spellOut(document: Document, field: Field): void {
+  const above = field.path.slice(0, -1);
+  const short = document.getIn(above, true);
+  if (field.aboveIs === undefined || !isScalar(short)) return;
+  const spelt = document.createNode({ [field.aboveIs]: short.value }, { flow: true });
+  spelt.comment = short.comment ?? null;
+  document.setIn(above, spelt);
 }
 
 function placeOf(document: Document, field: Field): readonly string[] {
