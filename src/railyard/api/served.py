@@ -124,11 +124,11 @@ def _queue(row: PoolQueueRow) -> str:
     waits = (
         ""
         if row.wait_p99_s is None
-        else f", each {numbers.seconds(row.wait_p50_s)} / {numbers.seconds(row.wait_p99_s)}"
+        else f", each {numbers.seconds(row.wait_p50_s)} / {numbers.seconds(row.wait_p99_s)} (p50 / p99)"
     )
     most = f"most {numbers.short(row.waiting_peak)} at {numbers.seconds(row.peak_s)}"
     picture = "".join(_LEVELS[round(count / row.waiting_peak * (len(_LEVELS) - 1))] for count in row.over_time)
-    return f"{row.pool}: {numbers.short(row.waiting_mean)} requests wait, {most}{waits} (p50 / p99)  {picture}"
+    return f"{row.pool}: {numbers.short(row.waiting_mean)} requests wait, {most}{waits}  {picture}"
 
 
 def trials(variant: ServedVariant) -> list[str]:
@@ -151,19 +151,24 @@ def _of(pool: str) -> str:
 
 
 def bottleneck(variant: ServedVariant) -> str:
-    """The pool whose growth helps most, `""` where none was tried: the one that requests wait for."""
+    """The pool whose growth helps most, `""` where none was tried: the one that requests wait for.
+
+    More requests in time go before a sooner first token: where few are in time because answers are slow, a pool that
+    only brings first tokens forward is not what they wait for.
+    """
     serving = variant.serving
     tried = [one for one in getattr(serving, "trials", ()) if one.ttft_p99_s is not None]
     now = serving.ttft_s.p99
     if not tried or now is None:
         return ""
-    best = min(tried, key=lambda one: (-round(one.attainment or 0.0, 3), one.ttft_p99_s))
-    first = min(tried, key=lambda one: one.ttft_p99_s)
-    best = first if first.ttft_p99_s < (1.0 - _HELPS) * now else best
-    helps = best.ttft_p99_s < (1.0 - _HELPS) * now or (best.attainment or 0.0) > serving.slo.attainment + _HELPS
-    if not helps:
+    best = min(tried, key=lambda one: (-round(one.attainment or 0.0, 2), one.ttft_p99_s))
+    more = (best.attainment or 0.0) > serving.slo.attainment + _HELPS
+    best = best if more else min(tried, key=lambda one: one.ttft_p99_s)
+    sooner = best.ttft_p99_s < (1.0 - _HELPS) * now
+    if not more and not sooner:
         return "one more replica of any pool changes next to nothing: the wait is not for replicas"
-    return f"first tokens wait for the {_of(best.pool)}replicas: {_trial(serving, best)}"
+    what = "first tokens" if sooner else "answers"
+    return f"{what} wait for the {_of(best.pool)}replicas: {_trial(serving, best)}"
 
 
 def why(result: Result) -> str:
