@@ -60,6 +60,16 @@ def test_entry_is_no_queue():
     assert found.compute_s[0] == pytest.approx(1.25)
 
 
+def test_the_handover_is_the_engines_not_the_networks():
+    """Of 2 s between first token and the end of the way 1.5 s are the engines'; never more than there is."""
+    run = run_of([(1.0, 1.5, 4.0, 10.0, 6.0, 0.25)])
+    asked = np.array([0]), np.array([100]), np.array([3])
+    found = served(*asked, run, handover_ps=3 * S // 2)
+    assert found.transfer_s[0] == pytest.approx(1.0)
+    assert found.compute_s[0] == pytest.approx(3.75)
+    assert served(*asked, run, handover_ps=9 * S).transfer_s[0] == pytest.approx(0.5)
+
+
 def test_a_request_that_was_not_served_has_no_latency():
     """It counts against attainment all the same."""
     run = run_of([(1.0, 1.0, 2.0, 3.0, -1, 0.0), (-1, -1, -1, -1, -1, 0.0)])

@@ -308,7 +308,7 @@ def test_routing_by_prefix_finds_what_is_cached():
     best, plain = found["router prefix"], found["router least-loaded"]
     moving = found.pop("least-loaded, move True")
     assert moving["kv"]["hit_rate"] + moving["kv"]["moved_rate"] > 0.8 * best["kv"]["hit_rate"]
-    assert moving["ttft_s"]["p50"] < plain["ttft_s"]["p50"] / 4
+    assert moving["ttft_s"]["p50"] < plain["ttft_s"]["p50"] / 3.5
     assert moving["ttft_parts"]["mean"]["transfer_s"] > 0 == plain["ttft_parts"]["mean"]["transfer_s"]
     both = found.pop("prefix, move True")
     # What is left of a moved prompt is launched as a whole one is: moving gains little beside routing by prefix.

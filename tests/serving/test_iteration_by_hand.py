@@ -12,7 +12,7 @@ from railyard.model.architecture import ModelColumns
 from railyard.model.machine import Machine
 from railyard.model.routing import busiest
 from railyard.workload.serving.columns import Deployments
-from railyard.workload.serving.iteration import IterationLoad, parts
+from railyard.workload.serving.iteration import IterationLoad, parts, prompts_on_copies
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.memory import cache_tokens, sequences, weight_bytes, workspace_bytes
 from railyard.workload.serving.software import ServingSoftware, columns
@@ -235,3 +235,38 @@ def test_links_of_a_domain_that_are_slower_than_nics():
     assert times["network"] == pytest.approx(
         network - sum(times[name] for name in ("matrices", "experts", "passes", "kernels")), rel=1e-9
     )
+
+
+def test_copies_of_a_token_for_its_experts_move_bytes():
+    """Eight bytes an element of the input, ten of a rank's part of the row in between, for each of eight experts."""
+    times = found(rows("deepseek-v3", 8, tp=4, ep=2, precision="fp8"), 40, 40, 90_000, 0)
+    residual = 61 * 40 * 7168 * 30
+    # Two of the four ranks share an expert's 2,048 rows; two groups of experts have four copies each.
+    copies = 58 * 40 * 8 / 2 * (8 * 7168 + 10 * 2048 / 2)
+    assert times["passes"] == pytest.approx((residual + copies) / 1e12, rel=1e-9)
+
+
+@pytest.mark.parametrize(("device", "precision", "rows_lost"), [("b200-sxm", "fp8", 8), ("h200-sxm", "fp8", 64)])
+def test_tiles_are_small_where_there_are_units_of_four_bits(device, precision, rows_lost):
+    """An eighth of `expert_rows`: tokens stand in the narrow dimension of the product."""
+    replica = rows("deepseek-v3", 8, device=device, tp=4, precision=precision)
+    expert = 3 * 7168 * 2048 / 4
+    visited = float(busiest(*(np.array([value]) for value in (256.0, 8.0, 40.0, 1.0)))[0])
+    seconds = both(visited * expert / 0.6e12, 2 * (40 * 8 + visited * rows_lost) * expert / (2e14 * 0.3))
+    assert found(replica, 40, 40, 90_000, 0)["experts"] == pytest.approx(58 * seconds, rel=1e-9)
+
+
+def test_a_prompt_lies_on_one_copy_of_attention():
+    """Five prompts of 300 tokens on four copies: one has two, and the others wait for it."""
+    replica = rows("deepseek-v3", 8, dp_attention=4, ep=4, precision="fp8")
+    count, tokens = np.array([5.0]), np.array([300.0])
+    most = prompts_on_copies(replica.model, count, tokens, replica.layout.dp, np.array([12.0]))
+    assert most["copy_tokens"].tolist() == [603.0]
+    assert most["copy_pairs"].tolist() == [2 * 300**2 / 2]
+    even = IterationLoad(np.array([1512.0]), np.array([17.0]), np.array([0.0]), np.array([225_000.0]))
+    one, other = (parts(replica, columns([SOFTWARE]), load) for load in (even, replace(even, **most)))
+    # 90,000 pairs in the place of 56,250; 603 residuals in the place of 378, with the same copies for experts.
+    assert float(other.prompt[0] / one.prompt[0]) == pytest.approx(1.6)
+    assert float(other.passes[0] - one.passes[0]) == pytest.approx(61 * 225 * 7168 * 30 / 1e12)
+    assert float(other.experts[0]) == float(one.experts[0])
+    assert float(other.network[0]) == float(one.network[0])

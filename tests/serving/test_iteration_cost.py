@@ -9,12 +9,13 @@ from railyard import catalog
 from railyard.errors import InputError
 from railyard.model.machine import Machine
 from railyard.workload.serving.columns import Deployments
-from railyard.workload.serving.cost import iteration_cost
+from railyard.workload.serving.cost import crowded_s, iteration_cost
 from railyard.workload.serving.iteration import IterationLoad, late_s, launches_s, parts
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.memory import weight_bytes
-from railyard.workload.serving.profiles import ENGINES, profile
+from railyard.workload.serving.profiles import ENGINES, assemble, constants, profile
 from railyard.workload.serving.software import ServingSoftware, columns
+from railyard.workload.serving.steady import arrival_s
 
 KNOWN = catalog.load()
 
@@ -205,3 +206,34 @@ def test_prompts_that_are_launched_kernel_by_kernel_cost_their_share_beside_deco
         launched = 32 * software.prompt_layer_s
         assert both.compute_s[~small] == pytest.approx((kernels**3 + launched**3) ** (1 / 3), rel=1e-9)
         assert both.attention_per_pair_s == pytest.approx(share * alone.attention_per_pair_s)
+
+
+def test_a_stated_effect_stands_before_any_row() -> None:
+    """Kernels of TensorRT-LLM on Blackwell begin while the last one ends: 0.7 of the time of a layer's."""
+    known = constants()["layer_s"]
+    assert known.at("tensorrt-llm", "blackwell") == pytest.approx(0.7 * 30e-6)
+    assert known.at("tensorrt-llm", "hopper") == known.at("vllm", "blackwell") == 30e-6
+    apart = {"tensorrt-llm/blackwell": {"layer_s": 0.1}}
+    assert assemble("tensorrt-llm", "blackwell", apart).layer_s == pytest.approx(0.7 * 30e-6 * np.exp(0.1))
+
+
+def test_single_prompts_on_copies_of_attention_take_longer_than_their_share() -> None:
+    """One of 1,000 tokens on four copies has one copy to itself; four of them have all."""
+    dep, _ = rows("deepseek-v3", "h200-sxm", dp_attention=4, ep=4, precision="fp8")
+    known = columns([profile("sglang", KNOWN.accelerator("h200-sxm"))])
+    tokens = np.array([400, 1000, 4000, 6000])
+    late = crowded_s(dep, known, tokens, 1000.0)
+    assert late[2] == 0.0
+    alone = IterationLoad(*(np.array([value]) for value in (1000.0, 0.0, 0.0, 5e5)))
+    one = replace(alone, copy_tokens=np.array([1000.0]), copy_pairs=np.array([5e5]))
+    both = [parts(dep, known, load) for load in (one, alone)]
+    gone = [float((each.compute_s + each.network)[0]) for each in both]
+    assert late[1] == pytest.approx(gone[0] - gone[1])
+    assert late[1] > 0.2 * gone[1]
+    # Six prompts on four copies: two have two, where one and a half would be even.
+    assert 0.0 < late[3] < late[1]
+
+
+def test_a_request_enters_by_its_tokens() -> None:
+    known = ServingSoftware(name="x", prompt_s=0.02, prompt_token_s=5e-6)
+    assert arrival_s(known, 3000.0) == pytest.approx(0.035)

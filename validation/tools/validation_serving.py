@@ -16,6 +16,7 @@ from railyard_validation.serving.cases import Case, case_of
 from railyard_validation.serving.compare import family, validate_serving
 from railyard_validation.serving.left_out import EVERY, source_of
 from railyard_validation.serving.metrics import measured
+from railyard_validation.serving.noise import label_noise
 from railyard_validation.serving.table import read, same_measurement
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ One row in {every} is predicted so, by constants that have not seen its source: 
 tables below. {coverage} of the rows that publish it can be predicted; the others are listed with the reason.
 {count} constants are fitted at all (`fitted` in `src/railyard/workload/serving/data/constants.toml`, by
 `validation/tools/fit_serving.py`): {names}."""
+BY_KIND = """**Without the source, one server: {one}; pools of their own for prompts: {split}.**
+Two measurements under one label and one version of the engine differ by {one_noise}, and where prompts have pools
+of their own by {split_noise}: those labels leave out how many workers there are and whether tokens are drafted,
+which no law can know."""
 TITLES = {
     "tpot": "time per token",
     "ttft": "time to the first token",
@@ -48,10 +53,14 @@ WANTED = (("tpot", "time per token", "12 %"), ("ttft", "time to the first token"
 LEADS = {
     "tpot": f"""{WRITTEN}
 
-{STRANGER}""",
+{STRANGER}
+
+{BY_KIND}""",
     "ttft": f"""{WRITTEN}
 
 {STRANGER}
+
+{BY_KIND}
 
 A first token waits in a queue: rows that say their load are run request by request, as their benchmarks send them.""",
     "throughput": f"""{WRITTEN}
@@ -80,8 +89,10 @@ def write(known: Catalog) -> list[Goal]:
         held_out.main()
     apart, rows = held_out.recorded(), _standing()
     for metric, errors in apart.items():
-        page = _left_out_page(metric, errors["source"], [(row, case_of(row, known)) for row in rows])
-        whole = replace(page, lead=LEADS[metric].format(**_said(errors, page)))
+        cases = [(row, case_of(row, known)) for row in rows]
+        page = _left_out_page(metric, errors["source"], cases)
+        said = _said(errors, page) | _by_kind(metric, errors["source"], [one for _, one in cases])
+        whole = replace(page, lead=LEADS[metric].format(**said))
         validation.write(whole, PAGES / f"serving-{metric}.md")
     cost = validate_serving(TABLE, known, metric="cost")
     validation.write(replace(validation.of_serving(cost), lead=LEADS["cost"]), PAGES / "serving-cost.md")
@@ -141,6 +152,20 @@ def _said(apart: Mapping[str, Mapping[str, float]], page: validation.Validation)
             f"`{name}`" + ("" if level == "all" else f" of {level.strip('/')}") for name, level in effects
         ),
     }
+
+
+def _by_kind(metric: str, errors: Mapping[str, float], cases: Sequence[Case | str]) -> dict[str, str]:
+    """Errors and noise of deployments on one server, and of those with pools of their own for prompts."""
+    found = {}
+    for name, split in (("one", False), ("split", True)):
+        those = [case for case in cases if isinstance(case, Case) and (case.prefill is not None) == split]
+        apart = [errors[case.row.id] for case in those if case.row.id in errors]
+        noise = label_noise(those, metric)
+        found[name] = f"{_median_and_tail(apart)}, {len(apart)} rows" if apart else "none"
+        found[f"{name}_noise"] = (
+            f"{_percent(noise.median)} in the median of {noise.pairs} pairs" if noise else "nothing"
+        )
+    return found
 
 
 def _goals(apart: Mapping[str, Mapping[str, Mapping[str, float]]], services: Sequence[ServingResult]) -> list[Goal]:

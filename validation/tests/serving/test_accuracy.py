@@ -1,4 +1,4 @@
-"""How far the law lies from published rows, a sample of all kinds: seven fitted constants miss more than 765 did."""
+"""How far the law lies from published rows, a sample of all kinds: with eight fitted constants."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from railyard_validation.serving.compare import validate_serving
 TABLE = Path(__file__).parent / "data" / "silicon_sample.csv"
 
 
-@pytest.mark.parametrize(("metric", "median"), [("tpot", 0.15), ("ttft", 0.4)])
+@pytest.mark.parametrize(("metric", "median"), [("tpot", 0.14), ("ttft", 0.29)])
 def test_published_rows_are_met_in_the_median(metric: str, median: float) -> None:
     summary = validate_serving(TABLE, catalog.load(), metric=metric).summary()
     assert float(summary["coverage"] or 0.0) >= 0.97

@@ -92,6 +92,7 @@ def served(
     run: Record,
     *,
     entry_ps: int = 0,
+    handover_ps: int = 0,
 ) -> Served:
     """Requests as they were served.
 
@@ -101,6 +102,8 @@ def served(
         output_tokens: int32[n].
         run: What the engine found, one entry a request.
         entry_ps: From the arrival of a request until an engine has it; part of `compute`.
+        handover_ps: What engines need for a request that goes on to another pool, in the latency of its way; part of
+            `compute`, not of `transfer`.
 
     Raises:
         InputError: The record lacks phases of requests.
@@ -112,7 +115,8 @@ def served(
     seen: NDArray[np.int64] = np.where(moved, np.maximum(first, run.column("transfer_end_ps")), first)
     start = np.asarray(run.column("prefill_start_ps"), np.int64)
     queue = _seconds(np.asarray(run.column("admitted_ps")) - arrival_ps - entry_ps, done)
-    moving = _seconds((start - np.asarray(run.column("admitted_ps"))) + (seen - first), done)
+    behind = np.maximum(seen - first - handover_ps, 0)
+    moving = _seconds((start - np.asarray(run.column("admitted_ps"))) + behind, done)
     network = _seconds(np.asarray(run.column("network_prefill_ps")), done)
     ttft = _seconds(seen - arrival_ps, done)
     steps = np.where(output_tokens > 1, output_tokens - 1.0, np.nan)

@@ -103,7 +103,14 @@ class Answer:
         return replace(requests, **columns)
 
     def _visits(self, asked: RequestTable, rows: NDArray[np.int64], run: Record, meta: dict[str, Any]) -> Record:
-        found = served(asked.arrival_ps, asked.input_tokens, asked.output_tokens, run, entry_ps=self.job.entry_ps)
+        found = served(
+            asked.arrival_ps,
+            asked.input_tokens,
+            asked.output_tokens,
+            run,
+            entry_ps=self.job.entry_ps,
+            handover_ps=self.job.handover_ps,
+        )
         steps = np.maximum(asked.output_tokens - 1.0, 0.0)
         decode = np.where(steps > 0, np.nan_to_num(found.decode_network_s) * steps, 0.0)
         later = np.nan_to_num(found.e2e_s - found.ttft_s)

@@ -64,7 +64,8 @@ def costs_of(
             if pool.ffn is None:
                 replica = (model, pool.cluster, pool.layout, constants)
                 most = pool.section.max_batched_tokens
-                found.append(cost_of(*replica, most=most, memo=memo, role=pool.role))
+                prompt = float(np.mean(requests.input_tokens))
+                found.append(cost_of(*replica, most=most, prompt=prompt, memo=memo, role=pool.role))
                 continue
             sides = _sides(model, pool, pool.ffn, constants, profiles)
             skew = sides[1].software.skew if model.experts else 1.0
@@ -118,6 +119,7 @@ def cost_of(
     *,
     most: int,
     memo: Memo,
+    prompt: float = 1024.0,
     role: Role = "decode",
 ) -> IterationCost:
     """The cost of an iteration of one replica, made once for all variants.
@@ -129,14 +131,15 @@ def cost_of(
         software: Of its accelerators.
         most: Tokens of an iteration.
         memo: What other variants have made.
+        prompt: Tokens of a mean prompt.
         role: Of the replica.
     """
     of = (model, layout, Machine.of(cluster), software)
 
     def made() -> IterationCost:
-        return iteration_cost(*of, max_batched_tokens=most, role=role)
+        return iteration_cost(*of, max_batched_tokens=most, prompt_tokens=prompt, role=role)
 
-    cost: IterationCost = memo.get("cost", [repr(of), most, role], made)
+    cost: IterationCost = memo.get("cost", [repr(of), most, prompt, role], made)
     return cost
 
 

@@ -92,7 +92,8 @@ def objective_of(job: ServingJob) -> Objective:
 
 def latencies(job: ServingJob, requests: RequestTable, run: Record) -> Served:
     """The requests of a run as they were served."""
-    return served(requests.arrival_ps, requests.input_tokens, requests.output_tokens, run, entry_ps=job.entry_ps)
+    asked = requests.arrival_ps, requests.input_tokens, requests.output_tokens
+    return served(*asked, run, entry_ps=job.entry_ps, handover_ps=job.handover_ps)
 
 
 def as_served(job: ServingJob) -> Served:

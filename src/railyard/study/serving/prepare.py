@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from railyard.engine.serving import simulate
 from railyard.errors import InputError
 from railyard.scenario.load import blaming, dump
@@ -22,6 +24,7 @@ from railyard.study.serving.storage import loads_from, with_storage
 from railyard.study.serving.transfer_links import replica_links
 from railyard.workload.serving.devices import read_profiles
 from railyard.workload.serving.profiles import profile
+from railyard.workload.serving.steady import arrival_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,9 +83,15 @@ class ServingJob:
 
     @property
     def entry_ps(self) -> int:
-        """From the arrival of a request until an engine has it: tokenizer, first schedule."""
+        """From the arrival of a request until an engine has it: tokenizer of a mean prompt, first schedule."""
         first = next(number for number, pool in enumerate(self.pools) if pool.role != "decode")
-        return round(float(self.software[first].prompt_s) * 1e12)
+        entry_s: float = arrival_s(self.software[first], float(np.mean(self.requests.input_tokens)))
+        return round(entry_s * 1e12)
+
+    @property
+    def handover_ps(self) -> int:
+        """What engines need for a request that goes on to another pool, beside its way."""
+        return handover_ps(self.pools, self.software)
 
     def run(
         self, requests: RequestTable, *, log: Sequence[int] = (), progress: Callable[[int, int], None] | None = None
@@ -215,7 +224,7 @@ def service_on(
             profile(serving.software or SOFTWARE, pool.cluster.accelerator, profiles=profiles) for pool in pools
         )
         costs = costs_of(model, networks, pools, software, requests=requests, memo=memo, profiles=profiles)
-        links = _links(serving, networks, pools, costs)
+        links = _links(serving, networks, pools, costs, software)
     joined = networks.clusters[0]
     deaths = replica_deaths(draft, pools, joined) if dies else ()
     with blaming(draft, *place):
@@ -225,10 +234,21 @@ def service_on(
     )
 
 
+def handover_ps(pools: tuple[PlacedPool, ...], software: tuple[Any, ...]) -> int:
+    """What engines need for a request that goes on to the pool that decodes, beside the way; 0 without such a pool."""
+    behind = next((known for pool, known in zip(pools, software, strict=True) if pool.role == "decode"), None)
+    return round(float(behind.handover_s) * 1e12) if behind else 0
+
+
 def _links(
-    serving: ServingSection, networks: Networks, pools: tuple[PlacedPool, ...], costs: tuple[Any, ...]
+    serving: ServingSection,
+    networks: Networks,
+    pools: tuple[PlacedPool, ...],
+    costs: tuple[Any, ...],
+    software: tuple[Any, ...],
 ) -> Links | None:
     """What transfers take: between pools, to storage, and from the collectives of the replicas."""
     peers = ROLES if "peer" in loads_from(serving, pools) else PROMPTS if serving.router.move else ()
-    links = replica_links(networks, pools, serving.transfer.nic, among=peers)
+    late = handover_ps(pools, software)
+    links = replica_links(networks, pools, serving.transfer.nic, among=peers, handover_ps=late)
     return with_collectives(with_storage(links, networks, pools, serving), networks, pools, costs)

@@ -8,6 +8,7 @@ copies by turns.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,12 @@ _MOST_LANES = 1 << 18
 
 
 def replica_links(
-    networks: Networks, pools: tuple[PlacedPool, ...], nics: Nics = "rail", *, among: Collection[str] = ()
+    networks: Networks,
+    pools: tuple[PlacedPool, ...],
+    nics: Nics = "rail",
+    *,
+    among: Collection[str] = (),
+    handover_ps: int = 0,
 ) -> Links | None:
     """Links between replicas that exchange keys and values; None where there are none.
 
@@ -47,6 +53,7 @@ def replica_links(
             scale-up; `all`: all NICs of the server, and on the other side all of them again, both by scale-up.
         among: Roles of pools of which also each replica reaches the others. Where a pool is so large that these ways
             would take much memory, its replicas exchange in groups of neighbours.
+        handover_ps: What engines need beside the way itself for a request that goes on to another pool.
 
     Raises:
         InputError: Two ranks have no path.
@@ -58,7 +65,8 @@ def replica_links(
         send, take = by_role["prefill"], by_role["decode"]
         a, b = np.divmod(np.arange(send.replicas * take.replicas), take.replicas)
         start = (first["prefill"], first["decode"])
-        parts.append(_between(networks, pools, (send, take), (a, b), first=start, nics=nics))
+        ways = _between(networks, pools, (send, take), (a, b), first=start, nics=nics)
+        parts.append(replace(ways, latency_ps=ways.latency_ps + handover_ps))
     for pool in pools:
         a, b = _neighbours(pool)
         if pool.role in among and len(a):

@@ -15,7 +15,7 @@ import numpy as np
 
 from railyard.errors import InputError
 from railyard.workload.serving.columns import Deployments
-from railyard.workload.serving.iteration import IterationLoad, late_s, launches_s, parts
+from railyard.workload.serving.iteration import IterationLoad, late_s, launches_s, parts, prompts_on_copies
 from railyard.workload.serving.memory import cache_tokens, rank_table, state_tokens, token_bytes, weight_bytes
 from railyard.workload.serving.power import BUSY, IDLE, MEMORY, math_j
 from railyard.workload.serving.scale_out import scale_out
@@ -133,6 +133,7 @@ def iteration_cost(
     software: ServingSoftware,
     *,
     max_batched_tokens: int = 8192,
+    prompt_tokens: float = 1024.0,
     role: Role = "decode",
 ) -> IterationCost:
     """What an iteration of a replica costs.
@@ -143,6 +144,7 @@ def iteration_cost(
         machine: Its accelerators, scale-up domain and the rate of a rank's NIC.
         software: Constants of the engine on that device.
         max_batched_tokens: Most tokens of an iteration.
+        prompt_tokens: Of a mean prompt: copies of attention do not split one.
         role: Of the replica: what it does decides which of its iterations hold prompts.
 
     Raises:
@@ -152,8 +154,10 @@ def iteration_cost(
     check_fit(model, layout, machine)
     constants = columns([software])
     found = iteration_costs(rows, constants, np.array([float(max_batched_tokens)]))[0]
+    launches = float(launches_s(rows, constants)[0])
+    crowd = crowded_s(rows, constants, found.tokens, prompt_tokens) if layout.dp_attention > 1 else 0.0
     found = with_prompts(
-        found, role, Prompting.of(software, float(launches_s(rows, constants)[0]), layout.dp_attention)
+        found, role, Prompting(software.name, software.prompt_share, launches, layout.dp_attention, crowd)
     )
     return replace(found, **scale_out(rows, constants, found.tokens))
 
@@ -204,6 +208,28 @@ def iteration_costs(
     return found
 
 
+def crowded_s(rows: Deployments, software: ServingSoftwareColumns, tokens: NDArray[np.int64], prompt: float) -> Floats:
+    """What iterations of prompts take longer because each prompt lies on one copy of attention; one deployment.
+
+    Args:
+        rows: The replica.
+        software: Constants.
+        tokens: i64[k], of the iterations.
+        prompt: Tokens of each prompt; the only one of a shorter iteration is as long as that.
+    """
+    each = np.minimum(np.asarray(tokens, np.float64), prompt)
+    count, none = tokens / each, np.zeros(len(tokens))
+    pairs = count * rows.model.causal_pairs(each)
+    most = prompts_on_copies(rows.model, count, each, rows.layout.dp)
+    most = {name: np.minimum(most[name], whole) for name, whole in (("copy_tokens", tokens), ("copy_pairs", pairs))}
+    both = [
+        parts(rows, software, IterationLoad(np.asarray(tokens, np.float64), none, none, pairs, **crowd))
+        for crowd in ({}, most)
+    ]
+    even, uneven = (each.compute_s + each.network for each in both)
+    return np.maximum(uneven - even, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Prompting:
     """How an engine's iterations with prompts differ from those that decode.
@@ -213,17 +239,15 @@ class Prompting:
         share: `prompt_share` of the engine.
         launches_s: Of the kernels of one iteration.
         copies: Of attention.
+        crowded_s: f64[k], what each iteration of `IterationCost.tokens` takes longer because a prompt lies on one copy
+            of attention; 0 without copies.
     """
 
     engine: str
     share: float
     launches_s: float
     copies: int
-
-    @classmethod
-    def of(cls, software: ServingSoftware, launches_s: float, copies: int) -> Prompting:
-        """Of an engine's profile."""
-        return cls(software.name, software.prompt_share, launches_s, copies)
+    crowded_s: Floats | float = 0.0
 
 
 def with_prompts(cost: IterationCost, role: Role, prompting: Prompting) -> IterationCost:
@@ -247,6 +271,7 @@ def with_prompts(cost: IterationCost, role: Role, prompting: Prompting) -> Itera
     compute = (
         np.where(above, base + share * (cost.compute_s - base), cost.compute_s) if share != 1.0 else cost.compute_s
     )
+    compute = compute + np.where(above, share * prompting.crowded_s, 0.0)
     late = late_s(compute + cost.network_s, prompting.launches_s)
     return replace(
         cost,

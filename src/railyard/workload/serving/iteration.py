@@ -17,6 +17,7 @@ import numpy as np
 from railyard.model.routing import busiest
 
 if TYPE_CHECKING:
+    from railyard.model.architecture import ModelColumns
     from railyard.model.columns import F
     from railyard.workload.serving.columns import Deployments
     from railyard.workload.serving.software import ServingSoftwareColumns
@@ -31,9 +32,14 @@ LINE_SHARE = 0.95
 _INDEX_BYTES = 132.0
 # Of an element of a recurrence's state, which engines keep in 32 bits (`mamba_ssm_dtype`, `mamba_ssm_cache_dtype`).
 _STATE_BYTES = 4.0
-# Tile of a grouped product in 16 bits over that in fewer: 16 of 128 rows where there are no more tokens than experts
-# (vLLM's fused experts; DeepGEMM aligns groups to 128).
-_TILE_16_BITS = 16.0 / 128.0
+# Tile of a grouped product over that of 128 rows to which Hopper's in 8 bits are aligned (DeepGEMM). In 16 bits 16 rows
+# where there are no more tokens than experts (vLLM's fused experts); on devices with 4-bit matrix units 8 to 16, as
+# tokens stand in the narrow dimension there (TensorRT-LLM's and FlashInfer's transposed products).
+_SMALL_TILE = 16.0 / 128.0
+# Bytes that a token's copy for one expert moves for each element of its input, and of a rank's part of its intermediate
+# row, beside what the product itself reads: gathered and quantised (3), the product written and added up (4 to 6); the
+# gated row of twice the width written, read, multiplied and quantised (10).
+_COPY_BYTES, _ROW_BYTES = 8.0, 10.0
 # Accelerators of a server.
 _SERVER = 8.0
 # Each rank beyond two adds so much of an all-reduce's latency: flags of more peers to wait for.
@@ -42,12 +48,55 @@ _PEER_SHARE = 0.08
 
 @dataclass(frozen=True, slots=True)
 class IterationLoad:
-    """What an iteration works on, whole replica: tokens, sequences that decode, their cached tokens, prompt pairs."""
+    """What an iteration works on.
+
+    Attributes:
+        tokens, sequences, kv_tokens, pairs: Whole replica: tokens, sequences that decode, their cached tokens, and
+            query and key pairs of prompts.
+        copy_tokens, copy_pairs: Of the copy of attention that has most of them, for which the others wait; None where
+            all have alike.
+    """
 
     tokens: F
     sequences: F
     kv_tokens: F
     pairs: F
+    copy_tokens: F | None = None
+    copy_pairs: F | None = None
+
+    def over(self, turns: F, ranks: F) -> IterationLoad:
+        """What is left of it for one of so many turns, on one of so many ranks that split every sequence."""
+        parted = turns * ranks
+        return IterationLoad(
+            self.tokens / parted,
+            self.sequences / parted,
+            self.kv_tokens / ranks,
+            self.pairs / ranks,
+            None if self.copy_tokens is None else self.copy_tokens / parted,
+            None if self.copy_pairs is None else self.copy_pairs / ranks,
+        )
+
+    def most_tokens(self, copies: F) -> F:
+        """Tokens of the copy of attention that has most."""
+        return self.tokens / copies if self.copy_tokens is None else self.copy_tokens
+
+    def most_pairs(self, copies: F) -> F:
+        """Pairs of the copy of attention that has most."""
+        return self.pairs / copies if self.copy_pairs is None else self.copy_pairs
+
+
+def prompts_on_copies(model: ModelColumns, count: F, tokens: F, copies: F, decoding: F | float = 0.0) -> dict[str, F]:
+    """`copy_tokens` and `copy_pairs` of an iteration with whole prompts: no copy of attention splits one with another.
+
+    Args:
+        model: Rows.
+        count: Prompts.
+        tokens: Of each.
+        copies: Of attention.
+        decoding: Tokens of sequences that decode, spread alike.
+    """
+    most = np.ceil(count / copies)
+    return {"copy_tokens": decoding / copies + most * tokens, "copy_pairs": most * model.causal_pairs(tokens)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +148,9 @@ def parts(deployments: Deployments, software: ServingSoftwareColumns, load: Iter
         load: Rows as long.
     """
     model, layout = deployments.model, deployments.layout
-    turns, share = _turns(deployments), _of_context_rank(deployments, load)
-    each = IterationLoad(share.tokens / turns, share.sequences / turns, share.kv_tokens, share.pairs)
+    turns = _turns(deployments)
+    # A context rank's shares are taken from both ends of a prompt: all have as many pairs (Llama 3 report, 3.3).
+    share, each = load.over(np.ones_like(turns), layout.cp), load.over(turns, layout.cp)
     matrices = turns * _matrices(deployments, software, each)
     experts = turns * _experts(deployments, software, each) * model.moe_layers
     passes = _passes(deployments, software, share)
@@ -141,15 +191,6 @@ def late_s(device_s: F, launches: F | float) -> F:
     return longer(device_s, launches) - device_s
 
 
-def _of_context_rank(deployments: Deployments, load: IterationLoad) -> IterationLoad:
-    """What one of the ranks that split every sequence works on: its share of the tokens, the cache and the pairs.
-
-    The shares are taken from both ends of a prompt, so that all ranks have as many pairs (Llama 3 report, section 3.3).
-    """
-    cp = deployments.layout.cp
-    return IterationLoad(load.tokens / cp, load.sequences / cp, load.kv_tokens / cp, load.pairs / cp)
-
-
 def _gather(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """Keys and values of the other context ranks, gathered in 16 bits before each layer's attention, not hidden."""
     layout, machine = deployments.layout, deployments.machine
@@ -180,7 +221,7 @@ def _matrices(deployments: Deployments, software: ServingSoftwareColumns, load: 
     split = model.layers * model.attention_parameters + model.moe_layers * model.shared_parameters
     weights = (split + dense_layers * model.mlp_parameters) / layout.tp + model.moe_layers * model.router_parameters
     memory = device.hbm_bytes_s * software.weights_fraction
-    tokens = load.tokens / layout.dp
+    tokens = load.most_tokens(layout.dp)
     rate = device.best_flops_s(layout.dense_math) * software.gemm_fraction
     layers = longer(weights * layout.dense_bits / 8.0 / memory, 2.0 * weights * tokens / rate)
     head = model.head_bytes / layout.tp
@@ -199,7 +240,8 @@ def _experts(deployments: Deployments, software: ServingSoftwareColumns, load: I
     found = busiest(model.experts, model.topk, load.tokens, layout.ep)
     read = found * each * layout.expert_bits / 8.0
     skew = np.where(layout.ep > 1, software.skew, 1.0)
-    lost = software.expert_rows * np.where(layout.expert_math == 16, _TILE_16_BITS, 1.0)
+    small = (layout.expert_math == 16) | (device.gemm4 > device.gemm8)
+    lost = software.expert_rows * np.where(small, _SMALL_TILE, 1.0)
     padded = load.tokens * model.topk / layout.ep * skew + found * lost
     flops = 2.0 * padded * each
     rate = device.best_flops_s(layout.expert_math) * software.grouped_fraction
@@ -246,15 +288,18 @@ def _cache(deployments: Deployments, software: ServingSoftwareColumns, load: Ite
 def _prompt(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """Attention of prompts: query and key pairs of all heads, and scans of recurrences at the same rate."""
     model, layout, device = deployments.model, deployments.layout, deployments.device
-    flops = model.core_flops(load.pairs / layout.dp * model.heads / layout.tp)
+    flops = model.core_flops(load.most_pairs(layout.dp) * model.heads / layout.tp)
     scans = model.scan_flops * (load.tokens - load.sequences) / layout.dp / layout.tp
     return model.layers * (model.cored * flops + scans) / (device.attention * software.attention_fraction)
 
 
 def _passes(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
-    """Norms, activations, rotary, casts: bytes of the residual."""
+    """Norms, activations, rotary, casts: bytes of the residual, and of a token's copies for its experts."""
     model, layout, device = deployments.model, deployments.layout, deployments.device
-    return model.layers * load.tokens / layout.dp * model.hidden * software.pass_bytes / device.hbm_bytes_s
+    each = model.layers * load.most_tokens(layout.dp) * model.hidden * software.pass_bytes
+    row = _COPY_BYTES * model.expert_dim + _ROW_BYTES * model.moe_ffn / layout.expert_tp
+    copies = model.moe_layers * load.tokens * model.topk / layout.ep * row
+    return (each + copies) / device.hbm_bytes_s
 
 
 def _network(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
@@ -264,7 +309,7 @@ def _network(deployments: Deployments, software: ServingSoftwareColumns, load: I
     feeds = model.moe_layers + (model.layers - model.moe_layers) * model.dense
     both = model.mixers * model.layers + feeds
     reduces = np.where(apart, both - model.moe_layers, both)
-    size = load.tokens / layout.dp * model.hidden * 2.0
+    size = load.most_tokens(layout.dp) * model.hidden * 2.0
     far = np.ceil(layout.tp / machine.domain)
     latency = software.reduce_s * (1.0 + _PEER_SHARE * (np.minimum(layout.tp, machine.domain) - 2.0))
     latency = latency + 2.0 * _SCALE_OUT_S * (far - 1.0)

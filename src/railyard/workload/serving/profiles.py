@@ -2,8 +2,9 @@
 
     constant = prior * effect(all) * effect(engine) * effect(architecture) * effect(engine, architecture)
 
-Most effects are 1: `data/constants.toml` holds the priors, bounds and spreads with their reasons, and which effects are
-free (`fitted`) with the cause behind each; `data/fitted.json` what the published rows made of those.
+Most effects are 1: `data/constants.toml` holds the priors, bounds and spreads with their reasons, effects that are
+stated (`stated`) and those that are free (`fitted`), with the cause behind each; `data/fitted.json` what the published
+rows made of the free ones.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ class ConstantPrior:
         spread: One standard deviation of the logarithm of the effect of all.
         why: Reason for the prior.
         fitted: Levels whose effects rows tell, see `levels`; a constant without any is as stated.
+        stated: Effects of levels that are known beforehand: a mechanism that an engine has there.
     """
 
     prior: float
@@ -49,6 +51,11 @@ class ConstantPrior:
     spread: float
     why: str
     fitted: tuple[str, ...] = ()
+    stated: Mapping[str, float] = field(default_factory=dict)
+
+    def at(self, engine: str, architecture: str) -> float:
+        """What it is near to for an engine on an architecture, before any row is seen."""
+        return self.prior * math.prod(self.stated.get(level, 1.0) for level in levels(engine, architecture))
 
 
 @cache
@@ -91,7 +98,7 @@ def assemble(
     values = {}
     for name, constant in constants().items():
         total = sum(effects.get(level, {}).get(name, 0.0) for level in levels(engine, architecture))
-        values[name] = min(max(constant.prior * math.exp(total), constant.low), constant.high)
+        values[name] = min(max(constant.at(engine, architecture) * math.exp(total), constant.low), constant.high)
     return ServingSoftware(name=engine, architecture=architecture, source=source, **values)
 
 

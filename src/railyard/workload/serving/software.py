@@ -38,13 +38,14 @@ class ServingSoftware:
         reduce_s, reduce_fraction: An all-reduce of few bytes; of the link rate that many bytes reach.
         exchange_s, exchange_fraction: The same for the dispatch or combine of experts.
         host_s, host_per_sequence_s: Scheduler, sampling, detokenizing: of an iteration, of a sequence in it.
-        prompt_s: Arrival, tokenizer and first schedule of a request.
+        prompt_s: Arrival and first schedule of a request.
+        prompt_token_s: Tokenizer, and hand-over to the engine, of each token of its prompt.
         prompt_layer_s, prompt_latent_s: Launches of the kernels of an iteration with prompts, which no graph holds: of
             any layer, and more of a latent one.
         skew: Tokens of the busiest rank of experts, over the mean.
         wave_share, split_wave_share: Of the time that the prompts of all users take, what one of them waits in a closed
             loop; the same where prompts have replicas of their own.
-        copies_wait: Iterations that a prompt is held back where attention has copies.
+        handover_s: From a prompt's last key to its sequence in a replica that decodes, beside the bytes on the way.
         acceptance: Chance that a drafted token is taken when those before it were.
         prompt_share: Of a prompt's cost alone that an iteration with decoding takes more for it.
     """
@@ -72,13 +73,14 @@ class ServingSoftware:
     host_s: float = 1e-3
     host_per_sequence_s: float = 5e-6
     prompt_s: float = 30e-3
+    prompt_token_s: float = 4e-6
     prompt_layer_s: float = 0.3e-3
     prompt_latent_s: float = 0.8e-3
     skew: float = 1.3
     prompt_share: float = 1.0
     wave_share: float = 0.1
     split_wave_share: float = 0.2
-    copies_wait: float = 15.0
+    handover_s: float = 60e-3
     acceptance: float = 0.6
 
 
@@ -109,13 +111,14 @@ class ServingSoftwareColumns:
     host_s: F
     host_per_sequence_s: F
     prompt_s: F
+    prompt_token_s: F
     prompt_layer_s: F
     prompt_latent_s: F
     skew: F
     prompt_share: F
     wave_share: F
     split_wave_share: F
-    copies_wait: F
+    handover_s: F
     acceptance: F
 
 

@@ -13,16 +13,16 @@ running iteration, for the prompts ahead, and the own prompt.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.workload.serving.iteration import IterationLoad, IterationTimes, parts
+from railyard.workload.serving.iteration import IterationLoad, IterationTimes, parts, prompts_on_copies
 
 if TYPE_CHECKING:
     from railyard.model.columns import F
     from railyard.workload.serving.columns import Deployments
-    from railyard.workload.serving.software import ServingSoftwareColumns
+    from railyard.workload.serving.software import ServingSoftware, ServingSoftwareColumns
 
 _ROUNDS = 6
 # Halvings that find a batch within a percent of a percent, of up to 10^6.
@@ -110,7 +110,9 @@ def accepted(software: ServingSoftwareColumns, traffic: ServingDemand) -> F:
 def prompt_s(deployments: Deployments, software: ServingSoftwareColumns, tokens: F, count: F) -> F:
     """An iteration that computes `count` prompts of `tokens` each and nothing else."""
     pairs = count * deployments.model.causal_pairs(tokens)
-    return parts(deployments, software, IterationLoad(count * tokens, count, np.zeros_like(tokens), pairs)).total_s
+    most = prompts_on_copies(deployments.model, count, tokens, deployments.layout.dp)
+    load = IterationLoad(count * tokens, count, np.zeros_like(tokens), pairs, **most)
+    return parts(deployments, software, load).total_s
 
 
 def batched_prompt_s(
@@ -144,8 +146,10 @@ def added_s(
     most = np.floor(_CHUNK * deployments.layout.dp / prompt)
     count = np.clip(most, 1.0, np.maximum(waiting, 1.0))
     pairs = count * deployments.model.causal_pairs(prompt)
-    tokens = batch * (1.0 + traffic.drafts * traffic.drafting) + count * prompt
-    both = parts(deployments, software, IterationLoad(tokens, batch + count, batch * traffic.context, pairs))
+    decoding = batch * (1.0 + traffic.drafts * traffic.drafting)
+    crowd = prompts_on_copies(deployments.model, count, prompt, deployments.layout.dp, decoding)
+    load = IterationLoad(decoding + count * prompt, batch + count, batch * traffic.context, pairs, **crowd)
+    both = parts(deployments, software, load)
     alone = decode_parts(deployments, software, batch, traffic)
     each: F = (both.total_s - alone.total_s) / count * software.prompt_share
     return each
@@ -167,15 +171,14 @@ def wave_s(users: F, each: F, decoding: F, share: F) -> F:
     return wait
 
 
-def arrival_s(deployments: Deployments, software: ServingSoftwareColumns) -> F:
-    """What a request takes beside device and queue: tokenizer, first schedule, the answer's way back."""
-    return np.broadcast_to(software.prompt_s, deployments.model.layers.shape)
+def arrival_s(software: ServingSoftware | ServingSoftwareColumns, prompt: F | float) -> Any:
+    """Seconds that a request takes beside device and queue: tokenizer, first schedule, the answer's way back.
 
-
-def copies_s(deployments: Deployments, software: ServingSoftwareColumns, iteration: F) -> F:
-    """Wait until the copies of attention start prompts together: engines hold one back until others have one too."""
-    wait: F = np.where(deployments.layout.dp > 1, software.copies_wait * iteration, 0.0)
-    return wait
+    Args:
+        software: Of one engine, or rows.
+        prompt: Tokens; rows as long.
+    """
+    return software.prompt_s + software.prompt_token_s * prompt
 
 
 def closed_loop(deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand) -> Steady:
@@ -194,11 +197,10 @@ def closed_loop(deployments: Deployments, software: ServingSoftwareColumns, traf
     decoding = steps * tpot
     queued = (traffic.users - batch) / np.maximum(batch, 1.0) * decoding
     wait = wave_s(batch, extra, decoding, software.wave_share) + 0.5 * found.total_s
-    wait = wait + copies_s(deployments, software, found.total_s)
     rate = batch / (decoding + alone)
     middle = np.maximum(rate * found.total_s - _OFTEN, 0.0) * extra + found.total_s / yields
     tpot = np.where(traffic.middle > 0, np.minimum(middle, tpot), tpot)
-    return Steady(tpot, alone + wait + queued + arrival_s(deployments, software), rate, batch * share, found, alone)
+    return Steady(tpot, alone + wait + queued + arrival_s(software, traffic.prompt), rate, batch * share, found, alone)
 
 
 def decode_loop(deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand) -> Steady:
@@ -251,9 +253,9 @@ def split_loop(
         tpot = found.total_s / yields
         rate = np.minimum(np.minimum(users / (steps * tpot + alone), capacity), most * workers[0] / (steps * tpot))
     needed = np.where(workers[1] > 0, workers[1], np.ceil(rate * each))
-    wait = wave_s(users, each / needed, steps * tpot, software.split_wave_share) + copies_s(ahead, software, alone)
-    ttft = np.maximum(users / rate - steps * tpot, alone + wait) + arrival_s(ahead, software)
-    return Steady(tpot, ttft, rate, batch, found, alone)
+    wait = wave_s(users, each / needed, steps * tpot, software.split_wave_share)
+    ttft = np.maximum(users / rate - steps * tpot, alone + wait) + arrival_s(software, traffic.prompt)
+    return Steady(tpot, ttft + software.handover_s, rate, batch, found, alone)
 
 
 def open_loop(deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand) -> Steady:
@@ -271,7 +273,7 @@ def open_loop(deployments: Deployments, software: ServingSoftwareColumns, traffi
     served = np.minimum(traffic.rate_per_s, batch / (steps * tpot))
     busy = np.minimum(served * extra, _BUSY)
     wait = 0.5 * found.total_s + 0.5 * busy / (1.0 - busy) * extra + _overload_s(traffic, found.total_s, extra, tpot)
-    ttft = alone + wait + arrival_s(deployments, software)
+    ttft = alone + wait + arrival_s(software, traffic.prompt)
     # A run that ends serves its last requests with an ever emptier engine.
     mean = 1.0 / (1.0 / served + 0.5 * steps * tpot / traffic.count)
     return Steady(tpot, ttft, np.where(served < 0.98 * traffic.rate_per_s, mean, served), batch, found, alone)

@@ -13,6 +13,7 @@ from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.memory import cache_tokens
 from railyard_validation.serving.layout import COUNTLESS, DRAFT_SHARE, FEWEST, Found, Pool, layout_of, widened
 from railyard_validation.serving.recipes import may_draft
+from railyard_validation.serving.settings import cache_bits
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Catalog, Model
@@ -121,7 +122,7 @@ def case_of(row: Row, catalog: Catalog) -> Case | str:
     if not users and kind in ("closed", "split", "batch", "decode"):
         users, more = _unknown_users(row, found.decode)
         told += more
-    precision, bits, said = _widths(row, model, engine)
+    precision, bits, said = _widths(row, model, device, engine)
     if FEWEST in found.defaults:
         found = _fewest(found, model, device, (precision, bits), prompt + output)
     drafts, drafting, more = _drafts(row, model, found)
@@ -277,7 +278,7 @@ def _unknown_users(row: Row, pool: Pool) -> tuple[float, tuple[str, ...]]:
     return 32.0 * pool.workers, ("32 users of each replica",)
 
 
-def _widths(row: Row, model: Model, engine: str) -> tuple[str, int, tuple[str, ...]]:
+def _widths(row: Row, model: Model, device: Accelerator, engine: str) -> tuple[str, int, tuple[str, ...]]:
     """Precision of the weights and bits of the cache."""
     text = (row.get("precision") or row.get("model")).lower()
     told: tuple[str, ...] = ()
@@ -292,4 +293,5 @@ def _widths(row: Row, model: Model, engine: str) -> tuple[str, int, tuple[str, .
         if not row.get("precision"):
             told = ("weights in bf16",)
     narrow = precision in ("fp8", "fp4") and engine in ("tensorrt-llm", "sglang")
-    return precision, 8 if narrow else 16, told
+    known = cache_bits(row, model, device, engine) if drawn(row) else None
+    return precision, known or (8 if narrow else 16), told

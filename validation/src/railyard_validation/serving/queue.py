@@ -14,19 +14,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.engine.serving import Cost, Deployment, Links, Pool, Router, Speculative, simulate
-from railyard.workload.serving.cost import Prompting, iteration_costs, with_prompts
+from railyard.model.columns import take
+from railyard.workload.serving.cost import Prompting, crowded_s, iteration_costs, with_prompts
 from railyard.workload.serving.iteration import launches_s
 from railyard.workload.serving.memory import cache_tokens
 from railyard_validation.serving.cases import drawn
 from railyard_validation.serving.schedulers import Scheduler, scheduler_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from railyard.graph import Record
+    from railyard.workload.serving.columns import Deployments
     from railyard.workload.serving.cost import IterationCost, Role
     from railyard.workload.serving.software import ServingSoftwareColumns
     from railyard_validation.serving.cases import Case
+    from railyard_validation.serving.layout import Pool as PoolOf
     from railyard_validation.serving.model import Table
 
     F = NDArray[np.float64]
@@ -89,6 +94,7 @@ def served(whole: Table, software: ServingSoftwareColumns, rows: NDArray[np.int6
         rows: Numbers of the cases to run.
     """
     schedulers = [scheduler_of(case) for case in whole.cases]
+    sides = whole.behind, whole.ahead
     copies = whole.behind.layout.dp, whole.ahead.layout.dp
     budget = np.array([float(scheduler.budget) for scheduler in schedulers])
     behind = iteration_costs(whole.behind, software, budget * copies[0])
@@ -99,8 +105,9 @@ def served(whole: Table, software: ServingSoftwareColumns, rows: NDArray[np.int6
 
     def _costs(case: Case, row: int) -> tuple[IterationCost, IterationCost]:
         share = float(software.prompt_share[row])
-        one = Prompting(case.engine, share, float(launches[0][row]), case.decode.dp)
-        other = Prompting(case.engine, share, float(launches[1][row]), case.prefill.dp if case.prefill else 1)
+        crowds = [_crowd(side, software, row, cost, case) for side, cost in zip(sides, (behind, ahead), strict=True)]
+        one = Prompting(case.engine, share, float(launches[0][row]), case.decode.dp, crowds[0])
+        other = Prompting(case.engine, share, float(launches[1][row]), _copies(case.prefill), crowds[1])
         role: Role = "decode" if case.prefill else "both"
         return with_prompts(behind[row], role, one), with_prompts(ahead[row], "prefill", other)
 
@@ -108,11 +115,25 @@ def served(whole: Table, software: ServingSoftwareColumns, rows: NDArray[np.int6
         case, scheduler = whole.cases[row], schedulers[row]
         iteration = _decode_s(case, behind[row], float(whole.most[row]))
         rooms = float(room[0][row]), float(room[1][row])
-        plan = _Plan(case, scheduler, *_costs(case, row), rooms, float(software.acceptance[row]))
+        others = float(software.acceptance[row]), float(software.handover_s[row])
+        plan = _Plan(case, scheduler, *_costs(case, row), rooms, *others)
         for name, value in _either(plan).items():
             found[name][row] = value
         found["iteration_s"][row], found["held"][row] = iteration, scheduler.held
     return Queued(**found)
+
+
+def _crowd(
+    side: Deployments, software: ServingSoftwareColumns, row: int, costs: Sequence[IterationCost], case: Case
+) -> F | float:
+    if side.layout.dp[row] <= 1.0:
+        return 0.0
+    index = np.array([row])
+    return crowded_s(take(side, index), take(software, index), costs[row].tokens, case.prompt)
+
+
+def _copies(pool: PoolOf | None) -> int:
+    return pool.dp if pool else 1
 
 
 @dataclass(frozen=True)
@@ -123,6 +144,7 @@ class _Plan:
     ahead: IterationCost
     rooms: tuple[float, float]
     acceptance: float
+    handover_s: float
 
 
 def _decode_s(case: Case, cost: IterationCost, most: float) -> float:
@@ -149,9 +171,11 @@ def _run(plan: _Plan) -> dict[str, float]:
 
 def _statistics(run: Record, asked: Any, behind: int, wave: int) -> dict[str, float]:
     """What the benchmark would have printed; `wave`: users of a closed loop who start at once, 0 without."""
-    first = (run.column("first_token_ps") - run.start_ps) / _PS
+    # A first token is seen where its sequence goes on: behind the transfer of its cache.
+    seen = np.maximum(run.column("first_token_ps"), run.column("transfer_end_ps"))
+    first = (seen - run.start_ps) / _PS
     steps = np.maximum(asked.output_tokens - 1, 1)
-    each = (run.end_ps - run.column("first_token_ps")) / _PS / steps
+    each = np.maximum(run.end_ps - seen, 0) / _PS / steps
     count, lasts = len(first), run.meta["end_ps"] / _PS
     mean, wanted = float(first.mean()), count
     middle = slice(wave, max(count - wave, wave + 1)) if wave else slice(None)
@@ -232,11 +256,12 @@ def _deployment(plan: _Plan) -> Deployment:
         return Deployment(pools, Router("least-loaded"), stop_on_overload=False)
     ahead = pool("prefill", plan.ahead, case.prefill.dp, case.prefill.workers, plan.rooms[1])
     behind = pool("decode", plan.behind, case.decode.dp, case.decode.workers, plan.rooms[0])
-    links = _links(case.prefill.workers, case.decode.workers, (case.prefill.ranks, case.decode.ranks))
+    way_ps = _WAY_PS + round(plan.handover_s * _PS)
+    links = _links(case.prefill.workers, case.decode.workers, (case.prefill.ranks, case.decode.ranks), way_ps)
     return Deployment((ahead, behind), Router("least-loaded"), links=links, stop_on_overload=False)
 
 
-def _links(ahead: int, behind: int, ranks: tuple[int, int]) -> Links:
+def _links(ahead: int, behind: int, ranks: tuple[int, int], way_ps: int) -> Links:
     """All NICs of a prefill replica out, all of a decoding one in, over a fabric that does not block."""
     rate = np.concatenate([np.full(ahead, ranks[0] * _NIC_BPS), np.full(behind, ranks[1] * _NIC_BPS)])
     out, into = np.divmod(np.arange(ahead * behind), behind)
@@ -247,5 +272,5 @@ def _links(ahead: int, behind: int, ranks: tuple[int, int]) -> Links:
         ptr=2 * np.arange(ahead * behind + 1),
         link=np.stack([out, ahead + into], axis=1).ravel().astype(np.int32),
         share=np.ones(2 * ahead * behind),
-        latency_ps=np.full(ahead * behind, _WAY_PS),
+        latency_ps=np.full(ahead * behind, way_ps),
     )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from railyard_validation.serving.cases import drawn
+from railyard_validation.serving.settings import batched_tokens, least_tokens
 
 if TYPE_CHECKING:
     from railyard_validation.serving.cases import Case
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 # Chunk of SGLang by memory of the device, bytes.
 _SGLANG = ((35e9, 2048), (60e9, 4096), (160e9, 8192), (float("inf"), 16384))
 _GB = 1e9
+_LEAST_CHUNK = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,9 @@ def scheduler_of(case: Case) -> Scheduler:
         found = _aiconfigurator(case, found)
     elif "LLMServingSim" in case.row.get("source"):
         found = replace(found, budget=2048, most=_LLMSERVINGSIM.get(case.device.name, found.most))
+    if case.engine == "sglang" and case.prefill is not None and case.prefill.dp > 1:
+        # With copies of attention each takes its part of the chunk (`server_args.py`: chunked_prefill_size // dp_size).
+        found = replace(found, budget=max(found.budget // case.prefill.dp, _LEAST_CHUNK))
     # A run whose prompts do not fit into an iteration was given one into which they do.
     return found if found.chunked else replace(found, budget=max(found.budget, round(1.2 * case.prompt)))
 
@@ -92,15 +97,18 @@ def _inferencex(case: Case, found: Scheduler) -> Scheduler:
     if case.engine == "sglang" and "deepseek" in case.model.name:
         return _sglang_deepseek(case, found)
     if case.engine != "tensorrt-llm":
-        return found
+        return replace(found, budget=batched_tokens(case.row, case.model, case.device) or found.budget)
     if "llama-3-70b" in case.model.name:
         # `batch_wait_timeout_iters: 20`: a prompt waits so long for others that would fill the iteration.
         waits = case.decode.ranks < 8 and _nominal(case.row.real.get("isl"), case.row.real.get("osl")) == (1024, 1024)
         return replace(found, budget=16384, held=20.0 if waits else 0.0)
-    if "gpt-oss" in case.model.name and case.device.architecture == "hopper":
+    if "gpt-oss" in case.model.name:
         return replace(found, budget=20000)
+    # `attention_dp_config`: a prompt waits until the other copies have one too, for 60 iterations at most.
+    held = 30.0 if case.decode.dp > 1 else 0.0
     # `MAX_NUM_TOKENS=$(( (CONC+ISL+64+63)/64*64 ))`: one prompt and the decodes of all users.
-    return replace(found, budget=int(case.users + (case.row.real.get("isl") or case.prompt) + 127) // 64 * 64)
+    asked = int(case.users + (case.row.real.get("isl") or case.prompt) + 127) // 64 * 64
+    return replace(found, budget=max(asked, least_tokens(case.row)), held=held)
 
 
 def _sglang_deepseek(case: Case, found: Scheduler) -> Scheduler:

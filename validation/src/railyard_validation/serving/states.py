@@ -71,8 +71,7 @@ def first_token_s(whole: Table, software: ServingSoftwareColumns, queued: Queued
     """Seconds to the first token: the engine's, what holds a request back before, and its arrival."""
     means = np.array([mean_is_told(case) for case in whole.cases])
     waited = np.where(means, queued.ttft_mean_s, queued.ttft_median_s)
-    held = queued.held + np.where(whole.ahead.layout.dp > 1, software.copies_wait, 0.0)
-    seconds: F = waited + held * queued.iteration_s + arrival_s(whole.ahead, software)
+    seconds: F = waited + queued.held * queued.iteration_s + arrival_s(software, whole.prompt)
     return seconds
 
 
