@@ -124,10 +124,17 @@ def relative(pace: Floats, groups: Sequence[Sequence[int]], per_host: int = 0) -
         mine = pace[list(ranks)]
         mine = mine[np.isfinite(mine)]
         rest.append(np.abs(mine / np.median(mine) - 1) if len(mine) > 2 else np.empty(0))
-    off = np.concatenate(rest)
-    sigma = max(MAD_TO_SIGMA * float(np.median(off)), float(np.quantile(off, 0.8)) / EIGHT_IN_TEN) if len(off) else 0.0
+    sigma = _spread(np.concatenate(rest), few=per_host > 2)
     usual = float(np.quantile(pace[known], 0.25)) * (1 + QUARTER_OF_NORMAL * sigma)
     return Paces(pace / usual, sigma)
+
+
+def _spread(off: Floats, *, few: bool) -> float:
+    """The standard deviation of healthy ranks from deviations within cells, of few ranks each or of many."""
+    if not len(off):
+        return 0.0
+    middle = MAD_TO_SIGMA * float(np.median(off))
+    return max(middle, float(np.quantile(off, 0.8)) / EIGHT_IN_TEN) if few else middle
 
 
 def _cells(groups: Sequence[Sequence[int]], per_host: int) -> list[list[int]]:
