@@ -5,14 +5,16 @@ import numpy as np
 import pytest
 
 from railyard.errors import InputError
+from railyard.operate import saving
 from railyard.operate.failures import forecast as forecasts
 from railyard.operate.failures import history
 from railyard.operate.failures.checkpoint import daly_s, efficiency, young_s
 from railyard.operate.failures.drawn import DrawnFaults, mttf_s
 from railyard.operate.failures.fault import Effect, Fault
 from railyard.operate.failures.modes import Mode, profiles
+from railyard.operate.loop import Operation
 from railyard.operate.prepare import prepare
-from railyard.operate.rules import DAY, PPM, Recovery
+from railyard.operate.rules import DAY, PPM, Recovery, Rules
 from railyard.scenario.load import from_values
 from railyard.scenario.variants import expand
 
@@ -74,6 +76,62 @@ def test_crashes_stragglers_corruption_stalls():
     assert seconds(stall.state.end_us) == [103]
     for run in (crash, slow, corrupt, stall):
         accounts_add_up(run)
+
+
+def serving(*rows, load=0.5, **more):
+    """Serving jobs of replicas of one node."""
+    count = len(rows)
+    load_ppm = np.full(count, round(load * PPM), np.int32)
+    return jobs(*rows, replica=np.ones(count, np.int32), load_ppm=load_ppm, **more)
+
+
+@pytest.mark.parametrize(
+    ("load", "spares", "unserved"),
+    [
+        # Of 3 replicas one is dead from 40 s on: a third of the requests for 5 s, until it is seen.
+        (0.5, 0, 5 / 3),  # two serve all of what comes after that
+        (0.9, 0, 5 / 3 + (1 - 2 / 2.7) * 55),  # two serve 2/2.7 of it to the end at 100 s
+        (0.9, 1, 5 / 3 + (1 - 2 / 2.7) * 10),  # a spare answers 10 s after that
+    ],
+)
+def test_serving_replicas_are_lost_under_load(load, spares, unserved):
+    recovery = Recovery(interval_us=20 * S, restart_us=20 * S, resume_us=10 * S, spares=spares)
+    run = played(serving((0, 100, 3), load=load), nodes=3 + spares, faults=Given(out(40)), recovery=recovery)
+    assert seconds(run.state.end_us) == [100]
+    assert run.state.unserved_us[0] / S == pytest.approx(unserved, abs=1e-4)
+    assert run.state.failed == [1]
+    accounts_add_up(run)
+
+
+def test_a_serving_run_goes_on_from_a_file(tmp_path):
+    rules = Rules(recovery=Recovery(interval_us=20 * S, restart_us=20 * S, resume_us=10 * S, spares=1))
+
+    def begun():
+        return Operation(serving((0, 100, 3), load=0.9), tree(4), rules, faults=Given(out(40), out(60, node=1)))
+
+    straight = begun()
+    straight.run()
+    for moments in (2, 4, 5):
+        first, second = begun(), begun()
+        assert not first.run(moments)
+        saving.save(first, tmp_path / "state.npz")
+        assert saving.load(second, tmp_path / "state.npz")
+        second.run()
+        assert second.state.unserved_us == straight.state.unserved_us
+        assert second.ledger.allocations == straight.ledger.allocations
+    assert straight.state.failed == [2]
+
+
+def test_a_lost_replica_comes_back_on_nodes_that_become_free_before_others_get_them():
+    recovery = Recovery(interval_us=20 * S, restart_us=20 * S)
+    table = jobs((0, 100, 3), (0, 60, 1), (1, 30, 1), replica=np.array([1, 0, 0], np.int32),
+                 load_ppm=np.array([900_000, 0, 0], np.int32))  # fmt: skip
+    run = played(table, nodes=4, faults=Given(out(40)), recovery=recovery)
+    # Seen at 45; the node of the second job is free at 60 and answers from 80 on.
+    expected = 5 / 3 + (1 - 2 / 2.7) * 35
+    assert run.state.unserved_us[0] / S == pytest.approx(expected, abs=1e-4)
+    assert seconds(run.state.first_us)[2] == 100
+    accounts_add_up(run)
 
 
 def test_checkpoints_in_memory_are_lost_with_the_node():

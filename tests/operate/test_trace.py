@@ -133,3 +133,17 @@ def test_drawn_jobs_have_their_load_and_seed():
     again = drawn(tree(), **how, tenants=3, seed=7)
     assert np.array_equal(jobs.submit_us, again.submit_us)
     assert not np.array_equal(jobs.submit_us, drawn(tree(), **how, tenants=3, seed=8).submit_us)
+
+
+def test_serving_jobs_are_read_and_refused_by_line(tmp_path):
+    file = tmp_path / "jobs.csv"
+    head = "submit_s,duration_s,accelerators,replica_accelerators,load\n"
+    file.write_text(head + "0,10,32,16,0.8\n1,10,8,,\n")
+    found = trace.table(trace.read(file), tree(32))
+    assert found.replica.tolist() == [2, 0]
+    assert found.load_ppm.tolist() == [800_000, 0]
+    for row, words in (("0,10,32,16,", "and a `load`"), ("0,10,32,12,0.5", "whole replicas"), ("0,9,8,8,1.5", "load")):
+        file.write_text(f"{head}1,10,8,,\n{row}\n")
+        with pytest.raises(InputError, match=words) as caught:
+            trace.read(file)
+        assert caught.value.problems[0].line == 3

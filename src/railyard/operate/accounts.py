@@ -41,6 +41,7 @@ def columns(run: Operation) -> Columns:
         "status": np.array(state.status, np.int64),
         "attempts": np.array(state.attempts, np.int64),
         "preemptions": np.array(state.preempted, np.int64),
+        "unserved_us": np.array(state.unserved_us, np.int64),
         "failures": np.array(state.failed, np.int64),
     }
     return found | {f"{name}_accelerator_us": spent[:, number] for number, name in enumerate(PARTS)}

@@ -16,3 +16,4 @@ class Event(IntEnum):
     OPEN = 5
     CHUNK = 6
     RENEW = 7
+    REPLICA = 8

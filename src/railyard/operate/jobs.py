@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+_ZERO = ("tenant", "priority", "work", "ask", "replica", "load_ppm", "line")
+"""Columns whose plainest value is 0."""
 OPAQUE = 0
 """The class of work of jobs of which only the time is known."""
 
@@ -38,6 +40,8 @@ class JobTable:
         after_ptr: int64[n + 1], CSR of the jobs that have to end before it can start.
         after: int32[], rows.
         ask: int32[n], what it asks of its place, a row of `asks`.
+        replica: int32[n], nodes of each of its replicas, of a serving job; 0: it is none.
+        load_ppm: int32[n], what is asked of a serving job, in millionths of what all its replicas can serve.
         line: int32[n], where it stands in its file; 0: in none.
         tenants: Names.
         classes: Names of classes of work; the first is "opaque".
@@ -58,6 +62,8 @@ class JobTable:
     after_ptr: NDArray[np.int64]
     after: NDArray[np.int32]
     ask: NDArray[np.int32]
+    replica: NDArray[np.int32]
+    load_ppm: NDArray[np.int32]
     line: NDArray[np.int32]
     tenants: tuple[str, ...] = ("all",)
     classes: tuple[str, ...] = ("opaque",)
@@ -92,7 +98,10 @@ class JobTable:
             "limit_us": np.full(count, -1, np.int64),
             "each": np.ones(count, np.int32),
             "least_nodes": np.asarray(nodes, np.int32),
-            **{key: np.zeros(count, np.int32) for key in ("tenant", "priority", "work", "ask", "line")},
+            **{
+                key: np.zeros(count, np.int32)
+                for key in ("tenant", "priority", "work", "ask", "replica", "load_ppm", "line")
+            },
         }
         table = JobTable(
             submit_us=np.asarray(submit_us, np.int64),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from railyard.operate import recovery
+from railyard.operate import recovery, replicas
 from railyard.operate.event import Event
 from railyard.operate.ledger import Away, Ledger, Outcome
 from railyard.operate.rules import PPM
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from railyard.operate.failures.fault import Faults
     from railyard.operate.jobs import JobTable
     from railyard.operate.rules import Rules
+    from railyard.operate.running import Active
     from railyard.operate.tree import NodeTree
 
 
@@ -76,7 +77,7 @@ class Operation:
         self.scheduler = Scheduler(self.state, self.start, self.preempt)
         self.events: list[tuple[int, int, int, int]] = []
         self.arrived = 0
-        self.active: dict[int, recovery.Active] = {}
+        self.active: dict[int, Active] = {}
         self.known = 0
         self.spares: list[int] = []
         self.pending = 0  # repairs, detections and windows to come: nothing can start while nothing of this is left
@@ -144,6 +145,8 @@ class Operation:
             self.submit(self.arrived)
             self.arrived += 1
         if self._freed or self.scheduler.fresh:
+            if self._freed:
+                replicas.regrow(self)
             freed, self._freed = self._freed, False
             self.scheduler.run(everything=freed)
         self._slow_down()
@@ -254,6 +257,25 @@ class Operation:
             self.ledger.shut([node], self._why(node))
         self._freed = True
 
+    def replaced(self, nodes: NDArray[np.int32], lost: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The same nodes with spares, of which there are enough, in the place of lost ones."""
+        if not len(lost):
+            return nodes
+        taken, self.spares = self.spares[: len(lost)], self.spares[len(lost) :]
+        found, fresh = nodes.copy(), np.array(taken, np.int32)
+        found[np.isin(found, lost)] = fresh
+        self.state.broken[fresh] = False
+        self.service(fresh)
+        return found
+
+    def freed(self) -> None:
+        """Has the queue looked at after this moment."""
+        self._freed = True
+
+    def replica_back(self, job: int, code: int) -> None:
+        """Replicas of a serving job answer again."""
+        replicas.back(self, job, code)
+
     def _why(self, node: int) -> Away:
         """Why a node is out of service."""
         if not self.state.broken[node]:
@@ -334,4 +356,5 @@ _HANDLERS: dict[int, Callable[[Operation, int, int], None]] = {
     Event.OPEN: Operation.open_window,
     Event.CHUNK: Operation.chunk,
     Event.RENEW: Operation.renew,
+    Event.REPLICA: Operation.replica_back,
 }

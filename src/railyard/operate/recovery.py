@@ -6,80 +6,26 @@ spares where there are enough, else with fewer nodes where it may, else it leave
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.operate import replicas
 from railyard.operate.event import Event
 from railyard.operate.failures.fault import Effect
 from railyard.operate.ledger import Away, Outcome
 from railyard.operate.rules import PPM
+from railyard.operate.running import Active
 from railyard.operate.state import ENDED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.operate.failures.fault import Fault
-    from railyard.operate.ledger import Ledger
-    from railyard.operate.rules import Rules
-    from railyard.operate.scheduler import Scheduler
-    from railyard.operate.state import State
+    from railyard.operate.running import Run
 
 VAIN = 100
 """A job that fails so often without getting further is given up: its checkpoints are too far apart for its size."""
-
-
-@dataclass
-class Active:
-    """A fault that is not over.
-
-    Attributes:
-        nodes: Those that were hit and are out of service, or will be.
-        effect: What it does.
-        mode: Which it is.
-        began_us: When it came.
-        jobs: Jobs that it hit, with the number of their attempt and the work that they had done.
-        repair_us: From detection until the nodes are back.
-    """
-
-    nodes: tuple[int, ...]
-    effect: Effect
-    mode: int
-    began_us: int
-    repair_us: int
-    jobs: list[tuple[int, int, int]] = field(default_factory=list)
-
-
-class Run(Protocol):
-    """What recovery needs of a run."""
-
-    state: State
-    ledger: Ledger
-    rules: Rules
-    scheduler: Scheduler
-    active: dict[int, Active]
-    known: int
-    pending: int
-    spares: list[int]
-
-    def push(self, time_us: int, kind: Event, number: int, version: int = 0) -> None:
-        """Plans an event."""
-
-    def moved(self, job: int) -> None:
-        """Takes note of a job's new nodes."""
-
-    def promise(self, job: int) -> None:
-        """Makes a new promise of a job's end."""
-
-    def leave(self, job: int, outcome: Outcome) -> None:
-        """Takes a job from its nodes."""
-
-    def over(self, job: int, status: int, outcome: Outcome) -> None:
-        """Ends a job for good."""
-
-    def service(self, nodes: NDArray[np.int32]) -> None:
-        """Puts nodes that are back into service, or among the spares."""
 
 
 def happens(run: Run, fault: Fault) -> None:
@@ -130,6 +76,9 @@ def _break(run: Run, active: Active) -> None:
 
 def _impair(run: Run, job: int, fault: Fault) -> None:
     state = run.state
+    if state.replica[job]:
+        replicas.struck(run, job, fault.nodes, fault.effect)
+        return
     if fault.effect in (Effect.OUT, Effect.CRASH):
         state.hung[job] = True
         run.promise(job)
@@ -154,7 +103,11 @@ def detected(run: Run, number: int) -> None:
         run.push(state.now_us + active.repair_us, Event.REPAIR, number)
         run.pending += 1
     for job, attempt, done_us in active.jobs:
-        if job in state.placed and state.attempts[job] == attempt:
+        if job not in state.placed or state.attempts[job] != attempt:
+            continue
+        if state.replica[job]:
+            replicas.seen(run, job, active)
+        else:
             _recover(run, job, active, done_us)
     if active.effect == Effect.CRASH:
         del run.active[number]
@@ -195,13 +148,7 @@ def _on_spares(run: Run, job: int, lost: NDArray[np.int32]) -> bool:
     state = run.state
     if len(lost) > len(run.spares):
         return False
-    taken, run.spares = run.spares[: len(lost)], run.spares[len(lost) :]
-    nodes = state.placed[job].copy()
-    if len(lost):
-        fresh = np.array(taken, np.int32)
-        nodes[np.isin(nodes, lost)] = fresh
-        state.broken[fresh] = False
-        run.service(fresh)
+    nodes = run.replaced(state.placed[job], lost)
     _go_on(run, job, nodes, run.rules.recovery.resume_us if len(lost) else run.rules.recovery.restart_us)
     return True
 

@@ -19,7 +19,7 @@ import numpy as np
 from railyard.errors import InputError
 from railyard.operate.failures.fault import Effect
 from railyard.operate.free import Free
-from railyard.operate.recovery import Active
+from railyard.operate.running import Active
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from railyard.operate.loop import Operation
     from railyard.operate.state import State
 
-FORMAT = "railyard-operate-state/2"
+FORMAT = "railyard-operate-state/3"
 _JOB_COLUMNS = [
     "status",
     "done_us",
@@ -43,6 +43,9 @@ _JOB_COLUMNS = [
     "contention_ppm",
     "straggler_ppm",
     "hung",
+    "missing",
+    "known_missing",
+    "unserved_us",
     "attempts",
     "preempted",
     "failed",

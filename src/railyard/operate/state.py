@@ -44,6 +44,8 @@ class State:
         contention_ppm: Speed beside its neighbours, in millionths of its speed alone.
         straggler_ppm: Speed of its slowest node.
         hung: Whether it stands still for a failure that nobody has seen yet.
+        missing: Replicas of a serving job that have nodes and do not answer; `known_missing`: that nothing is sent to.
+        unserved_us: Time of a serving job's requests that nobody served.
         placed: Nodes of running jobs, in the order of ranks.
         ends: Running jobs by the end that their users or their work promise.
         usage: Decaying accelerator time by tenant.
@@ -68,6 +70,9 @@ class State:
         self.accelerators: list[int] = jobs.accelerators.tolist()
         self.tenant: list[int] = jobs.tenant.tolist()
         self.ask: list[int] = jobs.ask.tolist()
+        self.replica: list[int] = jobs.replica.tolist()
+        self.load_ppm: list[int] = jobs.load_ppm.tolist()
+        self._serving = np.flatnonzero(jobs.replica > 0).tolist()
         self.status = [FUTURE] * count
         self.done_us = [0] * count
         self.first_us = [-1] * count
@@ -79,6 +84,9 @@ class State:
         self.contention_ppm = [PPM] * count
         self.straggler_ppm = [PPM] * count
         self.hung = [False] * count
+        self.missing = [0] * count
+        self.known_missing = [0] * count
+        self.unserved_us = [0] * count
         self.attempts = [0] * count
         self.preempted = [0] * count
         self.failed = [0] * count
@@ -112,6 +120,22 @@ class State:
             seed=rules.seed,
         )
 
+    def short(self) -> list[int]:
+        """Serving jobs that run with fewer replicas than they asked for."""
+        return [job for job in self._serving if job in self.placed and len(self.placed[job]) < self.nodes[job]]
+
+    def served_ppm(self, job: int) -> int:
+        """Share of a serving job's requests that are served now, in millionths.
+
+        Those to replicas that are dead and not known to be fail; the others serve as much as they can.
+        """
+        each = self.replica[job]
+        here = len(self.placed[job]) // each
+        live = max(here - self.missing[job], 0)
+        answered = live * PPM // max(here - self.known_missing[job], 1)
+        wanted = max(self.nodes[job] // each, 1) * max(self.load_ppm[job], 1)
+        return min(PPM, answered, live * PPM * PPM // wanted)
+
     def held(self, job: int) -> int:
         """Accelerators that a running job has."""
         return len(self.placed[job]) * self.each[job]
@@ -124,6 +148,8 @@ class State:
         """Work done in a microsecond, in millionths of a microsecond at full size and speed."""
         if self.hung[job]:
             return 0
+        if self.replica[job]:
+            return PPM
         pace = (
             self.contention_ppm[job]
             * self.straggler_ppm[job]
@@ -151,6 +177,7 @@ class State:
             self.first_us[job] = self.now_us
         self.contention_ppm[job] = self.straggler_ppm[job] = PPM
         self.hung[job] = False
+        self.missing[job] = self.known_missing[job] = 0
         self.promise[job] = promised_us
         insort(self.ends, (promised_us, job))
 
@@ -183,6 +210,10 @@ class State:
             return
         done = min(wall * self.pace_ppm(job) // PPM, self.left_us(job))
         self.done_us[job] += done
+        if self.replica[job]:
+            self.unserved_us[job] += done * (PPM - self.served_ppm(job)) // PPM
+            spent[0] += wall * had
+            return
         self._split(job, wall * had, done * self.accelerators[job])
 
     def _split(self, job: int, total: int, work: int) -> None:

@@ -170,7 +170,7 @@ def measured(prepared: Prepared, run: Operation) -> Played:
         name=prepared.variant.name,
         settings=dict(prepared.variant.settings),
         operate=summary(run, price, prepared.modes),
-        warnings=(*prepared.notes, *_stuck(run)),
+        warnings=(*prepared.notes, *_stuck(run), *_unserved(run)),
         digest=_digest(run),
     )
     return Played(prepared, run, variant, sources)
@@ -179,6 +179,20 @@ def measured(prepared: Prepared, run: Operation) -> Played:
 def _digest(run: Operation) -> str:
     rows = json.dumps([run.ledger.allocations, run.ledger.nodes, run.ledger.faults, run.state.spent])
     return hashlib.sha256(rows.encode()).hexdigest()[:16]
+
+
+def _unserved(run: Operation) -> list[str]:
+    """What serving jobs did not serve."""
+    state = run.state
+    serving = [job for job, each in enumerate(state.replica) if each]
+    asked = sum(state.done_us[job] for job in serving)
+    if not asked:
+        return []
+    lost = sum(state.unserved_us[job] for job in serving) / asked
+    hit = sum(state.failed[job] for job in serving)
+    return [
+        f"{len(serving)} serving jobs lost replicas {hit} times and left {100 * lost:.3f} % of their requests unserved"
+    ]
 
 
 def _stuck(run: Operation) -> list[str]:

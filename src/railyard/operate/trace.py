@@ -13,7 +13,7 @@ import numpy as np
 from railyard.errors import InputError, Problem, did_you_mean
 from railyard.operate.ask import ANYWHERE, Ask
 from railyard.operate.jobs import JobTable, check_dependencies
-from railyard.operate.rules import SECOND
+from railyard.operate.rules import PPM, SECOND
 from railyard.registry import Registry
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ class Row:
         after: Names of jobs before it.
         work: Its class of work; empty: by the scenario.
         ask: What it asks of its place.
+        replica: Accelerators of each replica of a serving job; 0: it is none.
+        load: What is asked of it, of what all its replicas can serve.
         line: Of the file.
     """
 
@@ -65,6 +67,8 @@ class Row:
     after: tuple[str, ...] = ()
     work: str = ""
     ask: Ask = ANYWHERE
+    replica: int = 0
+    load: float = 0.0
     line: int = 0
 
 
@@ -209,6 +213,12 @@ def _checked(chosen: TraceFormat, text: dict[str, str]) -> Row | None:
             raise InputError("a time is a number from 0 on", key=key, found=value, allowed=f"0 to {MOST_S:g} s")
     if row.limit_s is not None and not row.limit_s <= MOST_S:
         raise InputError("a limit is a number of seconds", key="limit", found=row.limit_s, allowed=f"to {MOST_S:g} s")
+    if not 0 <= row.load <= 1 or (row.replica > 0) != (row.load > 0):
+        raise InputError(
+            "a serving job has `replica_accelerators` and a `load`", key="load", found=row.load, allowed="0 to 1"
+        )
+    if row.replica and (row.replica < 0 or row.accelerators % row.replica):
+        raise InputError("a job has whole replicas", key="replica_accelerators", found=row.replica)
     if row.accelerators < 1:
         raise InputError("a job has at least one accelerator", key="accelerators", found=row.accelerators)
     return row
@@ -328,6 +338,8 @@ def _columns(
         tenant=np.array([tenant_of[row.tenant] for row in rows], np.int32),
         priority=np.array([row.priority for row in rows], np.int32),
         work=np.array([class_of.get(row.work, 0) for row in rows], np.int32),
+        replica=np.array([-(-row.replica // size) for row, size in zip(rows, each.tolist(), strict=True)], np.int32),
+        load_ppm=np.array([round(row.load * PPM) for row in rows], np.int32),
         ask=np.array([asks.index(row.ask) for row in rows], np.int32),
         line=np.array([row.line for row in rows], np.int32),
         after=[[place[name] for name in _known(found, row, everyone) if name in place] for row in rows],

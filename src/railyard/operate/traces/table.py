@@ -29,6 +29,8 @@ def _row(text: dict[str, str]) -> Row:
             text.get("segment_within") or "",
             integer(text, "switches") if given("switches") else 0,
         ),
+        integer(text, "replica_accelerators") if given("replica_accelerators") else 0,
+        number(text, "load") if given("load") else 0.0,
     )
 
 
@@ -37,7 +39,7 @@ CSV = formats.add(
     TraceFormat(
         "csv",
         "submit_s, duration_s, accelerators; job, tenant, priority, limit_s, nodes, least_accelerators, after, class,"
-        " within, prefers, segment, segment_within, switches.",
+        " within, prefers, segment, segment_within, switches, replica_accelerators, load.",
         ("submit_s", "duration_s", "accelerators"),
         _row,
         "docs/how-to/operate.md",
