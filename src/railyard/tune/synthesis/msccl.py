@@ -201,12 +201,12 @@ def _text(layout: Layout, gpus: list[_Gpu]) -> str:
         of_gpu = ElementTree.SubElement(
             algo,
             "gpu",
-            **{"id": str(rank), "i_chunks": str(inputs), "o_chunks": str(outputs), "s_chunks": str(len(gpu.scratch))},
+            {"id": str(rank), "i_chunks": str(inputs), "o_chunks": str(outputs), "s_chunks": str(len(gpu.scratch))},
         )
         for number, ((kind, peer), steps) in enumerate(gpu.blocks.items()):
             send, receive = (peer if kind == what else _NONE for what in ("send", "receive"))
             block = ElementTree.SubElement(
-                of_gpu, "tb", **{"id": str(number), "send": str(send), "recv": str(receive), "chan": "0"}
+                of_gpu, "tb", {"id": str(number), "send": str(send), "recv": str(receive), "chan": "0"}
             )
             for at, step in enumerate(steps):
                 _step(block, at, step)
@@ -228,4 +228,4 @@ def _step(block: ElementTree.Element, at: int, step: _Step) -> None:
         "deps": deps,
         "hasdep": int(step.waited),
     }
-    ElementTree.SubElement(block, "step", **{name: str(value) for name, value in values.items()})
+    ElementTree.SubElement(block, "step", {name: str(value) for name, value in values.items()})
