@@ -29,10 +29,13 @@ def overlaps(beats, turns, link=0, samples=20_000):
 
 
 def test_two_equal_jobs_send_in_turn():
-    """Each sends for 0.4 of a step of 1: the second begins in the middle of the gap, half a step later."""
+    """Each sends for 0.4 of a step of 1: the second begins close behind the first; so does a third that sends 0.15."""
     beat = Beat(1.0, 0.5, 0.4, {0: 1.0})
     first, second = shifts([beat, beat])
-    assert abs(second - first) == pytest.approx(0.5, abs=1 / 72)
+    assert abs(second - first) == pytest.approx(0.4, abs=2.1 / 72)
+    three = [beat, beat, Beat(1.0, 0.1, 0.15, {0: 1.0})]
+    assert excess(three, shifted=True) == 0.0
+    assert overlaps(three, shifts(three)) == 0.0
     assert excess([beat, beat], shifted=True) == 0.0
     # At random two arcs of 0.4 meet for 0.4 x 0.4 of the step on average.
     assert excess([beat, beat], shifted=False) == pytest.approx(0.16, abs=0.04)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,8 +24,9 @@ from railyard.operate.contention.neighbours import Neighbours
 from railyard.operate.contention.pattern import canonical
 from railyard.operate.contention.speeds import mean_step_s
 from railyard.operate.contention.work import WorkClass
-from railyard.operate.free import Free
-from railyard.operate.rules import PPM
+from railyard.operate.jobs import JobTable
+from railyard.operate.rules import PPM, Rules
+from railyard.operate.state import State
 from railyard.operate.tree import NodeTree
 from railyard.scenario.load import from_values
 from railyard.study import compose
@@ -48,18 +48,6 @@ SKIPPED = 4
 MARK = "<!-- table: validation/tools/contention_error.py -->"
 
 
-@dataclass
-class Mix:
-    """Running jobs; what `Neighbours` asks of a state."""
-
-    placed: dict[int, NDArray[np.int32]]
-    each: list[int]
-    contention_ppm: list[int]
-    slowed: list[tuple[int, int, int, int]]
-    free: Free
-    now_us: int = 0
-
-
 def machine(fabric: str) -> Cluster:
     """32 nodes."""
     topology = {"kind": "leaf-spine", "oversubscription": "4:1", "ports_per_leaf": 32}
@@ -69,8 +57,8 @@ def machine(fabric: str) -> Cluster:
     return compose.cluster_of(draft, compose.catalog_of(draft))
 
 
-def drawn(tree: NodeTree, number: int) -> tuple[Mix, list[int]]:
-    """A mix and the class of each job."""
+def drawn(tree: NodeTree, number: int) -> tuple[State, list[int]]:
+    """A mix, its jobs running, and the class of each."""
     random = np.random.default_rng([0, number])
     order = random.permutation(tree.nodes).astype(np.int32)
     sizes: list[int] = []
@@ -78,16 +66,18 @@ def drawn(tree: NodeTree, number: int) -> tuple[Mix, list[int]]:
         sizes.append(int(random.integers(2, 8)))
     parts = [np.sort(part) for part in np.split(order, np.cumsum(sizes))[: len(sizes)] if len(part) > 1]
     count = len(parts)
-    mix = Mix(dict(enumerate(parts)), [8] * count, [PPM] * count, [], Free(tree))
+    zeros, nodes = np.zeros(count, np.int64), np.array([len(part) for part in parts], np.int32)
+    mix = State(JobTable.of(zeros, zeros, nodes, each=np.full(count, 8, np.int32)), tree, Rules())
+    mix.placed.update(enumerate(parts))
     return mix, random.integers(0, len(CLASSES), count).tolist()
 
 
 def ranks_of(nodes: NDArray[np.int32]) -> NDArray[np.int32]:
     """Accelerators of nodes."""
-    return (nodes[:, None] * 8 + np.arange(8, dtype=np.int32)).ravel()
+    return np.asarray(nodes[:, None] * 8 + np.arange(8), np.int32).ravel()
 
 
-def together(cluster: Cluster, mix: Mix, work: list[int], alone: list[float], draw: int) -> NDArray[np.float64]:
+def together(cluster: Cluster, mix: State, work: list[int], alone: list[float], draw: int) -> NDArray[np.float64]:
     """float64[jobs], steps of all jobs in one run, by the draw's phases and order."""
     random = np.random.default_rng([1, draw])
     order = random.permutation(len(work)).tolist()
@@ -135,7 +125,7 @@ def _alone(cluster: Cluster, work: WorkClass, nodes: NDArray[np.int32]) -> float
     return mean_step_s(engine.get("flow").simulate([job], cluster), STEPS)
 
 
-def _packed_s(known: Neighbours, mix: Mix, job: int, alone_s: float) -> float:
+def _packed_s(known: Neighbours, mix: State, job: int, alone_s: float) -> float:
     """What a speed is relative to: the step alone on as few leafs as could be had."""
     member = known.member(known.work[job], mix.each[job], mix.placed[job])
     if member is None:

@@ -106,7 +106,7 @@ def _sent(beat: Beat) -> float:
 
 
 def _best(circle: _Circle, number: int) -> int:
-    """The middle of the longest run of turns with the least excess."""
+    """The second of the longest run of turns with the least excess: close behind what is there, so that more fits."""
     period = circle.periods[number]
     found = np.array([circle.excess(circle.added(number, turn)) for turn in range(period)])
     good = found <= found.min() + 1e-12
@@ -117,7 +117,7 @@ def _best(circle: _Circle, number: int) -> int:
     edges = np.flatnonzero(np.diff(turned.astype(int)))
     begins, ends = edges[0::2] + 1, edges[1::2] + 1
     longest = int(np.argmax(ends - begins))
-    return int(first + (begins[longest] + ends[longest] - 1) // 2) % period
+    return int(first + min(begins[longest] + 1, ends[longest] - 1)) % period
 
 
 def _anywhere(beats: Sequence[Beat], draws: int = 16) -> float:

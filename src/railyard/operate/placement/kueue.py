@@ -239,7 +239,9 @@ def _place(request: Request, free: Free, *, least_free: bool) -> NDArray[np.int3
         least_free=least_free,
     )
     domains = _domains(free.tree)
-    found = assign(domains, free.with_room(request.each).astype(np.int64), ask)
+    # A job of one pod goes where least is free, down to parts of a node; pods of one job get a node each.
+    capacity = free.room // request.each if request.nodes == 1 else free.with_room(request.each)
+    found = assign(domains, capacity.astype(np.int64), ask)
     if found is None:
         return None
     nodes = np.flatnonzero(found)

@@ -1,0 +1,1 @@
+"""Published effects of placement and traffic control, in the package's own model."""
