@@ -82,6 +82,13 @@ def test_what_sets_two_apart():
     )
 
 
+def test_of_two_that_are_as_fast_the_price_is_told():
+    """$1.50 against $2.00 at the same speed are 25 % less; the dearer of two slow ones is the one compared with."""
+    dear, cheap = variant("dear", 60, 2.0), variant("cheap", 60, 1.5)
+    assert why(dear, cheap) == f"cheap and dear take the same step; a token costs 25.0 % less on cheap. {HEADLINE}"
+    assert why(variant("between", 60, 1.8), dear, cheap).startswith("cheap and dear take the same step")
+
+
 def test_a_tier_that_trying_did_not_find_is_the_fullest_one():
     slow = variant("slow", 48, 2.0, time={"compute": 0.7, "bandwidth": 0.3}, tier="memory")
     assert "mostly bandwidth at leaf." in why(slow, variant("fast", 60, 1.6))

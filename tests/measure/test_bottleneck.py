@@ -128,10 +128,12 @@ def test_a_wait_longer_than_what_any_resource_saves_is_the_bottleneck():
     assert plain.led_by([*rest, share("straggler", 0.288)]).name == "stragglers"
     assert plain.led_by([*rest, share("bubble", 0.288)]).name == "pipeline bubble"
     assert plain.led_by([*rest, share("latency", 0.288)]).name == "network latency"
-    assert plain.led_by([share("compute", 0.888), share("bandwidth", 0.112)]).name == "leaf-spine"
+    assert plain.led_by([share("compute", 0.888), share("bandwidth", 0.112)]).name == "bandwidth over round trips"
+    near = dataclasses.replace(plain, ranking=ranking[1:])
+    assert near.led_by([share("compute", 0.888), share("bandwidth", 0.112)]).name == "leaf-spine"
     without = dataclasses.replace(plain, ranking=ranking[:1])
     assert without.led_by([*rest, share("contention", 0.288)]).name == "contention"
-    assert without.led_by([share("bandwidth", 0.112)]).name == "network bandwidth"
+    assert dataclasses.replace(plain, ranking=()).led_by([share("bandwidth", 0.112)]).name == "network bandwidth"
 
 
 def test_a_wait_shorter_than_what_a_resource_saves_is_not():

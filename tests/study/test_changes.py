@@ -111,7 +111,7 @@ def test_every_kind_of_remedy_is_registered():
 
 CAUSES = {
     "contention in the network": ("contention", "contention"),
-    "for bandwidth of the network": ("bandwidth", "bandwidth|NIC rate|scale-up|leaf|spine|core|torus|long"),
+    "for bandwidth of the network": ("bandwidth", "bandwidth|round trips|NIC rate|scale-up|leaf|spine|core|torus|long"),
     "for latency of the network": ("latency", "latency"),
     "for stragglers": ("straggler", "stragglers"),
     "the pipeline's bubble": ("bubble", "pipeline bubble"),

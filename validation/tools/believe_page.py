@@ -125,7 +125,7 @@ def page() -> str:
 
 
 def _widest(errors: list[ModelError], low: str, high: str) -> float:
-    return max(max(-getattr(error, low), getattr(error, high)) for error in errors)
+    return max(max(-float(getattr(error, low)), float(getattr(error, high))) for error in errors)
 
 
 def _named(questions: Iterable[str]) -> str:

@@ -211,7 +211,7 @@ def _by_tokens(result: Result, best: StepVariant) -> str:
     variants = result.steps
     if not _same_job(variants):
         return f"{_other_jobs(variants)}{believed.ties(result)} {best.name}: {headline(best)}"
-    worst = min(variants, key=_rate)
+    worst = min(variants, key=lambda one: (round(_rate(one) / _rate(best), 3), -_price_of(one)))
     if believed.all_tied(result):
         return f"{believed.ties(result).strip()} {headline(best)}"
     if worst.name in believed.peers(result) or worst is best:
@@ -285,6 +285,8 @@ def _bottleneck_tier(variant: StepVariant) -> str | None:
 def _contrast(best: StepVariant, worst: StepVariant) -> str:
     """What sets the two apart: throughput of an accelerator, and the cause of waiting that grew most."""
     faster = _gain([best], worst)
+    if faster < _LEAST_SEEN:
+        return f"{best.name} and {worst.name} take the same step{_cheaper(best, worst)}."
     waits = [numbers.percent(share_of(variant, WAITING)) for variant in (worst, best)]
     grown = max(WAITING, key=lambda cause: share_of(worst, [cause]) - share_of(best, [cause]))
     tier = _bottleneck_tier(worst)
@@ -295,6 +297,11 @@ def _contrast(best: StepVariant, worst: StepVariant) -> str:
         f"{best.name} gets {numbers.percent(faster)} more tokens out of a GPU than {worst.name}: waiting for "
         f"{whom} falls from {waits[0]} to {waits[1]} of the step, mostly {grown}{where}{_slowed(best, worst)}."
     )
+
+
+def _cheaper(best: StepVariant, worst: StepVariant) -> str:
+    low, high = _price_of(best), _price_of(worst)
+    return f"; a token costs {numbers.percent(1 - low / high)} less on {best.name}" if low < high < math.inf else ""
 
 
 def _slowed(best: StepVariant, worst: StepVariant) -> str:

@@ -92,6 +92,7 @@ _NAMES = {
 """Causes of waiting, as sentences name them."""
 
 CONTENTION = "contention at "
+FAR = "bandwidth over round trips"
 _SHORT = {
     "bandwidth": "network bandwidth",
     "latency": "network latency",
@@ -189,8 +190,9 @@ class Bottleneck:
         """A cause of waiting as a bottleneck: with the part of the network that helps most against it."""
         network = [trial.resource for trial in self.ranking if trial.resource.family == "network" and trial.gain > 0]
         parts = [resource for resource in network if resource is not LATENCY]
-        if cause == "bandwidth" and parts:
-            return parts[0].name
+        if cause == "bandwidth" and network:
+            # What may be on its way bounds the rate over long links: a shorter way helps, a faster link does not.
+            return FAR if network[0] is LATENCY else network[0].name
         tiers = [resource.name for resource in parts if resource.tiers]
         if cause == "contention" and tiers:
             return f"{CONTENTION}{tiers[0]}"
