@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from railyard.operate.free import Free
-from railyard.operate.policy import Request
+from railyard.operate.request import Request
 
 
 @dataclass(frozen=True)

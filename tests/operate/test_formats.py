@@ -11,7 +11,8 @@ from railyard.cluster.asbuilt.order import natural
 from railyard.errors import InputError
 from railyard.operate.free import Free
 from railyard.operate.hostlist import compress, expand
-from railyard.operate.policy import Request, policies
+from railyard.operate.policy import policies
+from railyard.operate.request import Request
 from railyard.operate.topology_file import formats, read_topology
 
 from .draws import draw_blocks, draw_tree

@@ -9,7 +9,8 @@ import pytest
 
 from railyard.operate.free import Free
 from railyard.operate.placement.kueue import Ask, Domains, assign
-from railyard.operate.policy import Request, policies
+from railyard.operate.policy import policies
+from railyard.operate.request import Request
 from railyard.operate.tree import NodeTree
 
 CASES = json.loads((Path(__file__).parent / "data" / "kueue_tas.json").read_text())

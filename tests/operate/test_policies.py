@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.operate.free import Free
-from railyard.operate.policy import Request, policies
+from railyard.operate.policy import policies
+from railyard.operate.request import Request
 from railyard.operate.tree import NodeTree
 
 

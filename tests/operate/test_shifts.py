@@ -12,7 +12,7 @@ from railyard.operate.contention.speeds import Manner, Speeds
 from railyard.operate.contention.traffic import out_bytes, uplinks_bps
 from railyard.operate.contention.work import WorkClass
 from railyard.operate.free import Free
-from railyard.operate.policy import Request
+from railyard.operate.request import Request
 from railyard.operate.tree import NodeTree
 
 from .test_contention import machine, state_of

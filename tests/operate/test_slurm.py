@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from railyard.operate.free import Free
-from railyard.operate.policy import Request, policies
+from railyard.operate.policy import policies
+from railyard.operate.request import Request
 from railyard.operate.topology_file import formats, read_topology
 
 from .draws import Rounds, draw_blocks, draw_tree

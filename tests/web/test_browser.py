@@ -107,7 +107,9 @@ def test_the_form_writes_what_the_text_leaves_out(server, page):
     expect(page.get_by_label("Topology")).to_have_value("leaf-spine")
     page.get_by_label("Oversubscription").fill("2:1")
     page.get_by_label("Oversubscription").press("Enter")
-    expect(page.locator(".cm-content")).to_contain_text("topology: {kind: leaf-spine, oversubscription: 2:1} # as bought")
+    expect(page.locator(".cm-content")).to_contain_text(
+        "topology: {kind: leaf-spine, oversubscription: 2:1} # as bought"
+    )
     expect(page.get_by_text("no faults")).to_be_visible()
 
 

@@ -20,7 +20,8 @@ from railyard.graph import Job, Kind
 from railyard.graph.repeat import repeat
 from railyard.operate.free import Free
 from railyard.operate.money import usd_per_h
-from railyard.operate.policy import Request, policies
+from railyard.operate.policy import policies
+from railyard.operate.request import Request
 from railyard.operate.rules import HOUR, SECOND
 from railyard.operate.source import is_scenario, numbers, read_nodes
 from railyard.scenario.load import blaming, load

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.operate.policy import Request
+    from railyard.operate.request import Request
     from railyard.operate.tree import NodeTree
 
 _STALE = 4

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.operate.free import Free
-from railyard.operate.policy import Request, policies
+from railyard.operate.policy import policies
+from railyard.operate.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,52 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from railyard.operate.free import Free
+from railyard.operate.request import Request
 from railyard.registry import Registry
 
-if TYPE_CHECKING:
-    from railyard.operate.free import Free
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a job asks of a scheduler.
-
-    Attributes:
-        nodes: How many.
-        each: Accelerators of each of them; less than a node has: other jobs may have the rest.
-        within: Level all of whose nodes lie in one group (Kueue: required; Slurm: `--switches=1`); empty: any.
-        prefers: Level that the policy tries first and may widen (Kueue: preferred); empty: the narrowest that fits.
-        segment: Nodes of a slice that stay together (Slurm: `--segment`; Kueue: pod set slices); 0: no slices.
-        segment_within: Level in which a slice stays; empty: the policy's own (Slurm: the base block).
-        switches: At most so many leafs; 0: any number.
-        groups: Sizes in nodes of the job's communication groups from the innermost, such as (pipeline, data).
-        job: Its number, for policies that draw.
-        seed: Of draws.
-    """
-
-    nodes: int
-    each: int
-    within: str = ""
-    prefers: str = ""
-    segment: int = 0
-    segment_within: str = ""
-    switches: int = 0
-    groups: tuple[int, ...] = ()
-    job: int = 0
-    seed: int = 0
-
-    @property
-    def constrained(self) -> bool:
-        """Whether some sets of free nodes that are large enough will not do."""
-        return bool(self.within or self.segment or self.switches)
-
-
-Place = Callable[[Request, "Free"], NDArray[np.int32] | None]
+Place = Callable[[Request, Free], NDArray[np.int32] | None]
 """Of a request and what is free: int32[nodes wanted] in the order of ranks, or None: it waits. Changes nothing."""
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.operate.free import Free
-    from railyard.operate.policy import Request
+    from railyard.operate.request import Request
     from railyard.operate.rules import Window
     from railyard.operate.state import State
 

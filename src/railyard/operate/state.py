@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.operate.free import Free
-from railyard.operate.policy import Request
+from railyard.operate.request import Request
 from railyard.operate.rules import PPM
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 from railyard.errors import InputError, did_you_mean
 from railyard.files import read_text
 from railyard.operate.hostlist import expand
-from railyard.operate.policy import Request
+from railyard.operate.request import Request
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.operate.contention.work import WorkClass
-    from railyard.operate.policy import Request
+    from railyard.operate.request import Request
     from railyard.operate.state import State
     from railyard.operate.tree import NodeTree
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.operate.free import Free
-    from railyard.operate.policy import Request
+    from railyard.operate.request import Request
 
 OTHERS = ("quiet", "slurm-tree", "communication")
 MOST = 10

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.operate.free import Free
-    from railyard.operate.policy import Request
+    from railyard.operate.request import Request
 
 
 def _place(request: Request, free: Free) -> NDArray[np.int32] | None:
