@@ -3,7 +3,9 @@
 import contextlib
 import random
 
+import jsonschema
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -150,6 +152,60 @@ def test_the_spine_tier_is_kept(tmp_path):
     for name in ("slurm-yaml", "topograph", "table"):
         same(formats.get(name).read(formats.get(name).write(tree), name), tree)
     assert "topology.railyard.dev/pod" in formats.get("kueue").write(tree)
+
+
+LABEL = (
+    "^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+)
+LEVEL = {
+    "type": "object",
+    "required": ["nodeLabel"],
+    "properties": {"nodeLabel": {"type": "string", "minLength": 1, "maxLength": 316, "pattern": LABEL}},
+}
+TOPOLOGY = {
+    "type": "object",
+    "required": ["levels"],
+    "additionalProperties": False,
+    "properties": {"levels": {"type": "array", "minItems": 1, "maxItems": 16, "items": LEVEL}},
+}
+"""What Kueue's CRD v1beta2 asks of `spec` (kubernetes-sigs/kueue, config/components/crd, Apache-2.0), written anew."""
+
+
+def accepted_by_kueue(text):
+    """The documents, held to the CRD: its schema, and what its CEL rules say."""
+    documents = list(yaml.safe_load_all(text))
+    topology = next(one for one in documents if one["kind"] == "Topology")
+    flavors = [one for one in documents if one["kind"] == "ResourceFlavor"]
+    assert {one["apiVersion"] for one in (topology, *flavors)} == {"kueue.x-k8s.io/v1beta2"}
+    jsonschema.validate(topology["spec"], TOPOLOGY)
+    names = [level["nodeLabel"] for level in topology["spec"]["levels"]]
+    assert len(set(names)) == len(names)
+    assert "kubernetes.io/hostname" not in names[:-1]
+    for flavor in flavors:
+        assert flavor["spec"]["topologyName"] == topology["metadata"]["name"]
+        assert flavor["spec"]["nodeLabels"]
+    nodes = [one["metadata"] for one in documents if one["kind"] == "Node"]
+    for node in nodes:
+        assert set(names[:-1]) <= node["labels"].keys()
+        chosen = [one for one in flavors if one["spec"]["nodeLabels"].items() <= node["labels"].items()]
+        assert len(chosen) == 1  # a node is of one flavor
+    return topology, flavors, nodes
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_kueue_accepts_what_is_written(seed):
+    tree = formats.get("slurm-tree").read(draw_tree(random.Random(seed)).topology, "drawn")
+    _, flavors, nodes = accepted_by_kueue(formats.get("kueue").write(tree))
+    assert len(nodes) == tree.nodes
+    assert (len(flavors) == 1) == (tree.joined or len(tree.group_names[0]) == 1)
+
+
+def test_networks_that_are_not_joined_are_flavors_of_their_own(tmp_path):
+    """A pod set gets one flavor, so that no job spans both."""
+    text = "SwitchName=IB-a Nodes=n[1-2]\nSwitchName=IB-b Nodes=n[3-4]\n"
+    _, flavors, _ = accepted_by_kueue(formats.get("kueue").write(read(tmp_path, text)))
+    assert [one["metadata"]["name"] for one in flavors] == ["ib-a", "ib-b"]
+    assert flavors[1]["spec"]["nodeLabels"] == {"topology.railyard.dev/leaf": "IB-b"}
 
 
 def test_a_leaf_that_hangs_higher_has_no_pod(tmp_path):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 PREFIX = "topology.railyard.dev"
 """Of labels: `topology.railyard.dev/leaf`."""
+_CLUSTER = f"{PREFIX}/cluster"
 HOSTNAME = "kubernetes.io/hostname"
 _MOST_LEVELS = 16
 """Kueue's limit, node included."""
@@ -65,21 +66,33 @@ def _kueue(tree: NodeTree) -> str:
         "metadata": {"name": "fabric"},
         "spec": {"levels": [{"nodeLabel": label} for label in levels]},
     }
-    flavor = {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "ResourceFlavor",
-        "metadata": {"name": "fabric"},
-        "spec": {"nodeLabels": {f"{PREFIX}/fabric": "main"}, "topologyName": "fabric"},
-    }
+    flavors = [
+        {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "ResourceFlavor",
+            "metadata": {"name": name},
+            "spec": {"nodeLabels": selected, "topologyName": "fabric"},
+        }
+        for name, selected in _flavors(tree)
+    ]
     nodes = [
         {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name, "labels": {f"{PREFIX}/fabric": "main", **found}},
+            "metadata": {"name": name, "labels": {_CLUSTER: "main", **found}},
         }
         for name, found in labels(tree).items()
     ]
-    return _documents([topology, flavor, *nodes])
+    return _documents([topology, *flavors, *nodes])
+
+
+def _flavors(tree: NodeTree) -> list[tuple[str, dict[str, str]]]:
+    """Name and labels of a flavor for all nodes, or for each network: a pod set gets one flavor, and so one network."""
+    if tree.joined or not tree.levels:
+        return [("fabric", {_CLUSTER: "main"})]
+    label = f"{PREFIX}/{_value(tree.levels[0])}"
+    words = [word or f"{tree.levels[0]}-{number}" for number, word in enumerate(tree.group_names[0])]
+    return [(_node(word.lower()), {label: _value(word)}) for word in words]
 
 
 def _hypernodes(tree: NodeTree) -> str:
