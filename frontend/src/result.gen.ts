@@ -400,7 +400,7 @@ export interface FrontPoint {
   front_usd: boolean;
 }
 
-/** Nodes against time: a byte a cell, row by row, base64. 0 to 200: accelerators that jobs had, of those in service, in half percents. 201: for most of the span broken, 202: a spare, 203: kept free for maintenance or a tenant. */
+/** Nodes against time: a byte a cell, row by row, base64. 0 to 200: accelerators that jobs had, of those in service, in half percents. 201: one node and a tenth of all broken for most of the span, 202: most spares, 203: most kept free for maintenance or a tenant. */
 export interface HeatFigures {
   /** groups of neighbouring nodes, in the cluster's order */
   rows: number;

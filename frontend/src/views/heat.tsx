@@ -40,7 +40,8 @@ function draw(canvas: HTMLCanvasElement, { heat, cells, span }: Drawing): void {
       const { use, away } = cellOf(cells[row * heat.columns + column] ?? 0);
       context.globalAlpha = away === undefined ? use : 1;
       context.fillStyle = color(away?.color ?? "var(--accent)");
-      context.fillRect(LEFT + column * wide, TOP + row * high, wide + 0.4, high + 0.4);
+      const [left, top] = [Math.round(LEFT + column * wide), Math.round(TOP + row * high)];
+      context.fillRect(left, top, Math.round(LEFT + (column + 1) * wide) - left, Math.round(TOP + (row + 1) * high) - top);
     }
   context.globalAlpha = 1;
   axes(context, heat, span, inner, color);
@@ -104,7 +105,7 @@ export function Heat({ figures }: { figures: OperateFigures }) {
   return (
     <Section
       title="Nodes against time"
-      note={`A row is ${shared === 1 ? "a node" : `${shared} neighbouring nodes`}, a column ${duration(span / heat.columns)}. The darker, the more of its accelerators jobs had.`}
+      note={`A row is ${shared === 1 ? "a node" : `${shared} neighbouring nodes`}, a column ${duration(span / heat.columns)}. The darker, the more of its accelerators jobs had.${shared === 1 ? "" : " Broken: one of the nodes, and a tenth of them at least."}`}
     >
       <div class="scale"><span>idle</span><i style={{ background: "linear-gradient(to right, var(--lane), var(--accent))" }} /><span>all accelerators in use</span></div>
       {away.length > 0 && <Legend items={away} />}

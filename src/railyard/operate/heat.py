@@ -20,6 +20,8 @@ ROWS = 128
 """Cells of the heat map at most; several nodes or moments share one."""
 STEPS = 200
 """Of a cell's use, from idle to full; above it: why nodes were away, see `Away`."""
+SEEN = 0.1
+"""Share of a row's nodes that have to be broken to be seen, and one at least: a row of many always has some."""
 SAMPLES = 360
 """Of the series at most."""
 
@@ -34,6 +36,9 @@ def heat(run: Operation) -> HeatFigures:
     share = np.clip(busy / np.maximum(each - gone, 1.0), 0.0, 1.0)
     cells = np.rint(share * STEPS).astype(np.uint8)
     cells = np.where(gone > each / 2, (STEPS + 1 + away.argmax(axis=0)).astype(np.uint8), cells)
+    node = float(tree.accelerators.max()) * _span_us(run)
+    broken = away[Away.BROKEN] > np.maximum(node / 2, each * SEEN)
+    cells = np.where(broken, STEPS + 1 + Away.BROKEN, cells)
     first = [int(np.searchsorted(_row(run), number)) for number in range(rows)]
     return HeatFigures(
         rows=rows,

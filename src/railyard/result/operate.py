@@ -136,8 +136,8 @@ class SeriesFigures(Figures):
 class HeatFigures(Figures):
     """Nodes against time: a byte a cell, row by row, base64.
 
-    0 to 200: accelerators that jobs had, of those in service, in half percents. 201: for most of the span broken, 202:
-    a spare, 203: kept free for maintenance or a tenant.
+    0 to 200: accelerators that jobs had, of those in service, in half percents. 201: one node and a tenth of all
+    broken for most of the span, 202: most spares, 203: most kept free for maintenance or a tenant.
     """
 
     rows: Count = Field(description="groups of neighbouring nodes, in the cluster's order")
