@@ -20,7 +20,8 @@ from railyard.operate.contention.shifts import shifts
 from railyard.operate.contention.speeds import Manner, Speeds
 from railyard.operate.contention.work import WorkClass
 from railyard.operate.free import Free
-from railyard.operate.policy import Request, policies
+from railyard.operate.policy import policies
+from railyard.operate.request import Request
 from railyard.operate.tree import NodeTree
 from railyard.scenario.load import from_values
 from railyard.study import compose
