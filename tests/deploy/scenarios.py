@@ -7,8 +7,8 @@ from railyard.scenario import load
 from railyard.study import compose
 
 
-def draft(accelerators=128, topology="leaf-spine", fabric="infiniband", **more):
-    back_end = {"topology": {"kind": topology}, "fabric": fabric}
+def draft(accelerators=128, topology="leaf-spine", fabric="infiniband", parts=None, **more):
+    back_end = {"topology": {"kind": topology} | (parts or {}), "fabric": fabric}
     training = {
         "model": "llama-3-8b",
         "tokens": "1 B",

@@ -121,7 +121,8 @@ class PlanPricing:
             return _as_its_like(finding, self.like[kind])
         self.runs += 1
         cost = self.step.cost(dead, slow)
-        out = replace(finding, loss=cost.loss, usd_per_month=cost.usd_per_month, step_s=cost.step_s)
+        detail = finding.detail if cost.step_s is not None else f"{finding.detail}; the job hangs: some have no path"
+        out = replace(finding, detail=detail, loss=cost.loss, usd_per_month=cost.usd_per_month, step_s=cost.step_s)
         self.like[kind].append(out)
         return out
 

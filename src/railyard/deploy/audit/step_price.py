@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from railyard.study.training.prepare import Prepared
 
 
+MOST_PAIRS = 40_000
+"""Pairs of switches whose paths are looked at: all of up to 200 switches, of more evenly spread ones."""
+
+
 def as_built(cluster: Cluster, dead: NDArray[np.int64], slow: Mapping[int, float]) -> Cluster:
     """A cluster some of whose links carry nothing, around which routes lead, and some less than they should.
 
@@ -43,17 +47,41 @@ def as_built(cluster: Cluster, dead: NDArray[np.int64], slow: Mapping[int, float
     return replace(built, links=replace(cluster.links, rate_bps=cluster.links.with_bundles(rate)))
 
 
+def severed(cluster: Cluster, dead: NDArray[np.int64]) -> bool:
+    """Whether two switches next to accelerators are joined by nothing but dead links, so that a job hangs.
+
+    Args:
+        cluster: As built: its routes keep off dead links wherever there are others.
+        dead: Ids of links.
+    """
+    network = cluster.back_end
+    access = network.wiring.source[0::2] < network.ports
+    leaf, at = np.unique(network.wiring.target[0::2][access], return_index=True)
+    port = network.wiring.source[0::2][access][at]
+    if len(leaf) < 2 or not len(dead):
+        return False
+    pairs = np.arange(len(leaf) ** 2)[:: max(len(leaf) ** 2 // MOST_PAIRS, 1)]
+    source, target = port[pairs // len(leaf)], port[pairs % len(leaf)]
+    reached = network.reachable(source, target) & (source != target)
+    usage = network.spread(source[reached], target[reached], physical=True)
+    ends = np.isin(usage.link, dead)
+    between = np.isin(cluster.links.source[usage.link], port + network.node_offset) | np.isin(
+        cluster.links.target[usage.link], port + network.node_offset
+    )
+    return bool((ends & ~between).any())
+
+
 @dataclass(frozen=True)
 class Cost:
     """What a state of the network costs.
 
     Attributes:
-        step_s: Step of the job; of what is left of it where servers are cut off.
+        step_s: Step of the job; of what is left of it where servers are cut off; None where it hangs.
         loss: Share of the accelerators' time, against the plan.
         usd_per_month: The same in dollars.
     """
 
-    step_s: float
+    step_s: float | None
     loss: float
     usd_per_month: float
 
@@ -86,7 +114,10 @@ class StepPricing:
             dead, slow = _others(cluster, dead, slow, idle)
         step_s = self.step_s
         if len(dead) or slow:
-            step_s = self._run(as_built(cluster, dead, slow)).makespan_ps * 1e-12
+            built = as_built(cluster, dead, slow)
+            if severed(built, dead):
+                return Cost(None, 1.0, self.usd_per_month)
+            step_s = self._run(built).makespan_ps * 1e-12
         loss = max(1.0 - (1.0 - lost) * self.step_s / step_s, 0.0)
         return Cost(step_s, loss, loss * self.usd_per_month)
 
