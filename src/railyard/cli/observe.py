@@ -113,7 +113,7 @@ def _timings(figures: dict[str, Any]) -> None:
         "busbw GB/s",
         "expected",
         "expected busbw",
-        "over expected",
+        "time over it",
     )
     table = Table(heads, range(1, len(heads)), turn=True)
 
