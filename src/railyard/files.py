@@ -23,7 +23,7 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
     """
     most = MOST_BYTES if most is None else most
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
+        with open(path, "rb", opener=without_waiting) as file:
             data = file.read(most + 1)
     except FileNotFoundError as error:
         raise InputError("there is no such file", file=path) from error
@@ -47,7 +47,8 @@ def read_text(path: Path, most: int | None = None, *, errors: Literal["strict", 
         raise InputError(f"the file is no text: byte {error.start} is no UTF-8", file=path) from error
 
 
-def _without_waiting(name: str, flags: int) -> int:
+def without_waiting(name: str, flags: int) -> int:
+    """An opener of `open` that does not wait for a writer of a named pipe; such a pipe reads as empty."""
     number = os.open(name, flags | os.O_NONBLOCK)
     os.set_blocking(number, True)
     return number

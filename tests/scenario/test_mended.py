@@ -89,6 +89,7 @@ def test_a_pipe_without_a_writer(tmp_path, capsys):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     assert "the file is empty" in refused(capsys, "run", pipe)
+    assert "format" in refused(capsys, "packet", "--traffic", pipe)
 
 
 def test_a_file_is_read_up_to_its_limit(tmp_path):

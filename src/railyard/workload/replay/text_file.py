@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.files import read_bytes, read_text
+from railyard.files import read_bytes, read_text, without_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def content(path: Path, *, most: int = -1) -> bytes:
     if most < 0:
         return read_bytes(path, MOST_BYTES)
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=without_waiting) as file:
             return file.read(most)
     except OSError as error:
         raise InputError(f"the file cannot be read: {error.strerror}", file=path) from None
