@@ -12,17 +12,19 @@ from railyard.economics.assumptions import HOURS_PER_MONTH
 from railyard.economics.hourly import hourly
 from railyard.economics.parts import Part, component_of
 from railyard.engine import get as engine_named
+from railyard.fault import DegradeLink
 from railyard.graph import Job
 from railyard.measure.decompose import decompose
 from railyard.study.deaths import cut_off
 from railyard.study.training.hash_seeds import redrawn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.fault import Fault
     from railyard.graph import Record
     from railyard.study.training.prepare import Prepared
 
@@ -31,20 +33,19 @@ MOST_PAIRS = 40_000
 """Pairs of switches whose paths are looked at: all of up to 200 switches, of more evenly spread ones."""
 
 
-def as_built(cluster: Cluster, dead: NDArray[np.int64], slow: Mapping[int, float]) -> Cluster:
-    """A cluster some of whose links carry nothing, around which routes lead, and some less than they should.
+def as_built(cluster: Cluster, dead: NDArray[np.int64]) -> Cluster:
+    """A cluster some of whose links carry nothing, around which routes lead.
 
     Args:
         cluster: As planned.
         dead: Ids of links.
-        slow: Share of the rate, by id of a link.
     """
+    if not len(dead):
+        return cluster
     rate = cluster.links.rate_bps.copy()
     rate[dead] = 0.0
-    for link, share in slow.items():
-        rate[link] = min(cluster.links.free_bps[link] * share, cluster.links.reach_bps[link])
-    built = cluster.without(dead) if len(dead) else cluster
-    return replace(built, links=replace(cluster.links, rate_bps=cluster.links.with_bundles(rate)))
+    links = replace(cluster.links, rate_bps=cluster.links.with_bundles(rate))
+    return replace(cluster.without(dead), links=links)
 
 
 def severed(cluster: Cluster, dead: NDArray[np.int64]) -> bool:
@@ -114,16 +115,17 @@ class StepPricing:
             dead, slow = _others(cluster, dead, slow, idle)
         step_s = self.step_s
         if len(dead) or slow:
-            built = as_built(cluster, dead, slow)
+            built = as_built(cluster, dead)
             if severed(built, dead):
                 return Cost(None, 1.0, self.usd_per_month)
-            step_s = self._run(built).makespan_ps * 1e-12
+            faults = [DegradeLink(factor=share, link=link) for link, share in slow.items()]
+            step_s = self._run(built, faults).makespan_ps * 1e-12
         loss = max(1.0 - (1.0 - lost) * self.step_s / step_s, 0.0)
         return Cost(step_s, loss, loss * self.usd_per_month)
 
-    def _run(self, cluster: Cluster) -> Record:
+    def _run(self, cluster: Cluster, faults: Sequence[Fault] = ()) -> Record:
         engine = engine_named("flow") if self.job.engine.name == "packet" else self.job.engine
-        return engine.simulate([Job(self.graph)], cluster, seed=self.seed, policy=self.job.policy)
+        return engine.simulate([Job(self.graph)], cluster, seed=self.seed, faults=faults, policy=self.job.policy)
 
     def _usd_per_hour(self, record: Record) -> float:
         cluster = self.job.cluster

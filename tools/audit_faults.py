@@ -1,0 +1,126 @@
+"""Random faults in the cabling of a plan: how many the audit names, how many it invents, and how near its prices are.
+
+    python tools/audit_faults.py --faults 200 --seed 1 --accelerators 256 --fabric infiniband
+
+Prices of slow cables are held against `degrade-link`, the fault that scenarios have, simulated one by one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from railyard.deploy.audit.audit import audit_plan
+from railyard.deploy.plan.cabling import plan_of
+from railyard.deploy.plan.drawn import dialects, drawn
+from railyard.fault import DegradeLink
+from railyard.graph import Job
+from railyard.scenario import load
+from railyard.study import compose
+from railyard.study.study import prepare
+
+if TYPE_CHECKING:
+    from railyard.cluster.asbuilt.discovery import Discovery, FoundCable
+
+KINDS = ("missing", "wrong-speed", "swapped", "mislabelled", "wrong-length")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--accelerators", type=int, default=256)
+    parser.add_argument("--fabric", default="infiniband")
+    given = parser.parse_args()
+    draft = scenario(given.accelerators, given.fabric)
+    plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))
+    discovery = drawn(plan, 0, dialects(plan, 0)[0])
+    dice = random.Random(given.seed)
+    built, want, slow = injected(discovery, dice, given.faults)
+    audit = audit_plan(built, draft)
+    said = {(one.kind, frozenset((one.a, one.b)) | frozenset(one.other or ())) for one in audit.findings}
+    print(f"faults {len(want)}  found {len(want & said)}  missed {len(want - said)}  invented {len(said - want)}")
+    job = prepare(draft)[0]
+    graph = job.graphs.of(job.training, job.cluster)
+    base = job.engine.simulate([Job(graph)], job.cluster).makespan_ps
+    off = []
+    for ends, number in slow.items():
+        links = (int(plan.cables.link[number]), int(plan.cables.link[number]) + 1)
+        faults = [DegradeLink(factor=0.25, link=link) for link in links]
+        loss = 1 - base / job.engine.simulate([Job(graph)], job.cluster, faults=faults).makespan_ps
+        found = next(one for one in audit.findings if frozenset((one.a, one.b)) == ends)
+        if loss > 1e-6:
+            off.append(abs(found.loss / loss - 1))
+    if off:
+        within, most = sum(one <= 0.1 for one in off), max(off)
+        middle = statistics.median(off)
+        print(f"prices of {len(off)} slow cables: median {middle:.2%} off, most {most:.2%}; within 10 %: {within}")
+
+
+def scenario(accelerators: int, fabric: str) -> load.Draft:
+    training = {
+        "model": "llama-3-8b",
+        "tokens": "1 B",
+        "global_batch": accelerators,
+        "sequence": 4096,
+        "parallelism": {"tp": 1, "zero": 1, "micro_batch": 1, "recompute": "full"},
+    }
+    back_end = {"topology": {"kind": "leaf-spine"}, "fabric": fabric}
+    cluster = {"accelerators": accelerators, "server": "hgx-h100", "back_end": back_end}
+    return load.from_values({"name": "faults", "cluster": cluster, "workload": {"training": training}})
+
+
+def injected(
+    discovery: Discovery, dice: random.Random, count: int
+) -> tuple[Discovery, set[tuple[str, frozenset[str]]], dict[frozenset[str], int]]:
+    """The network with faults, what an audit has to say, and which cables are slow."""
+    cables: list[FoundCable | None] = list(discovery.cables)
+    free = dice.sample(range(len(cables)), len(cables))
+    want: set[tuple[str, frozenset[str]]] = set()
+    slow: dict[frozenset[str], int] = {}
+    for at in range(count):
+        if not free:
+            break
+        number = free.pop()
+        cable, kind = discovery.cables[number], KINDS[at % len(KINDS)]
+        if kind == "swapped":
+            other = next(
+                (one for one in free if discovery.cables[one].b != cable.b and same(discovery, one, number)), None
+            )
+            if other is None:
+                continue
+            free.remove(other)
+            far = discovery.cables[other]
+            pair = replace(cable, b=far.b, b_port=far.b_port), replace(far, b=cable.b, b_port=cable.b_port)
+            cables[number], cables[other] = pair
+            want.add((kind, ends(discovery, pair[0]) | ends(discovery, pair[1])))
+            continue
+        changed = {
+            "missing": None,
+            "wrong-speed": replace(cable, rate_bps=cable.rate_bps // 4),
+            "mislabelled": replace(cable, b_port=f"9{at:03d}"),
+            "wrong-length": replace(cable, length_m=cable.length_m * 1.2 + 1),
+        }[kind]
+        cables[number] = changed
+        want.add((kind, ends(discovery, changed or cable)))
+        if kind == "wrong-speed":
+            slow[ends(discovery, cable)] = number
+    return replace(discovery, cables=tuple(cable for cable in cables if cable is not None)), want, slow
+
+
+def same(discovery: Discovery, one: int, other: int) -> bool:
+    """Whether two cables are of one tier and begin in different devices."""
+    a, b = discovery.cables[one].a, discovery.cables[other].a
+    return a != b and discovery.devices[a].kind == discovery.devices[b].kind
+
+
+def ends(discovery: Discovery, cable: FoundCable) -> frozenset[str]:
+    pairs = ((cable.a, cable.a_port), (cable.b, cable.b_port))
+    return frozenset(f"{discovery.devices[device].described}[{port}]" for device, port in pairs)
+
+
+if __name__ == "__main__":
+    main()
