@@ -157,3 +157,4 @@ def _not_known(found: Weighed, best: Guess, record: Record, answer: Diagnosis) -
         )
     else:
         answer.notes.append(f"several parts explain the delays about equally well: {', '.join(near[:5])}")
+        answer.notes.append("a transfer between two hosts over each of them alone would settle which it is")
