@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railyard.api.finished import SERVED_TABLES, TABLES, Run
+from railyard.api.finished import OPERATED_TABLES, SERVED_TABLES, TABLES, Run
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from railyard.study.serving.explain import ServedExplanation
     from railyard.study.training.explain import Explanation
 
-__all__ = ["SERVED_TABLES", "TABLES", "Run", "compare", "explain", "load", "run"]
+__all__ = ["OPERATED_TABLES", "SERVED_TABLES", "TABLES", "Run", "compare", "explain", "load", "run"]
 
 
 def load(path: str | Path, *, overrides: Mapping[str, Any] | None = None) -> Scenario:

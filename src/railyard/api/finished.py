@@ -27,7 +27,6 @@ TABLES = {
     "capex": "dollars by component",
     "cpmt": "cost per million tokens by part",
     "bottleneck": "what each resource would bring if it were better",
-    "tenants": "each tenant of a cluster in time",
     "sources": "where the numbers come from",
     "tasks": "every task of the step with its start and end (from timeline.parquet)",
 }
@@ -37,6 +36,11 @@ SERVED_TABLES = {
     "requests": "every request with its latencies (from requests.parquet, first variant)",
     "capacity": "every load that was tried",
     "replicas": "each replica",
+}
+
+#: Further tables of a cluster in time.
+OPERATED_TABLES = {
+    "tenants": "each tenant: jobs, waits, GPU time, dollars",
 }
 
 
@@ -68,14 +72,15 @@ class Run:
         """A table of the result, all variants below each other.
 
         Args:
-            name: One of `railyard.api.TABLES`, or of a serving run also of `SERVED_TABLES`.
+            name: One of `railyard.api.TABLES`; of a serving run also of `SERVED_TABLES`, of a cluster in time of
+                `OPERATED_TABLES`.
 
         Raises:
             InputError: There is no such table, or the folder of the run is gone.
         """
         from railyard.api import frames
 
-        tables = TABLES | SERVED_TABLES
+        tables = TABLES | SERVED_TABLES | OPERATED_TABLES
         if name not in tables:
             raise InputError(
                 f"there is no table `{name}`", found=name, allowed=list(tables), hint=did_you_mean(name, tables)
