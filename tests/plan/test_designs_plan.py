@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -212,3 +213,16 @@ def test_the_command_prints_json_and_writes_the_folder(tmp_path, capsys):
     assert points.height == 6
     assert points["cpmt"].min() == pytest.approx(front[0]["objectives"]["cpmt"])
     assert "{{" not in (folder / "plan.html").read_text()
+
+
+def test_packets_judge_only_where_they_ran_two_designs():
+    begun = planned(load.from_values(values(effort={"flow": 2, "draws": 100, "layouts": 0})))
+    first, second = (choice.point for choice in begun.choices)
+    flow = begun.outcomes[first, 0, "flow"]
+    begun.outcomes[first, 0, "packet"] = dataclasses.replace(flow, engine="packet", step_s=9 * flow.step_s)
+    assert begun.seen(first, 0) is flow
+    assert begun.ran(first, "packet")
+    assert not begun.ran(second, "packet")
+    begun.engines = ("packet", *begun.engines)
+    assert begun.seen(first, 0).engine == "packet"
+    assert begun.seen(second, 0).engine == "flow"

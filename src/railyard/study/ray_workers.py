@@ -30,8 +30,8 @@ class RayWorkers:
         self.ray = need("ray", "distributed")
         try:
             self.ray.init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
-        except Exception as error:  # Ray raises a dozen kinds of errors for what is one to the user
-            raise InputError(f"no Ray cluster answers: {failure(error)}", key="--ray", found=address) from None
+        except (Exception, SystemExit) as error:  # Ray raises a dozen kinds of errors for what is one to the user
+            raise InputError(f"no Ray cluster answers: {type(error).__name__}", key="--ray", found=address) from None
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Done]:
         """Every task once, as they end."""

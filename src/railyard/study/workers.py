@@ -52,13 +52,16 @@ def _serve(connection: Connection) -> None:
     while True:
         try:
             function, argument = connection.recv()
-        except EOFError:
+        except (EOFError, OSError):  # who asked is gone
             return
         try:
             answer: tuple[Any, str] = (call(function, argument), "")
         except Exception as error:  # whatever a task does wrong is its result
             answer = (None, failure(error))
-        connection.send(answer)
+        try:
+            connection.send(answer)
+        except OSError:
+            return
 
 
 @dataclass

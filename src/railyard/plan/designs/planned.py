@@ -48,6 +48,8 @@ class Planned:
         closed_form: Mean and spread of the logarithm of an engine's step over that in closed form, and of how many.
         layouts: That were looked at in closed form.
         stopped: Whether the user stopped it before its end.
+        engines: That designs are judged by, the dearest first; packets only where they ran two designs or more, for
+            a design on packets and one on flow are not compared by the same measure.
     """
 
     space: Space
@@ -65,6 +67,7 @@ class Planned:
     closed_form: tuple[float, float, int] = (0.0, _UNKNOWN_SPREAD, 0)
     layouts: int = 0
     stopped: bool = False
+    engines: tuple[str, ...] = ("flow", "analytic")
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -72,8 +75,8 @@ class Planned:
         return tuple(demand.share for demand in self.space.demands)
 
     def seen(self, point: int, demand: int) -> Outcome | None:
-        """The best that is known of a point: packets before flow before the closed form; None where nothing is."""
-        for engine in ("packet", "flow", "analytic"):
+        """The best that is known of a point, by the dearest engine that judges; None where nothing is."""
+        for engine in self.engines:
             found = self.outcomes.get((point, demand, engine))
             if found is not None and not found.error:
                 return found
@@ -92,10 +95,10 @@ class Planned:
         more = {"regret": self.regret[point]} if point in self.regret else {}
         return {**merged(rows, self.shares), **more}
 
-    def ran(self, point: int) -> bool:
+    def ran(self, point: int, engine: str = "flow") -> bool:
         """Whether an engine ran a point under every demand."""
-        found = [self.seen(point, demand) for demand in range(len(self.space.demands))]
-        return all(one is not None and one.engine != "analytic" for one in found)
+        found = [self.outcomes.get((point, demand, engine)) for demand in range(len(self.space.demands))]
+        return all(one is not None and not one.error for one in found)
 
 
 def begin(draft: Draft) -> tuple[Planned, PlanSection]:

@@ -250,6 +250,8 @@ class Planner:
         demands = range(len(self.planned.space.demands))
         runs = [(point, demand, self._best(point, demand)) for point in chosen for demand in demands]
         self._engine("packet", runs, effort.packet_time)
+        if sum(self.planned.ran(point, "packet") for point in chosen) > 1:
+            self.planned.engines = ("packet", *self.planned.engines)
         self._judge()
 
     def _open(self, point: int) -> list[tuple[int, Mapping[str, Any]]]:
@@ -348,8 +350,8 @@ class Planner:
         """The front, its runners-up, and how sure they are."""
         planned, effort = self.planned, self.section.effort
         good = self._good()
-        close = [point for point in good if planned.ran(point)]
-        pool = close or good
+        pools = ([point for point in good if planned.ran(point, engine)] for engine in planned.engines[:-1])
+        pool = next((pool for pool in pools if pool), good)
         values = self._values(pool)
         kept = front(values)
         order = [pool[at] for at in np.lexsort(values.T[::-1])]

@@ -54,6 +54,8 @@ def _row(planned: Planned, at: int) -> dict[str, Any]:
     reason = "" if at == 0 else why(planned.choices[0], choice, planned.objectives, planned.shares)
     beaten = None if planned.on_front[at] else _beaten_by(planned, at)
     demands = planned.space.demands
+    packets = [planned.outcomes.get((choice.point, demand, "packet")) for demand in range(len(demands))]
+    tails = [one.tail for one in packets if one is not None and not one.error]
     return {
         "variant": choice.name,
         "settings": planned.space.settings(choice.point),
@@ -69,7 +71,7 @@ def _row(planned: Planned, at: int) -> dict[str, Any]:
             demand.name: _plain({name: outcome.figures[name] for name in names if name in outcome.figures})
             for demand, outcome in zip(demands, choice.outcomes, strict=True)
         },
-        "tail": max(outcome.tail for outcome in choice.outcomes) or None,
+        "tail": max(tails) if tails else None,
         "why_not": reason,
         "beaten_by": beaten,
     }
