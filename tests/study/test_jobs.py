@@ -80,7 +80,7 @@ def test_serving_and_training_settle():
     assert chat["together"]["transfers"] > 10
     assert chat["together"]["transfer_slowdown"] > 1.01
     assert chat["together"]["transfer_s"] > chat["alone"]["transfer_s"]
-    # Transfers take 0.5 ms more, a tenth of an iteration of decode: which one a cache catches moves first tokens as much.
+    # Transfers take 0.5 ms more, a tenth of an iteration of decode: which one a cache catches moves answers as much.
     assert chat["together"]["ttft_s"]["mean"] == pytest.approx(chat["alone"]["ttft_s"]["mean"], abs=0.005)
     assert chat["together"]["tpot_s"]["p50"] == pytest.approx(chat["alone"]["tpot_s"]["p50"], rel=0.2)
     assert train["slowdown"] > 1.0

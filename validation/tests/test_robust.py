@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from railyard.workload.serving.profiles import LEVEL_SPREAD, constants
+from railyard.workload.serving.software import CONSTANTS
 from railyard_validation.robust import Priors, Rows, minimise
 from railyard_validation.serving import fit as serving
 
@@ -63,7 +64,8 @@ def test_effects_of_levels_share_what_rows_have_in_common():
     name = "gemm_fraction"
     known = constants()[name]
     member = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0]])
-    made = serving.Design(((name, "all"), (name, "/a")), member)
+    near = np.tile([constants()[each].prior for each in CONSTANTS], (len(member), 1))
+    made = serving.Design(((name, "all"), (name, "/a")), member, near)
     found = serving.fit(made, OneConstant(name, [-0.03, -0.03, -0.07, -0.07, -0.07]), iterations=60)
     counts = np.array([[5.0, 3.0], [3.0, 3.0]]) / 0.08**2 + np.diag([known.spread**-2.0, LEVEL_SPREAD**-2.0])
     wanted = np.linalg.solve(counts, np.array([-0.27, -0.21]) / 0.08**2)
