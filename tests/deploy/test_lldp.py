@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from railyard.cli import guard
 from railyard.cluster.asbuilt import lldp
 from railyard.cluster.asbuilt.port_names import DIALECTS, dialect, same_port
 from railyard.deploy.audit.audit import audit
@@ -155,3 +156,18 @@ def test_names_of_lanes():
     assert names == ["swp3s1", "Ethernet20", "Ethernet3/2", "et-0/0/2:1", "sw3p2"]
     with pytest.raises(InputError, match="did you mean `sonic`"):
         dialect("sonik")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"lldpNeighbors": [{"port": 5}]}',
+        '{"lldpNeighbors": [{"port": "Ethernet1", "neighborDevice": 7, "neighborPort": null}]}',
+        '{"lldpNeighbors": {"Ethernet1": {"lldpNeighborInfo": [{"systemName": 7}]}}}',
+        '{"lldp": {"interface": [' + "1" * 5000 + "]}}",
+        "[" * 100_000,
+    ],
+)
+def test_neighbours_of_wrong_types_are_no_fault_of_ours(tmp_path, text):
+    (tmp_path / "leaf1.json").write_text(text)
+    assert guard.run(["audit", "--lldp", str(tmp_path)]) in (0, 2)

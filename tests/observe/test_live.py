@@ -4,6 +4,7 @@ import json
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from types import SimpleNamespace
 
@@ -86,6 +87,42 @@ def test_what_is_no_prometheus_is_refused(capsys):
         Prometheus("localhost:9090")
     assert guard.run(["watch", "--prometheus", "http://127.0.0.1:9", "--once"]) == 2
     assert "does not answer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "url", ["http://", "http://[::1", "http://\x1b[31m", "http://localhost:1/\n", "http://localhost:x"]
+)
+def test_addresses_that_are_none_are_refused(capsys, url):
+    assert guard.run(["watch", "--prometheus", url, "--once"]) == 2
+    assert "--prometheus" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"no HTTP at all\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 99\r\n\r\n{",
+        b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 100_000,
+        b'HTTP/1.0 200 OK\r\n\r\n{"status": "success", "data": {"result": [{"metric": {}, "value": [0, "x"]}]}}',
+        b'HTTP/1.0 200 OK\r\n\r\n{"status": "success", "data": {"result": [{"value": [0, "1"]}]}}',
+        b'HTTP/1.0 200 OK\r\n\r\n{"status": "success", "data": {"result": [5]}}',
+    ],
+)
+def test_a_server_that_is_no_prometheus_is_named(capsys, answer):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer_once, args=(listening, answer))
+        thread.start()
+        code = guard.run(["watch", "--prometheus", f"http://127.0.0.1:{listening.getsockname()[1]}", "--once"])
+        thread.join()
+    assert code == 2
+    assert "Prometheus" in capsys.readouterr().err
+
+
+def answer_once(listening, answer):
+    connection, _ = listening.accept()
+    with connection:
+        connection.recv(65536)
+        connection.sendall(answer)
 
 
 def program(name):

@@ -248,6 +248,52 @@ def test_measured_against_expected(tmp_path, capsys):
     assert "all_reduce" in capsys.readouterr().out
 
 
+LONG = "1" * 5000
+
+
+@pytest.mark.parametrize("number", ["\u00b2", "9" * 21, "9" * 400, LONG])
+@pytest.mark.parametrize(
+    ("name", "spoilt"),
+    [
+        ("all_reduce_perf.log", "1048576"),
+        ("debug.log", "00/02"),
+        ("debug.log", "1/-1/-1->0->2"),
+        ("debug.log", "nranks 4"),
+        ("debug.log", "3[3]"),
+        ("perfquery.txt", "1234"),
+        ("errors.txt", "1234"),
+        ("otlp.json", "41"),
+        ("sonic.json", "77"),
+        ("sflow.csv", "400000000000"),
+        ("ras.txt", "641"),
+    ],
+)
+def test_a_number_that_no_program_prints_is_no_fault_of_ours(tmp_path, name, spoilt, number):
+    """Digits of other scripts, and counts beyond 64 bits: the line is left out, or the file is refused by name."""
+    text = SAMPLES[name]
+    assert spoilt in text
+    (tmp_path / name).write_text(text.replace(spoilt, number + spoilt.lstrip("0123456789")), encoding="utf-8")
+    assert guard.run(["observe", str(tmp_path)]) in (0, 2)
+    assert guard.run(["diagnose", str(tmp_path)]) in (0, 2)
+
+
+@pytest.mark.parametrize("gpus", ["x", 10**400, -1])
+def test_a_count_of_gpus_that_is_none_is_not_known(tmp_path, gpus):
+    spoilt = {**JSON, "config": {"ngpus": gpus}}
+    (tmp_path / "t.json").write_text(json.dumps(spoilt), encoding="utf-8")
+    _, figures = observed(tmp_path / "t.json", None)
+    assert {row["ranks"] for row in figures["timings"]} <= {0, None}
+
+
+@pytest.mark.parametrize("name", ["all_reduce_perf.log", "i.log", "debug.log"])
+def test_logs_that_say_of_no_part_whether_it_is_well_are_not_called_wrong(tmp_path, capsys, name):
+    (tmp_path / name).write_text(SAMPLES[name], encoding="utf-8")
+    assert guard.run(["diagnose", str(tmp_path / name)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "railyard observe" in printed.err
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     name=st.sampled_from(sorted(SAMPLES)),

@@ -133,7 +133,12 @@ def _of_traces(found: Gathered, cluster_file: Path | None) -> Diagnosis:
         return diagnose_ports(pieces)
     if any(piece.kernels for piece in pieces):
         return _kernels(found, cluster_file)
-    return Diagnosis(unknown=True, notes=["what was read says how fast collectives were, and names no part"])
+    raise InputError(
+        "what was read says how fast collectives were or what they run over, and of no part whether it is well",
+        file=found.pieces[0].source if found.pieces else None,
+        allowed="timelines, flight recorder dumps, states of communicators, counters of ports",
+        hint="`railyard observe PATH --cluster SCENARIO` compares them with what the cluster should reach",
+    )
 
 
 def _kernels(found: Gathered, cluster_file: Path | None) -> Diagnosis:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from railyard.observe.kernels import Kernels
     from railyard.observe.sources import Source
 
+MOST_DIGITS = 20
+"""Of a count of 64 bits; what has more was spoilt on its way."""
+
 COMPLETED, STARTED, SCHEDULED = "completed", "started", "scheduled"
 
 
@@ -179,3 +182,8 @@ class Reader:
 
 
 readers: Registry[Reader] = Registry("reader of traces", package="railyard.observe.readers")
+
+
+def is_count(word: str) -> bool:
+    """Whether a word is a count as programs print them: decimal digits of ASCII, at most `MOST_DIGITS`."""
+    return word.isascii() and word.isdigit() and len(word) <= MOST_DIGITS

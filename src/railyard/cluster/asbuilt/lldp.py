@@ -64,7 +64,7 @@ def _read_file(reading: _Reading, path: Path) -> None:
     except InputError as error:
         reading.problems += error.problems
         return
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         at = error.lineno if isinstance(error, json.JSONDecodeError) else None
         reading.problems.append(Problem(f"the file is no JSON: {error}", file=str(path), line=at))
         return

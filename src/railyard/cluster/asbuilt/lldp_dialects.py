@@ -102,7 +102,9 @@ def _forwards(capabilities: Any) -> bool | None:
 def _eos(document: Any) -> Iterator[Neighbour]:
     if isinstance(document, list):
         for one in document:
-            yield Neighbour(one["port"], one.get("neighborDevice", ""), one.get("neighborPort", ""))
+            yield Neighbour(
+                *(_text(word) for word in (one["port"], one.get("neighborDevice"), one.get("neighborPort")))
+            )
         return
     for port, value in document.items():
         for one in value.get("lldpNeighborInfo", []):
@@ -111,7 +113,7 @@ def _eos(document: Any) -> Iterator[Neighbour]:
             able = one.get("systemCapabilities")
             forwards = None if able is None else bool(able.get("bridge") or able.get("router"))
             frame = int(far.get("maxFrameSize", 0) or 0)
-            yield Neighbour(port, one.get("systemName", ""), str(name).strip('"'), 0, frame, forwards)
+            yield Neighbour(port, _text(one.get("systemName")), str(name).strip('"'), 0, frame, forwards)
 
 
 def _tables(document: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:

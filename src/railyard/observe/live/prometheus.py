@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import math
 import urllib.error
@@ -41,7 +42,12 @@ class Prometheus:
 
     def __post_init__(self) -> None:
         """Refuses what is no address."""
-        if urllib.parse.urlsplit(self.url).scheme not in ("http", "https"):
+        try:
+            said = urllib.parse.urlsplit(self.url)
+            known = said.scheme in ("http", "https") and bool(said.hostname) and self.url.isprintable()
+        except ValueError:
+            known = False
+        if not known:
             raise InputError(
                 "expected the address of a Prometheus", key="--prometheus", found=self.url, allowed="http://HOST:9090"
             )
@@ -56,9 +62,15 @@ class Prometheus:
         found = data.get("result") if isinstance(data, dict) else None
         samples = []
         for one in found if isinstance(found, list) else ():
-            value = float(one["value"][1])
+            try:
+                value, labels = float(one["value"][1]), {str(k): str(v) for k, v in one["metric"].items()}
+            except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError):
+                raise InputError(
+                    "the answer is not as Prometheus writes it", key="--prometheus", found=str(one)[:200]
+                ) from None
+            labels.pop("__name__", None)
             if math.isfinite(value):
-                samples.append(Sample({k: v for k, v in one["metric"].items() if k != "__name__"}, value))
+                samples.append(Sample(labels, value))
         return samples
 
     def alerts(self) -> list[dict[str, Any]]:
@@ -69,7 +81,7 @@ class Prometheus:
         """
         found = self._get("alerts", {})
         listed = found.get("alerts") if isinstance(found, dict) else None
-        return list(listed) if isinstance(listed, list) else []
+        return [one for one in listed if _is_alert(one)] if isinstance(listed, list) else []
 
     def _get(self, what: str, arguments: dict[str, str]) -> Any:
         address = f"{self.url.rstrip('/')}/api/v1/{what}?{urllib.parse.urlencode(arguments)}"
@@ -78,8 +90,12 @@ class Prometheus:
                 body = json.loads(answer.read(MOST_BYTES))
         except urllib.error.HTTPError as error:
             raise InputError(f"Prometheus answered {error.code} to `{what}`", found=self.url) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
             raise InputError(f"Prometheus does not answer: {error}", key="--prometheus", found=self.url) from None
         if not isinstance(body, dict) or body.get("status") != "success":
             raise InputError(f"Prometheus refused `{what}`", found=str(body)[:200])
         return body.get("data")
+
+
+def _is_alert(one: Any) -> bool:
+    return isinstance(one, dict) and all(isinstance(one.get(key, {}), dict) for key in ("labels", "annotations"))

@@ -9,6 +9,7 @@ from railyard.observe.expected import expected_s
 from railyard.observe.live import metrics
 from railyard.observe.live.dashboard import dashboard
 from railyard.observe.live.rules import rules
+from railyard.observe.reader import is_count
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +35,7 @@ def expectations(server: Prometheus, cluster: Cluster, known: Expected) -> Expec
             sample.labels.get("nranks", ""),
         )
         kind, size = kind_of(key[0]), metrics.size_of(key[1])
-        if key in found or size is None or kind not in BUSBW or not key[2].isdigit():
+        if key in found or size is None or kind not in BUSBW or not is_count(key[2]):
             continue
         seconds = expected_s(cluster, kind, size, int(key[2]))
         if seconds:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from railyard.observe.sources import Source
 
 _PORT = re.compile(r"^# Port (?:extended )?counters: (?:Lid|DR path slid) (\S+).*? port (\d+)", re.IGNORECASE)
-_VALUE = re.compile(r"^([A-Za-z0-9]+):\.{2,}(0x[0-9a-fA-F]+|\d+)\s*$")
+_VALUE = re.compile(r"^([A-Za-z0-9]+):\.{2,}(0x[0-9a-fA-F]{1,16}|[0-9]{1,20})\s*$")
 _NODE = re.compile(r'^Errors for (0x[0-9a-f]+)? ?"([^"]*)"')
 _ERRORS = re.compile(r"^\s+GUID (0x[0-9a-f]+) port (\w+):(.*)$")
-_ERROR = re.compile(r"\[(\w+) == (\d+)")
+_ERROR = re.compile(r"\[(\w+) == ([0-9]{1,20})\b")
 _NOT_COUNTERS = ("PortSelect", "CounterSelect", "CounterSelect2")
 
 

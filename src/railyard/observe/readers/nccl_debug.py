@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 _LINE = re.compile(r"(?:NCCL|RCCL) (?:INFO|WARN) (.*)$")
 _PROCESS = re.compile(r"^(?:\[[^\]]*\]\s*)*(\S+?:\d+:\d+)")
 _CONNECTION = re.compile(
-    r"^Channel (\d+)(?:/\d+)? : (\d+)\[[0-9a-f]+\] -> (\d+)\[[0-9a-f]+\](?: \[(?:send|receive)\])? via (\S+)",
+    r"^Channel (\d{1,9})(?:/\d+)? : (\d{1,9})\[[0-9a-f]+\] -> (\d{1,9})\[[0-9a-f]+\]"
+    r"(?: \[(?:send|receive)\])? via (\S+)",
     re.IGNORECASE,
 )
-_RING = re.compile(r"^Channel (\d+)/\d+ :((?:\s+\d+){2,})\s*$")
-_TREE = re.compile(r"\[(\d+)\] (-?\d+)/(-?\d+)/(-?\d+)->(-?\d+)->(-?\d+)")
-_READY = re.compile(r"comm (0x[0-9a-f]+) rank (\d+) n[rR]anks (\d+)(?:.*commId (0x[0-9a-f]+))?.*Init COMPLETE")
+_RING = re.compile(r"^Channel (\d{1,9})/\d+ :((?:\s+\d{1,9}){2,})\s*$")
+_TREE = re.compile(r"\[(\d{1,9})\] (-?\d{1,9})/(-?\d{1,9})/(-?\d{1,9})->(-?\d{1,9})->(-?\d{1,9})(?!\d)")
+_READY = re.compile(
+    r"comm (0x[0-9a-f]+) rank (\d{1,9}) n[rR]anks (\d{1,9})\b(?:.*commId (0x[0-9a-f]+))?.*Init COMPLETE"
+)
 
 
 def recognises(_: str, head: bytes) -> bool:

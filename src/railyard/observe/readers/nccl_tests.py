@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
 from railyard.observe.collective_names import BUSBW, kind_of
-from railyard.observe.reader import Piece, Reader, Timed, readers
+from railyard.observe.reader import Piece, Reader, Timed, is_count, readers
 
 if TYPE_CHECKING:
     from railyard.observe.sources import Source
@@ -67,7 +67,7 @@ def _of_table(text: str, name: str, piece: Piece) -> list[Timed]:
     rows, broken = [], 0
     for line in text.splitlines():
         words = line.split()
-        if not words or not words[0].isdigit() or len(words) < 3 + width:
+        if not words or not is_count(words[0]) or len(words) < 3 + width:
             broken += bool(words) and words[0].isdigit()
             continue
         rows += _row(words, width, ranks, hosts, test[1] if test else "")
@@ -101,7 +101,7 @@ def _row(words: list[str], width: int, ranks: int, hosts: int, test: str) -> lis
 def _number(word: Any) -> float:
     try:
         return float(word)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan
 
 
@@ -116,13 +116,13 @@ def _of_json(found: Any, name: str) -> list[Timed]:
     said = found.get("config")
     config: dict[str, Any] = said if isinstance(said, dict) else {}
     devices = [one for one in config.get("devices", []) if isinstance(one, dict)]
-    ranks = len(devices) or int(_number(config.get("ngpus", 0)) or 0)
+    ranks = len(devices) or _ranks_of(config.get("ngpus"))
     hosts = len({str(one.get("hostname", one.get("host", ""))) for one in devices})
     test = _TEST.search(json.dumps(found.get("args", found.get("command", "")))) or _TEST.search(name)
     rows = []
     for one in found["results"]:
         size = one.get("size") if isinstance(one, dict) else None
-        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 1 << 64:
             continue
         for place in ("out_of_place", "in_place"):
             half = one.get(place)
@@ -134,6 +134,11 @@ def _of_json(found: Any, name: str) -> list[Timed]:
                 bits = 8e9 * busbw if math.isfinite(busbw) else None
                 rows.append(Timed(kind, size, time_us * 1e-6, ranks, hosts, bits, wrong=int(wrong) if wrong > 0 else 0))
     return rows
+
+
+def _ranks_of(word: Any) -> int:
+    number = _number(word)
+    return int(number) if 0 < number < 1 << 24 else 0
 
 
 readers.add("nccl-tests", Reader("nccl-tests", "nccl-tests and rccl-tests: table or JSON", recognises, read))

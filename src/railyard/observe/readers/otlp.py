@@ -81,7 +81,7 @@ def _points(metric: dict[str, Any], about: dict[str, str], last: dict[tuple[str,
             port = next((labels[key] for key in _PORT if key in labels), "")
             try:
                 value = float(point.get("asDouble", point.get("asInt", math.nan)))
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 continue
             if math.isfinite(value):
                 last[where, port, str(metric.get("name", ""))] = value

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _GROUP = re.compile(r"^#\S+ \(([0-9a-fA-Fx]+)\) (\w+)")
 _WHAT = re.compile(r"different (\w+) operation counts")
-_COUNT = re.compile(r"^\s+(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)")
-_RANK = re.compile(r"^\s+Rank (\d+) -- GPU .*? on node (\S+)")
+_COUNT = re.compile(r"^\s+(\d{1,9}) ranks? ha(?:ve|s) launched up to operation (\d{1,18})(?!\d)")
+_RANK = re.compile(r"^\s+Rank (\d{1,9}) -- GPU .*? on node (\S+)")
 _MOST = 1 << 20
 
 

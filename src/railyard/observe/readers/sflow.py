@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.observe.reader import Count, Piece, Reader, readers
+from railyard.observe.reader import Count, Piece, Reader, is_count, readers
 
 if TYPE_CHECKING:
     from railyard.observe.sources import Source
@@ -35,7 +35,7 @@ def read(source: Source) -> Piece:
         words = line.split(",")
         if words[0] != "CNTR":
             continue
-        if len(words) < 3 + len(_NAMES) or not all(word.strip().isdigit() for word in words[2 : 3 + len(_NAMES)]):
+        if len(words) < 3 + len(_NAMES) or not all(is_count(word.strip()) for word in words[2 : 3 + len(_NAMES)]):
             broken += 1
             continue
         for name, value in zip(_NAMES, words[3:], strict=False):

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
-from railyard.observe.reader import Count, Piece, Reader, readers
+from railyard.observe.reader import Count, Piece, Reader, is_count, readers
 
 if TYPE_CHECKING:
     from railyard.observe.sources import Source
@@ -40,7 +40,7 @@ def read(source: Source) -> Piece:
         if key.startswith("COUNTERS:oid"):
             oid = key.removeprefix("COUNTERS:")
             for name, value in _values(table).items():
-                if name.startswith("SAI_") and value.isdigit():
+                if name.startswith("SAI_") and is_count(value):
                     piece.counts.append(Count("", names.get(oid, oid), name, float(value)))
     if not piece.counts:
         raise InputError("no counter of a port is in it", file=source.name, allowed="a dump of COUNTERS_DB")
