@@ -282,6 +282,7 @@ def test_repair_times_count_who_is_still_away():
         ("day,node,event\n-1,a,fault_start\n", "no day"),
         ("day,node,event\n1,a,fault_start\n2,a,fault_start\n", "fails while it is away"),
         ("day,nod,event\n1,a,fault_start\n", "no column `node`"),
+        ("day,node,event\n1,a,fault_start,fault_end\n", "more cells than the heading"),
         ("day,node,event\n50,a,fault_start\n", "after the last day"),
         ("day,node,event\n", "no fault"),
     ],

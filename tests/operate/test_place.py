@@ -97,6 +97,20 @@ def test_a_cell_beyond_the_heading_is_refused(railyard, files, text):
     assert "jobs.csv:2" in err
 
 
+def test_digits_that_are_no_decimal_digits_are_refused(railyard, files):
+    code, _, err = railyard("place", *files("job,nodes\na,\u00b2\n"))
+    assert code == 2
+    assert "expected an integer" in err
+
+
+@pytest.mark.parametrize("text", ["n1\n\0\0\n", "n1 <b>\n", "- n1\n"])
+def test_what_is_no_name_of_a_node_is_refused(railyard, tmp_path, text):
+    (tmp_path / "nodes.txt").write_text(text)
+    code, _, err = railyard("topology", str(tmp_path / "nodes.txt"))
+    assert code == 2
+    assert "no name of a node" in err
+
+
 def test_a_table_whose_heading_names_no_nodes_is_refused(railyard, files):
     path = files("nodes\n1\n")[2]
     code, _, err = railyard("topology", path, "--format", "table")

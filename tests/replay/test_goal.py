@@ -77,6 +77,7 @@ def test_markers_of_schedgen_are_no_messages(tmp_path):
     [
         ("rank 0 {}", "unexpected word", 1),
         ("num_ranks 0", "expected a number in range", 1),
+        ("num_ranks \u00b2", "expected a number in range", 1),
         ("num_ranks 1\nrank 1 {\n}", "expected a number in range", 2),
         ("num_ranks 1\nrank 0 {\n}\nrank 0 {\n}", "given twice", 4),
         ("num_ranks 1\nrank 0 {\n calc 5", "ends within a rank", 3),

@@ -146,6 +146,7 @@ def test_from_the_command_line(capsys):
         ("source,destination,gb_per_s,latency_us\n0,1,1,1\n", "do not reach one another"),
         ("source,destination,gb_per_s,latency_us\n0," + "9" * 5000 + ",1,1\n", "expected an integer"),
         ("source,destination,gb_per_s\n0,1,1\n", "`latency_us` is missing"),
+        ("source,destination,gb_per_s,latency_us\n0,1,50,5,1\n1,0,1,1\n", "more cells than the heading"),
         ("source,destnation,gb_per_s,latency_us\n0,1,1,1\n", "did you mean `destination`"),
         ("source,destination,gb_per_s,latency_us\n0,2,1,1\n2,0,1,1\n", "no link has the node 1"),
         ("", "empty"),
@@ -164,3 +165,27 @@ def test_a_choice_among_networks_that_the_table_does_not_tell_apart_is_refused(t
     path.write_text("source,destination,gb_per_s,latency_us\n0,1,1,1\n1,0,1,1\n")
     with pytest.raises(InputError, match="no column `topology`"):
         read_network(path, topology="dgx1")
+
+
+@pytest.mark.parametrize("switches", ["\u00b2", "1" * 5000, "-1"])
+def test_numbers_of_switches_that_are_none_are_refused(tmp_path, capsys, switches):
+    (tmp_path / "l.csv").write_text("source,destination,gb_per_s,latency_us\n0,1,1,1\n1,0,1,1\n")
+    assert run(["synthesize", "--links", str(tmp_path / "l.csv"), "--switches", switches]) == 2
+    assert "expected numbers of nodes" in capsys.readouterr().err
+
+
+def test_two_answers_do_not_go_into_one_file(tmp_path, capsys):
+    (tmp_path / "l.csv").write_text("source,destination,gb_per_s,latency_us\n0,1,1,1\n1,0,1,1\n")
+    out = tmp_path / "both"
+    words = ["synthesize", "--links", str(tmp_path / "l.csv"), "--out", str(out), "--msccl", f"{tmp_path}/./both"]
+    assert run(words) == 2
+    assert "the same file" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_schedule_at_the_bound_is_not_below_it(tmp_path, capsys):
+    """Three ranks in a row: the middle one sends both ways at once, and the bound is met to rounding."""
+    rows = ["source,destination,gb_per_s,latency_us", "0,1,50,1", "1,0,50,1", "1,2,50,1", "2,1,50,1"]
+    (tmp_path / "l.csv").write_text("\n".join(rows) + "\n")
+    assert run(["synthesize", "--links", str(tmp_path / "l.csv"), "-q"]) == 0
+    assert "this one is 0.0% above" in capsys.readouterr().out

@@ -46,6 +46,8 @@ def synthesize(
     """
     keep_existing(out, force=force)
     keep_existing(msccl, force=force)
+    if out is not None and msccl is not None and out.resolve() == msccl.resolve():
+        raise InputError("--out and --msccl are the same file", file=out)
     size_bytes = units.size(size)
     if size_bytes <= 0:
         raise InputError("a collective moves more than nothing", key="--size", found=size, allowed="such as 1 MB")
@@ -70,7 +72,7 @@ def _numbers(text: str | None) -> list[int] | None:
     if text is None:
         return None
     words = [word.strip() for word in text.split(",") if word.strip()]
-    wrong = next((word for word in words if not word.isdigit()), None)
+    wrong = next((word for word in words if not (word.isascii() and word.isdigit() and len(word) <= 9)), None)
     if wrong is not None:
         raise InputError(
             "expected numbers of nodes", key="--switches", found=wrong, allowed="such as 0,17; empty: none"
@@ -94,7 +96,7 @@ def _print(network: LinkNetwork, found: Synthesized, size_bytes: int) -> None:
     table.add(
         "lower bound",
         f"{found.lower_bound_us:,.4g} us",
-        f"no schedule beats it; this one is {finish / found.lower_bound_us - 1:.1%} above",
+        f"no schedule beats it; this one is {max(finish / found.lower_bound_us - 1, 0.0):.1%} above",
     )
     table.add("algbw", f"{size_bytes / finish / 1e3:,.4g} GB/s", "bytes of the collective over the finish")
     table.add(

@@ -160,7 +160,7 @@ class _Row:
         text = self.text(name)
         if not text:
             return default
-        if not text.isdigit() or len(text) > 9 or int(text) < least:
+        if not (text.isascii() and text.isdigit()) or len(text) > 9 or int(text) < least:
             raise self.wrong(name, f"expected an integer, got `{text[:40]}`", f"{least} or more")
         return int(text)
 

@@ -118,6 +118,8 @@ def _check_columns(path: Path, names: object) -> None:
 
 
 def _row(path: Path, line: int, row: dict[str, str]) -> tuple[int, float, str, str]:
+    if None in row:
+        raise InputError("the row has more cells than the heading", file=path, line=line, allowed=", ".join(COLUMNS))
     event = row["event"] or ""
     if event not in EVENTS:
         hint = did_you_mean(event, EVENTS)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _NODE = ("node", "ip", "host", "hostname", "name")
+_NAME = re.compile(r"\w[\w.:/-]*")
 _GPUS = ("accelerators", "gpus", "num_gpus")
 
 
@@ -23,7 +24,7 @@ def nodes_of(text: str, file: str) -> list[str]:
     """Names of a list: one or several a line, with brackets; `#` begins a comment.
 
     Raises:
-        InputError: There is none, or a name is there twice.
+        InputError: There is none, or what stands there is no name.
     """
     names = [
         name
@@ -32,6 +33,14 @@ def nodes_of(text: str, file: str) -> list[str]:
     ]
     if not names:
         raise InputError("there is no node in the file", file=file)
+    wrong = next((name for name in names if not _NAME.fullmatch(name)), None)
+    if wrong is not None:
+        raise InputError(
+            "that is no name of a node",
+            file=file,
+            found=wrong[:80],
+            allowed="letters, digits, - _ . : /",
+        )
     return names
 
 

@@ -162,6 +162,14 @@ class _Table:
 
     def link(self, line: int) -> tuple[int, int, float, float]:
         ends = [self._node(line, name) for name in ("source", "destination")]
+        if any(cell.strip() for cell in self.rows[line - 1][len(self.columns) :]):
+            raise InputError(
+                "the row has more cells than the heading",
+                file=self.file,
+                line=line,
+                found=",".join(self.rows[line - 1])[:80],
+                allowed=", ".join(self.columns),
+            )
         if ends[0] == ends[1]:
             raise InputError("a link leads from a node to itself", file=self.file, line=line, found=str(ends[0]))
         return ends[0], ends[1], self._number(line, "gb_per_s", 1e-9), self._number(line, "latency_us", 0.0)

@@ -158,7 +158,7 @@ class _Text:
         text, line = self._next()
         if wild and text == "-1":
             return ANY
-        if not text.isdigit() or len(text) > 19 or not low <= int(text) <= high:
+        if not (text.isascii() and text.isdigit()) or len(text) > 19 or not low <= int(text) <= high:
             allowed = f"an integer from {low} to {high}"
             raise InputError(f"{what}: expected a number in range", line=line, found=text, allowed=allowed)
         return int(text)
