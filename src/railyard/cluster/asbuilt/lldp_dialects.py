@@ -102,9 +102,7 @@ def _forwards(capabilities: Any) -> bool | None:
 def _eos(document: Any) -> Iterator[Neighbour]:
     if isinstance(document, list):
         for one in document:
-            yield Neighbour(
-                *(_text(word) for word in (one["port"], one.get("neighborDevice"), one.get("neighborPort")))
-            )
+            yield Neighbour(_text(one["port"]), _text(one.get("neighborDevice")), _text(one.get("neighborPort")))
         return
     for port, value in document.items():
         for one in value.get("lldpNeighborInfo", []):
