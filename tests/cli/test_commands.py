@@ -74,6 +74,7 @@ def test_help_and_version(railyard):
         (["diagnose"], {"--cluster", "--json", "--help"}),
         (["deploy"], {"--out", "--os", "--set", "--json", "--quiet", "--help"}),
         (["audit"], {"--ibnetdiscover", "--lldp", "--plan", "--json", "--help"}),
+        (["check"], {"--junit", "--set", "--json", "--quiet", "--help"}),
         (["init"], {"--help"}),
         (["schema"], {"--help"}),
         (["catalog", "list"], {"--json", "--catalog", "--help"}),

@@ -457,6 +457,23 @@ def audit(
     deploy.audit(ibnetdiscover=ibnetdiscover, lldp=lldp, plan=plan, as_json=json)
 
 
+@app.command(short_help="Whether what a scenario asserts holds: figures, lost parts, deadlock, headroom.")
+def check(
+    scenario: Scenario,
+    *,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE.xml", help="Write a JUnit report, for build systems.")
+    ] = None,
+    set_: Set = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Judge the assertions under `check` of a scenario; exit code 1 where one does not hold, 2 where one is wrong."""
+    from railyard.cli import check as checking
+
+    raise typer.Exit(checking.check(scenario, sets=set_ or [], report=junit, as_json=json, quiet=quiet))
+
+
 @app.command(short_help="Write a commented scenario to start from.")
 def init(file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The file to write.")] = None) -> None:
     """Write a commented scenario to start from, to stdout without FILE."""

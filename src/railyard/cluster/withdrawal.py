@@ -17,7 +17,7 @@ import numpy as np
 from railyard.routes import RouteBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,9 +40,33 @@ def withdrawn(wiring: Wiring, dead: NDArray[np.int64]) -> Routes:
         wiring: The network.
         dead: Its own numbers of the links that carry nothing.
     """
-    found = _Withdrawal(wiring, frozenset(dead.tolist()))
+    found = _Withdrawal(wiring, frozenset(dead.tolist()), neighbours(wiring))
     found.spread()
     return found.routes()
+
+
+def lost(
+    wiring: Wiring, dead: NDArray[np.int64], near: Mapping[int, Sequence[int]]
+) -> dict[int, tuple[tuple[int, int], ...]]:
+    """Destinations that nodes cannot reach any more, by node, as ranges of port numbers; nodes without any are absent.
+
+    Args:
+        wiring: The network.
+        dead: Its own numbers of the links that carry nothing.
+        near: Its `neighbours`; one network is asked about many deaths.
+    """
+    found = _Withdrawal(wiring, frozenset(dead.tolist()), near)
+    found.spread()
+    return {node: ranges for node, ranges in found.lost.items() if ranges}
+
+
+def neighbours(wiring: Wiring) -> dict[int, list[int]]:
+    """Nodes with a link to each node that passes traffic on."""
+    near: dict[int, list[int]] = defaultdict(list)
+    passing = np.flatnonzero((wiring.target >= wiring.ports) | wiring.routes_through_ports)
+    for source, target in zip(wiring.source[passing].tolist(), wiring.target[passing].tolist(), strict=True):
+        near[target].append(source)
+    return dict(near)
 
 
 @dataclass
@@ -52,18 +76,19 @@ class _Withdrawal:
     Attributes:
         wiring: The network.
         dead: Links.
+        near: Nodes with a link to each node.
         lost: Destinations that a node cannot reach any more, by node, as ranges.
         left: What is left of the routes of every node whose routes change.
     """
 
     wiring: Wiring
     dead: frozenset[int]
+    near: Mapping[int, Sequence[int]]
     lost: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     left: dict[int, list[_Piece]] = field(default_factory=dict)
 
     def spread(self) -> None:
         """From the dead links' near ends to all whose ways lead there, until nothing changes."""
-        near = self._near()
         open_ = {int(self.wiring.source[link]) for link in self.dead}
         while open_:
             following: set[int] = set()
@@ -71,17 +96,8 @@ class _Withdrawal:
                 before = self.lost.get(node, ())
                 self.left[node], self.lost[node] = self._rest(node)
                 if self.lost[node] != before:
-                    following.update(near[node])
+                    following.update(self.near.get(node, ()))
             open_ = following
-
-    def _near(self) -> dict[int, list[int]]:
-        """Nodes with a link to each node that passes traffic on."""
-        near: dict[int, list[int]] = defaultdict(list)
-        wiring = self.wiring
-        passing = np.flatnonzero((wiring.target >= wiring.ports) | wiring.routes_through_ports)
-        for source, target in zip(wiring.source[passing].tolist(), wiring.target[passing].tolist(), strict=True):
-            near[target].append(source)
-        return near
 
     def _rest(self, node: int) -> tuple[list[_Piece], tuple[tuple[int, int], ...]]:
         """What is left of a node's routes, and the destinations that it cannot reach."""

@@ -65,6 +65,11 @@ class Scenario(Section):
     )
 
     tune: TuneSection | None = Field(default=None, description="Which settings `railyard tune` may change.")
+    check: Annotated[tuple[Text, ...], Field(min_length=1)] | None = Field(
+        default=None,
+        description="What must hold, for `railyard check`.",
+        examples=[["gpu_utilization > 0.9", "survives any one spine"]],
+    )
 
     @property
     def training(self) -> TrainingSection:

@@ -1,0 +1,59 @@
+"""`railyard check`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from railyard import api
+from railyard.cli.messages import say
+from railyard.cli.progress import Progress
+from railyard.cli.tables import Table, emit
+from railyard.deploy.check.check import check as judged
+from railyard.deploy.check.junit import junit
+from railyard.errors import InputError
+from railyard.files import write_text
+from railyard.scenario import load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from railyard.deploy.check.check import Checked
+
+
+def check(scenario: Path, *, sets: Sequence[str], report: Path | None, as_json: bool, quiet: bool) -> int:
+    """Judges the assertions of a scenario, prints them, and gives the exit code: 1 where one does not hold.
+
+    Raises:
+        InputError: The scenario or an assertion is wrong, or the report cannot be written.
+        SimulationError: The run cannot finish.
+    """
+    if report is not None and not report.parent.is_dir():
+        raise InputError("there is no such folder", file=report.parent)
+    with Progress(wanted=not quiet) as progress:
+        progress("reading the scenario", 0.0)
+        draft = load.load(scenario, sets)
+        checked = judged(draft, lambda: api.execute(draft, [], out=None, progress=progress).result, progress)
+    if report is not None:
+        write_text(report, junit(draft.title, checked))
+    failed = sum(not one.outcome.holds for one in checked)
+    if as_json:
+        plain = {"name": draft.title, "holds": not failed, "checks": [one.plain() for one in checked]}
+        emit(json.dumps(plain, ensure_ascii=False, allow_nan=False))
+        return int(failed > 0)
+    _table(checked)
+    if not quiet:
+        say(f"{len(checked) - failed} of {len(checked)} hold")
+    return int(failed > 0)
+
+
+def _table(checked: Sequence[Checked]) -> None:
+    """A row for every assertion; with its variant where there are several."""
+    several = len({one.variant for one in checked}) > 1
+    table = Table(("assertion", *(["variant"] if several else []), "holds", "found"))
+    for one in checked:
+        words = "; ".join(part for part in (one.outcome.found, one.outcome.remark) if part)
+        holds = "yes" if one.outcome.holds else "NO"
+        table.add(one.assertion, *([one.variant] if several else []), holds, words)
+    table.print()

@@ -1,0 +1,96 @@
+"""The assertions of a scenario, each judged of every variant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from railyard.deploy.check import grammar
+from railyard.deploy.check.assertion import Subject
+from railyard.errors import InputError
+from railyard.scenario.load import blaming
+from railyard.scenario.variants import expand
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from railyard.deploy.check.assertion import Assertion, Outcome
+    from railyard.errors import Problem
+    from railyard.result.result import Result
+    from railyard.scenario.load import Draft
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One assertion of one variant.
+
+    Attributes:
+        assertion: As the scenario writes it.
+        variant: Of which it was judged.
+        outcome: What was found.
+    """
+
+    assertion: str
+    variant: str
+    outcome: Outcome
+
+    def plain(self) -> dict[str, object]:
+        """As JSON has it."""
+        one = self.outcome
+        plain = {"assertion": self.assertion, "variant": self.variant, "found": one.found, "holds": one.holds}
+        return plain | ({"remark": one.remark} if one.remark else {})
+
+
+def check(draft: Draft, run: Callable[[], Result], progress: Callable[[str, float], None]) -> list[Checked]:
+    """Judges every assertion of a scenario, in its order, of every variant that it compares.
+
+    Args:
+        draft: The scenario.
+        run: Runs it with all variants; called once, and only where an assertion is about figures.
+        progress: Takes what is being done, and its share from 0 to 1.
+
+    Raises:
+        InputError: There is no assertion, one is wrong, or one cannot be judged of this scenario.
+        SimulationError: The run cannot finish.
+    """
+    asserted, result = _read(draft), cache(run)
+    subjects = [
+        Subject(variant.name, variant.draft, _Measured(result, number), progress)
+        for number, variant in enumerate(expand(draft))
+    ]
+    for number, (_, assertion) in enumerate(asserted):
+        for subject in subjects:
+            with blaming(draft, "check", str(number)):
+                assertion.check(subject)
+    return [
+        Checked(text, subject.name, assertion.judge(subject)) for text, assertion in asserted for subject in subjects
+    ]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """One variant of a result that is not there yet."""
+
+    result: Callable[[], Result]
+    number: int
+
+    def __call__(self) -> Any:
+        return self.result().variants[self.number]
+
+
+def _read(draft: Draft) -> list[tuple[str, Assertion]]:
+    texts = draft.scenario.check
+    if texts is None:
+        raise InputError("the scenario asserts nothing", key="check", allowed=grammar.forms())
+    out: list[tuple[str, Assertion]] = []
+    problems: list[Problem] = []
+    for number, text in enumerate(texts):
+        try:
+            with blaming(draft, "check", str(number)):
+                out.append((text, grammar.read(text)))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError.many(problems)
+    return out

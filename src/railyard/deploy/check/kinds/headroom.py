@@ -1,0 +1,111 @@
+"""`headroom holds at 300 m`: with every cable of the back-end at least so long, what arrives after a pause fits."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from railyard import units
+from railyard.cluster.names import node_name
+from railyard.cluster.reach import HEADROOM_SHARE, headroom_bytes
+from railyard.deploy.check.assertion import Outcome, assertions
+from railyard.deploy.check.figures import rounded
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from railyard.cluster import Cluster
+    from railyard.deploy.check.assertion import Subject
+
+_FORM = re.compile(r"headroom holds at (.+)", re.IGNORECASE)
+
+
+class Room(NamedTuple):
+    """Headroom of the switch that has least to spare.
+
+    Attributes:
+        where: Name of the switch.
+        needed_bytes: Of all its links, or of one where the fabric gives each so much.
+        had_bytes: For the same.
+    """
+
+    where: str
+    needed_bytes: float
+    had_bytes: float
+
+
+@dataclass(frozen=True)
+class HeadroomHolds:
+    """Headroom for cables of some length.
+
+    Attributes:
+        length_m: Least length of every cable; longer ones count as they are.
+    """
+
+    forms: ClassVar[tuple[str, ...]] = ("headroom holds at 300 m",)
+
+    length_m: float
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """See `Assertion`."""
+        found = _FORM.fullmatch(text)
+        if found is None:
+            raise InputError(f"`{text}` does not say at which length", found=text, allowed=f"`{cls.forms[0]}`")
+        return cls(units.length(found[1]))
+
+    def check(self, subject: Subject) -> None:
+        """See `Assertion`."""
+        fabric, network = subject.cluster.fabric, subject.cluster.back_end
+        if not fabric.pauses:
+            raise InputError(f"the fabric `{fabric.name}` does not pause: it needs no headroom", found=fabric.name)
+        if not network.groups:
+            raise InputError("the back-end has no switch that pauses", found=network.topology)
+
+    def judge(self, subject: Subject) -> Outcome:
+        """See `Assertion`."""
+        cluster, fabric = subject.cluster, subject.cluster.fabric
+        room = tightest(cluster, self.length_m)
+        each = " a link" if fabric.headroom_bytes else ""
+        found = (
+            f"{room.where} needs {rounded(units.format_size, room.needed_bytes)}{each}"
+            f" and has {rounded(units.format_size, room.had_bytes)}"
+        )
+        return Outcome(found, room.needed_bytes <= room.had_bytes)
+
+
+def tightest(cluster: Cluster, length_m: float) -> Room:
+    """The switch with the largest share of its headroom needed.
+
+    Where the fabric says how much a link has, that is compared link by link; else the headroom of all links into a
+    switch together with the share of its buffer that headroom may take. One lossless class.
+
+    Args:
+        cluster: Whose back-end.
+        length_m: Least length of every cable.
+    """
+    plan, network = cluster.plans["back_end"], cluster.back_end
+    wiring = network.wiring
+    kinds, kind = np.unique(np.stack([wiring.tier, wiring.line_bps]), axis=1, return_inverse=True)
+    needed = np.array(
+        [headroom_bytes(rate, max(length_m, plan.runs[int(tier)].length_m)) for tier, rate in kinds.T], np.float64
+    )[kind.ravel()]
+    given = plan.fabric.headroom_bytes
+    rooms = []
+    for group in network.groups:
+        into = (wiring.target >= group.first) & (wiring.target < group.first + group.count)
+        node = wiring.target[into] - group.first
+        if given:
+            at = int(np.argmax(needed[into]))
+            most, had, worst = float(needed[into][at]), float(given), int(node[at])
+        else:
+            total = np.bincount(node, needed[into], minlength=group.count)
+            worst = int(np.argmax(total))
+            most, had = float(total[worst]), HEADROOM_SHARE * plan.switches[group.box].buffer_bytes
+        rooms.append(Room(node_name(cluster, network.node_offset + group.first + worst), most, had))
+    return max(rooms, key=lambda room: room.needed_bytes / room.had_bytes if room.had_bytes else np.inf)
+
+
+assertions.add("headroom", HeadroomHolds)

@@ -1,0 +1,183 @@
+"""`survives any one spine`: no one part of the back-end cuts a server off when it is lost, or slows the step too much.
+
+A server is cut off when a NIC of it has no link left, or when routing, once converged, leads no more from one of its
+NICs to one of another server that it led to before: work that waits for it does not end.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from railyard import units
+from railyard.cluster.names import link_name, node_name
+from railyard.cluster.withdrawal import lost, neighbours
+from railyard.deploy.check.assertion import Outcome, assertions
+from railyard.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.deploy.check.assertion import Subject
+
+PARTS = ("switch", "link", "uplink")
+"""What may be lost beside the switches of one role: any switch, any cable, any cable between switches."""
+
+PLURAL = {"switch": "switches", "leaf": "leaves"}
+
+_FORM = re.compile(r"survives any one ([\w-]+)(?: with step < ?(.+?) ?x)?", re.IGNORECASE)
+
+
+class Loss(NamedTuple):
+    """One part that is lost.
+
+    Attributes:
+        name: As reports write it.
+        links: int64[], the links in the network's numbers.
+    """
+
+    name: str
+    links: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Survives:
+    """Any one part may be lost.
+
+    Attributes:
+        part: One of `PARTS`, or the role of switches.
+        slower: Bound of the step with the part lost, over the planned one; None: the step is not asked about.
+    """
+
+    forms: ClassVar[tuple[str, ...]] = ("survives any one spine", "survives any one leaf with step < 1.2 x")
+
+    part: str
+    slower: float | None = None
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """See `Assertion`."""
+        found = _FORM.fullmatch(text)
+        if found is None:
+            allowed = [f"`{form}`" for form in cls.forms]
+            raise InputError(f"`{text}` does not say what may be lost", found=text, allowed=allowed)
+        return cls(found[1].lower(), None if found[2] is None else units.ratio(found[2]))
+
+    def check(self, subject: Subject) -> None:
+        """See `Assertion`."""
+        kind, cluster = subject.draft.kind, subject.cluster
+        if self.slower is not None and kind != "training":
+            message = f"the scenario's work is `{kind}`, which has no step to be slower"
+            raise InputError(message, allowed=f"`survives any one {self.part}`")
+        _refuse_unrouted(cluster)
+        if next(_losses(cluster, self.part), None) is None:
+            there = [part for part in PARTS if next(_losses(cluster, part), None) is not None]
+            parts = list(dict.fromkeys([*(group.role for group in cluster.back_end.groups), *there]))
+            hint = did_you_mean(self.part, parts)
+            raise InputError(f"the back-end has no {self.part}", found=self.part, allowed=parts, hint=hint)
+
+    def judge(self, subject: Subject) -> Outcome:
+        """See `Assertion`."""
+        cluster = subject.cluster
+        losses = list(_losses(cluster, self.part))
+        cutting = [(one, cut) for one, cut in _judged(cluster, losses) if cut]
+        what = f"{len(losses):,} {self.part if len(losses) == 1 else PLURAL.get(self.part, f'{self.part}s')}"
+        if cutting:
+            first, cut = cutting[0]
+            found = f"{len(cutting):,} of {what} cut servers off: {first.name} {cut}"
+            return Outcome(found, holds=False)
+        alone = f"each of {what} can be lost"
+        return Outcome(alone, holds=True) if self.slower is None else self._steps(subject, losses)
+
+    def _steps(self, subject: Subject, losses: list[Loss]) -> Outcome:
+        """The longest step with a part lost, over the planned one."""
+        pricing, offset = subject.pricing, subject.cluster.back_end.link_offset
+        worst, name = 0.0, ""
+        for number, one in enumerate(losses):
+            subject.progress(f"the step without {one.name}", number / len(losses))
+            step_s = pricing.cost(np.sort(one.links) + offset, {}).step_s
+            if step_s is None:
+                return Outcome(f"the job hangs without {one.name}", holds=False)
+            ratio = step_s / pricing.step_s
+            worst, name = max((worst, name), (ratio, one.name), key=lambda pair: pair[0])
+        holds = worst < (self.slower or 0.0)
+        return Outcome(f"the step is at most {worst:.4g} x the planned one: without {name}", holds)
+
+
+def _refuse_unrouted(cluster: Cluster) -> None:
+    """Networks whose tables do not say all ways that their traffic takes."""
+    network = cluster.back_end
+    if network.fabric.load_balancing == "ideal":
+        raise InputError(f"the fabric `{network.fabric.name}` is a crossbar that loses nothing", found="fabric: ideal")
+    if network.wiring.detour is not None or network.wiring.routes_through_ports:
+        message = f"`{network.topology}` leads around lost parts by ways that its tables of routes do not say"
+        raise InputError(message, found=network.topology)
+
+
+def _losses(cluster: Cluster, part: str) -> Iterator[Loss]:
+    """Every part of the kind, with the links that go with it."""
+    network = cluster.back_end
+    wiring = network.wiring
+    if part in ("link", "uplink"):
+        between = (wiring.source[0::2] >= wiring.ports) & (wiring.target[0::2] >= wiring.ports)
+        for cable in np.flatnonzero(between | (part == "link")).tolist():
+            name = link_name(cluster, network.link_offset + 2 * cable).replace("->", "-")
+            yield Loss(name, np.array([2 * cable, 2 * cable + 1]))
+        return
+    for group in network.groups:
+        if part in ("switch", group.role):
+            for node in range(group.first, group.first + group.count):
+                around = np.flatnonzero((wiring.source == node) | (wiring.target == node))
+                yield Loss(node_name(cluster, network.node_offset + node), around)
+
+
+def _judged(cluster: Cluster, losses: list[Loss]) -> Iterator[tuple[Loss, str]]:
+    """Each loss, and what it cuts off in words; empty where nothing."""
+    network = cluster.back_end
+    wiring, near = network.wiring, neighbours(network.wiring)
+    ports, server = wiring.used, _servers(cluster)
+    links_of = np.bincount(wiring.source[wiring.source < wiring.ports], minlength=wiring.ports)
+    for one in losses:
+        source = wiring.source[one.links]
+        left = links_of - np.bincount(source[source < wiring.ports], minlength=wiring.ports)
+        gone = ports[(left[ports] == 0) & (links_of[ports] > 0)]
+        if len(gone):
+            yield one, f"takes {_named(cluster, gone)}"
+            continue
+        parted = _parted(lost(wiring, one.links, near), ports, server)
+        yield one, "" if parted is None else f"parts {_named(cluster, np.array(parted))}"
+
+
+def _servers(cluster: Cluster) -> NDArray[np.int64]:
+    """int64[ports], the place of the server of every port; of further ports a number of their own."""
+    wiring = cluster.back_end.wiring
+    server = len(wiring.port_of) + np.arange(wiring.ports, dtype=np.int64)
+    server[wiring.port_of] = np.arange(len(wiring.port_of))[:, None]
+    return server
+
+
+def _parted(
+    unreached: dict[int, tuple[tuple[int, int], ...]], ports: NDArray[np.int32], server: NDArray[np.int64]
+) -> tuple[int, int] | None:
+    """Two ports in use, of different servers, of which one does not reach the other any more."""
+    for node in sorted(set(unreached) & set(ports.tolist())):
+        for lo, hi in unreached[node]:
+            far = ports[(ports >= lo) & (ports < hi) & (server[ports] != server[node])]
+            if len(far):
+                return node, int(far[0])
+    return None
+
+
+def _named(cluster: Cluster, ports: NDArray[np.integer]) -> str:
+    names = [node_name(cluster, cluster.back_end.node_offset + int(port)) for port in ports[:2]]
+    more = f" and {len(ports) - 2:,} more" if len(ports) > 2 else ""
+    return " and ".join(names) + more if not more else ", ".join(names) + more
+
+
+assertions.add("survives", Survives)

@@ -1,0 +1,292 @@
+"""`railyard check`: assertions read, judged and reported; circles of waits and headroom by hand."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from railyard import api
+from railyard.cli import guard
+from railyard.cluster.topology.wiring import ACCESS_RACK, LEAF_SPINE, SwitchGroup, Wiring
+from railyard.deploy.audit.step_price import StepPricing
+from railyard.deploy.check import grammar
+from railyard.deploy.check.assertion import Outcome, assertions
+from railyard.deploy.check.check import Checked, check
+from railyard.deploy.check.figures import FIGURES
+from railyard.deploy.check.junit import junit
+from railyard.deploy.check.waits import circle, waits
+from railyard.errors import InputError
+from railyard.fault import SwitchDown
+from railyard.graph import Job
+from railyard.result.serving import Percentiles, ServingFigures
+from railyard.routes import RouteBuilder
+from railyard.study.study import prepare
+
+from .scenarios import draft as drafted
+
+SMALL = """\
+name: small
+cluster:
+  accelerators: 16
+  server: hgx-h100
+  back_end: {{topology: leaf-spine, fabric: {fabric}}}
+workload:
+  training: {{model: llama-3.2-1b, tokens: 1 T, global_batch: 16, sequence: 2048, parallelism: {{tp: 2}}}}
+engine: {engine}
+check:
+"""
+
+
+def judged(*asserted, **cluster):
+    draft = drafted(fabric=cluster.pop("fabric", "roce"), **cluster)
+    draft = draft.with_values({"check": list(asserted)}, "a test")
+    return [one.outcome for one in check(draft, lambda: pytest.fail("no figure is asked for"), lambda *_: None)]
+
+
+def ring(switches, *, shortest):
+    """Switches in a ring with a port each; routes clockwise, or either way around, whichever is shorter."""
+    ports, builder = switches, RouteBuilder(switches)
+    ends = [(at, ports + at) for at in range(switches)]
+    ends += [(ports + at, ports + (at + 1) % switches) for at in range(switches)]
+    source = np.array([end for pair in ends for end in pair], np.int32)
+    target = np.array([end for pair in ends for end in pair[::-1]], np.int32)
+    for at in range(switches):
+        builder.records(at, 0, ports, builder.flat(np.array([2 * at])), width=1, stride=ports)
+        for port in range(ports):
+            ahead = (port - at) % switches
+            clockwise = 2 * (switches + at)
+            link = 2 * at + 1 if port == at else clockwise
+            if shortest and ahead > switches / 2:
+                link = 2 * (switches + (at - 1) % switches) + 1
+            builder.records(ports + at, port, port + 1, builder.flat(np.array([link])), width=1, stride=1)
+    return Wiring(
+        ports=ports,
+        port_of=np.arange(ports, dtype=np.int32)[:, None],
+        extra=np.empty(0, np.int32),
+        nodes=2 * switches,
+        groups=(SwitchGroup("leaf", 1, ports, switches, 3, "any"),),
+        source=source,
+        target=target,
+        line_bps=np.full(len(source), 4e11),
+        tier=np.repeat([0, 1], 2 * switches).astype(np.int16),
+        tiers=(ACCESS_RACK, LEAF_SPINE),
+        routing=builder.build(2 * switches),
+        classes=None,
+        bisection_bps=8e11,
+        pod_ports=ports,
+    )
+
+
+@pytest.mark.parametrize(("switches", "shortest", "links"), [(3, False, 3), (5, False, 5), (3, True, 0), (5, True, 10)])
+def test_a_ring_waits_for_itself_unless_no_way_has_three_switches(switches, shortest, links):
+    """Five switches by shortest ways: two hops each way around, so that both directions are circles of five."""
+    edges = waits(ring(switches, shortest=shortest))
+    assert edges.shape == (2, links)
+    found = circle(edges)
+    assert len(found) == min(links, switches)
+    following = set(map(tuple, edges.T.tolist()))
+    assert all(pair in following for pair in zip(found, found[1:] + found[:1], strict=True))
+
+
+def test_a_tail_that_leads_into_a_circle_is_no_part_of_it():
+    assert sorted(circle(np.array([[7, 1, 2, 3, 3], [1, 2, 3, 1, 9]]))) == [1, 2, 3]
+    assert circle(np.array([[7, 1, 2], [1, 2, 3]])) == []
+
+
+def test_a_leaf_spine_has_waits_up_and_down_and_no_circle():
+    """Four leaves of 64 uplinks over two spines: 256 links up, each with 32 down to each of three other leaves."""
+    (found,) = judged("no PFC deadlock", accelerators=256)
+    assert found == Outcome("24,576 waits of links for links, none in a circle", holds=True)
+
+
+def test_deadlock_is_refused_where_it_cannot_be_told():
+    assert judged("no PFC deadlock", fabric="uec")[0].holds
+    with pytest.raises(InputError, match="gives credits"):
+        judged("no PFC deadlock", fabric="infiniband")
+    with pytest.raises(InputError, match="tables of routes do not say"):
+        judged("no PFC deadlock", topology="torus")
+
+
+def test_headroom_is_a_round_trip_three_frames_and_a_pause_of_every_port():
+    """128 ports of 400 Gb/s: at 300 m 153,900 + 27,648 + 64 bytes each; 86.5 of 173 MB are enough up to 1,263.29 m."""
+    near, just, far = judged("headroom holds at 300 m", "headroom holds at 1.263 km", "headroom holds at 1264 m")
+    assert near == Outcome("back-end leaf 0 needs 23.25 MB and has 86.5 MB", holds=True)
+    assert (just.holds, far.holds) == (True, False)
+
+
+def test_headroom_that_the_fabric_gives_is_compared_link_by_link():
+    """180 kB: 179,560 bytes are needed at 296 m, 181,612 at 300 m."""
+    draft = drafted(fabric="roce").with_values(
+        {
+            "cluster.back_end.fabric": {"name": "roce", "headroom": "180 kB"},
+            "check": ["headroom holds at 296 m", "headroom holds at 300 m"],
+        },
+        "a test",
+    )
+    found = [one.outcome for one in check(draft, lambda: None, lambda *_: None)]
+    assert [one.holds for one in found] == [True, False]
+    assert found[1].found == "back-end leaf 0 needs 181.6 kB a link and has 180 kB"
+    with pytest.raises(InputError, match="does not pause"):
+        judged("headroom holds at 300 m", fabric="uec")
+
+
+def test_one_spine_of_one_parts_servers_and_one_of_two_does_not():
+    (one,) = judged("survives any one spine")
+    words = "1 of 1 spine cut servers off: back-end spine 0 parts back-end server 0 NIC 0 and back-end server 8 NIC 0"
+    assert one == Outcome(words, holds=False)
+    two, uplink = judged("survives any one spine", "survives any one uplink", accelerators=256)
+    assert two == Outcome("each of 2 spines can be lost", holds=True)
+    assert uplink == Outcome("each of 256 uplinks can be lost", holds=True)
+
+
+def test_a_nic_with_one_cable_does_not_survive_its_loss_and_one_with_two_planes_does():
+    rails = judged("survives any one link", "survives any one leaf", topology="rail-optimized")
+    assert rails[0].found.startswith(
+        "128 of 256 links cut servers off: back-end server 0 NIC 0 - back-end leaf 0 takes"
+    )
+    assert rails[1].found.startswith("8 of 8 leaves cut servers off")
+    planes = judged("survives any one link", "survives any one switch", topology="dual-plane")
+    assert [one.found for one in planes] == ["each of 512 links can be lost", "each of 18 switches can be lost"]
+
+
+def test_a_trunk_of_one_cable_parts_what_it_joins():
+    """Two leaves of eight ports each up to one spine by one cable: its loss parts them; with 64 cables none does."""
+    found = judged("survives any one uplink", parts={"oversubscription": "64:1"})[0]
+    assert (found.holds, found.found.split(":")[0]) == (False, "2 of 2 uplinks cut servers off")
+
+
+def test_the_step_without_a_spine_is_that_of_the_same_fault():
+    """Scattered servers send all their rings through two spines: without one, twice as many meet on a link."""
+    bounds = ["survives any one spine with step < 1.3 x", "survives any one spine with step < 1.1 x"]
+    found = judged(*bounds, accelerators=256, placement="scattered")
+    assert [one.holds for one in found] == [True, False]
+    planned = StepPricing(prepare(drafted(accelerators=256, fabric="roce", placement="scattered"))[0])
+    job = planned.job
+    without = [
+        job.engine.simulate(
+            [Job(planned.graph)], job.cluster, seed=planned.seed, faults=[SwitchDown(switch=name)], policy=job.policy
+        ).makespan_ps
+        for name in ("spine 0", "spine 1")
+    ]
+    assert float(found[0].found.split()[5]) == pytest.approx(max(without) * 1e-12 / planned.step_s, rel=1e-3)
+
+
+def test_parts_that_are_not_there_are_named_with_those_that_are():
+    with pytest.raises(InputError, match="no spin; did you mean `spine`"):
+        judged("survives any one spin")
+    with pytest.raises(InputError, match="crossbar"):
+        judged("survives any one spine", fabric="ideal")
+    with pytest.raises(InputError, match="tables of routes do not say"):
+        judged("survives any one link", topology="torus")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("step < 10", "needs a unit"),
+        ("gpu_utilisation > 0.9", "did you mean `gpu_utilization`"),
+        ("step = 3 s", "compares nothing"),
+        ("survive any one spine", "did you mean `survives any one spine`"),
+        ("survives a spine", "what may be lost"),
+        ("no PFC dedlock", "did you mean `no PFC deadlock`"),
+        ("headroom holds", "at which length"),
+        ("", "is no assertion"),
+        ("<", "no figure"),
+    ],
+)
+def test_wrong_assertions_are_refused_with_the_right_spelling(text, words):
+    with pytest.raises(InputError, match=words):
+        grammar.read(text)
+
+
+def test_every_form_of_every_kind_is_read_by_its_kind():
+    for name, kind in assertions.items():
+        for form in kind.forms if name != "figure" else ("step < 10 s", "gpu_utilization >= 90 %", "capex <= $3M"):
+            assert type(grammar.read(form)) is kind
+
+
+def test_every_figure_is_there(tmp_path):
+    file = tmp_path / "small.yaml"
+    file.write_text(SMALL.format(fabric="roce", engine="packet") + "  - p99_fct < 1 s\n", encoding="utf-8")
+    (variant,) = api.run(file, out=None).result.variants
+    for name, figure in FIGURES.items():
+        if "training" in figure.kinds:
+            assert figure.read(variant) is not None, name
+        else:
+            _, block, level = figure.path.split(".")
+            assert block in ServingFigures.model_fields, name
+            assert level in Percentiles.model_fields, name
+    assert FIGURES["p99_fct"].read(variant) == pytest.approx(variant.packet.fct_us.p99 * 1e-6)
+    short = variant.model_copy(
+        update={"packet": variant.packet.model_copy(update={"flows_finished": variant.packet.flows_total - 3})}
+    )
+    assert FIGURES["p99_fct"].missing(short).startswith("3 of ")
+    assert FIGURES["p99_fct"].missing(variant) == ""
+
+
+@pytest.fixture
+def call(capsys, tmp_path):
+    def command(asserted, *options, fabric="roce"):
+        file = tmp_path / "small.yaml"
+        lines = "".join(f"  - {one}\n" for one in asserted)
+        file.write_text(SMALL.format(fabric=fabric, engine="flow") + lines, encoding="utf-8")
+        code = guard.run(["check", str(file), "--quiet", *options])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return command
+
+
+def test_the_command_prints_what_it_found_and_its_code_says_whether_all_holds(call, tmp_path):
+    report = tmp_path / "checks.xml"
+    code, out, err = call(["gpu_utilization > 1 %", "no PFC deadlock"], "--junit", str(report))
+    assert (code, err) == (0, "")
+    assert [line.split("  ")[0] for line in out.splitlines()] == [
+        "assertion",
+        "gpu_utilization > 1 %",
+        "no PFC deadlock",
+    ]
+    suite = ElementTree.parse(report).getroot().find("testsuite")
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "0")
+    vary = "compare.vary.fabric=[roce, spectrum-x]"
+    code, out, _ = call(["step < 1 ns", "no PFC deadlock"], "--json", "--junit", str(report), "--set", vary)
+    found = json.loads(out)
+    assert (code, found["holds"]) == (1, False)
+    assert [(one["variant"], one["holds"]) for one in found["checks"]] == [
+        ("roce", False),
+        ("spectrum-x", False),
+        ("roce", True),
+        ("spectrum-x", True),
+    ]
+    cases = ElementTree.parse(report).getroot().findall(".//testcase")
+    assert [case.get("name") for case in cases][:2] == ["step < 1 ns [roce]", "step < 1 ns [spectrum-x]"]
+    assert [case.find("failure") is not None for case in cases] == [True, True, False, False]
+
+
+def test_wrong_assertions_come_all_at_once_before_anything_runs(call, tmp_path):
+    report = tmp_path / "checks.xml"
+    code, out, err = call(["step < 10", "no PFC dedlock", "step < 1 s"], "--junit", str(report))
+    assert (code, out, report.exists()) == (2, "", False)
+    assert ":10:5" in err
+    assert ":11:5" in err
+    code, _, err = call(["p99_fct < 200 us"])
+    assert (code, "engine: packet" in err) == (2, True)
+    code, _, err = call(["step < 1 s"], "--junit", str(tmp_path / "nowhere" / "checks.xml"))
+    assert (code, "no such folder" in err) == (2, True)
+
+
+def test_a_scenario_without_assertions_is_refused(capsys, tmp_path):
+    file = tmp_path / "small.yaml"
+    file.write_text(SMALL.format(fabric="roce", engine="flow").removesuffix("check:\n"), encoding="utf-8")
+    assert guard.run(["check", str(file)]) == 2
+    assert "the scenario asserts nothing" in capsys.readouterr().err
+
+
+def test_a_report_can_be_read_whatever_names_hold():
+    text = junit("a\x07<b>&", [Checked("step < 1 s\x00", "one", Outcome('"x" \ufffe', holds=False))])
+    case = ElementTree.fromstring(text).find(".//testcase")
+    assert (case.get("classname"), case.get("name")) == ("a\\x07<b>&", "step < 1 s\\x00")
+    assert case.find("failure").get("message") == '"x" \\ufffe'
