@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from railyard.errors import InputError
-from railyard.files import read_text, write_text
+from railyard.files import expect_folder, keep_existing, read_text, write_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,3 +72,18 @@ def test_a_pipe_is_written_into_and_not_replaced(tmp_path: Path) -> None:
     assert os.read(reader, 100) == b"a,b\n"
     os.close(reader)
     assert [entry.name for entry in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_places_where_nothing_can_be_written_are_refused_before_any_work(tmp_path: Path) -> None:
+    file = tmp_path / "there.txt"
+    file.write_text("kept")
+    with pytest.raises(InputError, match="exists already"):
+        keep_existing(file, force=False)
+    keep_existing(file, force=True)
+    with pytest.raises(InputError, match="no such folder"):
+        keep_existing(tmp_path / "none" / "new.txt", force=True)
+    with pytest.raises(InputError, match="this is a file"):
+        expect_folder(file)
+    with pytest.raises(InputError, match="this is a file"):
+        expect_folder(file / "below")
+    expect_folder(tmp_path / "made" / "later")

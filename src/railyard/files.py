@@ -62,10 +62,25 @@ def keep_existing(path: Path | None, *, force: bool) -> None:
         force: Whether it may take the place of a file.
 
     Raises:
-        InputError: There is one, and it may not.
+        InputError: There is one, and it may not; or there is no folder to put it into.
     """
+    if path is not None and not path.parent.is_dir():
+        raise InputError("there is no such folder", file=path.parent)
     if path is not None and not force and (path.is_file() or path.is_dir()):
         raise InputError("the file exists already and is left as it is", file=path, hint="`--force` replaces it")
+
+
+def expect_folder(path: Path) -> None:
+    """Refuses a place where no folder can be made, before any work is done.
+
+    Raises:
+        InputError: A file is in its way, or what is there cannot be written.
+    """
+    there = next((place for place in (path, *path.absolute().parents) if place.exists()), path)
+    if not there.is_dir():
+        raise InputError("this is a file, and a folder is due", file=there)
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError("the folder cannot be written", file=there)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -52,7 +52,7 @@ def test_help_and_version(railyard):
             },
         ),
         (["observe"], {"--out", "--cluster", "--json", "--help"}),
-        (["tune"], {"--engine", "--set", "--env", "--tuner", "--ray", "--json", "--quiet", "--help"}),
+        (["tune"], {"--engine", "--set", "--env", "--tuner", "--force", "--ray", "--json", "--quiet", "--help"}),
         (
             ["ui"],
             {

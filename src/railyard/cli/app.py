@@ -319,6 +319,7 @@ def tune(
     tuner: Annotated[
         Path | None, typer.Option("--tuner", metavar="FILE.csv", help="Write the table of NCCL's tuner plugin.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
     ray: Annotated[str | None, typer.Option("--ray", metavar="ADDRESS", help="Run on a Ray cluster.")] = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -326,7 +327,17 @@ def tune(
     """Search settings on some draws of the hashes, and judge them on draws and loads they have not seen."""
     from railyard.cli import tune as tuning
 
-    tuning.tune(scenario, sets=set_ or [], engine=engine, ray=ray, env=env, table=tuner, as_json=json, quiet=quiet)
+    tuning.tune(
+        scenario,
+        sets=set_ or [],
+        engine=engine,
+        ray=ray,
+        env=env,
+        table=tuner,
+        force=force,
+        as_json=json,
+        quiet=quiet,
+    )
 
 
 @app.command(short_help="What is in a trace of requests: rate, lengths, bursts, shared prefixes.")

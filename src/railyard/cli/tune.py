@@ -9,7 +9,7 @@ from railyard.api import numbers
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
-from railyard.files import write_text
+from railyard.files import keep_existing, write_text
 from railyard.scenario import load
 from railyard.scenario.tune_section import TuneSection
 from railyard.study.journal import Journal
@@ -35,14 +35,19 @@ def tune(
     ray: str | None,
     env: Path | None,
     table: Path | None,
+    force: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Tunes a scenario and prints the settings, their gain on what they have not seen, and how sure it is.
 
     Raises:
-        InputError: The scenario is wrong, or cannot run as written.
+        InputError: The scenario is wrong, or cannot run as written; or a file is there that would be replaced.
     """
+    for path in (env, table):
+        keep_existing(path, force=force)
+    if env is not None and env == table:
+        raise InputError("environment and table would go into one file", file=env, hint="give two names")
     draft = load.load(scenario, sets)
     name = engine or draft.scenario.engine
     if name not in _ENGINES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from railyard.files import expect_folder
 from railyard.plan.designs import files
 from railyard.plan.designs.planned import begin
 from railyard.plan.designs.planning import Planner
@@ -54,8 +55,10 @@ def plan(
         report: Called with what is being done, and its share from 0 to 1.
 
     Raises:
-        InputError: The plan is wrong, or nothing keeps its constraints.
+        InputError: The plan is wrong, nothing keeps its constraints, or `out` is no place for a folder.
     """
+    if out is not None:
+        expect_folder(out)
     planned, section = begin(draft)
     name = draft.scenario.name
     path = None if out is None else out / STATES / f"{slug(name)}-{key_of(str(draft.folder.resolve()), name)[:8]}.jsonl"
