@@ -20,6 +20,11 @@ workload:
   training: {model: llama-3-8b, tokens: 1 B, global_batch: 16, sequence: 2048, parallelism: {tp: 8, pp: 1, zero: 1}}
 """
 
+LONG = (
+    SMALL.replace("name: small", "name: long\nrepeat: 1000").replace("s: 16\n", "s: 256\n").replace("h: 16", "h: 512")
+)
+"""Takes minutes: nobody waits for its end."""
+
 
 def serving(settings: ServerSettings) -> TestClient:
     return TestClient(application(checked(settings)), base_url="http://127.0.0.1:8421", client=("127.0.0.1", 50000))

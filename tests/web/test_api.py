@@ -7,7 +7,7 @@ import pytest
 
 from railyard import api
 
-from .conftest import SMALL
+from .conftest import LONG, SMALL
 
 WRONG = SMALL.replace("accelerators: 16", "acelerators: 16").replace("llama-3-8b", "llama-3-8x")
 
@@ -79,8 +79,7 @@ def test_the_command_line_and_the_server_make_and_read_the_same_runs(client, set
 
 
 def test_a_run_is_stopped_and_leaves_nothing(client, settings):
-    long = SMALL.replace("name: small", "name: long\nrepeat: 500")
-    job = client.post("/api/v1/jobs", json={"text": long}).json()["id"]
+    job = client.post("/api/v1/jobs", json={"text": LONG}).json()["id"]
     while client.get(f"/api/v1/jobs/{job}").json()["share"] == 0.0:
         time.sleep(0.05)
     client.post(f"/api/v1/jobs/{job}/stop")

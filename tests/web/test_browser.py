@@ -5,7 +5,7 @@ import os
 import pytest
 from tests.report.browser import CHROMIUM
 
-from .conftest import SMALL
+from .conftest import LONG, SMALL
 from .server import running
 
 pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
@@ -115,7 +115,7 @@ def test_the_form_writes_what_the_text_leaves_out(server, page):
 
 def test_a_run_is_stopped_from_the_page(server, page):
     page.goto(server.address)
-    server.ask("POST", "/jobs", {"text": SMALL.replace("name: small", "name: long\nrepeat: 900"), "file": "long.yaml"})
+    server.ask("POST", "/jobs", {"text": LONG, "file": "long.yaml"})
     page.get_by_role("button", name="stop long.yaml").click()
     expect(page.get_by_text("stopped", exact=False).first).to_be_visible()
 

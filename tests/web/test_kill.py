@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import SMALL
+from .conftest import LONG, SMALL
 from .server import running
 
 MOMENTS = 3
@@ -51,8 +51,7 @@ def test_runs_outlive_kills_of_the_server_and_of_their_processes(tmp_path):
 
 def test_a_worker_ends_with_its_server(tmp_path):
     with running(tmp_path) as server:
-        long = SMALL.replace("name: small", "name: long\nrepeat: 900")
-        server.ask("POST", "/jobs", {"text": long})
+        server.ask("POST", "/jobs", {"text": LONG})
         for _ in range(100):
             if alive := children_of(server):
                 break

@@ -96,19 +96,22 @@ class Dispatcher:
             process.stdin.write(json.dumps(self._request(taken)).encode())
             await process.stdin.drain()
             process.stdin.close()
-        deadline = time.monotonic() + self.settings.limits.run_s
+        deadline, asked = time.monotonic() + self.settings.limits.run_s, None
         line = asyncio.ensure_future(process.stdout.readline())
         try:
             while True:
                 done, _ = await asyncio.wait({line}, timeout=_LOOK_S)
-                if taken.id in self.journal.stopping():
+                if asked is None and taken.id in self.journal.stopping():
+                    asked = time.monotonic()
+                    _interrupt(process)
+                if asked is not None and time.monotonic() - asked > _GRACE_S:
                     return {"stopped": True}
                 if time.monotonic() > deadline:
                     return {"faults": [{"message": f"the run took more than {self.settings.limits.run_s:g} s"}]}
                 if not done:
                     continue
                 if not line.result():
-                    return {}
+                    return {} if asked is None else {"stopped": True}
                 answer: dict[str, Any] = json.loads(line.result())
                 if "stage" not in answer:
                     return answer
@@ -145,6 +148,11 @@ class Dispatcher:
             self.journal.end(taken.id, "failed", faults=[fault])
 
 
+def _interrupt(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGINT)
+
+
 async def _end(process: asyncio.subprocess.Process) -> None:
     """Lets the process clear up, then kills it and what it started."""
     try:
@@ -152,7 +160,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(process.wait(), 0.5)
         if process.returncode is None:
-            process.send_signal(signal.SIGINT)
+            _interrupt(process)
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(process.wait(), _GRACE_S)
     finally:
