@@ -32,7 +32,8 @@ def serving(settings: ServerSettings) -> TestClient:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> ServerSettings:
-    return ServerSettings(folder=tmp_path)
+    (tmp_path / "folder").mkdir()
+    return ServerSettings(folder=tmp_path / "folder")
 
 
 @pytest.fixture

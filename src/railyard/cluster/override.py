@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from railyard.catalog.types import Server
 from railyard.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -53,4 +54,21 @@ def overridden(entry: E, values: Mapping[str, Any], record: str) -> E:
             )
         default = getattr(entry, name)
         changed[name] = {**default, **value} if isinstance(default, dict) and isinstance(value, dict) else value
-    return replace(entry, **changed)
+    return _with_domains(replace(entry, **changed))
+
+
+def _with_domains(entry: E) -> E:
+    """Memory domains for accelerators and NICs beyond those of the entry, dealt out as the entry's are."""
+    if not isinstance(entry, Server):
+        return entry
+    return replace(
+        entry,
+        accelerator_numa=_dealt(entry.accelerator_numa, entry.accelerators),
+        nic_numa=_dealt(entry.nic_numa, entry.nics),
+    )
+
+
+def _dealt(domains: tuple[int, ...], count: int) -> tuple[int, ...]:
+    if len(domains) >= count:
+        return domains
+    return tuple(domains[number * len(domains) // count] for number in range(count))
