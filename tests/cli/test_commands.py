@@ -73,6 +73,7 @@ def test_help_and_version(railyard):
         ),
         (["diagnose"], {"--cluster", "--json", "--help"}),
         (["deploy"], {"--out", "--os", "--set", "--json", "--quiet", "--help"}),
+        (["accept"], {"--out", "--results", "--junit", "--set", "--json", "--quiet", "--help"}),
         (["audit"], {"--ibnetdiscover", "--lldp", "--plan", "--json", "--help"}),
         (["check"], {"--junit", "--set", "--json", "--quiet", "--help"}),
         (["init"], {"--help"}),

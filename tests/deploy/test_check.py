@@ -16,8 +16,8 @@ from railyard.deploy.check import grammar
 from railyard.deploy.check.assertion import Outcome, assertions
 from railyard.deploy.check.check import Checked, check
 from railyard.deploy.check.figures import FIGURES
-from railyard.deploy.check.junit import junit
 from railyard.deploy.check.waits import circle, waits
+from railyard.deploy.junit import junit
 from railyard.errors import InputError
 from railyard.fault import SwitchDown
 from railyard.graph import Job
@@ -286,7 +286,8 @@ def test_a_scenario_without_assertions_is_refused(capsys, tmp_path):
 
 
 def test_a_report_can_be_read_whatever_names_hold():
-    text = junit("a\x07<b>&", [Checked("step < 1 s\x00", "one", Outcome('"x" \ufffe', holds=False))])
+    checked = Checked("step < 1 s\x00", "one", Outcome('"x" \ufffe', holds=False))
+    text = junit("a\x07<b>&", [checked.case(several=False)])
     case = ElementTree.fromstring(text).find(".//testcase")
     assert (case.get("classname"), case.get("name")) == ("a\\x07<b>&", "step < 1 s\\x00")
     assert case.find("failure").get("message") == '"x" \\ufffe'

@@ -446,6 +446,34 @@ def deploy(
     deploying.deploy(scenario, sets=set_ or [], out=out, system=os, as_json=json, quiet=quiet)
 
 
+@app.command(short_help="Tests that a new cluster has to pass: written from the model, and read back.")
+def accept(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="The scenario, a YAML file; or the folder that --out wrote.")
+    ],
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Write the tests and their scripts.")
+    ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option("--results", metavar="PATH", help="Judge: logs of nccl-tests and ib_write_bw, CSV `test,value`."),
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE.xml", help="Write a JUnit report, for build systems.")
+    ] = None,
+    set_: Set = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write what a cluster has to show, or judge what was measured; exit code 1 where a test failed or is missing."""
+    from railyard.cli import accept as accepting
+
+    raise typer.Exit(
+        accepting.accept(path, sets=set_ or [], out=out, results=results, report=junit, as_json=json, quiet=quiet)
+    )
+
+
 @app.command(short_help="What is wrong with a network as it was cabled, and what each fault costs.")
 def audit(
     *,

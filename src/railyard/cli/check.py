@@ -10,7 +10,7 @@ from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.deploy.check.check import check as judged
-from railyard.deploy.check.junit import junit
+from railyard.deploy.junit import junit
 from railyard.errors import InputError
 from railyard.files import write_text
 from railyard.scenario import load
@@ -36,7 +36,8 @@ def check(scenario: Path, *, sets: Sequence[str], report: Path | None, as_json: 
         draft = load.load(scenario, sets)
         checked = judged(draft, lambda: api.execute(draft, [], out=None, progress=progress).result, progress)
     if report is not None:
-        write_text(report, junit(draft.title, checked))
+        several = len({one.variant for one in checked}) > 1
+        write_text(report, junit(draft.title, [one.case(several=several) for one in checked]))
     failed = sum(not one.outcome.holds for one in checked)
     if as_json:
         plain = {"name": draft.title, "holds": not failed, "checks": [one.plain() for one in checked]}

@@ -14,6 +14,8 @@ from railyard.observe.collective_names import BUSBW
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from railyard.cluster import Cluster
     from railyard.observe.reader import Timed
 
@@ -33,9 +35,25 @@ def expected_s(cluster: Cluster, kind: str, size_bytes: int, ranks: int) -> floa
         None where the cluster has too few, or the model does not know such a collective.
     """
     count = ranks or cluster.ranks
-    if kind not in _KINDS or not 2 <= count <= cluster.ranks or size_bytes < 1:
+    if not 2 <= count <= cluster.ranks:
         return None
-    members = np.arange(count, dtype=np.int32)
+    return collective_s(cluster, kind, size_bytes, np.arange(count, dtype=np.int32))
+
+
+def collective_s(cluster: Cluster, kind: str, size_bytes: int, members: NDArray[np.int32]) -> float | None:
+    """Seconds of one collective with the network to itself, between some ranks of a cluster.
+
+    Args:
+        cluster: The machine.
+        kind: all_reduce and so on.
+        size_bytes: As in nccl-tests: the larger of a rank's two buffers.
+        members: int32[ranks of the communicator], in its order; two at least.
+
+    Returns:
+        None where the model does not know such a collective.
+    """
+    if kind not in _KINDS or size_bytes < 1:
+        return None
     graph = TaskGraph(
         ranks=cluster.ranks,
         kind=np.array([Kind.COLLECTIVE], np.uint8),
@@ -49,7 +67,7 @@ def expected_s(cluster: Cluster, kind: str, size_bytes: int, ranks: int) -> floa
         label=np.zeros(1, np.int32),
         dep_ptr=np.zeros(2, np.int64),
         labels=[Label("trace", kind)],
-        communicators=Communicators(np.array([0, count], np.int64), members, ["dp"]),
+        communicators=Communicators(np.array([0, len(members)], np.int64), members, ["dp"]),
     )
     return FLOW.simulate([Job(graph)], cluster).makespan_ps * 1e-12
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.deploy.check import grammar
 from railyard.deploy.check.assertion import Subject
+from railyard.deploy.junit import Case
 from railyard.errors import InputError
 from railyard.scenario.load import blaming
 from railyard.scenario.variants import expand
@@ -34,6 +35,12 @@ class Checked:
     assertion: str
     variant: str
     outcome: Outcome
+
+    def case(self, *, several: bool) -> Case:
+        """As JUnit has it; with the variant in its name where there are several."""
+        one, name = self.outcome, f"{self.assertion} [{self.variant}]" if several else self.assertion
+        words = f"found: {one.found}" + (f"\n{one.remark}" if one.remark else "")
+        return Case(name, None if one.holds else one.found, words)
 
     def plain(self) -> dict[str, object]:
         """As JSON has it."""

@@ -1,12 +1,9 @@
-"""Everything that a plan is written as, in one folder: complete or not at all."""
+"""Everything that a plan is written as, in one folder."""
 
 from __future__ import annotations
 
 import io
-import shutil
-import tempfile
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,11 +13,12 @@ from railyard.deploy.emit import configurations, tables
 from railyard.deploy.emit.dot import dot
 from railyard.deploy.emit.elevation import elevation
 from railyard.deploy.emit.netlist import netlist
+from railyard.deploy.folders import replaced
 from railyard.deploy.plan.drawn import drawn, is_infiniband
-from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from railyard.deploy.plan.cabling import Plan
 
@@ -44,29 +42,7 @@ def write(plan: Plan, out: Path, ethernet: str, title: str, progress: Callable[[
     Raises:
         InputError: It cannot be written; what was there is there still.
     """
-    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / "cables.csv").is_file())):
-        raise InputError("the folder holds something else", key="--out", found=out, allowed="a new folder, or a plan's")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    except OSError as error:
-        raise InputError(f"the folder cannot be made: {error.strerror}", file=out) from error
-    try:
-        unfinished.chmod(0o755)
-        for name, content in _files(plan, ethernet, title):
-            progress(f"writing {name}", 0.5)
-            path = unfinished / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        names = sorted({path.relative_to(unfinished).parts[0] for path in unfinished.rglob("*") if path.is_file()})
-        if out.exists():
-            shutil.rmtree(out)
-        unfinished.rename(out)
-    except OSError as error:
-        raise InputError(f"the folder cannot be written: {error.strerror}", file=out) from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return names
+    return replaced(out, "cables.csv", _files(plan, ethernet, title), progress)
 
 
 def _files(plan: Plan, ethernet: str, title: str) -> Iterator[tuple[str, str | bytes]]:

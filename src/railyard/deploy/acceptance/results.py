@@ -1,0 +1,207 @@
+"""Results of tests of acceptance, from files called as the tests, or that fit one test alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from railyard.deploy.acceptance import perftest
+from railyard.deploy.acceptance.tests import NCCL, WRITE, Test
+from railyard.errors import InputError, Problem, did_you_mean
+from railyard.observe.collective_names import BUSBW
+from railyard.observe.readers import nccl_tests
+from railyard.observe.sources import Source, sources
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.observe.reader import Timed
+
+_HEADS = {"test", "value"}
+
+FACTOR_OFF = 0.02
+"""Share by which busbw over algbw may be off for its digits; all-reduces over 32 and 64 ranks differ by 1.6 %."""
+
+
+@dataclass
+class Results:
+    """What was measured.
+
+    Attributes:
+        values: By test and size; several where it was measured several times, in the test's unit.
+        wrong: Tests whose data came out wrong, and how many values.
+        problems: Files that were not read, and why.
+        files: How many were.
+    """
+
+    values: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    wrong: dict[str, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    files: int = 0
+
+    def add(self, test: str, size_bytes: int, value: float) -> None:
+        """One value."""
+        self.values.setdefault((test, size_bytes), []).append(value)
+
+
+def collected(path: Path, tests: Sequence[Test]) -> Results:
+    """All results at a path; files that cannot be read are named, and the rest is judged.
+
+    Raises:
+        InputError: There is nothing that belongs to a test.
+    """
+    found, named = Results(), {one.name: one for one in tests}
+    for source in sources(path):
+        try:
+            _one(source, tests, named, found)
+            found.files += 1
+        except InputError as error:
+            found.problems += error.problems
+    if not found.files:
+        allowed = "logs of nccl-tests or ib_write_bw called as the tests, or a CSV with `test,value`"
+        if found.problems:
+            raise InputError.many(found.problems)
+        raise InputError("there is no result", file=path, allowed=allowed)
+    return found
+
+
+def _one(source: Source, tests: Sequence[Test], named: dict[str, Test], found: Results) -> None:
+    text = source.everything().decode("utf-8", errors="replace")
+    if perftest.recognises(text):
+        _write(source, text, tests, named, found)
+    elif nccl_tests.recognises(source.name, text[:4096].encode()):
+        _nccl(source, tests, named, found)
+    else:
+        _table(source, text, named, found)
+
+
+def _stem(source: Source) -> str:
+    name = Path(source.name.rpartition(":")[2] or source.name).name
+    while Path(name).suffix in (".txt", ".log", ".json", ".gz", ".out"):
+        name = Path(name).stem
+    return name
+
+
+def _test_of(source: Source, fitting: Sequence[Test], named: dict[str, Test], what: str) -> Test:
+    stem = _stem(source)
+    if stem in named:
+        return named[stem]
+    if len(fitting) == 1:
+        return fitting[0]
+    words = [one.name for one in fitting[:4]] + (["..."] if len(fitting) > 4 else [])
+    raise InputError(
+        f"the results of {what} fit {len(fitting)} tests: call the file as its test"
+        if fitting
+        else f"no test is {what}",
+        file=source.name,
+        allowed=words or None,
+        hint=did_you_mean(stem, named),
+    )
+
+
+def _nccl(source: Source, tests: Sequence[Test], named: dict[str, Test], found: Results) -> None:
+    timings = nccl_tests.read(source).timings
+    kinds = {one.kind for one in timings}
+    ranks, hosts = timings[0].ranks, timings[0].hosts
+    kind = next(iter(kinds)) if len(kinds) == 1 else ""
+    fitting = [one for one in tests if _fits(one, kind, ranks, hosts)]
+    test = _test_of(source, fitting, named, f"{kind or 'a collective'} over {ranks or 'unsaid'} ranks")
+    _agree(source, test, kind, ranks)
+    _same_factor(source, test, timings)
+    for one in timings:
+        found.add(test.name, one.size_bytes, _busbw(one, test))
+    wrong = sum(one.wrong for one in timings)
+    if wrong:
+        found.wrong[test.name] = wrong
+
+
+def _fits(test: Test, kind: str, ranks: int, hosts: int) -> bool:
+    same = test.method == NCCL and (not kind or test.collective == kind)
+    return same and (not ranks or test.ranks == ranks) and (not hosts or test.servers == hosts)
+
+
+def _agree(source: Source, test: Test, kind: str, ranks: int) -> None:
+    """A log of another test under this one's name is no result of it.
+
+    Raises:
+        InputError: It is.
+    """
+    if test.method != NCCL or (kind and kind != test.collective) or (ranks and ranks != test.ranks):
+        words = f"{kind or 'a collective'} over {ranks or 'unsaid'} ranks"
+        allowed = f"{test.collective} over {test.ranks} ranks" if test.method == NCCL else test.method
+        raise InputError(
+            f"the file is not of the test that it is called as, `{test.name}`",
+            file=source.name,
+            found=words,
+            allowed=allowed,
+        )
+
+
+def _same_factor(source: Source, test: Test, timings: Sequence[Timed]) -> None:
+    """Busbw over algbw is that of the test's collective and ranks, at the largest size, where both have most digits.
+
+    Raises:
+        InputError: It is another: the log is of another collective, or of other ranks.
+    """
+    one = max(timings, key=lambda timed: timed.size_bytes)
+    if one.busbw_bps is None:
+        return
+    factor = BUSBW[test.collective](test.ranks)
+    found = one.busbw_bps * one.seconds / 8 / max(one.size_bytes, 1)
+    if abs(found - factor) > FACTOR_OFF * factor:
+        words = f"busbw is {found:.4g} of algbw"
+        allowed = f"{factor:.4g}, as {test.collective} over {test.ranks} ranks has"
+        raise InputError(
+            f"the file is not of the test that it is called as, `{test.name}`",
+            file=source.name,
+            found=words,
+            allowed=allowed,
+        )
+
+
+def _busbw(one: Timed, test: Test) -> float:
+    """GB/s."""
+    if one.busbw_bps:
+        return one.busbw_bps / 8e9
+    return one.size_bytes * BUSBW[test.collective](test.ranks) / one.seconds / 1e9
+
+
+def _write(source: Source, text: str, tests: Sequence[Test], named: dict[str, Test], found: Results) -> None:
+    rates = perftest.averages(text, source.name)
+    test = _test_of(source, [one for one in tests if one.method == WRITE], named, WRITE)
+    if test.method != WRITE:
+        raise InputError(f"the file is of {WRITE}, the test is of {test.method}", file=source.name, found=test.name)
+    for size, rate_bps in rates.items():
+        found.add(test.name, size, rate_bps / 1e9)
+
+
+def _table(source: Source, text: str, named: dict[str, Test], found: Results) -> None:
+    """`test,value` and, where a test has sizes, `size_bytes`."""
+    rows = csv.DictReader(io.StringIO(text))
+    if rows.fieldnames is None or not set(rows.fieldnames) >= _HEADS:
+        allowed = "a log of nccl-tests or ib_write_bw, or a CSV with the columns `test` and `value`"
+        raise InputError("the file is no result of a test", file=source.name, found=text[:60] or None, allowed=allowed)
+    for row in rows:
+        try:
+            _row(row, named, found)
+        except InputError as error:
+            found.problems += error.located(file=source.name, line=rows.line_num).problems
+
+
+def _row(row: dict[str, str | None], named: dict[str, Test], found: Results) -> None:
+    name = (row["test"] or "").strip()
+    if name not in named:
+        raise InputError("there is no such test", key="test", found=name, hint=did_you_mean(name, named))
+    text = (row["value"] or "").strip()
+    if not text:
+        return
+    try:
+        value, size = float(text), int(row.get("size_bytes") or 0)
+    except ValueError:
+        value, size = float("nan"), 0
+    if not 0 <= value < float("inf"):
+        raise InputError("the value is no number", key="value", found=text, allowed=f"0 or more, in {named[name].unit}")
+    found.add(name, size, value)

@@ -1,0 +1,59 @@
+"""Folders of files that appear complete or not at all."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+def replaced(
+    out: Path, mark: str, files: Iterable[tuple[str, str | bytes]], progress: Callable[[str, float], None]
+) -> list[str]:
+    """Writes a folder; one of the same kind that is there already is replaced.
+
+    Args:
+        out: The folder.
+        mark: Name of a file that every folder of the kind has: others are left as they are.
+        files: Names and contents, made while they are written; scripts (`.sh`) can be run.
+        progress: Told of each file.
+
+    Returns:
+        Names of the files, folders once.
+
+    Raises:
+        InputError: It cannot be written; what was there is there still.
+    """
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / mark).is_file())):
+        raise InputError(
+            "the folder holds something else", key="--out", found=out, allowed=f"a new folder, or one with {mark}"
+        )
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise InputError(f"the folder cannot be made: {error.strerror}", file=out) from error
+    try:
+        unfinished.chmod(0o755)
+        for name, content in files:
+            progress(f"writing {name}", 0.5)
+            path = unfinished / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+            if name.endswith(".sh"):
+                path.chmod(0o755)
+        names = sorted({path.relative_to(unfinished).parts[0] for path in unfinished.rglob("*") if path.is_file()})
+        if out.exists():
+            shutil.rmtree(out)
+        unfinished.rename(out)
+    except OSError as error:
+        raise InputError(f"the folder cannot be written: {error.strerror}", file=out) from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return names
