@@ -1,56 +1,84 @@
-"""The cases of Kueue's own table of topology assignments (data/README.md says which are left out, and why)."""
+"""The tables of Kueue's own tests of topology assignments (data/README.md says where they are from)."""
 
 import json
-from itertools import pairwise
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from railyard.operate.free import Free
-from railyard.operate.placement.kueue import Ask, Domains, assign
+from railyard.operate.kueue.ask import Refusal
+from railyard.operate.kueue.flavor import Flavor
+from railyard.operate.kueue.manifests import assignment, node, selection, taken_by, topology_request
+from railyard.operate.kueue.objects import GATES, Gates, PodSet
+from railyard.operate.kueue.place import Running, place
+from railyard.operate.kueue.seek import Search, Wanted
 from railyard.operate.policy import policies
 from railyard.operate.request import Request
 from railyard.operate.tree import NodeTree
 
-CASES = json.loads((Path(__file__).parent / "data" / "kueue_tas.json").read_text())
-HOST = "kubernetes.io/hostname"
+TABLE = json.loads((Path(__file__).parent / "data" / "kueue_assignments.json").read_text())
 
 
-def capacity(free, requests):
-    """Pods that fit on each leaf, by every resource."""
-    return np.array([max(0, min(one.get(key, 0) // need for key, need in requests.items() if need)) for one in free])
+def wanted_of(one):
+    """A pod set of a case; nothing asked of the topology: a place is implied."""
+    asks = one.get("topologyRequest")
+    if "podSetGroupName" in one and asks is not None:
+        asks = {**asks, "podSetGroupName": one["podSetGroupName"]}
+    spec = {key: one[key] for key in ("tolerations", "nodeSelector") if key in one}
+    if one.get("nodeAffinity"):
+        spec["affinity"] = {"nodeAffinity": one["nodeAffinity"]}
+    requests = {key: int(value) for key, value in one["requests"].items()}
+    pods = PodSet(one.get("podSetName", ""), one["count"], requests, topology_request(asks), selection(spec))
+    return Wanted(pods, asks is None, assignment(one.get("previousAssignment")))
 
 
-def ask_of(pod_set, levels, *, mixed):
-    """What is asked, or None where Kueue refuses the request itself."""
-    level = pod_set["required"] or pod_set["preferred"]
-    names = [name for name, _ in pod_set["layers"]] + ([level] if level else [])
-    sizes = [size for _, size in pod_set["layers"]]
-    if any(name not in levels for name in names) or not all(sizes):
+def running_of(workload):
+    """The workload of a case, where a node of it is lost."""
+    if not (workload or {}).get("status", {}).get("unhealthyNodes"):
         return None
-    slices = tuple((levels.index(name), size) for name, size in pod_set["layers"])
-    begin = levels.index(level) if level else (0 if slices else len(levels) - 1)
-    rising = all(a[0] < b[0] and a[1] % b[1] == 0 for a, b in pairwise(slices))
-    if not rising or (slices and begin > slices[0][0]):
-        return None
-    return Ask(pod_set["count"], begin, bool(pod_set["required"]), not level, slices, mixed)
+    owners = workload["metadata"].get("ownerReferences", [])
+    places = {
+        one["name"]: assignment(one["topologyAssignment"])
+        for one in workload["status"]["admission"]["podSetAssignments"]
+    }
+    alone = len(owners) == 1 and owners[0]["kind"] == "Pod" and "annotations" not in workload["metadata"]
+    return Running(places, workload["status"]["unhealthyNodes"][0]["name"], alone)
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def facts_of(reason):
+    """(fit, wanted, nodes, excluded) out of Kueue's words."""
+    fit = re.search(r"only (\d+) out of (\d+)|any of (\d+)", reason)
+    nodes = re.search(r"Total nodes: (\d+); excluded: (.*)", reason)
+    causes = re.findall(r'(?:resource|taint) "([^"]+)": (\d+)|(\w+): (\d+)', nodes[2]) if nodes else []
+    excluded = {(one or three): int(two or four) for one, two, three, four in causes}
+    layers = tuple((int(one), int(two)) for one, two in re.findall(r"(\d+)/(\d+) slice", reason))
+    fit = (int(fit[1] or 0), int(fit[2] or fit[3])) if fit else None
+    return fit, excluded, layers
+
+
+@pytest.mark.parametrize("case", TABLE["cases"], ids=[case["name"] for case in TABLE["cases"]])
 def test_same_assignment(case):
-    levels, paths = case["levels"], [tuple(values) for values, _ in case["leafs"]]
-    free = [dict(resources) for _, resources in case["leafs"]]
-    for pod_set in case["sets"]:
-        requests = {"pods": 1, **pod_set["requests"]}
-        ask = ask_of(pod_set, levels, mixed=case["mixed"])
-        found = assign(Domains.of(paths), capacity(free, requests), ask) if ask and paths else None
-        values = [[path[-1]] if levels[-1] == HOST else list(path) for path in paths]
-        ours = None if found is None else sorted([values[at], int(pods)] for at, pods in enumerate(found) if pods)
-        assert ours == (pod_set["want"] and sorted(pod_set["want"])), pod_set["reason"]
-        for at, pods in enumerate(found if found is not None else ()):
-            for key, need in requests.items():
-                free[at][key] = free[at].get(key, 0) - need * int(pods)
+    gates = Gates(**{GATES[name]: on for name, on in case.get("featureGates", {}).items() if name in GATES})
+    nodes = [node(one) for one in TABLE["nodes"][case["nodes"]]]
+    flavor = Flavor(case["levels"], nodes, case.get("nodeLabels", {}), other=taken_by(case.get("pods", ())))
+    used = case.get("priorFlavorUsage", []) + case.get("priorOwnUsage", [])
+    for one in used:
+        each = {**one["singlePodRequests"], "pods": 1}
+        flavor.take({tuple(one["values"]): {key: value * one["count"] for key, value in each.items()}})
+    found = place(Search(flavor, gates), [wanted_of(one) for one in case["podSets"]], running_of(case.get("workload")))
+    for one in case["podSets"]:
+        ours, theirs = found.get(one.get("podSetName", "")), assignment(one.get("wantAssignment"))
+        if one.get("wantReason"):
+            assert isinstance(ours, Refusal), one["wantReason"]
+            fit, excluded, layers = facts_of(one["wantReason"])
+            if fit:
+                assert (ours.fit, ours.wanted) == fit, one["wantReason"]
+            assert ours.excluded == excluded, one["wantReason"]
+            assert ours.layers == layers, one["wantReason"]
+        else:
+            assert ours == theirs
 
 
 def test_small_jobs_break_racks_until_slices_are_asked_for():
@@ -66,3 +94,14 @@ def test_small_jobs_break_racks_until_slices_are_asked_for():
     assert kueue(Request(9, 4, segment=3, segment_within="rack"), free).tolist() == [0, 1, 2, 5, 6, 7, 10, 11, 8]
     assert kueue(Request(5, 4, within="rack"), free) is None
     assert kueue(Request(3, 4, within="rack"), free).tolist() == [5, 6, 7]
+
+
+def test_a_preferred_level_gets_equal_shares_below_it():
+    """Racks of 4, one node of the second busy: 6 nodes of a pod take 4 of a rack and 2 of the tightest, or 3 and 3."""
+    levels = [("pod", ["p"] * 12), ("rack", [f"r{i // 4}" for i in range(12)])]
+    tree = NodeTree.listed([f"n{i}" for i in range(12)], 4, levels)
+    free = Free(tree)
+    free.take(np.array([4], np.int32), 4)
+    ask = Request(6, 4, prefers="pod")
+    assert policies.get("kueue").place(ask, free).tolist() == [0, 1, 2, 3, 5, 6]
+    assert policies.get("kueue-balanced").place(ask, free).tolist() == [0, 1, 2, 5, 6, 7]
