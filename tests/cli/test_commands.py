@@ -74,7 +74,7 @@ def test_help_and_version(railyard):
         (["diagnose"], {"--cluster", "--json", "--help"}),
         (["deploy"], {"--out", "--os", "--set", "--json", "--quiet", "--help"}),
         (["accept"], {"--out", "--results", "--junit", "--set", "--json", "--quiet", "--help"}),
-        (["audit"], {"--ibnetdiscover", "--lldp", "--plan", "--json", "--help"}),
+        (["audit"], {"--ibnetdiscover", "--lldp", "--netbox", "--plan", "--with", "--json", "--help"}),
         (["check"], {"--junit", "--set", "--json", "--quiet", "--help"}),
         (["init"], {"--help"}),
         (["schema"], {"--help"}),

@@ -9,21 +9,25 @@ import numpy as np
 import pytest
 
 from railyard.cluster.asbuilt import ibnetdiscover
+from railyard.cluster.asbuilt.reported.gather import gather
 from railyard.deploy.audit.audit import audit, audit_plan
+from railyard.deploy.audit.evidence.tables import dumped, min_hop
 from railyard.deploy.audit.loads import Tables
 from railyard.deploy.emit.netlist import netlist
+from railyard.deploy.network import Found
 from railyard.deploy.plan.drawn import dialects, drawn
 
 from .ibsim import WHY, Fabric
 from .scenarios import draft, planned
 
 pytestmark = pytest.mark.skipif(bool(WHY), reason=WHY)
-SIZES = (16, 512)
+SIZES = (16, 512, 2048)
 
 
 def scenario(ports):
-    """ibsim 0.10 knows no generation after HDR."""
-    return draft(ports, server="dgx-a100")
+    """ibsim 0.10 knows no generation after HDR; the smallest has four leafs of four ports and two spines."""
+    parts = {"ports_per_leaf": 4, "spines": 2} if ports == SIZES[0] else {}
+    return draft(ports, parts=parts, server="dgx-a100")
 
 
 def plan_of(ports):
@@ -72,6 +76,95 @@ def test_cables_that_are_pulled_live_are_named(tmp_path):
         assert {frozenset((one.a, one.b)) for one in checked.findings} == want
         assert {one.kind for one in checked.findings} == {"missing"}
     assert len(key) == len(found.devices)
+
+
+def end_name(found, device, port):
+    return f"{found.devices[device].described}[{port}]"
+
+
+def test_counters_that_the_real_tools_read_name_the_cable(tmp_path):
+    """Symbol errors, lost packets, flaps; a port below the thresholds is not named."""
+    found = plan_of(16)
+    text = netlist(found)
+    key = {device.described: device.key for device in ibnetdiscover.read(text, "written").devices}
+    one, other, quiet = [c for c in found.cables if found.devices[c.a].kind == "switch"][:3]
+
+    def port(cable):
+        return f'"{key[found.devices[cable.a].described]}"[{cable.a_port}]'
+
+    with Fabric(tmp_path, text) as fabric:
+        fabric.serve()
+        for name, value in (("SymbolErrorCounter", 1234), ("PortRcvErrors", 500), ("PortRcvPkts", 99500)):
+            fabric.console(f"PerformanceSet {port(one)} PortCounters.{name}={value}")
+        fabric.console(f"PerformanceSet {port(other)} PortCounters.LinkDownedCounter=3")
+        fabric.console(f"PerformanceSet {port(quiet)} PortCounters.SymbolErrorCounter=10")
+        seen = ibnetdiscover.read(fabric.run("ibnetdiscover"), "seen")
+        lid = {where[0]: name for name, where in seen.addresses.items() if name.startswith("lid")}
+        number = {device.described: at for at, device in enumerate(seen.devices)}
+        (tmp_path / "with").mkdir()
+        for at, cable in enumerate((one, other, quiet)):
+            where = lid[number[found.devices[cable.a].described]].removeprefix("lid ")
+            (tmp_path / "with" / f"perfquery{at}").write_text(fabric.run("perfquery", where, cable.a_port))
+        (tmp_path / "errors").write_text(fabric.run("ibqueryerrors", codes=(0, 1)))
+    said = gather([tmp_path / "with"], [])
+    assert not said.problems
+    for checked in (audit(seen, said), audit_plan(seen, scenario(16), said)):
+        kinds = {(f.kind, f.a, f.b) for f in checked.findings}
+        assert kinds == {
+            (kind, end_name(found, c.a, c.a_port), end_name(found, c.b, c.b_port))
+            for kind, c in (("errors", one), ("flapping", other))
+        }
+        (lossy,) = (f for f in checked.findings if f.kind == "errors")
+        assert "SymbolErrorCounter 1,234" in lossy.detail
+        assert lossy.usd_per_month > 0
+    errors = audit(seen, gather([tmp_path / "errors"], []))  # its packets are not counted: no price
+    assert {(f.kind, f.a) for f in errors.findings} == {(kind, a) for kind, a, _ in kinds}
+    assert {f.usd_per_month for f in errors.findings} == {0}
+
+
+@pytest.mark.parametrize("engine", ["minhop", "updn", "ftree"])
+def test_tables_of_opensm_are_imported_and_predicted(tmp_path, engine):
+    """Destinations of each port, who is reached, and loads of shifts, as OpenSM's tables have them and as ours do."""
+    found = plan_of(512)
+    with Fabric(tmp_path, netlist(found)) as fabric:
+        fabric.manage(engine)
+        seen = ibnetdiscover.read(fabric.run("ibnetdiscover"), "seen")
+    said = gather([tmp_path / "opensm-lfts.dump"], [])
+    network = Found.of(seen)
+    theirs, ours = dumped(network, said.forwarding), min_hop(network)
+    assert theirs.reached.all()
+    assert ours.reached.all()
+    counts = ours.destinations()
+    for device, count in theirs.destinations().items():
+        assert sorted(count.tolist()) == sorted(counts[device].tolist()), seen.devices[device].described
+    checked = audit(seen, said)
+    assert not checked.findings
+    assert checked.design["forwarding"]["worst_shift_load"] == [1, 1]
+    assert checked.design["forwarding"]["worst_shift_load_min_hop"] == [1, 1]
+
+
+def test_tables_that_are_older_than_the_cables_lead_nowhere(tmp_path):
+    """A cable goes and OpenSM does not sweep: the switch whose table leads into the empty port is named."""
+    found = plan_of(16)
+    text = netlist(found)
+    cable = next(c for c in found.cables if found.devices[c.a].kind == "switch")
+    key = {device.described: device.key for device in ibnetdiscover.read(text, "written").devices}
+    name = found.devices[cable.a].described
+    with Fabric(tmp_path, text) as fabric:
+        fabric.manage()
+        before = gather([tmp_path / "opensm-lfts.dump"], [])
+        fabric.console(f'Unlink "{key[name]}"[{cable.a_port}]')
+        seen = ibnetdiscover.read(fabric.run("ibnetdiscover"), "seen")
+        old = audit(seen, before)
+        fabric.manage()
+        new = audit(seen, gather([tmp_path / "opensm-lfts.dump"], []))
+    stuck = [f for f in old.findings if f.kind == "no-route"]
+    assert {f.a for f in stuck} == {name, found.devices[cable.b].described}
+    assert all("a port without a cable" in f.detail for f in stuck)
+    assert old.design["forwarding"]["pairs_reached"] < 1
+    assert [f.kind for f in new.findings] == ["missing"]
+    assert new.design["forwarding"]["pairs_reached"] == 1
+    assert new.design["forwarding"]["worst_shift_load"] == new.design["forwarding"]["worst_shift_load_min_hop"]
 
 
 def test_tables_are_as_balanced_as_those_of_opensm(tmp_path):

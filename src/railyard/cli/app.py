@@ -484,16 +484,26 @@ def audit(
         Path | None,
         typer.Option("--lldp", metavar="FOLDER", help="LLDP neighbours, a JSON file a device: lldpd, SONiC, EOS."),
     ] = None,
+    netbox: Annotated[
+        Path | None,
+        typer.Option("--netbox", metavar="FILE", help="Cables of NetBox: alone as found, else as what was planned."),
+    ] = None,
     plan: Annotated[
         Path | None,
         typer.Option("--plan", metavar="SCENARIO", help="What was planned; without it the design is inferred."),
+    ] = None,
+    with_: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with", metavar="PATH", help="What devices say: counters, tables, BGP, settings, parts; repeat."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
     """Compare a network as found with its plan, or with the regular design it was meant to be; price every fault."""
     from railyard.cli import deploy
 
-    deploy.audit(ibnetdiscover=ibnetdiscover, lldp=lldp, plan=plan, as_json=json)
+    deploy.audit(ibnetdiscover=ibnetdiscover, lldp=lldp, netbox=netbox, plan=plan, reports=with_ or [], as_json=json)
 
 
 @app.command(short_help="Whether what a scenario asserts holds: figures, lost parts, deadlock, headroom.")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from railyard.cli.messages import say
 from railyard.cli.tables import Table, emit
-from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,22 +65,33 @@ def deploy(scenario: Path, *, sets: Sequence[str], out: Path, system: str, as_js
         say(f"wrote {out}: {', '.join(files)}")
 
 
-def audit(*, ibnetdiscover: Path | None, lldp: Path | None, plan: Path | None, as_json: bool) -> None:
+def audit(
+    *,
+    ibnetdiscover: Path | None,
+    lldp: Path | None,
+    netbox: Path | None,
+    plan: Path | None,
+    reports: Sequence[Path],
+    as_json: bool,
+) -> None:
     """Prints what is wrong with a network as found, dearest first.
 
     Raises:
         InputError: There is not exactly one discovery, it holds nothing, or the plan is wrong.
     """
+    from railyard.cluster.asbuilt.reported.gather import gather
     from railyard.deploy.audit.audit import audit as audited
-    from railyard.deploy.audit.audit import audit_plan
+    from railyard.deploy.audit.audit import audit_documented, audit_plan
     from railyard.deploy.audit.sources import discovered
     from railyard.scenario import load
 
-    if (ibnetdiscover is None) == (lldp is None):
-        raise InputError("an audit reads one discovery", allowed="`--ibnetdiscover FILE` or `--lldp FOLDER`")
     draft = None if plan is None else load.load(plan)
-    there = discovered(ibnetdiscover, lldp)
-    found = audited(there) if draft is None else audit_plan(there, draft)
+    there, documented = discovered(ibnetdiscover, lldp, netbox, planned=draft is not None)
+    said = gather(reports, [device.described for device in there.devices]) if reports else None
+    if draft is not None:
+        found = audit_plan(there, draft, said)
+    else:
+        found = audited(there, said) if documented is None else audit_documented(there, documented, said)
     if as_json:
         emit(json.dumps(found.plain(), ensure_ascii=False, allow_nan=False))
         return

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from railyard.errors import Problem
 
 
@@ -50,6 +52,7 @@ class FoundCable:
         line: Where it stands first.
         a_mtu, b_mtu: Largest frame that each end takes, in bytes; 0: not said.
         length_m: What its modules say of its length; 0: nothing.
+        lanes: That carry data; 0: not said.
     """
 
     a: int
@@ -61,6 +64,7 @@ class FoundCable:
     a_mtu: int = 0
     b_mtu: int = 0
     length_m: float = 0.0
+    lanes: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,12 +76,15 @@ class Discovery:
         devices: In the order of the file.
         cables: In the order of the file.
         problems: What could not be read, with its place; the rest is there all the same.
+        addresses: Device and port by what other tools of the same network call them: `lid 6`, or a port's GUID in
+            hexadecimal digits, `100019`. The port of a switch's address is empty.
     """
 
     file: str
     devices: tuple[FoundDevice, ...]
     cables: tuple[FoundCable, ...]
     problems: tuple[Problem, ...] = ()
+    addresses: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     def neighbours(self) -> list[list[int]]:
         """Devices at the other ends of each device's cables, as often as there are cables."""

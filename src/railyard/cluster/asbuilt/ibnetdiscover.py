@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
 from railyard.errors import Problem
@@ -21,17 +21,38 @@ LANE_BPS = {
 }
 """Data rate of a lane after line coding (InfiniBand Architecture, volume 1, tables of link speeds)."""
 
+PORT_LANES = 4
+"""Of a port of switches and adapters of these generations, where none has failed."""
+
 _NODE = re.compile(r'(Switch|Ca|Rt)\s+(\d+)\s+"([^"]+)"\s*#\s*"([^"]*)"')
-_PORT = re.compile(r'\[(\w+)\](?:\[[^\]]*\])?(?:\([^)]*\))?\s+"([^"]+)"\[(\w+)\](?:\([^)]*\))?\s*(?:#(.*))?')
+_PORT = re.compile(
+    r'\[(\w+)\](?:\[[^\]]*\])?(?:\(([0-9a-fA-F]*)[^)]*\))?\s+"([^"]+)"\[(\w+)\](?:\([^)]*\))?\s*(?:#(.*))?'
+)
 _RATE = re.compile(r"\b(\d+)x(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b")
 _ATTRIBUTE = re.compile(r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=")
+_LID = re.compile(r"\blid (\d+)\b")
+
+_End = tuple[str, str]
+"""Key of a device, and a port."""
+
+
+@dataclass(frozen=True)
+class _Port:
+    """A line of a port: its end, the far one, what it runs at and where that stands."""
+
+    here: _End
+    far: _End
+    lanes: int
+    rate_bps: int
+    line: int
 
 
 @dataclass
 class _Reading:
     file: str
     devices: dict[str, FoundDevice] = field(default_factory=dict)
-    ports: list[tuple[str, str, str, str, int, int]] = field(default_factory=list)
+    ports: list[_Port] = field(default_factory=list)
+    addresses: dict[str, _End] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def wrong(self, line: int, message: str, found: str) -> None:
@@ -52,13 +73,30 @@ def read(text: str, file: str) -> Discovery:
         node, port = _NODE.match(line), _PORT.match(line)
         if node:
             here = _device(reading, number, node)
+            if node[1] == "Switch":
+                _addressed(reading, line[node.end() :], "", (here, ""))
         elif port and here:
-            width = _RATE.search(port[4] or "")
-            rate = int(width[1]) * LANE_BPS[width[2]] if width else 0
-            reading.ports.append((here, port[1], port[2], port[3], rate, number))
+            _port(reading, number, here, port)
         else:
             reading.wrong(number, "a line is neither a device nor a port", line[:80])
     return _joined(reading)
+
+
+def _port(reading: _Reading, number: int, here: str, found: re.Match[str]) -> None:
+    port, guid, far, far_port, words = found.groups()
+    width = _RATE.search(words or "")
+    lanes, rate = (int(width[1]), int(width[1]) * LANE_BPS[width[2]]) if width else (0, 0)
+    reading.ports.append(_Port((here, port), (far, far_port), lanes, rate, number))
+    if reading.devices[here].kind != "switch":
+        _addressed(reading, (words or "").partition('"')[0], guid or "", (here, port))
+
+
+def _addressed(reading: _Reading, words: str, guid: str, end: _End) -> None:
+    """Notes by what an end is called in other tools; of a switch the GUID is its key's."""
+    lid = _LID.search(words)
+    guid = guid or end[0].partition("-")[2]
+    for name in ([f"lid {lid[1]}"] if lid and lid[1] != "0" else []) + ([guid.lstrip("0").lower()] if guid else []):
+        reading.addresses.setdefault(name, end)
 
 
 def _device(reading: _Reading, number: int, found: re.Match[str]) -> str:
@@ -82,23 +120,28 @@ def _described(kind: str, key: str, description: str, ports: int, line: int) -> 
 
 def _joined(reading: _Reading) -> Discovery:
     number = {key: at for at, key in enumerate(reading.devices)}
-    ends: dict[tuple[tuple[int, str], tuple[int, str]], tuple[int, int, int]] = {}
-    for here, port, there, far, rate, line in reading.ports:
-        if there not in number:
-            reading.wrong(line, "a cable goes to a device that the file does not describe", there)
+    ends: dict[tuple[tuple[int, str], tuple[int, str]], tuple[_Port, int]] = {}
+    for one in reading.ports:
+        if one.far[0] not in number:
+            reading.wrong(one.line, "a cable goes to a device that the file does not describe", one.far[0])
             continue
-        pair = sorted([(number[here], port), (number[there], far)])
-        before = ends.get((pair[0], pair[1]), (rate, line, 0))
-        ends[pair[0], pair[1]] = (max(rate, before[0]), before[1], before[2] + 1)
+        low, high = sorted([(number[one.here[0]], one.here[1]), (number[one.far[0]], one.far[1])])
+        first, seen = ends.get((low, high), (one, 0))
+        ends[low, high] = (
+            replace(first, lanes=max(first.lanes, one.lanes), rate_bps=max(first.rate_bps, one.rate_bps)),
+            seen + 1,
+        )
     _once(reading, ends)
-    cables = tuple(FoundCable(*a, *b, rate, line) for (a, b), (rate, line, _) in ends.items())
-    return Discovery(reading.file, tuple(reading.devices.values()), cables, tuple(reading.problems))
+    cables = tuple(FoundCable(*a, *b, port.rate_bps, port.line, lanes=port.lanes) for (a, b), (port, _) in ends.items())
+    addresses = {name: (number[key], port) for name, (key, port) in reading.addresses.items()}
+    return Discovery(reading.file, tuple(reading.devices.values()), cables, tuple(reading.problems), addresses)
 
 
-def _once(reading: _Reading, ends: dict[tuple[tuple[int, str], tuple[int, str]], tuple[int, int, int]]) -> None:
+def _once(reading: _Reading, ends: dict[tuple[tuple[int, str], tuple[int, str]], tuple[_Port, int]]) -> None:
     """Notes cables that only one of their ends knows, and ports that have two."""
     port_of: dict[tuple[int, str], int] = {}
-    for pair, (_, line, reported) in ends.items():
+    for pair, (port, reported) in ends.items():
+        line = port.line
         if reported < 2:
             reading.wrong(line, "only one end of a cable is in the file", f"port {pair[0][1]} to port {pair[1][1]}")
         for end in pair:

@@ -8,12 +8,12 @@ says so, and problems are noted where the ends disagree. Ports are compared by w
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
+from railyard.cluster.asbuilt.hosts import HOST_PORT, hosts_of
 from railyard.cluster.asbuilt.lldp_dialects import Neighbour, neighbours
 from railyard.cluster.asbuilt.port_names import same_port
 from railyard.errors import InputError, Problem
@@ -21,12 +21,6 @@ from railyard.files import read_text
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-HOST_PORT = re.compile(r"(eth|en[opsx]|ens|enp|eno|ib|mlx|bond|rdma|bnxt|irdma|roce)[\w.-]*\d[\w.-]*")
-"""Names that Linux gives to interfaces of hosts; those of switches begin otherwise."""
-
-FEW = 4
-"""A device with less than this part of the neighbours that its neighbours have is a host."""
 
 
 @dataclass
@@ -145,7 +139,7 @@ def _discovery(reading: _Reading, cables: list[_Cable]) -> Discovery:
     order = dict.fromkeys(reading.neighbours)
     order.update(dict.fromkeys(device for cable in cables for device, _ in cable.ends))
     number = {name: at for at, name in enumerate(order)}
-    hosts = _hosts(reading, cables, list(order))
+    hosts = hosts_of([cable.ends for cable in cables], _stations(reading), _forwarding(reading))
     devices = tuple(
         FoundDevice(name, name, "host" if name in hosts else "switch", file=reading.file.get(name, ""))
         for name in order
@@ -160,29 +154,9 @@ def _discovery(reading: _Reading, cables: list[_Cable]) -> Discovery:
     return Discovery(reading.folder, devices, tuple(listed), tuple(reading.problems))
 
 
-def _hosts(reading: _Reading, cables: list[_Cable], devices: list[str]) -> set[str]:
-    """Devices that say that they forward nothing, have ports named as Linux names NICs, or far fewer neighbours."""
-    station: dict[str, bool] = {}
-    for listed in reading.neighbours.values():
-        for one in listed:
-            if one.forwards is False:
-                station[one.device] = True
-    ports: dict[str, list[str]] = {}
-    near: dict[str, list[str]] = {}
-    for cable in cables:
-        (a, a_port), (b, b_port) = cable.ends
-        ports.setdefault(a, []).append(a_port)
-        ports.setdefault(b, []).append(b_port)
-        near.setdefault(a, []).append(b)
-        near.setdefault(b, []).append(a)
-    out = set()
-    for name in devices:
-        mine = near.get(name, [])
-        most = max((len(near[other]) for other in mine), default=0)
-        linux = bool(mine) and all(HOST_PORT.fullmatch(port) for port in ports[name])
-        if station.get(name) or (linux and name not in _forwarding(reading)) or (mine and len(mine) * FEW <= most):
-            out.add(name)
-    return out
+def _stations(reading: _Reading) -> set[str]:
+    """Devices that say that they neither bridge nor route."""
+    return {one.device for listed in reading.neighbours.values() for one in listed if one.forwards is False}
 
 
 def _forwarding(reading: _Reading) -> set[str]:

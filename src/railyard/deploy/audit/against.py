@@ -10,13 +10,22 @@ from railyard.cluster.asbuilt.port_names import same_port
 from railyard.deploy.audit.finding import Finding
 
 if TYPE_CHECKING:
-    from railyard.cluster.asbuilt.discovery import Discovery, FoundCable
+    from railyard.cluster.asbuilt.discovery import Discovery
 
 LENGTH = 0.1
 """A cable is of another length when it differs by more than this share, and half a metre."""
 
 FRAME_HEADER = 18
 """Bytes by which some programs count a frame larger than what it carries: Ethernet's header and check."""
+
+PATH_MTU = (256, 512, 1024, 2048, 4096)
+"""Payloads of a packet that InfiniBand and RoCE know."""
+
+ROCE_HEADERS = 96
+"""Of an interface's frames, what is kept for headers when RoCE's payload is chosen (Linux, ib_addr.h: iboe_get_mtu)."""
+
+WIRE_HEADER = 82
+"""Bytes around a payload on the wire: the fabric `roce`'s."""
 
 _End = tuple[str, str]
 
@@ -49,10 +58,8 @@ class _Side:
     @classmethod
     def of(cls, discovery: Discovery) -> _Side:
         side = cls(discovery)
-        names = [device.described for device in discovery.devices]
-        for number, cable in enumerate(discovery.cables):
-            ends = (names[cable.a], same_port(cable.a_port)), (names[cable.b], same_port(cable.b_port))
-            side.ends.append(ends)
+        side.ends = ends_of(discovery)
+        for number, ends in enumerate(side.ends):
             for end in ends:
                 side.at.setdefault(end, number)
         return side
@@ -63,6 +70,15 @@ class _Side:
             return None
         one, other = self.ends[number]
         return other if one == end else one
+
+
+def ends_of(discovery: Discovery) -> list[tuple[_End, _End]]:
+    """Device and port at both ends of each cable, in one spelling."""
+    names = [device.described for device in discovery.devices]
+    return [
+        ((names[cable.a], same_port(cable.a_port)), (names[cable.b], same_port(cable.b_port)))
+        for cable in discovery.cables
+    ]
 
 
 def text(end: _End) -> str:
@@ -210,23 +226,60 @@ class _Comparison:
         meant, there = self.plan.discovery.cables[planned], self.found.discovery.cables[number]
         near, far = map(text, self.plan.ends[planned])
         out = []
-        if there.rate_bps and there.rate_bps != meant.rate_bps:
-            words = f"{there.rate_bps / 1e9:g} Gb/s, planned {meant.rate_bps / 1e9:g} Gb/s"
+        if there.rate_bps and meant.rate_bps and there.rate_bps != meant.rate_bps:
             share = there.rate_bps / meant.rate_bps
+            few = 0 < there.lanes < meant.lanes and there.rate_bps * meant.lanes == meant.rate_bps * there.lanes
+            lanes = f" on {there.lanes} of {meant.lanes} lanes" if few else ""
+            words = f"{there.rate_bps / 1e9:g} Gb/s{lanes}, planned {meant.rate_bps / 1e9:g} Gb/s"
             slow = ((planned, share),) if share < 1 else ()
-            out.append(Difference(Finding("wrong-speed", near, far, words), (), slow))
-        if there.length_m and abs(there.length_m - meant.length_m) > max(LENGTH * meant.length_m, 0.5):
+            out.append(Difference(Finding("degraded" if few else "wrong-speed", near, far, words), (), slow))
+        if (
+            there.length_m
+            and meant.length_m
+            and abs(there.length_m - meant.length_m) > max(LENGTH * meant.length_m, 0.5)
+        ):
             words = f"{there.length_m:g} m, planned {meant.length_m:g} m"
             out.append(Difference(Finding("wrong-length", near, far, words)))
-        words = self._frames(planned, meant, there)
-        return [*out, Difference(Finding("wrong-mtu", near, far, words))] if words else out
+        return [*out, *self._frames(planned, number)]
 
-    def _frames(self, planned: int, meant: FoundCable, there: FoundCable) -> str:
-        turned = self.found.ends[self.found.at[self.plan.ends[planned][0]]][0] != self.plan.ends[planned][0]
+    def _frames(self, planned: int, number: int) -> list[Difference]:
+        """Ends that take smaller or larger frames; what is sent across a switch that takes less is dropped."""
+        meant, there = self.plan.discovery.cables[planned], self.found.discovery.cables[number]
+        devices = self.plan.discovery.devices
+        turned = self.found.ends[number][0] != self.plan.ends[planned][0]
         found = (there.b_mtu, there.a_mtu) if turned else (there.a_mtu, there.b_mtu)
-        wrong = [
-            f"{end[0]} takes frames of {mine} bytes, planned {wanted}"
-            for end, mine, wanted in zip(self.plan.ends[planned], found, (meant.a_mtu, meant.b_mtu), strict=True)
-            if mine and wanted and mine not in (wanted, wanted + FRAME_HEADER)
-        ]
-        return "; ".join(wrong)
+        words, share = [], 1.0
+        for end, device, mine, wanted in zip(
+            self.plan.ends[planned], (meant.a, meant.b), found, (meant.a_mtu, meant.b_mtu), strict=True
+        ):
+            if mine and wanted and mine not in (wanted, wanted + FRAME_HEADER):
+                words.append(f"{text(end)} takes frames of {mine} bytes, planned {wanted}")
+                share = min(share, frames_share(mine, wanted, host=devices[device].kind == "host"))
+        if not words:
+            return []
+        near, far = map(text, self.plan.ends[planned])
+        words += ["full packets are dropped there"] if share == 0 else []
+        lost, slow = ((planned,), ()) if share == 0 else ((), ((planned, share),) if share < 1 else ())
+        return [Difference(Finding("wrong-mtu", near, far, "; ".join(words)), lost, slow)]
+
+
+def frames_share(found: int, wanted: int, *, host: bool) -> float:
+    """What a cable keeps of its rate when one end takes other frames than planned.
+
+    A host with smaller frames agrees with its peers on smaller payloads; a switch drops what is larger than its frames.
+
+    Args:
+        found: Largest frame that the end takes, bytes.
+        wanted: The planned one.
+        host: Whether it is a host's end.
+    """
+
+    def payload(frame: int) -> int:
+        return max((one for one in PATH_MTU if one + ROCE_HEADERS <= frame), default=0)
+
+    mine, planned = payload(found), payload(wanted)
+    if mine >= planned:
+        return 1.0
+    if not host or not mine:
+        return 0.0
+    return mine / (mine + WIRE_HEADER) * (planned + WIRE_HEADER) / planned

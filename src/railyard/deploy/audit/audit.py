@@ -6,18 +6,25 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from railyard import catalog as catalogs
 from railyard.deploy.audit.differences import differences
+from railyard.deploy.audit.evidence.evidence import evidence
+from railyard.deploy.audit.placed import Places, placed
 from railyard.deploy.audit.reference import Pricing, price_of
 from railyard.deploy.design.infer import infer, tier_name
 from railyard.deploy.design.levels import levels
 from railyard.deploy.network import Found
+from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from railyard.cluster.asbuilt.discovery import Discovery
+    from railyard.cluster.asbuilt.reported.reports import Reports
     from railyard.deploy.audit.finding import Finding
+    from railyard.deploy.audit.planned import PlanPricing
     from railyard.deploy.design.infer import Design
     from railyard.errors import Problem
     from railyard.scenario.load import Draft
@@ -49,33 +56,78 @@ class Audit:
         }
 
 
-def audit(discovery: Discovery) -> Audit:
-    """The audit of a network without a plan: against the regular design that explains it best."""
+def audit(discovery: Discovery, reports: Reports | None = None) -> Audit:
+    """The audit of a network without a plan: against the regular design that explains it best.
+
+    Args:
+        discovery: The network.
+        reports: What else its devices say.
+    """
     found = Found.of(discovery)
     design = infer(found)
     pricing = Pricing(found, design, price_of(found, catalogs.load()))
-    findings = in_order([pricing.priced(finding) for finding in differences(found, design)])
+    seen, places = evidence(found, reports), Places(design)
+    listed = differences(found, design) + [placed(found, places, one) for one in seen.symptoms]
+    findings = in_order([pricing.priced(finding) for finding in listed])
     left = pricing.left(findings)
     figures = _design(found, design, pricing, findings) | {"loss": left[0], "usd_per_month": pricing.price.usd(left[0])}
-    return Audit(tuple(findings), figures, tuple(left[1:]), discovery.problems)
+    return Audit(tuple(findings), figures | seen.figures, tuple(left[1:]), discovery.problems + seen.problems)
 
 
-def audit_plan(discovery: Discovery, draft: Draft) -> Audit:
+def audit_plan(discovery: Discovery, draft: Draft, reports: Reports | None = None) -> Audit:
     """The audit of a network against the plan of a scenario; by its shape where it has other names.
+
+    Args:
+        discovery: The network.
+        draft: The scenario.
+        reports: What else its devices say.
 
     Raises:
         InputError: The scenario's cluster cannot be built.
     """
-    from railyard.deploy.audit.against import compare
-    from railyard.deploy.audit.planned import LEFT, PlanPricing, expected
+    from railyard.deploy.audit.planned import PlanPricing, expected
 
     there = expected(draft, discovery)
     if there is None:
-        blind = audit(discovery)
+        blind = audit(discovery, reports)
         words = f"no device or port of {draft.title}'s plan is in it by name: the design was inferred"
         return replace(blind, design=blind.design | {"doubts": [words, *blind.design["doubts"]]})
-    pricing = PlanPricing(draft, there)
-    pairs = [(pricing.priced(one), one) for one in compare(there.discovery, discovery)]
+    return _against(discovery, PlanPricing(draft, there), reports)
+
+
+def audit_documented(discovery: Discovery, papers: Discovery, reports: Reports | None = None) -> Audit:
+    """The audit of a network against papers, such as NetBox's cables; priced by a job of reference.
+
+    Args:
+        discovery: The network.
+        papers: What was planned.
+        reports: What else its devices say.
+
+    Raises:
+        InputError: No device and port of the papers is in the network.
+    """
+    from railyard.deploy.audit.against import matched
+    from railyard.deploy.audit.planned import Expected, PlanPricing
+
+    if not matched(papers, discovery):
+        raise InputError(
+            "no device and port of it is in the network that was found", file=papers.file,
+            hint="names of devices and ports have to be those that the devices give themselves",
+        )  # fmt: skip
+    rows = np.arange(len(papers.cables))
+    audit = _against(discovery, PlanPricing(None, Expected(None, papers, rows, {papers.file: ""})), reports)
+    return replace(audit, problems=papers.problems + audit.problems)
+
+
+def _against(discovery: Discovery, pricing: PlanPricing, reports: Reports | None) -> Audit:
+    from railyard.deploy.audit.against import compare
+    from railyard.deploy.audit.planned import LEFT
+
+    there = pricing.there
+    built = Found.of(discovery)
+    seen = evidence(built, reports, there.plan)
+    listed = compare(there.discovery, discovery) + [pricing.difference(discovery, one) for one in seen.symptoms]
+    pairs = [(pricing.priced(one), one) for one in listed]
     pairs.sort(key=lambda pair: (-pair[0].usd_per_month, pair[0].a, pair[0].b))
     differences = [one for _, one in pairs]
     loss, usd = pricing.together(differences)
@@ -86,13 +138,14 @@ def audit_plan(discovery: Discovery, draft: Draft) -> Audit:
         "networks": there.networks,
         "cables": len(there.discovery.cables),
         "kinds": dict(Counter(finding.kind for finding, _ in pairs)),
-        "uneven": uneven(Found.of(discovery)),
-        "remarks": there.plan.remarks,
+        "uneven": uneven(built),
+        "remarks": there.plan.remarks if there.plan is not None else [],
         "loss": loss,
         "usd_per_month": usd,
         "assumptions": pricing.words if pricing.step else pricing.words + pricing.reference.price.words,
     }
-    return Audit(tuple(finding for finding, _ in pairs), figures, tuple(left), discovery.problems)
+    problems = discovery.problems + seen.problems
+    return Audit(tuple(finding for finding, _ in pairs), figures | seen.figures, tuple(left), problems)
 
 
 def uneven(found: Found) -> list[dict[str, Any]]:

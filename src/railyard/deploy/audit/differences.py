@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.asbuilt.ibnetdiscover import PORT_LANES
 from railyard.cluster.asbuilt.order import natural
 from railyard.deploy.audit.finding import Finding
 from railyard.deploy.audit.loads import Change
@@ -141,9 +142,17 @@ def _slow_uplinks(found: Found, block: Block, ports: PortMap, number: int) -> li
             if low in row and high in column and 0 < rate < block.rate_bps:
                 change = Change(row[low], column[high], 0, rate / block.rate_bps)
                 ends = end_of(found, cable, low), end_of(found, cable, high)
-                words = f"{_gigabit(rate)} where its like have {_gigabit(block.rate_bps)}"
+                words = f"{_speed(found, cable)} where its like have {_gigabit(block.rate_bps)}"
                 out.append(Finding("degraded", *ends, words, None, number, (change,)))
     return out
+
+
+def _speed(found: Found, cable: int) -> str:
+    """Its rate, and its lanes where some have failed."""
+    lanes = found.discovery.cables[cable].lanes
+    return _gigabit(int(found.rate_bps[cable])) + (
+        f" on {lanes} of {PORT_LANES} lanes" if 0 < lanes < PORT_LANES else ""
+    )
 
 
 def _gigabit(rate: int) -> str:
@@ -259,7 +268,7 @@ def _slow_hosts(found: Found) -> list[Finding]:
     out = []
     for at in slow.tolist():
         cable, (leaf, host) = int(found.access[at]), found.access_ends[at].tolist()
-        words = f"{_gigabit(int(rate[at]))} where its like have {_gigabit(usual)}"
+        words = f"{_speed(found, cable)} where its like have {_gigabit(usual)}"
         ends = end_of(found, cable, host), end_of(found, cable, leaf)
         out.append(Finding("degraded", *ends, words, slower=usual / int(rate[at])))
     return out

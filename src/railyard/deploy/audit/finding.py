@@ -19,7 +19,17 @@ KINDS = {
     "wrong-length": "a cable is not as long as planned",
     "wrong-mtu": "the two ends, or most others, take other frames",
     "unknown-neighbour": "a device that the plan does not have",
-    "ecmp": "a switch has paths of unequal width",
+    "ecmp": "a switch does not use all of its equal-cost paths to some prefixes",
+    "errors": "a port counts errors of the cable",
+    "flapping": "a link went down several times",
+    "session-down": "a routing session over a cable that is there is not established",
+    "no-route": "forwarding tables do not lead to some destinations",
+    "unbalanced": "forwarding tables load cables unequally",
+    "wrong-qos": "queues, pauses or marks are not as planned, or as those of most others",
+    "wrong-setting": "a switch runs something else than planned",
+    "missing-part": "a host has fewer accelerators or NICs",
+    "link-down": "a port of a host has no link",
+    "firmware": "another version than that of most",
 }
 
 
@@ -36,6 +46,7 @@ class Finding:
         changes: What it changes there.
         slower: Factor on the time of all communication of those who wait for it, besides the tables.
         idle: Accelerators that it leaves without a network.
+        part: Of the traffic that it concerns.
         loss: Share of the accelerators' time that it costs by itself, from 0 to 1.
         usd_per_month: The same in dollars.
         worst_load: Flows on the fullest cable of the worst shift permutation, with this fault alone.
@@ -52,6 +63,7 @@ class Finding:
     changes: tuple[Change, ...] = ()
     slower: float = 1.0
     idle: float = 0.0
+    part: float = 1.0
     loss: float = 0.0
     usd_per_month: float = 0.0
     worst_load: float = 1.0

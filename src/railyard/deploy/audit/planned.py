@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard import catalog as catalogs
 from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
-from railyard.deploy.audit.against import Difference, matched
-from railyard.deploy.audit.loads import Change
+from railyard.deploy.audit.against import Difference, ends_of, matched
+from railyard.deploy.audit.placed import Places
 from railyard.deploy.audit.reference import Pricing, price_of
 from railyard.deploy.audit.step_price import StepPricing
 from railyard.deploy.design.infer import infer
@@ -22,8 +23,9 @@ from railyard.study import compose
 from railyard.study.study import prepare
 
 if TYPE_CHECKING:
+    from railyard.deploy.audit.evidence.symptom import Symptom
     from railyard.deploy.audit.finding import Finding
-    from railyard.deploy.design.infer import Design
+    from railyard.deploy.audit.loads import Change
     from railyard.deploy.plan.cabling import Plan
     from railyard.scenario.load import Draft
 
@@ -45,13 +47,13 @@ class Expected:
     """What of a plan was looked at.
 
     Attributes:
-        plan: The plan.
+        plan: The plan; None where papers are all that there is.
         discovery: Its networks that are in the file, as found.
         rows: int64[cables of the discovery], rows of the plan's cables.
         networks: Which they are, and in what dialect.
     """
 
-    plan: Plan
+    plan: Plan | None
     discovery: Discovery
     rows: np.ndarray[Any, np.dtype[np.int64]]
     networks: dict[str, str]
@@ -97,14 +99,19 @@ def _joined(parts: list[Discovery]) -> Discovery:
 class PlanPricing:
     """Prices differences: loads from the plan's own blocks, time and money from the scenario's job where it trains."""
 
-    def __init__(self, draft: Draft, there: Expected) -> None:
+    def __init__(self, draft: Draft | None, there: Expected) -> None:
         self.there = there
         planned = Found.of(there.discovery)
         self.design = infer(planned)
-        self.reference = Pricing(planned, self.design, price_of(planned, compose.catalog_of(draft)))
+        catalog = catalogs.load() if draft is None else compose.catalog_of(draft)
+        self.reference = Pricing(planned, self.design, price_of(planned, catalog))
         self.place = {device.described: number for number, device in enumerate(there.discovery.devices)}
-        self.block_of = _block_of(self.design)
-        self.step, self.words = _step_pricing(draft, there.plan)
+        self.places = Places(self.design)
+        self.cable_at = {end: number for number, ends in enumerate(ends_of(there.discovery)) for end in ends}
+        self.step: StepPricing | None = None
+        self.words = ""
+        if draft is not None and there.plan is not None:
+            self.step, self.words = _step_pricing(draft, there.plan)
         self.runs = 0
         self.like: dict[tuple[Any, ...], list[Finding]] = defaultdict(list)
 
@@ -115,31 +122,42 @@ class PlanPricing:
             return finding
         dead, slow = self._links([difference])
         if not len(dead) and not slow:
-            return replace(finding, loss=0.0, usd_per_month=0.0, step_s=self.step.step_s)
-        kind = (finding.kind, tuple(self.there.plan.cables.tier[self._rows(difference)].tolist()), difference.slow[:1])
+            waits = finding.slower > 1 or finding.idle > 0
+            return finding if waits else replace(finding, loss=0.0, usd_per_month=0.0, step_s=self.step.step_s)
+        kind = (finding.kind, self._tiers(difference), difference.slow[:1])
         if self.runs * self.step.job.cluster.ranks >= RANK_RUNS and self.like[kind]:
             return _as_its_like(finding, self.like[kind])
         self.runs += 1
         cost = self.step.cost(dead, slow)
         detail = finding.detail if cost.step_s is not None else f"{finding.detail}; the job hangs: some have no path"
-        out = replace(finding, detail=detail, loss=cost.loss, usd_per_month=cost.usd_per_month, step_s=cost.step_s)
+        loss, usd = cost.loss * finding.part, cost.usd_per_month * finding.part
+        out = replace(finding, detail=detail, loss=loss, usd_per_month=usd, step_s=cost.step_s)
         self.like[kind].append(out)
         return out
 
     def together(self, differences: list[Difference]) -> tuple[float, float]:
         """Loss and dollars a month of all of them at once."""
         if self.step is not None:
-            dead, slow = self._links(differences)
+            dead, slow = self._links([one for one in differences if one.finding.part >= 1])
             cost = self.step.cost(dead, slow)
-            return cost.loss, cost.usd_per_month
-        findings = [replace(one.finding, **self._changes(one)) for one in differences]
+            loss = min(cost.loss + self._apart(differences), 1.0)
+            return loss, loss * self.step.usd_per_month
+        findings = [self.reference.priced(replace(one.finding, **self._changes(one))) for one in differences]
         loss = self.reference.left(findings)[0]
         return loss, self.reference.price.usd(loss)
 
-    def _rows(self, difference: Difference) -> np.ndarray[Any, np.dtype[np.int64]]:
-        return self.there.rows[[*difference.lost, *(number for number, _ in difference.slow)]]
+    def _apart(self, differences: list[Difference]) -> float:
+        """Loss of what the step does not show: part of the traffic, and tables of routes."""
+        listed = [self.priced(one) for one in differences]
+        return sum(one.loss for one in listed if one.part < 1 or (one.step_s is None and one.slower > 1))
+
+    def _tiers(self, difference: Difference) -> tuple[int, ...]:
+        assert self.there.plan is not None
+        rows = self.there.rows[[*difference.lost, *(number for number, _ in difference.slow)]]
+        return tuple(self.there.plan.cables.tier[rows].tolist())
 
     def _links(self, differences: list[Difference]) -> tuple[np.ndarray[Any, np.dtype[np.int64]], dict[int, float]]:
+        assert self.there.plan is not None
         link = self.there.plan.cables.link
         lost = [number for one in differences for number in one.lost]
         dead = link[self.there.rows[lost]] if lost else np.empty(0, np.int64)
@@ -173,23 +191,21 @@ class PlanPricing:
         return figures
 
     def _change(self, changes: dict[int, list[Change]], one: int, other: int, count: int, speed: float) -> None:
-        for low, high in ((one, other), (other, one)):
-            block = self.block_of.get((low, "low"), {}).keys() & self.block_of.get((high, "high"), {}).keys()
-            if block:
-                number = min(block)
-                row, column = self.block_of[low, "low"][number], self.block_of[high, "high"][number]
-                changes[number].append(Change(row, column, count, speed))
-                return
+        placed = self.places.change(one, other, count, speed)
+        if placed is not None:
+            changes[placed[0]].append(placed[1])
 
-
-def _block_of(design: Design) -> dict[tuple[int, str], dict[int, int]]:
-    """Rows and columns of devices by the blocks that they are in."""
-    out: dict[tuple[int, str], dict[int, int]] = defaultdict(dict)
-    for number, block in enumerate(design.blocks):
-        for side, listed in (("low", block.low), ("high", block.high)):
-            for at, device in enumerate(listed.tolist()):
-                out[device, side][number] = at
-    return out
+    def difference(self, found: Discovery, symptom: Symptom) -> Difference:
+        """A symptom with the planned cables that it takes away or slows; cables that were not planned cost nothing."""
+        ends = ends_of(Discovery(found.file, found.devices, tuple(found.cables[n] for n, _ in symptom.cables)))
+        lost, slow = [], []
+        for (_, share), pair in zip(symptom.cables, ends, strict=True):
+            planned = next((self.cable_at[end] for end in pair if end in self.cable_at), None)
+            if planned is not None and share > 0:
+                slow.append((planned, share))
+            elif planned is not None:
+                lost.append(planned)
+        return Difference(replace(symptom.finding, part=symptom.part), tuple(lost), tuple(slow))
 
 
 def _as_its_like(finding: Finding, like: list[Finding]) -> Finding:

@@ -194,7 +194,7 @@ class Pricing:
     def priced(self, finding: Finding) -> Finding:
         """A fault by itself."""
         slower, played = self._slower(finding.block, finding.changes)
-        loss = self.price.loss(slower * finding.slower, finding.idle)
+        loss = self.price.loss(slower * finding.slower, finding.idle) * finding.part
         figures: dict[str, Any] = {"loss": loss, "usd_per_month": self.price.usd(loss)}
         if played is not None:
             designed = self.sites[finding.block].designed
@@ -221,13 +221,16 @@ class Pricing:
         """
         tables: dict[int, Tables] = {}
         late = [0.0] * len(self.sites)
-        slower, idle, losses = 1.0, 0.0, [0.0]
+        slower, idle, partly, losses = 1.0, 0.0, 0.0, [0.0]
         for finding in reversed(order):
             number = finding.block
-            if number >= 0 and finding.changes:
+            if finding.part < 1:
+                partly += finding.loss
+            elif number >= 0 and finding.changes:
                 late[number] = self._late(number, finding.changes, tables)
-            slower, idle = max(slower, finding.slower), idle + finding.idle
-            losses.append(self.price.loss((1.0 + sum(late)) * slower, idle))
+            if finding.part >= 1:
+                slower, idle = max(slower, finding.slower), idle + finding.idle
+            losses.append(min(self.price.loss((1.0 + sum(late)) * slower, idle) + partly, 1.0))
         return losses[::-1]
 
     def _late(self, number: int, changes: tuple[Change, ...], tables: dict[int, Tables]) -> float:

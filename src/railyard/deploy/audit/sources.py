@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.cluster.asbuilt import ibnetdiscover, lldp
+from railyard.cluster.asbuilt import ibnetdiscover, lldp, netbox
 from railyard.errors import InputError
 from railyard.files import read_text
 
@@ -14,21 +14,37 @@ if TYPE_CHECKING:
     from railyard.cluster.asbuilt.discovery import Discovery
 
 
-def discovered(fabric: Path | None, folder: Path | None) -> Discovery:
-    """The network of an `ibnetdiscover` file, or of a folder of LLDP neighbours.
+def discovered(
+    fabric: Path | None, folder: Path | None, documented: Path | None, *, planned: bool
+) -> tuple[Discovery, Discovery | None]:
+    """The network as found, and as NetBox has it where that is what was planned.
+
+    Args:
+        fabric: Output of `ibnetdiscover`.
+        folder: Of LLDP neighbours.
+        documented: NetBox's cables: what was planned besides a discovery, else what is audited.
+        planned: Whether a scenario is the plan.
 
     Raises:
-        InputError: Nothing can be read.
+        InputError: There is not one discovery, or nothing can be read.
     """
-    found = lldp.read(folder) if folder is not None else ibnetdiscover.read(read_text(_given(fabric)), str(fabric))
+    listed = [one for one in (fabric, folder) if one is not None]
+    if len(listed) > 1 or (not listed and documented is None) or (listed and documented is not None and planned):
+        raise InputError(
+            "an audit reads one discovery, and holds it against one plan",
+            allowed="`--ibnetdiscover FILE`, `--lldp FOLDER` or `--netbox FILE`; NetBox may be the plan of the others",
+        )
+    papers = None if documented is None else _whole(netbox.read(documented), documented)
+    if not listed:
+        assert papers is not None
+        return papers, None
+    found = lldp.read(listed[0]) if folder is not None else ibnetdiscover.read(read_text(listed[0]), str(fabric))
+    return _whole(found, listed[0]), papers
+
+
+def _whole(found: Discovery, path: Path) -> Discovery:
     if found.cables:
         return found
     if found.problems:
         raise InputError.many(found.problems)
-    raise InputError("there is no cable in it", file=folder or fabric)
-
-
-def _given(path: Path | None) -> Path:
-    if path is None:
-        raise InputError("an audit reads a discovery")
-    return path
+    raise InputError("there is no cable in it", file=path)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.cluster.asbuilt.ibnetdiscover import LANE_BPS
+from railyard.cluster.asbuilt.ibnetdiscover import LANE_BPS, PORT_LANES
 
 if TYPE_CHECKING:
     from railyard.cluster.asbuilt.discovery import Discovery, FoundCable
-
-LANES = 4
-"""Of a port."""
 
 _HOST_GUID, _SWITCH_GUID = 0x0010_0000_0000, 0x0020_0000_0000
 
@@ -54,6 +51,6 @@ def _guid(kind: str, number: int) -> int:
 def _rate(cable: FoundCable) -> str:
     """`4xNDR`: the generation whose four lanes carry at least the rate."""
     for name, lane in LANE_BPS.items():
-        if LANES * lane >= cable.rate_bps * (1 - 1e-9):
-            return f"{LANES}x{name}"
-    return f"{LANES}xXDR"
+        if PORT_LANES * lane >= cable.rate_bps * (1 - 1e-9):
+            return f"{PORT_LANES}x{name}"
+    return f"{PORT_LANES}xXDR"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -136,32 +137,43 @@ def junos(text: str) -> Facts:
 
 
 def sonic(text: str) -> Facts:
-    """Of `config_db.json`."""
+    """Of `config_db.json`; what a switch in use does not have is nothing."""
     tables = json.loads(text)
-    metadata, dscp = tables["DEVICE_METADATA"]["localhost"], tables["DSCP_TO_TC_MAP"]["AZURE"]
-    port_map, queues = tables["PORT_QOS_MAP"], tables.get("QUEUE", {})
-    groups, profiles = tables.get("BUFFER_PG", {}), tables.get("BUFFER_PROFILE", {})
-    lossless = {
-        port
-        for port, row in port_map.items()
-        if row.get("pfc_enable") == "3" and int(profiles[groups[f"{port}|3"]["profile"]]["xoff"]) > 0
-    }
-    keys = [key.split("|") for key in tables["INTERFACE"]]
-    neighbours = tables["BGP_NEIGHBOR"]
+    metadata = tables["DEVICE_METADATA"]["localhost"]
+    ports, neighbours = tables["PORT"], tables.get("BGP_NEIGHBOR", {})
+    queues, marks = tables.get("QUEUE", {}), tables.get("WRED_PROFILE", {})
+    keys = [key.split("|") for key in tables.get("INTERFACE", {})]
+    routing = tables.get("BGP_GLOBALS", {}).get("default", {})
     return {
-        "asn": int(metadata["bgp_asn"]),
-        "loopback": tables["BGP_GLOBALS"]["default"]["router_id"],
-        "sessions": {key.split("|")[1] for key in neighbours},
-        "access": {(key[0], key[1].removesuffix("/31")) for key in keys if len(key) == 2},
-        "announced": {key.split("|")[2] for key in tables["BGP_GLOBALS_AF_NETWORK"]},
+        "asn": int(metadata.get("bgp_asn", routing.get("local_asn", 0))),
+        "loopback": routing.get("router_id", ""),
+        "sessions": {key.split("|")[-1] for key in neighbours},
+        "access": {(key[0], key[1].removesuffix("/31")) for key in keys if len(key) == 2 and key[1].endswith("/31")},
+        "announced": {key.split("|")[2] for key in tables.get("BGP_GLOBALS_AF_NETWORK", {})},
         "bfd": bool(neighbours) and all(row.get("bfd") == "true" for row in neighbours.values()),
-        "mtu": {port: int(row["mtu"]) for port, row in tables["PORT"].items()},
-        "rate_bps": {port: int(row["speed"]) * 10**6 for port, row in tables["PORT"].items()},
-        "roce": (26, int(dscp["26"])),
-        "cnp": (48, int(dscp["48"])),
-        "pfc": lossless,
-        "ecn": {key.split("|")[0] for key, row in queues.items() if row["wred_profile"] in tables["WRED_PROFILE"]},
+        "mtu": {port: int(row["mtu"]) for port, row in ports.items() if "mtu" in row},
+        "rate_bps": {port: int(row["speed"]) * 10**6 for port, row in ports.items() if "speed" in row},
+        "roce": (26, _class(tables, "26")),
+        "cnp": (48, _class(tables, "48")),
+        "pfc": {port for port, row in tables.get("PORT_QOS_MAP", {}).items() if _pauses(tables, port, row)},
+        "ecn": {key.split("|")[0] for key, row in queues.items() if row.get("wred_profile") in marks},
     }
+
+
+def _class(tables: dict[str, Any], code: str) -> int | None:
+    """Traffic class of a code point, in the map that most ports have."""
+    maps = tables.get("DSCP_TO_TC_MAP", {})
+    used = Counter(row.get("dscp_to_tc_map") for row in tables.get("PORT_QOS_MAP", {}).values())
+    name = used.most_common(1)[0][0] if used else next(iter(maps), None)
+    value = maps.get(name, {}).get(code)
+    return None if value is None else int(value)
+
+
+def _pauses(tables: dict[str, Any], port: str, row: dict[str, str]) -> bool:
+    """Whether priority 3 is paused, and its buffer has headroom."""
+    profile = tables.get("BUFFER_PG", {}).get(f"{port}|3", {}).get("profile")
+    headroom = tables.get("BUFFER_PROFILE", {}).get(profile, {}).get("xoff", "0")
+    return "3" in row.get("pfc_enable", "").split(",") and int(headroom) > 0
 
 
 READERS: dict[str, Callable[[str], Facts]] = {"frr": frr, "sonic": sonic, "eos": eos, "junos": junos}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
+from railyard.cluster.asbuilt.ibnetdiscover import PORT_LANES
 from railyard.cluster.asbuilt.port_names import DIALECTS, Dialect
 from railyard.deploy.plan.devices import NETWORKS
 
@@ -65,7 +66,8 @@ def drawn(plan: Plan, network: int, dialect: Dialect) -> Discovery:
         port = own if is_host[a] else _port(dialect, p, cage, lane, lanes)
         far_port = _port(dialect, q, far, far_lane, far_lanes)
         mine = 0 if infiniband else HOST_MTU if is_host[a] else frames
-        listed.append(FoundCable(one, port, other, far_port, int(rates[at]), 0, mine, frames, lengths[at]))
+        width = PORT_LANES if infiniband else 0
+        listed.append(FoundCable(one, port, other, far_port, int(rates[at]), 0, mine, frames, lengths[at], width))
     return Discovery("the plan", tuple(devices), tuple(listed))
 
 

@@ -1,0 +1,160 @@
+"""Cables as NetBox has them: its table as CSV (export or import form), or the JSON of `/api/dcim/cables/`."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
+from railyard.cluster.asbuilt.hosts import hosts_of
+from railyard.errors import InputError, Problem, did_you_mean
+from railyard.files import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+COLUMNS = {
+    "a": ("side_a_device", "device a", "a_device", "device_a"),
+    "a_port": ("side_a_name", "termination a", "interface a", "a_name", "a_terminations", "a_interface"),
+    "b": ("side_b_device", "device b", "b_device", "device_b"),
+    "b_port": ("side_b_name", "termination b", "interface b", "b_name", "b_terminations", "b_interface"),
+}
+"""Names of a table's columns: of imports, of exports, of its list of connections."""
+
+GONE = ("decommissioning",)
+"""States of cables that are not there."""
+
+METRES = {"km": 1000.0, "m": 1.0, "cm": 0.01, "mi": 1609.344, "ft": 0.3048, "in": 0.0254}
+
+_End = tuple[str, str]
+
+
+@dataclass
+class _Reading:
+    file: str
+    cables: list[tuple[_End, _End, float, int]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def wrong(self, message: str, line: int, found: str) -> None:
+        self.problems.append(Problem(message, file=self.file, line=line or None, found=found))
+
+
+def read(path: Path) -> Discovery:
+    """Devices and cables; what cannot be read is a problem of the result.
+
+    Raises:
+        InputError: It is neither form, or has no cables.
+    """
+    text = read_text(path)
+    reading = _Reading(str(path))
+    if text.lstrip()[:1] in ("{", "["):
+        _json(reading, text)
+    else:
+        _csv(reading, text)
+    if not reading.cables:
+        if reading.problems:
+            raise InputError.many(reading.problems)
+        raise InputError("there is no cable in it", file=path, allowed="NetBox's cables, as CSV or JSON")
+    return _joined(reading)
+
+
+def _csv(reading: _Reading, text: str) -> None:
+    rows = csv.DictReader(text.lstrip("\ufeff").splitlines(), skipinitialspace=True)
+    heads = {head.strip().lower(): head for head in rows.fieldnames or () if head}
+    column = {key: next((heads[name] for name in names if name in heads), None) for key, names in COLUMNS.items()}
+    for key, head in column.items():
+        if head is None:
+            allowed = ", ".join(COLUMNS[key])
+            free = set(heads) - set().union(*COLUMNS.values())
+            near = next((hint for name in sorted(free) if (hint := did_you_mean(name, COLUMNS[key]))), None)
+            raise InputError(
+                f"a table of cables has no column for {_words(key)}",
+                file=reading.file, line=1, found=", ".join(heads), allowed=allowed, hint=near,
+            )  # fmt: skip
+    for row in rows:
+        given = {key: str(row.get(str(head)) or "").strip() for key, head in column.items()}
+        if str(_get(row, heads, "status")).lower() in GONE:
+            continue
+        if not all(given.values()):
+            missing = ", ".join(_words(key) for key, value in given.items() if not value)
+            reading.wrong(f"a cable has no {missing}", rows.line_num, str(list(row.values()))[:80])
+            continue
+        length = _metres(_get(row, heads, "length"), _get(row, heads, "length_unit", "length unit"))
+        ends = (given["a"], given["a_port"]), (given["b"], given["b_port"])
+        reading.cables.append((*ends, length, rows.line_num))
+
+
+def _words(key: str) -> str:
+    return f"the {'port' if key.endswith('port') else 'device'} at end {key[0].upper()}"
+
+
+def _get(row: Mapping[str, str | None], heads: Mapping[str, str], *names: str) -> str:
+    return next((row.get(heads[name]) or "" for name in names if name in heads), "")
+
+
+def _metres(length: Any, unit: Any) -> float:
+    try:
+        return float(length) * METRES.get(str(unit or "m").lower(), 0.0)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _json(reading: _Reading, text: str) -> None:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+        raise InputError(f"the file is no JSON: {error}", file=reading.file, line=line) from None
+    rows = document.get("results") if isinstance(document, dict) else document
+    if not isinstance(rows, list):
+        raise InputError("no list of NetBox's objects", file=reading.file, allowed="`/api/dcim/cables/`")
+    if rows and not any(isinstance(row, dict) and "a_terminations" in row for row in rows):
+        raise InputError("objects of NetBox, but none is a cable", file=reading.file, allowed="`/api/dcim/cables/`")
+    for number, row in enumerate(rows, 1):
+        try:
+            _cable(reading, row)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            reading.wrong(f"cable {number} is not as NetBox writes it", 0, repr(error)[:80])
+
+
+def _cable(reading: _Reading, row: Mapping[str, Any]) -> None:
+    if _value(row.get("status")) in GONE:
+        return
+    sides = [[_end(one["object"]) for one in row[key]] for key in ("a_terminations", "b_terminations")]
+    length = _metres(row.get("length"), _value(row.get("length_unit")))
+    near, far = sides
+    if not near or not far:
+        reading.wrong("a cable has only one end", 0, f"cable {row.get('id', '?')}")
+        return
+    for at in range(max(len(near), len(far))):
+        reading.cables.append((near[min(at, len(near) - 1)], far[min(at, len(far) - 1)], length, 0))
+
+
+def _value(field_: Any) -> str:
+    return str(field_.get("value", "")) if isinstance(field_, dict) else str(field_ or "")
+
+
+def _end(item: Mapping[str, Any]) -> _End:
+    return str(item["device"]["name"]), str(item["name"])
+
+
+def _joined(reading: _Reading) -> Discovery:
+    order = {name: at for at, name in enumerate(dict.fromkeys(_names(reading.cables)))}
+    hosts = hosts_of([(a, b) for a, b, _, _ in reading.cables], (), ())
+    devices = tuple(FoundDevice(name, name, "host" if name in hosts else "switch") for name in order)
+    taken: dict[_End, int] = {}
+    cables = []
+    for a, b, length, line in reading.cables:
+        for end in (a, b):
+            if taken.setdefault(end, line) != line:
+                reading.wrong("two cables are in one port", line, f"{end[0]}[{end[1]}], also in line {taken[end]}")
+        (one, port), (other, far) = sorted((a, b), key=lambda end: order[end[0]])
+        cables.append(FoundCable(order[one], port, order[other], far, 0, line, length_m=length))
+    return Discovery(reading.file, devices, tuple(cables), tuple(reading.problems))
+
+
+def _names(cables: Iterable[tuple[_End, _End, float, int]]) -> list[str]:
+    return [name for a, b, _, _ in cables for name in (a[0], b[0])]

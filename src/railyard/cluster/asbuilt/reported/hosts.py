@@ -1,0 +1,183 @@
+"""What is in hosts: `nvidia-smi --query-gpu --format=csv`, `lspci -vv`, `ibstat`, `ip -json link`, or a table of parts.
+
+A table has a row a part and a column for each of `host`, `kind`, `name`, and whichever else of a `Part` is known.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from railyard.cluster.asbuilt.reported.reports import Part, Reader, Report, Reports, readers
+from railyard.errors import Problem, did_you_mean
+from railyard.units import rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GENERATION_GT_S = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0, 7: 128.0}
+"""Transfers a second of a lane by generation, 10^9 (PCI Express Base Specification)."""
+
+KINDS = ("accelerator", "nic", "interface")
+
+_CLASS = re.compile(
+    r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] "
+    r"(3D controller|VGA compatible controller|Processing accelerators|Display controller"
+    r"|Infiniband controller|Ethernet controller|Network controller)(?: \[[0-9a-f]+\])?: (.*)$"
+)
+_LINK = re.compile(r"\bLnk(Cap|Sta):.*?Speed ([0-9.]+)GT/s.*?Width x(\d+)")
+_ACCELERATOR = ("3D controller", "Processing accelerators", "Display controller")
+
+
+def _is_smi(report: Report) -> bool:
+    return "pcie.link.width.current" in report.text[:2000]
+
+
+def _smi(report: Report, out: Reports) -> None:
+    rows = csv.DictReader(report.text.splitlines(), skipinitialspace=True)
+    for number, row in enumerate(rows):
+        given = {str(key).partition(" [")[0].strip(): str(value).strip() for key, value in row.items()}
+
+        def count(name: str, given: dict[str, str] = given) -> int:
+            return int(given[name]) if given.get(name, "").isdecimal() else 0
+
+        speed, most = (GENERATION_GT_S.get(count(f"pcie.link.gen.{key}"), 0.0) for key in ("current", "max"))
+        out.parts.append(
+            Part(
+                report.device,
+                "accelerator",
+                given.get("index", str(number)),
+                given.get("name", ""),
+                given.get("vbios_version", ""),
+                pcie_gt_s=0.0
+                if count("pcie.link.gen.current") < count("pcie.link.gen.max") and _idles(given)
+                else speed,
+                pcie_gt_s_possible=most,
+                pcie_lanes=count("pcie.link.width.current"),
+                pcie_lanes_possible=count("pcie.link.width.max"),
+            )
+        )
+
+
+def _idles(given: dict[str, str]) -> bool:
+    """An accelerator that does nothing lowers the speed of its link; only one that works says what it can."""
+    return given.get("pstate", "P8") not in ("P0", "P1", "P2")
+
+
+def _lspci(report: Report, out: Reports) -> None:
+    part: dict[str, Any] = {}
+
+    def done() -> None:
+        if part and part["pcie_lanes"]:
+            out.parts.append(Part(**part))
+
+    for line in report.text.splitlines():
+        found = _CLASS.match(line)
+        if found:
+            done()
+            kind = "accelerator" if found[1] in _ACCELERATOR else "nic"
+            part = {"host": report.device, "kind": kind, "name": line.split()[0], "model": found[2], "pcie_lanes": 0}
+        elif line[:1] not in ("\t", " ", ""):
+            done()
+            part = {}
+        elif part and (link := _LINK.search(line)):
+            ending = "_possible" if link[1] == "Cap" else ""
+            part |= {f"pcie_gt_s{ending}": float(link[2]), f"pcie_lanes{ending}": int(link[3])}
+    done()
+
+
+def _is_ibstat(report: Report) -> bool:
+    return bool(re.search(r"^CA '[^']+'\s*$", report.text[:4000], re.MULTILINE))
+
+
+def _ibstat(report: Report, out: Reports) -> None:
+    for block in re.split(r"^CA '", report.text, flags=re.MULTILINE)[1:]:
+        name = block.partition("'")[0]
+        model, firmware = _after(block, "CA type"), _after(block, "Firmware version")
+        for port in re.split(r"^\s+Port (?=\d)", block, flags=re.MULTILINE)[1:]:
+            speed = _after(port, "Rate")
+            up = _after(port, "State") == "Active"
+            out.parts.append(
+                Part(
+                    report.device,
+                    "nic",
+                    name,
+                    model,
+                    firmware,
+                    rate_bps=int(speed) * 10**9 if speed.isdecimal() and up else 0,
+                    up=up,
+                )
+            )
+
+
+def _after(text: str, key: str) -> str:
+    found = re.search(rf"^\s*{key}:\s*(.*?)\s*$", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _is_links(report: Report) -> bool:
+    rows = report.document
+    return isinstance(rows, list) and bool(rows) and all(isinstance(one, dict) and "ifname" in one for one in rows)
+
+
+def _links(report: Report, out: Reports) -> None:
+    assert isinstance(report.document, list)
+    for one in report.document:
+        if one.get("link_type") in ("ether", "infiniband") and one.get("operstate") != "UNKNOWN":
+            up = one.get("operstate") == "UP"
+            out.parts.append(Part(report.device, "interface", str(one["ifname"]), mtu=int(one.get("mtu", 0)), up=up))
+
+
+def _is_table(report: Report) -> bool:
+    heads = [head.strip() for head in report.text.partition("\n")[0].split(",")]
+    return {"host", "kind", "name"} <= set(heads)
+
+
+def _table(report: Report, out: Reports) -> None:
+    known = {one.name for one in fields(Part)}
+    rows = csv.DictReader(report.text.splitlines(), skipinitialspace=True)
+    for head in rows.fieldnames or ():
+        if head.strip() not in known:
+            out.problems.append(
+                Problem(
+                    "a table of parts has no such column",
+                    file=report.file,
+                    line=1,
+                    found=head,
+                    allowed=", ".join(sorted(known)),
+                    hint=did_you_mean(head, known),
+                )
+            )
+    for line, row in enumerate(rows, 2):
+        try:
+            out.parts.append(Part(**dict(_values(row))))
+        except (ValueError, TypeError) as error:
+            out.problems.append(Problem(f"a part cannot be read: {error}", file=report.file, line=line))
+
+
+def _values(row: dict[str, str | None]) -> Iterator[tuple[str, Any]]:
+    for one in fields(Part):
+        text = (row.get(one.name) or "").strip()
+        if not text:
+            continue
+        if one.name == "kind" and text not in KINDS:
+            raise ValueError(f"its kind is `{text}`, which is none of {', '.join(KINDS)}")
+        if one.name == "rate_bps":
+            yield one.name, int(text) if text.isdecimal() else int(rate(text))
+        elif one.name == "up":
+            yield one.name, text.lower() in ("1", "yes", "true", "up")
+        elif one.name.startswith("pcie_gt"):
+            yield one.name, float(text)
+        elif one.name.startswith("pcie_lanes") or one.name == "mtu":
+            yield one.name, int(text)
+        else:
+            yield one.name, text
+
+
+readers.add("nvidia-smi", Reader("accelerators of nvidia-smi", _is_smi, _smi))
+readers.add("lspci", Reader("lspci -vv", lambda report: bool(re.search(r"\bLnkSta:", report.text)), _lspci))
+readers.add("ibstat", Reader("ibstat", _is_ibstat, _ibstat))
+readers.add("ip-link", Reader("ip -json link", _is_links, _links))
+readers.add("parts", Reader("a table of parts", _is_table, _table))

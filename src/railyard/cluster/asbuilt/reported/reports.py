@@ -1,0 +1,163 @@
+"""What devices of a network say of themselves, in the words of no tool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from railyard.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from railyard.errors import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class PortCount:
+    """A counter of a port.
+
+    Attributes:
+        device: As the tool calls it: a name, or an address of `Discovery.addresses`.
+        port: Of it.
+        name: The tool's name of the counter.
+        value: Since it was cleared.
+    """
+
+    device: str
+    port: str
+    name: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A routing session.
+
+    Attributes:
+        device: Whose it is.
+        port: Interface that it runs over, or the neighbour's address where it says no interface.
+        state: `Established`, or what else it is.
+        neighbour: Name of the neighbour where it says one.
+    """
+
+    device: str
+    port: str
+    state: str
+    neighbour: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A route as a device installed it.
+
+    Attributes:
+        device: Whose it is.
+        prefix: Where to.
+        ports: Interfaces that it may take.
+        connected: Whether the prefix is the device's own.
+    """
+
+    device: str
+    prefix: str
+    ports: tuple[str, ...]
+    connected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An accelerator, a NIC or an interface of a host.
+
+    Attributes:
+        host: Whose it is.
+        kind: `accelerator`, `nic` or `interface`.
+        name: `mlx5_0`, a bus address, an index.
+        model: What it is.
+        firmware: Its version; empty: not said.
+        rate_bps: Of its network port now; 0: not said.
+        pcie_gt_s, pcie_gt_s_possible: Transfers a second of a lane of PCIe, now and at most, 10^9; 0: not said.
+        pcie_lanes, pcie_lanes_possible: Of PCIe, now and at most; 0: not said.
+        mtu: Bytes; 0: not said.
+        up: Whether its port has a link; None: not said, or it has none.
+    """
+
+    host: str
+    kind: str
+    name: str
+    model: str = ""
+    firmware: str = ""
+    rate_bps: int = 0
+    pcie_gt_s: float = 0.0
+    pcie_gt_s_possible: float = 0.0
+    pcie_lanes: int = 0
+    pcie_lanes_possible: int = 0
+    mtu: int = 0
+    up: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What a switch runs, word by word, in the dialect of its operating system."""
+
+    device: str
+    dialect: str
+    text: str
+    file: str
+
+
+@dataclass
+class Reports:
+    """Everything that was read.
+
+    Attributes:
+        counts: Counters of ports.
+        forwarding: Of each switch by its GUID: port by the destination's GUID, 255 where there is none.
+        forwarding_file: Where each switch's table was read.
+        sessions, routes, parts, configurations: See there.
+        read: What each file was.
+        problems: What could not be read, with its place.
+    """
+
+    counts: list[PortCount] = field(default_factory=list)
+    forwarding: dict[str, dict[str, int]] = field(default_factory=dict)
+    sessions: list[Session] = field(default_factory=list)
+    routes: list[Route] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+    configurations: list[Configuration] = field(default_factory=list)
+    read: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A file.
+
+    Attributes:
+        text: Of it.
+        file: Its path.
+        device: Whose it is, by its name or its folder's.
+        document: It as JSON, where it is that.
+    """
+
+    text: str
+    file: str
+    device: str
+    document: object = None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A format.
+
+    Attributes:
+        what: In words: whose output it is.
+        recognises: Whether a file is in it.
+        read: Adds what is in it.
+    """
+
+    what: str
+    recognises: Callable[[Report], bool]
+    read: Callable[[Report, Reports], None]
+
+
+readers: Registry[Reader] = Registry("kind of report", package="railyard.cluster.asbuilt.reported")

@@ -1,0 +1,1 @@
+"""What follows from what devices say of themselves: counters, tables, sessions, settings, parts; one file a kind."""
