@@ -119,36 +119,47 @@ class Lab:
         answer = self.inside(device, "vtysh", "-N", name, "-b", check=False)
         assert "%" not in answer, answer
 
-    def announce(self, device: str) -> None:
-        """Begins lldpd."""
-        path = self.folder / f"{device}.sock"
-        log = (self.folder / f"{device}.lldpd").open("wb")
-        command = (
-            "ip",
-            "netns",
-            "exec",
-            self.space(device),
-            "lldpd",
-            "-d",
-            "-u",
-            str(path),
-            "-S",
-            device,
-            "-H",
-            "0",
-            "-I",
-            "*",
+    def open(self, cables, intents) -> None:
+        """All devices of a plan with these cables, and FRR on its switches."""
+        for device in {end for cable in cables for end in (cable[0], cable[2])}:
+            self.add(device)
+        for cable in cables:
+            self.cable(*cable)
+        for name, text in intents.items():
+            self.route(name, text)
+
+    def kill(self, device: str, daemon: str, signal: str) -> None:
+        """A signal for a daemon of FRR."""
+        pid = Path("/var/run/frr") / self.space(device) / f"{daemon}.pid"
+        sh("kill", signal, pid.read_text().strip())
+
+    def silence(self, device: str, port: str) -> None:
+        """A port that sends nothing any more, while it has light."""
+        self.inside(
+            device, "tc", "qdisc", "add", "dev", port, "root", "tbf", "rate", "8bit", "burst", "1", "limit", "1"
         )
+
+    def watch(self, device: str) -> Path:
+        """Notes every change of a device's routes and next hops with its time."""
+        path = self.folder / f"{device}.routes{len(self.speakers)}"
+        command = ("ip", "netns", "exec", self.space(device), "ip", "-ts", "monitor", "route", "nexthop")
+        with path.open("wb") as log:
+            environment = os.environ | {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", "TZ": "UTC"}
+            self.speakers.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment))
+        time.sleep(0.3)
+        return path
+
+    def announce(self, device: str) -> None:
+        """Begins lldpd, with its name from the first frame on."""
+        path, settings = self.folder / f"{device}.sock", self.folder / f"{device}.conf"
+        settings.write_text(
+            f"configure system hostname {device}\nconfigure lldp portidsubtype ifname\nconfigure lldp tx-interval 1\n"
+        )
+        command = ["lldpd", "-d", "-u", str(path), "-S", device, "-H", "0", "-I", "*", "-O", str(settings)]
         environment = os.environ | {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
-        self.speakers.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment))
-        log.close()
-        for _ in range(100):
-            if path.exists():
-                break
-            time.sleep(0.05)
-        sh("lldpcli", "-u", str(path), "configure", "system", "hostname", device)
-        sh("lldpcli", "-u", str(path), "configure", "lldp", "portidsubtype", "ifname")
-        sh("lldpcli", "-u", str(path), "configure", "lldp", "tx-interval", "1")
+        with (self.folder / f"{device}.lldpd").open("wb") as log:
+            inside = ["ip", "netns", "exec", self.space(device), *command]
+            self.speakers.append(subprocess.Popen(inside, stdout=log, stderr=log, env=environment))
 
     def ask(self, device: str, question: str) -> dict:
         return json.loads(self.inside(device, "vtysh", "-N", self.space(device), "-c", question))

@@ -7,14 +7,14 @@ from railyard.scenario import load
 from railyard.study import compose
 
 
-def draft(accelerators=128, topology="leaf-spine", fabric="infiniband", parts=None, **more):
+def draft(accelerators=128, topology="leaf-spine", fabric="infiniband", parts=None, tp=1, **more):
     back_end = {"topology": {"kind": topology} | (parts or {}), "fabric": fabric}
     training = {
         "model": "llama-3-8b",
         "tokens": "1 B",
         "global_batch": accelerators,
         "sequence": 4096,
-        "parallelism": {"tp": 1, "zero": 1, "micro_batch": 1, "recompute": "full"},
+        "parallelism": {"tp": tp, "zero": 1, "micro_batch": 1, "recompute": "full"},
     }
     cluster = {"accelerators": accelerators, "server": "hgx-h100", "back_end": back_end} | more
     return load.from_values({"name": "planned", "cluster": cluster, "workload": {"training": training}})

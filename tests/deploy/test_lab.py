@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import time
+from datetime import UTC, datetime
 
 import pytest
 
+from railyard.cli import deploy as cli
+from railyard.cli.tables import emit
 from railyard.cluster.asbuilt import lldp
 from railyard.cluster.asbuilt.port_names import DIALECTS
+from railyard.cluster.asbuilt.reported.gather import gather
 from railyard.deploy.audit.audit import audit_plan
 from railyard.deploy.emit import frr
-from railyard.deploy.emit.intent import switches
+from railyard.deploy.emit.intent import BFD_MS, BFD_MULTIPLIER, HOLD_S, KEEPALIVE_S, switches
 from railyard.deploy.plan.drawn import drawn
 
 from .namespaces import Lab, why
@@ -55,12 +60,7 @@ def test_what_was_written_routes_and_a_swapped_cable_is_found(tmp_path):
     second = next(at for at in between if cables[at][0] != cables[first][0] and cables[at][2] != cables[first][2])
     intents = {intent.name: intent for intent in switches(plan, 0, DIALECTS["frr"])}
     with Lab() as lab:
-        for device in {end for cable in cables for end in (cable[0], cable[2])}:
-            lab.add(device)
-        for cable in cables:
-            lab.cable(*cable)
-        for name, intent in intents.items():
-            lab.route(name, frr.render(intent))
+        lab.open(cables, {name: frr.render(intent) for name, intent in intents.items()})
         healthy(lab, intents)
         leaf = next(name for name in intents if "leaf" in name)
         others = {f"{i.loopback}/32" for n, i in intents.items() if "leaf" in n and n != leaf}
@@ -83,6 +83,143 @@ def test_what_was_written_routes_and_a_swapped_cable_is_found(tmp_path):
     assert finding.loss == 1
     ends = {frozenset(f"{d}[{p}]" for d, p in (c[:2], c[2:])) for c in (cables[first], cables[second])}
     assert {frozenset((finding.a, finding.b)), frozenset(finding.other)} == ends
+
+
+def wider():
+    """Four leafs of four servers with a NIC each, four spines; tensor parallelism waits for the network."""
+    return draft(16, "leaf-spine", "roce", {"ports_per_leaf": 4, "spines": 4}, 4, server="gh200-node")
+
+
+def exchanged(cables):
+    """Two cables between leafs and spines with their upper ends exchanged; their numbers."""
+    first = next(at for at, cable in enumerate(cables) if cable[0].startswith("be-"))
+    a, p, b, q = cables[first]
+    second = next(
+        at for at, cable in enumerate(cables) if cable[0].startswith("be-") and cable[0] != a and cable[2] != b
+    )
+    c, r, d, t = cables[second]
+    cables[first], cables[second] = (a, p, d, t), (c, r, b, q)
+    return first, second
+
+
+def bgp(lab, folder, names):
+    """What every switch says of its sessions and routes."""
+    for name in names:
+        for what, question in (("bgp", "show bgp summary json"), ("routes", "show ip route json")):
+            (folder / f"{name}.{what}.json").write_text(
+                lab.inside(name, "vtysh", "-N", lab.space(name), "-c", question)
+            )
+    return folder
+
+
+def test_two_swapped_cables_in_a_live_lab_and_the_work_list(tmp_path, capsys):
+    """BGP is healthy and its paths are as wide as the cables allow; LLDP names the swap, and its step is priced.
+
+    Then a daemon stops, and a switch takes fewer paths than it has: BGP's own words name both.
+    """
+    one = wider()
+    plan = planned(one)
+    cables = wires(plan)
+    at = exchanged(cables)
+    intents = {intent.name: intent for intent in switches(plan, 0, DIALECTS["frr"])}
+    names = list(intents)
+    for folder in ("seen", "healthy", "broken"):
+        (tmp_path / folder).mkdir()
+    with Lab() as lab:
+        lab.open(cables, {name: frr.render(intent) for name, intent in intents.items()})
+        for device in lab.devices:
+            lab.announce(device)
+        healthy(lab, intents)
+        seen = tmp_path / "seen"
+        until(lambda: kinds(listen(lab, seen), one) == ["swapped"], every=6.0)
+        said = gather([bgp(lab, tmp_path / "healthy", names)], names)
+        assert {session.state for session in said.sessions} == {"Established"}
+        swap = audit_plan(lldp.read(seen), one, said)
+        leaf, spine = (next(name for name in names if kind in name) for kind in ("leaf2", "spine3"))
+        few = words("configure terminal", f"router bgp {intents[leaf].asn}", "address-family ipv4", "maximum-paths 2")
+        lab.inside(leaf, "vtysh", "-N", lab.space(leaf), *few)
+        port = next(session.port for session in intents[spine].sessions if session.neighbour.endswith("leaf3"))
+        close = words("configure terminal", f"router bgp {intents[spine].asn}", f"neighbor {port} shutdown")
+        lab.inside(spine, "vtysh", "-N", lab.space(spine), *close)
+        until(lambda: max(_widths(lab, leaf).values(), default=9) == 2)
+        both = audit_plan(lldp.read(seen), one, gather([bgp(lab, tmp_path / "broken", names)], names))
+    assert [finding.kind for finding in swap.findings] == ["swapped"]
+    (finding,) = swap.findings
+    ends = {frozenset(f"{d}[{p}]" for d, p in (c[:2], c[2:])) for c in (cables[n] for n in at)}
+    assert {frozenset((finding.a, finding.b)), frozenset(finding.other)} == ends
+    assert 0 < finding.loss < 1
+    assert finding.usd_per_month > 0
+    assert sorted({f.kind for f in both.findings}) == ["ecmp", "session-down", "swapped"]
+    assert {f.a.partition("[")[0] for f in both.findings if f.kind == "ecmp"} == {leaf}
+    (closed,) = (f for f in both.findings if f.kind == "session-down")
+    assert f"{spine}[{port}]" in (closed.a, closed.b)
+    assert both.design["usd_per_month"] >= finding.usd_per_month
+    with capsys.disabled():
+        emit("")
+        cli.work(both)
+
+
+def words(*commands):
+    return [word for command in commands for word in ("-c", command)]
+
+
+CONVERGENCE = {
+    "a cable is pulled": (0.0, 1.0),
+    "a cable loses what it carries": (BFD_MS * (BFD_MULTIPLIER - 1) / 1e3, 1.0 + BFD_MS * BFD_MULTIPLIER / 1e3),
+    "a spine's BGP dies": (0.0, 1.0),
+    "a spine's BGP hangs": (HOLD_S - KEEPALIVE_S, HOLD_S + 1.0),
+}
+"""Seconds until the rest of the network has other routes. Where light or the connection goes it is what the fabric
+`roce` takes, 10 ms to 1 s (RFC 7938, section 7); where nothing is heard it is BFD's, or BGP's hold time, and that."""
+
+
+def test_convergence_is_as_predicted(capsys):
+    one = wider()
+    plan = planned(one)
+    cables = wires(plan)
+    intents = {intent.name: intent for intent in switches(plan, 0, DIALECTS["frr"])}
+    leaf, spine, far = (next(name for name in intents if kind in name) for kind in ("leaf0", "spine0", "leaf3"))
+    up = next(session.port for session in intents[leaf].sessions if session.neighbour == spine)
+    down = next(session.port for session in intents[spine].sessions if session.neighbour == leaf)
+    target = f"{intents[leaf].loopback}/32"
+    events = {
+        "a cable is pulled": lambda lab: lab.inside(leaf, "ip", "link", "set", up, "down"),
+        "a cable loses what it carries": lambda lab: (lab.silence(leaf, up), lab.silence(spine, down)),
+        "a spine's BGP dies": lambda lab: lab.kill(spine, "bgpd", "-KILL"),
+        "a spine's BGP hangs": lambda lab: lab.kill(spine, "bgpd", "-STOP"),
+    }
+    measured = {}
+    for name, happens in events.items():
+        with Lab() as lab:
+            lab.open(cables, {name: frr.render(intent) for name, intent in intents.items()})
+            healthy(lab, intents)
+            until(lambda lab=lab: _widths(lab, far).get(target) == 4)
+            until(lambda lab=lab: _bfd_up(lab, spine) == len(intents[spine].sessions))
+            log = lab.watch(far)
+            begun = time.time()
+            happens(lab)
+            until(lambda lab=lab: _widths(lab, far).get(target) == 3)
+            time.sleep(0.5)
+            measured[name] = last_change(log, begun)
+    with capsys.disabled():
+        emit("")
+        for name, seconds in measured.items():
+            low, high = CONVERGENCE[name]
+            emit(f"{name:32} predicted {low:.2g} to {high:.2g} s, measured {seconds:.3f} s")
+    for name, seconds in measured.items():
+        low, high = CONVERGENCE[name]
+        assert low / 3 <= seconds <= high * 3, name
+
+
+def last_change(log, begun):
+    """Seconds from a moment to the last route that changed."""
+    stamps = re.findall(r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+)\]", log.read_text())
+    times = [datetime.fromisoformat(stamp).replace(tzinfo=UTC).timestamp() for stamp in stamps]
+    return max(one for one in times if one >= begun) - begun
+
+
+def _bfd_up(lab, name):
+    return sum(peer.get("status") == "up" for peer in lab.ask(name, "show bfd peers json"))
 
 
 def _established(lab, name):

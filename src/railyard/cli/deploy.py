@@ -99,7 +99,7 @@ def audit(
         say(problem.render())
     _design(found)
     emit("")
-    _work(found)
+    work(found)
 
 
 def _design(found: Audit) -> None:
@@ -119,7 +119,7 @@ def _design(found: Audit) -> None:
     say(design["assumptions"])
 
 
-def _work(found: Audit) -> None:
+def work(found: Audit) -> None:
     """The work list: repairs in the order in which they pay."""
     if not found.findings:
         emit("nothing is wrong")

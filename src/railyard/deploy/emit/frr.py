@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.deploy.emit.intent import MAX_PATHS
+from railyard.deploy.emit.intent import HOLD_S, KEEPALIVE_S, MAX_PATHS
 
 if TYPE_CHECKING:
     from railyard.deploy.emit.intent import SwitchIntent
@@ -30,7 +30,7 @@ def render(intent: SwitchIntent) -> str:
             " bgp bestpath as-path multipath-relax",
             " no bgp ebgp-requires-policy",
             " no bgp default ipv4-unicast",
-            " timers bgp 1 3",
+            f" timers bgp {KEEPALIVE_S} {HOLD_S}",
             " neighbor fabric peer-group",
             " neighbor fabric remote-as external",
             " neighbor fabric capability extended-nexthop",

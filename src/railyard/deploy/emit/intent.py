@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 MAX_PATHS = 128
 """Equal-cost paths that a switch may use: more than any tier of the plan has."""
 
+BFD_MS, BFD_MULTIPLIER = 300, 3
+"""Interval of BFD's packets, and how many may be lost before a session is down: FRR's and EOS's own."""
+
+KEEPALIVE_S, HOLD_S = 1, 3
+"""Of BGP: how often a session says that it is there, and how long it may say nothing."""
+
 LOSSLESS = 3
 """Priority and traffic class of RoCE: what NICs and switches use where nobody says otherwise (DSCP 26)."""
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS
+from railyard.deploy.emit.intent import BFD_MS, CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS
 
 if TYPE_CHECKING:
     from railyard.deploy.emit.intent import SwitchIntent
-
-BFD_MS = 300
 
 
 def render(intent: SwitchIntent) -> str:

@@ -19,8 +19,10 @@ SHOWN = 3
 
 
 def symptoms(names: Names, reports: Reports) -> list[Symptom]:
-    """Of sessions and of routes."""
-    return [*_sessions(names, reports), *_Paths(names, reports).symptoms()]
+    """Of sessions and of routes; that nothing is routed over a session that is down is no finding of its own."""
+    down = _sessions(names, reports)
+    dead = {cable for symptom in down for cable, _ in symptom.cables}
+    return [*down, *_Paths(names, reports, dead).symptoms()]
 
 
 def _sessions(names: Names, reports: Reports) -> list[Symptom]:
@@ -50,7 +52,7 @@ def _sessions(names: Names, reports: Reports) -> list[Symptom]:
 class _Paths:
     """Next hops as installed, against all first cables of shortest paths."""
 
-    def __init__(self, names: Names, reports: Reports) -> None:
+    def __init__(self, names: Names, reports: Reports, dead: set[int]) -> None:
         self.names = names
         owners: dict[str, set[int]] = defaultdict(set)
         self.hops: dict[tuple[int, str], tuple[str, ...]] = {}
@@ -63,12 +65,14 @@ class _Paths:
             elif one.ports:
                 self.hops[device, one.prefix] = one.ports
         self.owner = {prefix: next(iter(whose)) for prefix, whose in owners.items() if len(whose) == 1}
-        self.near = names.discovery.neighbours()
         self.host = [device.kind != "switch" for device in names.discovery.devices]
+        self.near: dict[int, list[int]] = defaultdict(list)
         self.ports: dict[int, list[tuple[str, int]]] = defaultdict(list)
-        for cable in names.discovery.cables:
-            self.ports[cable.a].append((cable.a_port, cable.b))
-            self.ports[cable.b].append((cable.b_port, cable.a))
+        for number, cable in enumerate(names.discovery.cables):
+            if number not in dead:
+                for here, port, far in ((cable.a, cable.a_port, cable.b), (cable.b, cable.b_port, cable.a)):
+                    self.ports[here].append((port, far))
+                    self.near[here].append(far)
 
     def symptoms(self) -> list[Symptom]:
         unused: dict[tuple[int, tuple[str, ...]], list[str]] = defaultdict(list)
