@@ -75,6 +75,7 @@ def test_help_and_version(railyard):
         (["deploy"], {"--out", "--os", "--set", "--json", "--quiet", "--help"}),
         (["accept"], {"--out", "--results", "--junit", "--set", "--json", "--quiet", "--help"}),
         (["audit"], {"--ibnetdiscover", "--lldp", "--netbox", "--plan", "--with", "--json", "--help"}),
+        (["bring-up"], {"--set", "--json", "--quiet", "--help"}),
         (["check"], {"--junit", "--set", "--json", "--quiet", "--help"}),
         (["init"], {"--help"}),
         (["schema"], {"--help"}),

@@ -506,6 +506,14 @@ def audit(
     deploy.audit(ibnetdiscover=ibnetdiscover, lldp=lldp, netbox=netbox, plan=plan, reports=with_ or [], as_json=json)
 
 
+@app.command("bring-up", short_help="How a cluster is built in time: first job, idle capital, which racks first.")
+def bring_up(scenario: Scenario, *, set_: Set = None, json: Json = False, quiet: Quiet = False) -> None:
+    """Play crews, deliveries, wrong cables and burn-in of a cluster that is built; compare orders and measures."""
+    from railyard.cli import bring_up as bringing
+
+    bringing.bring_up(scenario, sets=set_ or [], as_json=json, quiet=quiet)
+
+
 @app.command(short_help="Whether what a scenario asserts holds: figures, lost parts, deadlock, headroom.")
 def check(
     scenario: Scenario,

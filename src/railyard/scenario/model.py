@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from railyard.errors import InputError
+from railyard.scenario.bring_up import BringUpSection
 from railyard.scenario.cluster import ClusterSection
 from railyard.scenario.conditions import CollectivesSection, CompareSection, JitterSection
 from railyard.scenario.economics import EconomicsSection
@@ -69,6 +70,9 @@ class Scenario(Section):
         default=None,
         description="What must hold, for `railyard check`.",
         examples=[["gpu_utilization > 0.9", "survives any one spine"]],
+    )
+    bring_up: BringUpSection | None = Field(
+        default=None, description="How the cluster is built, for `railyard bring-up`."
     )
 
     @property

@@ -27,8 +27,8 @@ COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 FIRST_BYTES, LAST_BYTES, FACTOR = 1 << 16, 1 << 32, 16
 """Sizes of nccl-tests: 64 KiB, 1 MiB, 16 MiB, 256 MiB, 4 GiB."""
 
-MOST_PAIRS = 1 << 24
-"""Pairs of ranks up to which an all-to-all is tested: 4,096 ranks. Larger ones open more queue pairs than NICs keep."""
+MOST_PAIRS = 1 << 22
+"""Pairs of ranks up to which an all-to-all is tested: 2,048 ranks. Larger ones open more queue pairs than NICs keep."""
 
 WRITE_BYTES = 8 << 20
 """Of ib_write_bw: large enough that nothing but the link sets the rate."""
