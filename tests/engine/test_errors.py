@@ -104,13 +104,6 @@ def test_columns_of_another_type_are_converted_or_refused_never_misread():
     assert engine.get("flow").run(wide, low, Links([1.0])).end_ps.tolist() == [5]
 
 
-@pytest.mark.parametrize("name", ["lab"])
-def test_free_seats_say_that_they_are_free(name):
-    with pytest.raises(InputError, match="not part of this version") as caught:
-        engine.get(name)
-    assert "flow" in str(caught.value.problems[0].allowed)
-
-
 def test_unknown_engines_get_the_nearest_name():
     with pytest.raises(InputError, match=r"no engine `flwo`.*flow"):
         engine.get("flwo")

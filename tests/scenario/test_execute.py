@@ -186,7 +186,6 @@ def test_closed_forms_run_the_same_scenario(small):
         (["tp=3"], "workload.training.parallelism"),
         (["accelerators=64", "parallelism={tp: 64}"], "workload.training.parallelism.tp"),
         (["zero=0", "model=llama-3-70b"], "workload.training.parallelism"),
-        (["engine=lab"], "engine"),
         (["faults=[{kind: late, rank: 16, by: 1 us}]"], "faults.0.rank"),
         (["faults=[{kind: slow-accelerator, rank: 1, factor: 0.5, start: 2 s, end: 1 s}]"], "faults.0"),
         (["workload.training.data={}"], "workload.training.data"),

@@ -26,7 +26,7 @@ __all__ = [
     "get",
 ]
 
-_REGISTER = ("analytic", "flow", "packet.engine")
+_REGISTER = ("analytic", "flow", "packet.engine", "lab.engine")
 """Modules that put an engine into the registry when they are imported."""
 
 

@@ -147,20 +147,12 @@ class Engine(Protocol):
 
 
 engines: Registry[Engine] = Registry("engine")
-SEATS = {"lab": "the same collectives run for real"}
 
 
 def get(name: str) -> Engine:
     """The engine of that name.
 
     Raises:
-        InputError: There is none, or it is not part of this version.
+        InputError: There is none.
     """
-    if name in SEATS and name not in engines.names():
-        raise InputError(
-            f"the engine `{name}` ({SEATS[name]}) is not part of this version",
-            key="engine",
-            found=name,
-            allowed=engines.names(),
-        )
     return engines.get(name)

@@ -9,6 +9,7 @@ from railyard.scenario.bring_up import BringUpSection
 from railyard.scenario.cluster import ClusterSection
 from railyard.scenario.conditions import CollectivesSection, CompareSection, JitterSection
 from railyard.scenario.economics import EconomicsSection
+from railyard.scenario.lab_section import LabSection
 from railyard.scenario.operate import OperateSection
 from railyard.scenario.packet_section import PacketSection
 from railyard.scenario.pipeline import PipelineSection
@@ -42,9 +43,11 @@ class Scenario(Section):
     )
     engine: Text = Field(
         default="flow",
-        description="How time is found: `flow` shares links, `packet` sends packets, `analytic` uses closed forms.",
+        description="How time is found: `flow` shares links, `packet` sends packets, `analytic` uses closed forms,"
+        " `lab` does it for real in network namespaces.",
     )
     packet: PacketSection = Field(default_factory=PacketSection, description="How the engine `packet` runs a step.")
+    lab: LabSection = Field(default_factory=LabSection, description="How the engine `lab` runs a step.")
     seed: Natural = Field(
         default=0, description="Seed of everything random; the same seed gives the same run, bit by bit."
     )

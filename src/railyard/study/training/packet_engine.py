@@ -1,4 +1,4 @@
-"""From the scenario's `packet` section to the packet engine that runs its steps."""
+"""From the scenario's `packet` and `lab` sections to the engine that runs its steps."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ def engine_of(draft: Draft, cluster: Cluster, name: str) -> Engine:
     background = _background(section)
     if isinstance(engine, FluidEngine):
         return replace(engine, background=background)
+    if name == "lab":
+        from railyard.engine.lab.engine import LabEngine
+
+        return LabEngine(draft.scenario.lab.dilation, draft.scenario.lab.routing)
     if name != "packet":
         return engine
     from railyard.engine.packet.engine import PacketEngine

@@ -1,0 +1,233 @@
+"""What the keeper of a lab builds and what its ranks do, as plain data: it goes to another process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+GATEWAY = "169.254.0.1"
+"""Address of whatever is at the other end of a link: next hops are reached by it, as under BGP unnumbered."""
+
+FIRST_LISTENING = 5000
+"""Rank r listens on this port and r."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """One end of a cable.
+
+    Attributes:
+        node: Number of the node that it is at.
+        name: Of the interface, in its node.
+        mac: Its address on the link.
+        peer: Number of the port at the other end.
+        link: Physical link of the cluster that leaves by it.
+        rate_bps: Of that link in the lab, bit/s.
+    """
+
+    node: int
+    name: str
+    mac: str
+    peer: int
+    link: int
+    rate_bps: float
+
+
+@dataclass(frozen=True)
+class Node:
+    """A host or a switch: a network namespace.
+
+    Attributes:
+        name: For people.
+        hash_seed: Of its choice among equal next hops; 0 for hosts.
+        addresses: Interface and address, of a host one each.
+        routes: Of a switch: address, and the interfaces by which it is reached equally well.
+    """
+
+    name: str
+    hash_seed: int = 0
+    addresses: tuple[tuple[str, str], ...] = ()
+    routes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class Wires:
+    """The network of a lab.
+
+    Attributes:
+        nodes: Hosts first.
+        hosts: How many of them.
+        ports: Both ends of each cable.
+        mtu: Bytes of an IP packet.
+        routing: `static`, or `frr`: BGP unnumbered by FRR's daemons.
+    """
+
+    nodes: tuple[Node, ...]
+    hosts: int
+    ports: tuple[Port, ...]
+    mtu: int
+    routing: str = "static"
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A TCP connection, whose data go one way.
+
+    Attributes:
+        source: Rank.
+        target: Rank.
+        source_address: By which it leaves: of a NIC.
+        source_port: Chosen so that switches hash it onto the path that the cluster drew; 0: any.
+        target_address: Where it goes.
+    """
+
+    source: int
+    target: int
+    source_address: str
+    source_port: int
+    target_address: str
+
+
+@dataclass(frozen=True)
+class Script:
+    """What one member of a collective does.
+
+    Attributes:
+        sends: Of each, in the order of its connection: the number of the connection among those that the task names,
+            bytes, and the receives that must be over.
+        receives: Of each, in the order of its connection: the number of the connection, and bytes.
+        rounds: How often all of it is done, one after another.
+    """
+
+    sends: tuple[tuple[int, int, tuple[int, ...]], ...]
+    receives: tuple[tuple[int, int], ...]
+    rounds: int = 1
+
+
+@dataclass(frozen=True)
+class Step:
+    """A task as one rank sees it.
+
+    Attributes:
+        task: Number in the graph.
+        stream: Its turn; -1: it waits for nobody's turn.
+        waits: Tasks of which this rank learns that they have ended.
+        need: How many of them must have.
+        seconds: Of a computation, in the lab.
+        script: Of a collective, a row of the program's scripts; -1: none.
+        members: Of a collective, its ranks.
+        out: Connections of its sends; of a transfer the one by which it goes.
+        into: Connections of its receives.
+        size_bytes: Of a transfer, by its source.
+        release_s: Not earlier.
+        delay_s: From when it may start to its start.
+    """
+
+    task: int
+    stream: int
+    waits: tuple[int, ...] = ()
+    need: int = 0
+    seconds: float = 0.0
+    script: int = -1
+    members: tuple[int, ...] = ()
+    out: tuple[int, ...] = ()
+    into: tuple[int, ...] = ()
+    size_bytes: int = -1
+    release_s: float = 0.0
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Program:
+    """What one rank does.
+
+    Attributes:
+        rank: Its number.
+        host: The node that it runs on.
+        steps: Its tasks in the order of their numbers.
+        scripts: Of collectives.
+        arrives: Transfers that come to it: by task, from which rank, and bytes.
+        notes: Tasks whose end it lets others know, each with their ranks.
+        noted: How many of those it is let know of.
+        slower: What its computations are multiplied by.
+        late_s: Added to the computation that runs at a moment, or the next one: moment and length.
+    """
+
+    rank: int
+    host: int
+    steps: tuple[Step, ...]
+    scripts: tuple[Script, ...]
+    arrives: dict[int, tuple[int, int]] = field(default_factory=dict)
+    notes: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    noted: int = 0
+    slower: float = 1.0
+    late_s: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program of the user's that runs as one rank.
+
+    Attributes:
+        host: The node that it runs on.
+        words: The command.
+        environment: Variables beside those of the caller.
+    """
+
+    host: int
+    words: tuple[str, ...]
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A lab and what is done in it.
+
+    Attributes:
+        wires: The network.
+        connections: Of all ranks.
+        programs: One a rank; or
+        commands: the user's programs.
+        window_bytes: What a connection may have on its way.
+        sample_s: Between two looks at the queues; 0: none.
+        limit_s: A run that takes longer hangs.
+    """
+
+    wires: Wires
+    connections: tuple[Connection, ...] = ()
+    programs: tuple[Program, ...] = ()
+    commands: tuple[Command, ...] = ()
+    window_bytes: int = 1 << 18
+    sample_s: float = 0.02
+    limit_s: float = 600.0
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What ports counted over a run.
+
+    Attributes:
+        bytes: Of each port of the wires, with the headers of the link.
+        full_s: How long packets waited at it, by the samples.
+        drops: Packets that found no room.
+    """
+
+    bytes: tuple[int, ...]
+    full_s: tuple[float, ...]
+    drops: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of a run.
+
+    Attributes:
+        times: Of each rank: task, start and end of it there, ns from the start of the run; -1: not there.
+        counted: Of ports.
+        busy: Share of the machine's processors that was in use.
+        statuses: Of the user's programs, how each ended.
+    """
+
+    times: tuple[dict[int, tuple[int, int]], ...]
+    counted: Counted
+    busy: float
+    statuses: tuple[int, ...] = ()

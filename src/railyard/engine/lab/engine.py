@@ -1,0 +1,194 @@
+"""The engine `lab`: the work of a task graph done for real, by processes over shaped links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.engine.contract import Jitter, Probes, Progress, engines
+from railyard.engine.faults import effects_of, noted
+from railyard.engine.faults import placed as placed_faults
+from railyard.engine.flow import FLOW
+from railyard.engine.joint import joint
+from railyard.engine.lab import ability
+from railyard.engine.lab.blueprint import Blueprint
+from railyard.engine.lab.connections import Connections
+from railyard.engine.lab.happened import Played, record_of
+from railyard.engine.lab.program import PIECE_S, PS, Pace, Work, programs
+from railyard.engine.lab.session import played
+from railyard.engine.lab.wiring import laid_out
+from railyard.engine.lowering import lower
+from railyard.errors import InputError
+from railyard.fault import LinkRate, RankDelay, RankSpeed
+from railyard.fault.cluster_places import ClusterPlaces
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.collective.policy import CollectivePolicy
+    from railyard.fault import Effect, Fault
+    from railyard.graph import Job, Record
+
+LONGEST_S = 600.0
+"""Of a run, by what the flow engine expects."""
+
+WINDOW_S = 0.008
+"""Of a NIC's link, what a connection may have on its way: more than an empty path and two turns of processes."""
+
+SAMPLES_S = 0.01
+"""Between two looks at the queues."""
+
+LEFT_OUT = (
+    "accelerators: computations are waits of their length, and communications slow none of them",
+    "RDMA: bytes go by the kernel's TCP, without pauses and without marks",
+    "scale-up links: between ranks of a server bytes go through its memory, unshaped",
+    "delays of cables and switches: those of the kernel and of processes stand in their place",
+    "sums: bytes of reductions move, nothing is added",
+)
+
+
+@dataclass(frozen=True)
+class LabEngine:
+    """The engine; the record of `lab`. See `Engine` for the contract.
+
+    It keeps the contract but for one thing: it is measured, so that a seed draws the same paths, and no two runs have
+    the same times.
+
+    Attributes:
+        dilation: All runs that many times slower than the cluster would, and times are given as if it did not.
+        routing: `static`, or `frr`: BGP unnumbered.
+    """
+
+    dilation: float = 1.0
+    routing: str = "static"
+
+    @property
+    def name(self) -> str:
+        """What users write."""
+        return "lab"
+
+    @property
+    def summary(self) -> str:
+        """How it finds times, in one sentence."""
+        return "Done for real: processes in network namespaces over shaped links, measured."
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What its result does not contain."""
+        return LEFT_OUT
+
+    def simulate(
+        self,
+        jobs: Sequence[Job],
+        cluster: Cluster,
+        *,
+        seed: int = 0,
+        faults: Sequence[Fault] = (),
+        probes: Probes = Probes(),  # noqa: B008 - frozen
+        jitter: Jitter = Jitter(),  # noqa: B008 - frozen
+        policy: CollectivePolicy | None = None,
+        progress: Progress | None = None,
+    ) -> Record:
+        """Runs all jobs to their end; see `Engine.simulate`."""
+        from railyard.collective.policy import CollectivePolicy
+
+        ability.need(self.routing)
+        if jitter != Jitter():
+            raise InputError("the lab has jitter of its own", key="jitter", allowed="none, or another engine")
+        policy = policy or CollectivePolicy()
+        merged, arranged = joint(jobs, cluster)
+        there = placed_faults(faults, merged.every_rank)
+        effects = [effect for _, effect in effects_of(there, ClusterPlaces.of(arranged))]
+        lab = laid_out(arranged, self._rates(arranged, effects), self.routing)
+        expected_s = self._expected_s(jobs, cluster, policy, faults, seed)
+        lowered = lower(merged.graph, arranged, policy)
+        connections = Connections(arranged, lab, policy.pxn)
+        pace = self._pace(arranged, effects)
+        plan = Blueprint(
+            lab.wires,
+            programs=programs(Work(merged.graph, lowered, arranged, policy), connections, pace),
+            window_bytes=max(1 << 17, round(self._nic_bps(arranged) / 8 * WINDOW_S)),
+            sample_s=SAMPLES_S if probes.full else 0.0,
+            limit_s=60 + 5 * expected_s,
+        )
+        plan = replace(plan, connections=tuple(connections.listed))
+        total = len(merged.graph)
+        ran = played(plan, lambda: None if progress is None else progress(0, total, 0))
+        if progress is not None:
+            progress(total, total, round(expected_s / self.dilation / PS))
+        meta: dict[str, object] = {
+            "engine": self.name,
+            "seed": seed,
+            "faults": noted(there),
+            "left_out": [*LEFT_OUT, *cluster.fabric.left_out],
+            "dilation": self.dilation,
+            "expected_s": expected_s / self.dilation,
+        }
+        return record_of(Played(merged, lowered, arranged, plan, self.dilation), ran, meta)
+
+    def _nic_bps(self, cluster: Cluster) -> float:
+        """The slowest NIC's link, in the lab."""
+        network = cluster.back_end
+        first = [int(network.port_links(int(port))[0][0]) for port in np.unique(network.port_of_rank)]
+        return float(cluster.links.line_bps[first].min()) / self.dilation
+
+    def _rates(self, cluster: Cluster, effects: Sequence[Effect]) -> NDArray[np.float64]:
+        """float64[links], bit/s in the lab."""
+        rate = cluster.links.line_bps / self.dilation
+        for effect in effects:
+            if isinstance(effect, RankSpeed | RankDelay):
+                continue
+            if not isinstance(effect, LinkRate) or effect.factor <= 0 or not _lasts(effect):
+                raise InputError(
+                    "links of the lab are slower from the first moment to the last, or as they should be",
+                    key="faults",
+                    found=type(effect).__name__,
+                    allowed="degrade-link and slow-accelerator that last the run, and late",
+                )
+            rate[effect.link] *= effect.factor
+        return np.asarray(rate, np.float64)
+
+    def _pace(self, cluster: Cluster, effects: Sequence[Effect]) -> Pace:
+        slower: dict[int, float] = {}
+        late: dict[int, tuple[tuple[float, float], ...]] = {}
+        for effect in effects:
+            if isinstance(effect, RankSpeed):
+                if not _lasts(effect):
+                    raise InputError("ranks of the lab are slower for the whole run", key="faults", found=effect.spell)
+                slower[effect.rank] = slower.get(effect.rank, 1.0) / effect.factor
+            elif isinstance(effect, RankDelay):
+                span = (effect.at_ps * PS * self.dilation, effect.by_ps * PS * self.dilation)
+                late[effect.rank] = (*late.get(effect.rank, ()), span)
+        return Pace(self.dilation, self._nic_bps(cluster) / 8 * PIECE_S, slower, late)
+
+    def _expected_s(
+        self, jobs: Sequence[Job], cluster: Cluster, policy: CollectivePolicy, faults: Sequence[Fault], seed: int
+    ) -> float:
+        """Seconds of the lab that the flow engine expects.
+
+        Raises:
+            InputError: Nobody would wait that long.
+        """
+        found = FLOW.simulate(jobs, cluster, seed=seed, faults=faults, policy=policy)
+        seconds = found.makespan_ps * PS * self.dilation
+        if seconds > LONGEST_S:
+            raise InputError(
+                "the lab would take too long",
+                key="lab.dilation",
+                found=f"{seconds / 60:.0f} min",
+                allowed=f"up to {LONGEST_S / 60:.0f} min",
+                hint="take a smaller model or batch, fewer ranks, or a smaller dilation of faster links",
+            )
+        return seconds
+
+
+def _lasts(effect: LinkRate | RankSpeed) -> bool:
+    return effect.spell.begin_ps == 0 and effect.spell.end_ps is None
+
+
+LAB = engines.add("lab", LabEngine())

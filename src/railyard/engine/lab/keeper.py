@@ -1,0 +1,415 @@
+"""The keeper of a lab: a process that makes the namespaces, starts the ranks in them, and counts at the ports.
+
+Its namespaces have no names: they live as long as somebody holds them, which are the keeper and the processes in them.
+All of these die with the one that started them, however that ends, and with the last of them the kernel takes every
+namespace, interface, route and queue away. So nothing is left behind, and nothing has to be cleaned up.
+
+`python -m railyard.engine.lab.keeper` reads a blueprint from its standard input and writes what came of it, as
+`frames.py` has it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import math
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from railyard.engine.lab.blueprint import GATEWAY, Counted, Ran
+from railyard.engine.lab.counters import Watch
+from railyard.engine.lab.frames import read_frame, write_frame
+from railyard.engine.lab.frr import Daemons
+from railyard.engine.lab.rank import Inbox, Rank, listening, raised_priority
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from railyard.engine.lab.blueprint import Blueprint, Port, Wires
+
+CLONE_NEWNET = 0x40000000
+PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+HEADERS = 52
+"""Of IP and TCP with timestamps: what an MTU carries less of payload."""
+
+BURST_S = 0.002
+"""Of a port's rate, what it may send at once after a pause: about a turn of another process, which it makes up for."""
+
+QUEUE_BYTES = 1 << 25
+"""Of a port: more than all windows that meet at it, so that nothing is lost."""
+
+SWITCHING = {
+    "ipv4/ip_forward": "1",
+    "ipv4/conf/all/rp_filter": "0",
+    "ipv4/conf/default/rp_filter": "0",
+    "ipv6/conf/all/forwarding": "1",
+    "ipv6/conf/all/accept_dad": "0",
+    "ipv6/conf/default/accept_dad": "0",
+}
+HOSTING = {
+    "ipv4/conf/all/rp_filter": "0",
+    "ipv4/conf/default/rp_filter": "0",
+    "ipv4/tcp_congestion_control": "cubic",
+    "ipv4/tcp_slow_start_after_idle": "0",
+    "ipv4/tcp_no_metrics_save": "1",
+    "ipv4/ip_local_port_range": "60001 65535",
+}
+
+
+class Keeper:
+    """The namespaces of a lab, by open file descriptors.
+
+    Attributes:
+        wires: What they are.
+        home: The namespace of the keeper itself.
+        spaces: Of every node.
+        watches: Of the nodes' queues.
+    """
+
+    def __init__(self, wires: Wires) -> None:
+        self.wires = wires
+        self.home = _here()
+        self.spaces: list[int] = []
+        self.watches: list[Watch] = []
+
+    def build(self) -> None:
+        """Makes everything.
+
+        Raises:
+            OSError: The kernel refuses something.
+        """
+        for node in self.wires.nodes:
+            _called("unshare", CLONE_NEWNET)
+            self.spaces.append(_here())
+            _set(SWITCHING if node.hash_seed else HOSTING)
+            if node.hash_seed:
+                _set(
+                    {
+                        "ipv4/fib_multipath_hash_policy": "3",
+                        "ipv4/fib_multipath_hash_fields": str(0x37),
+                        "ipv4/fib_multipath_hash_seed": str(node.hash_seed),
+                    }
+                )
+        for number, port in enumerate(self.wires.ports):
+            if number < port.peer:
+                self._cable(port, self.wires.ports[port.peer])
+        by_node: dict[int, list[Port]] = {}
+        for port in self.wires.ports:
+            by_node.setdefault(port.node, []).append(port)
+        for number in range(len(self.wires.nodes)):
+            self.enter(number)
+            ports = by_node.get(number, [])
+            _batch("ip", self._addresses(number, ports))
+            _batch("tc", [_shaped(port, self.wires.mtu) for port in ports])
+            self.watches.append(Watch({socket.if_nametoindex(port.name): self._number(port) for port in ports}))
+
+    def enter(self, node: int) -> None:
+        """What follows is done in that namespace."""
+        _called("setns", self.spaces[node], CLONE_NEWNET)
+
+    def leave(self) -> None:
+        """Back to the namespace of the keeper."""
+        _called("setns", self.home, CLONE_NEWNET)
+
+    def count(self) -> dict[int, tuple[int, int, int]]:
+        """Bytes sent, packets that wait, packets dropped, by port."""
+        return {port: rest for watch in self.watches for port, *rest in watch.read()}  # type: ignore[misc]
+
+    def _number(self, port: Port) -> int:
+        return self.wires.ports[port.peer].peer
+
+    def _cable(self, one: Port, other: Port) -> None:
+        self.enter(one.node)
+        mtu = self.wires.mtu
+        there = f"/proc/{os.getpid()}/fd/{self.spaces[other.node]}"
+        _batch(
+            "ip",
+            [
+                f"link add dev {one.name} address {one.mac} mtu {mtu} type veth"
+                f" peer name {other.name} address {other.mac} mtu {mtu} netns {there}"
+            ],
+        )
+
+    def _addresses(self, node: int, ports: list[Port]) -> Iterable[str]:
+        """Commands of `ip` for one node: addresses, neighbours that are known without asking, routes."""
+        mine = self.wires.nodes[node]
+        yield "link set dev lo up"
+        for port in ports:
+            gso = min(max(_turn_bytes(port.rate_bps) // 2, self.wires.mtu), 65_536)
+            yield f"link set dev {port.name} gso_max_size {gso} up"
+            yield f"neigh replace {GATEWAY} lladdr {self.wires.ports[port.peer].mac} dev {port.name} nud permanent"
+        for table, (interface, address) in enumerate(mine.addresses, start=100):
+            yield f"addr add {address}/32 dev {interface}"
+            if len(mine.addresses) > 1:  # what leaves by an address leaves by its NIC
+                yield f"rule add from {address} lookup {table}"
+                yield f"route add default via {GATEWAY} dev {interface} onlink table {table}"
+        if mine.addresses:
+            yield f"route add default via {GATEWAY} dev {mine.addresses[0][0]} onlink"
+        attached = {port.name for port in ports if self.wires.ports[port.peer].node < self.wires.hosts}
+        for address, interfaces in mine.routes:
+            if self.wires.routing == "static" or set(interfaces) <= attached:
+                hops = " ".join(f"nexthop via {GATEWAY} dev {one} onlink" for one in interfaces)
+                yield f"route add {address}/32 {hops}"
+
+
+def _here() -> int:
+    return os.open("/proc/self/ns/net", os.O_RDONLY)
+
+
+def _called(name: str, *words: int) -> None:
+    if getattr(_LIBC, name)(*words) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{name}: {os.strerror(code)}")
+
+
+def _set(values: dict[str, str]) -> None:
+    for key, value in values.items():
+        path = Path("/proc/sys/net") / key
+        if key.endswith("tcp_congestion_control"):
+            with contextlib.suppress(OSError):  # a namespace may use only what its host allows
+                path.write_text(value, encoding="ascii")
+        elif path.exists():
+            path.write_text(value, encoding="ascii")
+
+
+def _batch(tool: str, commands: Iterable[str]) -> None:
+    text = "\n".join(commands)
+    done = subprocess.run([tool, "-batch", "-"], input=text + "\n", text=True, capture_output=True, check=False)
+    if done.returncode:
+        raise OSError(f"{tool}: {done.stderr.strip().splitlines()[0] if done.stderr.strip() else 'failed'}")
+
+
+def _turn_bytes(rate_bps: float) -> int:
+    return math.ceil(rate_bps / 8 * BURST_S)
+
+
+def _shaped(port: Port, mtu: int) -> str:
+    burst = max(_turn_bytes(port.rate_bps), 2 * (mtu + 14))
+    return f"qdisc replace dev {port.name} root tbf rate {round(port.rate_bps)}bit burst {burst}b limit {QUEUE_BYTES}b"
+
+
+class Child:
+    """A process of the lab.
+
+    Attributes:
+        pid: Its number.
+        results: Where its frames come from.
+        control: What it waits at; closing it lets it go.
+    """
+
+    def __init__(self, pid: int, results: int, control: int) -> None:
+        self.pid, self.results, self.control = pid, results, control
+
+
+def _forked(do: Callable[[int, int], None]) -> Child:
+    """A child that runs a function of what it writes to and what it waits at."""
+    result_read, result_write = os.pipe()
+    control_read, control_write = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(result_write)
+        os.close(control_read)
+        return Child(pid, result_read, control_write)
+    status = 1
+    try:
+        die_with_parent()
+        os.close(result_read)
+        os.close(control_write)
+        do(result_write, control_read)
+        status = 0
+    except BaseException as error:  # its end is its answer
+        with contextlib.suppress(OSError):
+            write_frame(result_write, ("error", f"{type(error).__name__}: {error}"))
+    finally:
+        os._exit(status)
+
+
+def die_with_parent() -> None:
+    """The kernel kills this process when the one that started it ends, however that ends."""
+    _called("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _play(
+    plan: Blueprint, number: int, listener: socket.socket, inboxes: Sequence[Inbox], ends: tuple[int, int]
+) -> None:
+    """A rank from its connections to its times."""
+    gc.disable()
+    rank = Rank(plan, plan.programs[number], listener, inboxes)
+    rank.connect()
+    write_frame(ends[0], ("ready", number))
+    begin_ns = read_frame(ends[1])
+    write_frame(ends[0], ("times", rank.run(begin_ns)))
+    os.read(ends[1], 1)  # connections stay open until all are through
+
+
+def _ranks(plan: Blueprint, keeper: Keeper) -> list[Child]:
+    listeners = []
+    for program in plan.programs:
+        keeper.enter(program.host)
+        listeners.append(listening(program.rank, plan.window_bytes))
+    inboxes = [socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in plan.programs]
+    children = []
+    for number, program in enumerate(plan.programs):
+        keeper.enter(program.host)
+        listener = listeners[number]
+        children.append(_forked(lambda *ends: _play(plan, number, listener, inboxes, ends)))  # noqa: B023 - forked at once
+    keeper.leave()
+    for listener in listeners:
+        listener.close()
+    return children
+
+
+def _gathered(children: Sequence[Child], kind: str, each: Callable[[], None], until: float) -> list[Any]:
+    """One frame of each child; in between, something is done now and then.
+
+    Raises:
+        TimeoutError: They take too long.
+        ChildProcessError: One of them failed.
+    """
+    found: dict[int, Any] = {}
+    left = {child.results: number for number, child in enumerate(children)}
+    while left:
+        if time.monotonic() > until:
+            raise TimeoutError(f"ranks {sorted(left.values())[:8]} did not end")
+        ready, _, _ = select.select([*left, 0], [], [], 0.02)
+        each()
+        for end in ready:
+            if end == 0:
+                if not os.read(0, 1):  # whoever asked for the lab is gone
+                    os._exit(0)
+                continue
+            number = left.pop(end)
+            try:
+                said, value = read_frame(end)
+            except EOFError:
+                raise ChildProcessError(f"rank {number} ended too soon") from None
+            if said != kind:
+                raise ChildProcessError(f"rank {number}: {value}")
+            found[number] = value
+    return [found[number] for number in range(len(children))]
+
+
+class Tally:
+    """What ports count while a run goes on.
+
+    Attributes:
+        full_s: By port: how long packets waited, by the samples.
+    """
+
+    def __init__(self, keeper: Keeper, every_s: float) -> None:
+        self.keeper, self.every_s = keeper, every_s
+        self.before = keeper.count()
+        self.full_s = dict.fromkeys(self.before, 0.0)
+        self.last = time.monotonic()
+
+    def sample(self) -> None:
+        """Looks at the queues, if it is time to."""
+        now = time.monotonic()
+        if self.every_s <= 0 or now - self.last < self.every_s:
+            return
+        for port, (_, waiting, _) in self.keeper.count().items():
+            if waiting:
+                self.full_s[port] += now - self.last
+        self.last = now
+
+    def counted(self) -> Counted:
+        """All since the beginning."""
+        after, ports = self.keeper.count(), range(len(self.keeper.wires.ports))
+        none = (0, 0, 0)
+        sent = tuple(after.get(port, none)[0] - self.before.get(port, none)[0] for port in ports)
+        drops = tuple(after.get(port, none)[2] - self.before.get(port, none)[2] for port in ports)
+        return Counted(sent, tuple(self.full_s.get(port, 0.0) for port in ports), drops)
+
+
+def _processor() -> tuple[int, int]:
+    """Ticks of all processors: in use, and in all."""
+    with Path("/proc/stat").open(encoding="ascii") as lines:
+        ticks = [int(one) for one in lines.readline().split()[1:9]]
+    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+
+
+LEAD_NS = 100_000_000
+"""From the word to begin to the beginning: all ranks have heard it by then."""
+
+
+def run(plan: Blueprint, keeper: Keeper) -> Ran:
+    """All ranks from their first step to their last."""
+    children = _ranks(plan, keeper)
+    _gathered(children, "ready", lambda: None, time.monotonic() + 60)
+    begin_ns = time.monotonic_ns() + LEAD_NS
+    tally, busy = Tally(keeper, plan.sample_s), _processor()
+    for child in children:
+        write_frame(child.control, begin_ns)
+    times = _gathered(children, "times", tally.sample, time.monotonic() + plan.limit_s)
+    counted, after = tally.counted(), _processor()
+    for child in children:
+        os.close(child.control)
+    for child in children:
+        os.waitpid(child.pid, 0)
+    return Ran(tuple(times), counted, (after[0] - busy[0]) / max(after[1] - busy[1], 1))
+
+
+def run_commands(plan: Blueprint, keeper: Keeper) -> Ran:
+    """The user's programs, each in the namespace of its host, until all have ended."""
+    processes = []
+    tally, busy = Tally(keeper, plan.sample_s), _processor()
+    for command in plan.commands:
+        keeper.enter(command.host)
+        processes.append(
+            subprocess.Popen(
+                command.words,
+                env={**os.environ, **command.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - a process without threads
+            )
+        )
+    keeper.leave()
+    until = time.monotonic() + plan.limit_s
+    while any(process.poll() is None for process in processes):
+        tally.sample()
+        if select.select([0], [], [], 0.02)[0] and not os.read(0, 1):
+            os._exit(0)
+        if time.monotonic() > until:
+            raise TimeoutError("the programs did not end")
+        if any(process.returncode for process in processes):
+            for process in processes:
+                process.terminate()
+    after = _processor()
+    statuses = tuple(int(process.returncode) for process in processes)
+    return Ran((), tally.counted(), (after[0] - busy[0]) / max(after[1] - busy[1], 1), statuses)
+
+
+def main() -> None:
+    """Builds, runs and answers; then ends, and with it everything that it made."""
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    plan: Blueprint = read_frame(0)
+    try:
+        raised_priority()
+        keeper = Keeper(plan.wires)
+        keeper.build()
+        routed = plan.wires.routing == "frr"
+        daemons = Daemons(keeper.wires, keeper.enter, die_with_parent) if routed else contextlib.nullcontext()
+        with daemons:
+            ran = run_commands(plan, keeper) if plan.commands else run(plan, keeper)
+        write_frame(answer, ("ran", ran))
+    except TimeoutError as error:
+        write_frame(answer, ("hung", str(error)))
+    except (OSError, ChildProcessError) as error:
+        write_frame(answer, ("error", str(error)))
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    main()

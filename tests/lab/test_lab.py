@@ -1,0 +1,233 @@
+"""The lab on this machine: short runs. Times are asserted to be possible, never to be quick."""
+
+import dataclasses
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from railyard import engine
+from railyard.collective.shape import Shape
+from railyard.engine import Jitter, Probes
+from railyard.engine.lab import ability
+from railyard.engine.lab.engine import LabEngine
+from railyard.engine.lab.scripts import Asked, parts
+from railyard.engine.lab.wiring import laid_out
+from railyard.errors import InputError
+from railyard.fault import DegradeLink, SlowAccelerator
+from railyard.graph import CollectiveKind, Job
+from railyard.workload.replay.builder import GraphBuilder
+
+from . import yard
+
+
+def ran(graph, cluster, **more):
+    return LabEngine().simulate([Job(graph)], cluster, policy=yard.ONE, **more)
+
+
+def expected(graph, cluster, **more):
+    return engine.get("flow").simulate([Job(graph)], cluster, policy=yard.ONE, **more)
+
+
+@yard.needs_lab
+def test_a_ring_takes_the_paths_that_were_drawn_and_no_less_time_than_its_bytes(tmp_path):
+    cluster, graph = yard.cluster(tmp_path, 8, yard.CLOS, "400 Mb/s"), yard.collectives(8, "ALL_REDUCE", yard.MIB, 2)
+    found, flow = ran(graph, cluster, probes=Probes(full=True)), expected(graph, cluster)
+    sent, drawn = found.table("links")["bytes"], flow.table("links")["bytes"][: cluster.links.physical]
+    np.testing.assert_allclose(sent[drawn > 1e5], drawn[drawn > 1e5], rtol=0.02)
+    assert (sent[drawn == 0] < 1e5).all()
+    # 2 x 7/8 MiB through each NIC, less the burst that its shaper lets go at once
+    least_ps = (2 * 7 / 8 * yard.MIB * 8 / 400e6 - 0.003) * 1e12
+    assert (found.duration_ps > least_ps).all()
+    assert found.column("blocker").tolist() == [-1, 0]
+    assert found.start_ps[1] >= found.end_ps[0]
+    assert found.meta["engine"] == "lab"
+    assert (found.table("links")["full_ps"] <= found.makespan_ps * 1.2).all()
+
+
+@yard.needs_lab
+def test_computations_transfers_and_waits_across_ranks(tmp_path):
+    builder = GraphBuilder(3)
+    first = builder.work(0, 20 * 10**9)
+    sent = builder.transfer(0, 2, 100_000)
+    elsewhere = builder.work(1, 5 * 10**9)
+    last = builder.work(2, 10**9)
+    builder.wait(sent, [(first, 1)])
+    builder.wait(elsewhere, [(sent, 1)])
+    builder.wait(last, [(elsewhere, 1), (sent, 1)])
+    found = ran(
+        builder.build().graph, yard.cluster(tmp_path, 3, yard.STAR), faults=[SlowAccelerator(rank=1, factor=0.5)]
+    )
+    took, start, end = found.duration_ps / 1e9, found.start_ps, found.end_ps
+    assert took[first] >= 20
+    assert took[elsewhere] >= 10
+    assert took[sent] >= 100_000 * 8 / 200e6 * 1e3 - 2.1
+    assert start[sent] >= end[first]
+    assert start[elsewhere] >= end[sent]
+    assert start[last] >= end[elsewhere]
+
+
+@yard.needs_lab
+def test_a_slower_link_makes_a_ring_slower_and_its_queue_is_seen(tmp_path):
+    cluster, graph = yard.cluster(tmp_path, 4, yard.STAR, "400 Mb/s"), yard.collectives(4, "ALL_GATHER", yard.MIB)
+    link = int(cluster.back_end.port_links(int(cluster.back_end.port_of_rank[0, 0]))[0][0])
+    found = ran(graph, cluster, probes=Probes(full=True), faults=[DegradeLink(factor=0.2, link=link)])
+    assert found.duration_ps[0] > (3 / 4 * yard.MIB * 8 / 80e6 - 0.005) * 1e12
+    assert int(np.argmax(found.table("links")["full_ps"])) == link
+
+
+@yard.needs_lab
+def test_a_dilated_lab_gives_the_time_of_the_cluster(tmp_path):
+    cluster = yard.cluster(tmp_path, 2, yard.STAR, "400 Gb/s")
+    graph = yard.collectives(2, "ALL_REDUCE", yard.MIB)
+    found = LabEngine(dilation=1000).simulate([Job(graph)], cluster, policy=yard.ONE)
+    assert 15e6 < found.duration_ps[0] < 2.1e9  # 21 us at 400 Gb/s
+
+
+@yard.needs_lab
+def test_several_accelerators_of_a_server_share_a_namespace(tmp_path):
+    cluster = yard.cluster(tmp_path, 16, yard.STAR, server="hgx-h100")
+    found = ran(yard.collectives(16, "ALL_GATHER", 256 * 1024), cluster)
+    nics = [int(cluster.back_end.port_links(int(port))[0][0]) for port in cluster.back_end.port_of_rank[:, 0]]
+    flow = expected(yard.collectives(16, "ALL_GATHER", 256 * 1024), cluster)
+    sent, drawn = found.table("links")["bytes"][nics].sum(), flow.table("links")["bytes"][nics].sum()
+    assert sent == pytest.approx(drawn, rel=0.1)
+
+
+@yard.needs_lab
+def test_what_is_ended_leaves_nothing_behind(tmp_path):
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[2]);"
+        "from pathlib import Path; from tests.lab import yard; from railyard.engine.lab.engine import LabEngine;"
+        "from railyard.graph import Job;"
+        "LabEngine().simulate([Job(yard.collectives(4, 'ALL_REDUCE', 64 << 20))],"
+        " yard.cluster(Path(sys.argv[1]), 4, yard.STAR), policy=yard.ONE)"
+    )
+    root = str(Path(__file__).parents[2])
+    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path), root])
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    until = time.monotonic() + 60
+    family: set[int] = set()
+    while len(family) < 5 and time.monotonic() < until:
+        family = descendants(children)
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    while any(alive(pid) for pid in family) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert len(family) >= 5
+    assert not any(alive(pid) for pid in family)
+
+
+def descendants(children):
+    try:
+        pids = [int(word) for word in children.read_text().split()]
+    except OSError:
+        return set()
+    deeper = [descendants(Path(f"/proc/{pid}/task/{pid}/children")) for pid in pids]
+    return set(pids).union(*deeper)
+
+
+def alive(pid):
+    try:
+        return "(zombie)" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+@yard.needs_lab
+@pytest.mark.skipif(bool(ability.missing()) or not all(path.exists() for path in ability.FRR), reason="FRR is not here")
+@pytest.mark.slow
+def test_bgp_finds_the_same_paths(tmp_path):
+    cluster, graph = yard.cluster(tmp_path, 8, yard.CLOS, "400 Mb/s"), yard.collectives(8, "ALL_REDUCE", yard.MIB)
+    found = LabEngine(routing="frr").simulate([Job(graph)], cluster, policy=yard.ONE)
+    sent = found.table("links")["bytes"]
+    drawn = expected(graph, cluster).table("links")["bytes"][: cluster.links.physical]
+    np.testing.assert_allclose(sent[drawn > 1e5], drawn[drawn > 1e5], rtol=0.03)
+    assert (sent[drawn == 0] < 1e5).all()
+
+
+def test_every_member_sends_what_the_ring_asks():
+    asked = Asked("ring", CollectiveKind.ALL_REDUCE, Shape.grid(4, 1), 4e6, 3, 2, 1e5)
+    members = parts(asked)
+    for member in members:
+        assert sum(size for _, size, _ in member.script.sends) == 2 * 3 / 4 * 4e6
+        assert sum(size for _, size in member.script.receives) == 2 * 3 / 4 * 4e6
+        assert member.script.rounds == 3
+        assert len(member.to) == len(member.of) == 2  # a connection for each of two lanes
+    first = members[0].script.sends
+    assert [after for _, _, after in first[:5]] == [()] * 5  # 0.5 MB in pieces of 0.1 MB wait for nothing
+    assert first[5][2] == (0,)  # and those of the second step for their like
+
+
+def test_switches_that_reduce_are_refused():
+    asked = Asked("nvls", CollectiveKind.ALL_REDUCE, Shape.grid(1, 8), 4e6, 1, 1, 1e5)
+    with pytest.raises(InputError, match="switches that reduce"):
+        parts(asked)
+
+
+def test_every_port_is_shaped_and_every_address_is_reached_from_every_switch(tmp_path):
+    cluster = yard.cluster(tmp_path, 8, yard.CLOS)
+    lab = laid_out(cluster, cluster.links.line_bps)
+    assert lab.wires.hosts == 8
+    assert len(lab.wires.nodes) == 8 + 4 + 2
+    assert len(lab.wires.ports) == 2 * (8 + 8)
+    assert all(port.rate_bps == 200e6 for port in lab.wires.ports)
+    assert all(lab.wires.ports[port.peer].peer == number for number, port in enumerate(lab.wires.ports))
+    for node in lab.wires.nodes[8:]:
+        assert len(node.routes) == 8
+    leaf = lab.wires.nodes[8]
+    assert sorted(len(interfaces) for _, interfaces in leaf.routes) == [1, 1, 2, 2, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"rate": "400 Gb/s"}, "dilation: 2000"),
+        ({"fabric": "spectrum-x"}, "hash flows onto paths"),
+    ],
+)
+def test_clusters_that_a_lab_cannot_have_are_refused(tmp_path, changed, words):
+    cluster = yard.cluster(tmp_path, 8, yard.CLOS, **changed)
+    with pytest.raises(InputError, match=words):
+        laid_out(cluster, cluster.links.line_bps)
+
+
+@yard.needs_lab
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"jitter": Jitter(sigma=0.1)}, "jitter of its own"),
+        ({"faults": [DegradeLink(factor=0.5, link=0, at_ps=5)]}, "from the first moment to the last"),
+        ({"faults": [SlowAccelerator(rank=0, factor=0.5, at_ps=5)]}, "for the whole run"),
+    ],
+)
+def test_what_a_lab_cannot_do_is_refused(tmp_path, more, words):
+    with pytest.raises(InputError, match=words):
+        ran(yard.collectives(4, "ALL_REDUCE", yard.MIB), yard.cluster(tmp_path, 4, yard.STAR), **more)
+
+
+@yard.needs_lab
+def test_what_would_take_for_ever_is_refused(tmp_path):
+    with pytest.raises(InputError, match="too long"):
+        ran(yard.collectives(4, "ALL_REDUCE", 1 << 34), yard.cluster(tmp_path, 4, yard.STAR))
+
+
+def test_a_machine_that_cannot_is_told_why(monkeypatch):
+    monkeypatch.setattr(ability, "_capabilities", lambda: 0)
+    monkeypatch.setattr(sys, "platform", "linux")
+    with pytest.raises(InputError, match="CAP_NET_ADMIN") as caught:
+        ability.need()
+    assert caught.value.exit_code == 2
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(InputError, match="Linux"):
+        ability.need()
+
+
+def test_the_engine_is_registered():
+    assert engine.get("lab").name == "lab"
+    assert dataclasses.asdict(LabEngine()) == {"dilation": 1.0, "routing": "static"}
