@@ -69,7 +69,10 @@ def test_help_and_version(railyard):
         ),
         (
             ["watch"],
-            {"--prometheus", "--rehearse", "--cluster", "--out", "--every", "--once", "--json", "--help"},
+            {
+                *("--prometheus", "--rehearse", "--cluster", "--out", "--export", "--every", "--once"),
+                *("--json", "--help"),
+            },
         ),
         (["diagnose"], {"--cluster", "--json", "--help"}),
         (["deploy"], {"--out", "--os", "--set", "--json", "--quiet", "--help"}),

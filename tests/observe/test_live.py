@@ -6,6 +6,8 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.error
+import urllib.request
 from types import SimpleNamespace
 
 import pytest
@@ -15,12 +17,14 @@ from railyard.engine.flow import FLOW
 from railyard.errors import InputError
 from railyard.fault.degrade_link import DegradeLink
 from railyard.graph import Job
+from railyard.observe.drift import Drift
 from railyard.observe.live import metrics
 from railyard.observe.live.dashboard import dashboard
+from railyard.observe.live.exporter import Exporter, page
 from railyard.observe.live.prometheus import Prometheus
 from railyard.observe.live.rules import rules
 from railyard.observe.live.telemetry import busbw_gbs, expected_gbs, openmetrics
-from railyard.observe.live.watch import exposition
+from railyard.observe.live.watch import calibrated, exposition, learn
 from railyard.scenario.load import from_values
 from railyard.study.study import prepare
 
@@ -251,3 +255,81 @@ def test_an_alert_fires_on_a_simulated_fault(server, capsys):
     assert (out / "railyard-rules.yml").read_text(encoding="utf-8") == rules()
     assert guard.run(["watch", "--prometheus", server.url, "--once"]) == 0
     assert "firing: NcclBelowModel" in capsys.readouterr().out
+
+
+def test_a_prometheus_scrapes_what_is_expected(tmp_path):
+    """Expected values, those with learned constants, and the error of the hour, at a port of this machine alone."""
+    prometheus = program("prometheus")
+    key, drift = ("AllReduce", "1-2MB", "8"), Drift()
+    rows = [{"collective": key[0], "message_size": key[1], "nranks": key[2], "expected_gbs": 200.0, "busbw_gbs": 160.0}]
+    for minute in range(60):
+        learn(drift, rows, 1e9 + 60 * minute)
+    learned = calibrated({key: 200.0}, drift)
+    assert learned[key] == pytest.approx(160, rel=0.02)
+    exporter = Exporter(0)
+    exporter.show(page({key: 200.0}, learned, drift))
+    scrape = {
+        "job_name": "railyard",
+        "scrape_interval": "1s",
+        "static_configs": [{"targets": [exporter.url.split("/")[2]]}],
+    }
+    (tmp_path / "prometheus.yml").write_text(json.dumps({"scrape_configs": [scrape]}), encoding="utf-8")
+    port = free_port()
+    process = subprocess.Popen(
+        [prometheus, "--config.file=prometheus.yml", f"--web.listen-address=127.0.0.1:{port}"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        found = scraped(Prometheus(f"http://127.0.0.1:{port}"), metrics.EXPECTED)
+        assert [(one.labels["message_size"], one.value) for one in found] == [("1-2MB", 200.0)]
+        server = Prometheus(f"http://127.0.0.1:{port}")
+        assert server.query(metrics.CALIBRATED)[0].value == pytest.approx(learned[key])
+        assert server.query(metrics.FACTOR)[0].labels["class"] == "AllReduce 8"
+        assert {one.labels["of"] for one in server.query(metrics.MAPE)} == {"model", "calibrated"}
+    finally:
+        process.kill()
+        process.wait()
+        exporter.close()
+
+
+def scraped(server, name):
+    for _ in range(150):
+        try:
+            if found := server.query(name):
+                return found
+        except InputError:
+            pass
+        time.sleep(0.2)
+    return []
+
+
+@pytest.mark.parametrize("where", ["x", "70000", "-1", "1.2", "127.0.0.1:", "9" * 30])
+def test_ports_that_are_none_are_refused(tmp_path, capsys, where):
+    cluster = tmp_path / "cluster.json"
+    cluster.write_text(json.dumps({"cluster": CLUSTER}), encoding="utf-8")
+    arguments = [
+        "watch",
+        "--prometheus",
+        "http://127.0.0.1:9",
+        "--once",
+        "--cluster",
+        str(cluster),
+        f"--export={where}",
+    ]
+    assert guard.run(arguments) == 2
+    assert "--export" in capsys.readouterr().err
+
+
+def test_an_exporter_needs_a_cluster_and_a_free_port(tmp_path, capsys):
+    assert guard.run(["watch", "--prometheus", "http://127.0.0.1:9", "--once", "--export=0"]) == 2
+    assert "--cluster" in capsys.readouterr().err
+    exporter = Exporter(0)
+    with pytest.raises(InputError, match="cannot listen"):
+        Exporter(exporter.port)
+    with urllib.request.urlopen(exporter.url, timeout=5) as answer:
+        assert answer.read() == b"# EOF\n"
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(exporter.url.replace("/metrics", "/etc/passwd"), timeout=5)
+    exporter.close()

@@ -399,6 +399,10 @@ def watch(
     every: Annotated[
         float, typer.Option("--every", metavar="SECONDS", min=1.0, help="From one look to the next.")
     ] = 30,
+    export: Annotated[
+        str | None,
+        typer.Option("--export", metavar="PORT", help="Serve expected values to Prometheus; ADDRESS:PORT for others."),
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
     json: Json = False,
 ) -> None:
@@ -408,7 +412,7 @@ def watch(
     if rehearse is not None:
         watching.rehearse(rehearse, cluster=cluster, out=out)
     else:
-        watching.watch(prometheus, cluster=cluster, out=out, every_s=every, once=once, as_json=json)
+        watching.watch(prometheus, cluster=cluster, out=out, export=export, every_s=every, once=once, as_json=json)
 
 
 @app.command(short_help="Which part of a cluster is to blame, if any.")

@@ -136,6 +136,29 @@ def _timings(figures: dict[str, Any]) -> None:
     table.print()
 
 
+def _hours(figures: dict[str, Any]) -> None:
+    import time
+
+    from railyard.api import numbers
+
+    table = Table(("hour (UTC)", "collectives", "error of the model", "with learned constants"), (1, 2, 3))
+    for one in figures["hours"]:
+        begins = time.strftime("%Y-%m-%d %H:%M", time.gmtime(one["start_s"]))
+        shares = (numbers.percent(one[key]) for key in ("mape_model", "mape"))
+        table.add(begins, f"{one['collectives']:,}", *shares)
+    table.print()
+
+
+def _constants(figures: dict[str, Any]) -> None:
+    from railyard.api import numbers
+
+    table = Table(("class", "collectives", "extra", "factor", "spread of one"), (1, 2, 3, 4))
+    for one in figures["constants"]:
+        words = (numbers.seconds(one["extra_s"]), f"{one['factor']:.3f}", numbers.percent(one["noise"]))
+        table.add(one["class"], f"{one['collectives']:,}", *words)
+    table.print()
+
+
 def _edges(figures: dict[str, Any]) -> None:
     table = Table(("communicator", "channel", "from", "to", "via", "pattern"), (1, 2, 3))
     for one in figures["edges"][:SHOWN]:
@@ -161,6 +184,8 @@ _SECTIONS = {
     "collectives": _collectives,
     "stragglers": _stragglers,
     "timings": _timings,
+    "hours": _hours,
+    "constants": _constants,
     "edges": _edges,
     "counts": _counts,
 }

@@ -12,7 +12,10 @@ from railyard.cli.tables import Table, emit
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from railyard.observe.live.exporter import Exporter
+
 SHOWN = 20
+MOST_PORT = 65535
 
 
 def rehearse(run: Path, *, cluster: Path | None, out: Path | None) -> None:
@@ -40,24 +43,35 @@ def rehearse(run: Path, *, cluster: Path | None, out: Path | None) -> None:
 
 
 def watch(
-    url: str | None, *, cluster: Path | None, out: Path | None, every_s: float, once: bool, as_json: bool
+    url: str | None,
+    *,
+    cluster: Path | None,
+    out: Path | None,
+    export: str | None,
+    every_s: float,
+    once: bool,
+    as_json: bool,
 ) -> None:
     """Writes rules, dashboard and expected values, and prints what is measured, again and again.
 
     Raises:
-        InputError: Prometheus does not answer, or the cluster's file is wrong.
+        InputError: Prometheus does not answer, the cluster's file is wrong, or nothing can listen at the port.
     """
     from railyard.errors import InputError
     from railyard.files import write_text
     from railyard.observe.clusterfile import cluster_of
+    from railyard.observe.drift import Drift
+    from railyard.observe.live.exporter import page
     from railyard.observe.live.prometheus import Prometheus
-    from railyard.observe.live.watch import Expected, expectations, exposition, files, look
+    from railyard.observe.live.watch import Expected, calibrated, expectations, exposition, files, learn, look
 
     if url is None:
         raise InputError("whom to ask?", key="--prometheus", allowed="http://HOST:9090, or --rehearse")
     server = Prometheus(url)
     machine = None if cluster is None else cluster_of(cluster)
     expected: Expected = {}
+    drift = Drift()
+    exporter = None if export is None else _exporter(export, cluster)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         for path, text in files(out).items():
@@ -68,10 +82,34 @@ def watch(
             expected = expectations(server, machine, expected)
         if out is not None:
             write_text(out / "railyard-expected.prom", exposition(expected))
-        _show(look(server, expected), as_json=as_json)
+        seen = look(server, expected)
+        learn(drift, seen["collectives"], time.time())
+        if exporter is not None:
+            exporter.show(page(expected, calibrated(expected, drift), drift))
+        _show(seen, as_json=as_json)
         if once:
             return
         time.sleep(every_s)
+
+
+def _exporter(where: str, cluster: Path | None) -> Exporter:
+    """An exporter at PORT of this machine, or at ADDRESS:PORT.
+
+    Raises:
+        InputError: There is nothing to export, or nothing can listen there.
+    """
+    from railyard.errors import InputError
+    from railyard.observe.live.exporter import LOOPBACK, Exporter
+    from railyard.observe.reader import is_count
+
+    address, _, port = where.rpartition(":")
+    if not is_count(port) or int(port) > MOST_PORT:
+        raise InputError("expected a port", key="--export", found=where, allowed=f"0 to {MOST_PORT}, or ADDRESS:PORT")
+    if cluster is None:
+        raise InputError("what is expected depends on the cluster", key="--export", hint="name it with --cluster")
+    exporter = Exporter(int(port), address or LOOPBACK)
+    say(f"expected values are at {exporter.url}")
+    return exporter
 
 
 def _show(found: dict[str, Any], *, as_json: bool) -> None:

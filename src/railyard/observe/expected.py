@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from railyard.engine.flow import FLOW
 from railyard.graph import Job, Kind, Label, TaskGraph
 from railyard.graph.task_graph import CollectiveKind, Communicators, Stream
 from railyard.observe.collective_names import BUSBW
+from railyard.observe.drift import Drift, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,6 +104,36 @@ def compared(timings: Sequence[Timed], cluster: Cluster | None) -> list[dict[str
             }
         )
     return rows
+
+
+def hourly(timings: Sequence[Timed], cluster: Cluster) -> dict[str, Any]:
+    """Errors by hour of the model and of constants that are learned on the way; empty where no time of day is known.
+
+    Args:
+        timings: Those with `at_s` count.
+        cluster: What is expected of.
+    """
+    known: dict[tuple[str, int, int], float | None] = {}
+    seen = []
+    for one in sorted((one for one in timings if np.isfinite(one.at_s)), key=lambda one: one.at_s):
+        key = (one.kind, one.size_bytes, one.ranks)
+        if key not in known:
+            known[key] = expected_s(cluster, *key)
+        should = known[key]
+        if should is not None and one.seconds > 0:
+            seen.append(Seen(one.at_s, f"{one.kind} {one.ranks or cluster.ranks}", should, one.seconds))
+    drift = Drift()
+    drift.take(seen)
+    if not drift.hours:
+        return {}
+    return {
+        "hours": [hour.plain() for hour in drift.hours],
+        "constants": [
+            {"class": name, "extra_s": one.extra_s, "factor": one.factor, "noise": one.noise, "collectives": one.count}
+            for name, one in sorted(drift.classes.items())
+        ],
+        "changes": [asdict(change) for change in drift.changes],
+    }
 
 
 def _rate(size_bytes: int, seconds: float, factor: float | None) -> float | None:

@@ -48,7 +48,7 @@ def observed(path: Path, cluster: Path | None = None) -> tuple[Record | None, di
 def _gathered(path: Path, cluster: Path | None) -> tuple[Record | None, dict[str, Any]]:
     """Of traces and logs."""
     from railyard.observe.clusterfile import cluster_of
-    from railyard.observe.expected import compared
+    from railyard.observe.expected import compared, hourly
 
     found = gather(path)
     traced = any(piece.kernels for piece in found.pieces)
@@ -61,6 +61,7 @@ def _gathered(path: Path, cluster: Path | None) -> tuple[Record | None, dict[str
     edges = [one for piece in found.pieces for one in piece.edges]
     about = {
         "timings": compared(timings, machine),
+        **({} if machine is None else hourly(timings, machine)),
         "edges": [
             {
                 "communicator": one.group,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -97,6 +98,7 @@ class Timed:
         rank: Who timed it, -1 where all did together.
         group: Communicator.
         wrong: Values that came out wrong.
+        at_s: When it was noted, Unix time; nan where the file does not say.
     """
 
     kind: str
@@ -108,6 +110,7 @@ class Timed:
     rank: int = -1
     group: str = ""
     wrong: int = 0
+    at_s: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,13 @@ BUSBW = "nccl_bus_bandwidth_gbs"
 EXPECTED = "railyard_expected_bus_bandwidth_gbs"
 """What the model expects of it, by `collective`, `message_size` and `nranks`."""
 
+CALIBRATED = "railyard_calibrated_bus_bandwidth_gbs"
+"""The same with the constants that were learned from the cluster."""
+
+FACTOR = "railyard_calibration_factor"
+MAPE = "railyard_expectation_error_ratio"
+"""Of the latest hour, by `of`: the model as it is, or with what was learned."""
+
 RATIO = "railyard:nccl_bus_bandwidth:ratio"
 SYMBOL_ERRORS = "node_infiniband_symbol_error_total"
 TRANSMIT_WAIT = "node_infiniband_port_transmit_wait_total"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from railyard.observe.collective_names import BUSBW, kind_of
+from railyard.observe.drift import Seen
 from railyard.observe.expected import expected_s
 from railyard.observe.live import metrics
 from railyard.observe.live.dashboard import dashboard
@@ -12,9 +13,11 @@ from railyard.observe.live.rules import rules
 from railyard.observe.reader import is_count
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from railyard.cluster import Cluster
+    from railyard.observe.drift import Drift
     from railyard.observe.live.prometheus import Prometheus
 
 Expected = dict[tuple[str, str, str], float]
@@ -55,6 +58,36 @@ def exposition(expected: Expected) -> str:
 def files(folder: Path) -> dict[Path, str]:
     """Rules and dashboard by the files that they belong in."""
     return {folder / "railyard-rules.yml": rules(), folder / "railyard-dashboard.json": dashboard()}
+
+
+def learn(drift: Drift, rows: Sequence[Mapping[str, Any]], at_s: float) -> None:
+    """Takes in one look: of each communicator and size the time that its busbw says.
+
+    Args:
+        drift: What is learned.
+        rows: As of `look`.
+        at_s: When, Unix time.
+    """
+    seen = []
+    for one in rows:
+        kind, size = kind_of(one["collective"]), metrics.size_of(one["message_size"])
+        if one["expected_gbs"] and one["busbw_gbs"] > 0 and size is not None:
+            moved = size * BUSBW[kind](int(one["nranks"])) / 1e9
+            name = f"{one['collective']} {one['nranks']}"
+            seen.append(Seen(at_s, name, moved / one["expected_gbs"], moved / one["busbw_gbs"]))
+    drift.take(seen)
+
+
+def calibrated(expected: Expected, drift: Drift) -> Expected:
+    """GB/s with the constants that are applied."""
+    found = {}
+    for key, rate in expected.items():
+        kind, size, mine = kind_of(key[0]), metrics.size_of(key[1]), drift.classes.get(f"{key[0]} {key[2]}")
+        if mine is None or size is None:
+            continue
+        moved = size * BUSBW[kind](int(key[2])) / 1e9
+        found[key] = moved / mine.predicted_s(moved / rate)
+    return found
 
 
 def look(server: Prometheus, expected: Expected) -> dict[str, Any]:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from railyard.observe.sources import Source
 
+EARLIEST_US, LATEST_US = 946_684_800e6, 4_102_444_800e6
+"""The years 2000 to 2100, Unix time."""
+
 _BETWEEN = re.compile(r"[\s,]*")
 
 
@@ -91,7 +94,15 @@ def _timed(one: Any) -> Timed | None:
     bits = 8e9 * busbw if isinstance(busbw, int | float) and math.isfinite(busbw) else None
     group = str(header.get("comm_name") or header.get("id", ""))
     name = kind_of(str(perf.get(word, ""))) or str(perf.get(word, ""))
-    return Timed(name, size, micros * 1e-6, ranks, hosts, bits, rank, group)
+    return Timed(name, size, micros * 1e-6, ranks, hosts, bits, rank, group, at_s=_noted_s(one.get("metadata")))
+
+
+def _noted_s(metadata: Any) -> float:
+    """When it was written, Unix time; nan where that is not there or no time of this century."""
+    at = metadata.get("dump_timestamp_us") if isinstance(metadata, dict) else None
+    if isinstance(at, bool) or not isinstance(at, int | float) or not EARLIEST_US < at < LATEST_US:
+        return math.nan
+    return at * 1e-6
 
 
 readers.add("nccl-inspector", Reader("nccl-inspector", "NCCL inspector: JSON lines of a process", recognises, read))
