@@ -9,6 +9,11 @@ computations, dips of whole tiers, and counters that are read a little wrong. Ca
 again.
 
     .venv/bin/python tools/blind_diagnosis.py build/blind --count 200 --seed 1
+    .venv/bin/python tools/blind_diagnosis.py build/blind-packets --count 100 --seed 1 --engine packet
+
+With `--engine packet` every packet is simulated, so that physics other than those of the replay make the record:
+queues, pauses, retransmissions, control loops. Its clusters are smaller, nobody measures what communications took from
+computations, and ports count for how long a queue stood before them.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ from railyard.cluster.names import node_name
 from railyard.collective.policy import CollectivePolicy
 from railyard.engine import Jitter, Probes
 from railyard.engine.flow import FLOW
+from railyard.engine.packet.engine import PACKET
 from railyard.fault.degrade_link import DegradeLink
 from railyard.fault.slow_accelerator import SlowAccelerator
 from railyard.graph import Job, Record
@@ -52,6 +58,8 @@ FABRICS = ("roce", "roce", "infiniband", "spectrum-x", "uec")
 PARTS = ("link", "link", "nic", "host", "host-network", "accelerator", "stage")
 HEALTHY = 0.25
 """Share of runs in which nothing is wrong."""
+
+ENGINES = {"flow": FLOW, "packet": replace(PACKET, budget_hops=5e6)}
 
 VISIBLE = 0.002
 """Of the step: a fault that prolongs it by less may be missed."""
@@ -167,16 +175,18 @@ def misread(record: Record, dice: random.Random) -> Record:
         name: (values * np.exp(rng.normal(0, noise, len(values)))).astype(values.dtype)
         for name, values in record.tables["links"].items()
     }
-    return replace(record, tables={"links": table}, meta={"engine": record.meta["engine"]})
+    return replace(record, tables={"links": table}, parts={}, meta={"engine": record.meta["engine"]})
 
 
-def inject(folder: Path, number: int, seed: int) -> None:
+def inject(folder: Path, number: int, seed: int, engine: str) -> None:
     """Writes one case, unless it is there."""
     place = folder / f"{number:04}"
     if (folder / f"truth-{number:04}.json").is_file():
         return
     dice = random.Random(seed * 100_003 + number)
     values = scenario(dice)
+    if engine == "packet":
+        values["cluster"]["accelerators"] = dice.choice((16, 16, 32))
     job = prepare(from_values(values))[0]
     graph = job.graphs.of(job.training, job.cluster)
     cluster = redrawn(job.cluster, values["seed"])
@@ -185,7 +195,7 @@ def inject(folder: Path, number: int, seed: int) -> None:
 
     def run(faults: list[Any]) -> Record:
         probes = Probes(full=True)
-        return FLOW.simulate(
+        return ENGINES[engine].simulate(
             [Job(graph)], cluster, seed=values["seed"], faults=faults, jitter=jitter, policy=policy, probes=probes
         )
 
@@ -263,11 +273,12 @@ def main() -> None:
     words.add_argument("folder", type=Path)
     words.add_argument("--count", type=int, default=200)
     words.add_argument("--seed", type=int, default=1)
+    words.add_argument("--engine", choices=tuple(ENGINES), default="flow", help="which makes the records")
     words.add_argument("--only", choices=("inject", "diagnose", "judge"), help="one of the steps")
     asked = words.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     steps = {
-        "inject": lambda number: inject(asked.folder, number, asked.seed),
+        "inject": lambda number: inject(asked.folder, number, asked.seed, asked.engine),
         "diagnose": lambda number: diagnose(asked.folder, number),
     }
     if asked.only in steps:
@@ -284,6 +295,8 @@ def main() -> None:
                 str(asked.count),
                 "--seed",
                 str(asked.seed),
+                "--engine",
+                asked.engine,
             ]
             subprocess.run([*command, "--only", step], check=True, env=dict(os.environ))
     report([judged(asked.folder, number) for number in range(asked.count)])

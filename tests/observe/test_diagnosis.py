@@ -10,9 +10,9 @@ import pytest
 
 from railyard.cli import guard
 from railyard.graph.parquet import read_record, write_record
-from railyard.observe.diagnosis.compute import relative, slow_parts
-from railyard.observe.diagnosis.counters import pointed_at, stands_out
-from railyard.observe.diagnosis.peers import Observed
+from railyard.observe.diagnosis.compute import Paces, agreed, relative, slow_parts
+from railyard.observe.diagnosis.counters import bad_share, pointed_at, stands_out
+from railyard.observe.diagnosis.peers import Observed, _uncertain
 from railyard.observe.diagnosis.verdict import Diagnosis
 
 HERE = Path(__file__).parent / "data"
@@ -137,7 +137,9 @@ def test_half_of_all_ranks_are_a_slow_stage_and_one_of_eight_a_host():
 
 def seen(ratio, peers):
     count = len(ratio)
-    return Observed(np.arange(count), np.array(ratio), np.zeros(count), np.array(peers), np.ones(count))
+    return Observed(
+        np.arange(count), np.array(ratio), np.zeros(count), np.array(peers), np.ones(count), np.zeros(count)
+    )
 
 
 def test_what_all_peers_share_is_the_model_and_not_the_network():
@@ -176,6 +178,31 @@ def test_pauses_point_downstream():
     found = pointed_at(paused, usual, 10)
     assert int(found.argmax()) == 7
     assert found[:2].sum() == 0
+
+
+def test_a_host_is_pointed_at_as_far_as_all_of_its_cables_are():
+    """Four NICs of two directions; queues stand at one end. One bad of four is a quarter, three of three all."""
+    share = np.array([0.0, 0.4, 0.0, 0.1, 0.0, 0.1, 0.0, 0.1])
+    carries = np.ones(8, np.bool_)
+    assert bad_share(share, carries, range(8)) == pytest.approx(0.25)
+    assert bad_share(share, carries, [0, 1]) == 1
+    assert bad_share(np.array([0.0, 0.3, 0.0, 0.2, 0.0, 0.3, 0, 0]), carries & (np.arange(8) < 6), range(8)) == 1
+
+
+def test_what_others_cost_is_as_uncertain_as_the_record_shows():
+    """Ten communications lose 20 % to others by the model and gain or lose up to 10 %: half of it is the error."""
+    shared = np.full(10, 0.2)
+    off = np.array([0.1, -0.1] * 5)
+    assert _uncertain(off, shared) == pytest.approx(0.2 * 1.4826 * 0.5)
+    assert _uncertain(np.zeros(10), shared) == pytest.approx(0.05 * 0.2)
+    assert _uncertain(off[:7], shared[:7]) == pytest.approx(0.2)
+    assert _uncertain(off, np.zeros(10)).sum() == 0
+
+
+def test_a_rank_is_as_slow_as_both_readings_say():
+    found = agreed(Paces(np.array([1.2, 1.0, np.nan]), 0.01), Paces(np.array([1.0, 1.1, 1.5]), 0.002))
+    assert found.relative.tolist() == [1.0, 1.0, 1.5]
+    assert found.sigma == 0.01
 
 
 def test_numbers_that_are_not_there_are_null():

@@ -24,6 +24,7 @@ from railyard.engine.packet.flows import HostNames, flows_of
 from railyard.engine.packet.link_faults import link_faults
 from railyard.engine.packet.lowering import Lowering
 from railyard.engine.packet.placing import Placed, place
+from railyard.engine.packet.port_counters import full_ps, samples_of, thinned
 from railyard.engine.packet.running import run
 from railyard.engine.packet.stored import unsent_ps
 from railyard.engine.packet.task_flows import Slicing
@@ -146,14 +147,15 @@ class PacketEngine:
         alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
         traffic = assemble(lowering, placed, blocks, slicing, unsent_ps(merged, lowered, cluster, alone_ps))
         others = bool(self.background) or sent_share(cluster) > 0
-        expected_ps = _expected_ps(lowering, slicing) if others or self.samples else 0
+        expected_ps = _expected_ps(lowering, slicing) if others or self.samples or probes.full else 0
         sends = len(traffic.traffic.source)
         bursts = (*self.background, *crossing(cluster, expected_ps))
         traffic = with_background(traffic, cluster, bursts, expected_ps)
-        sampled = self._sampled(lowering, placed)
+        sampled = self._sampled(lowering, placed, everywhere=probes.full)
+        often = max(self.samples, samples_of(len(sampled)) if probes.full else 0)
         settings = replace(
             settings,
-            sample_ps=max(expected_ps // self.samples, 1000) if len(sampled) else None,
+            sample_ps=max(expected_ps // often, 1000) if len(sampled) else None,
             sample_links=tuple(sampled.tolist()),
             faults=link_faults([effect for effect in effects if not _is_of_all_time(effect)], placed, slicing.factor),
             reroute_ps=round(cluster.fabric.reroute_ps / slicing.factor),
@@ -174,6 +176,12 @@ class PacketEngine:
             "coarser": slicing.coarser,
         }
         blocker, link_bytes = timed.column("blocker"), _link_bytes(placed, lowering, result, slicing)
+        counted = {}
+        if probes.full and "queue_series" in result.tables:
+            full = full_ps(result, placed, sampled, len(cluster.links), settings.mtu_bytes)
+            counted = {"full_ps": np.rint(full * slicing.factor).astype(np.int64)}
+            kept = self._sampled(lowering, placed)
+            result, sampled = thinned(result, sampled, kept, self.samples), kept
         meta["digest"] = fingerprint(timed.start_ps, timed.end_ps, blocker, link_bytes)
         latency_ps = np.append(lowered.entities.even_latency_ps, 0)[lowered.entity]
         found = Record.of_tasks(
@@ -186,7 +194,7 @@ class PacketEngine:
                 "latency_ps": latency_ps,
                 **({} if merged.alone else {"job": merged.job}),
             },
-            tables={"links": {"bytes": link_bytes}},
+            tables={"links": {"bytes": link_bytes, **counted}},
             parts={"flows": flows_of(traffic, result, placed, cluster, sampled, background=background)},
             meta=meta,
             jobs=() if merged.graph is merged.jobs[0].work else merged.jobs,
@@ -195,16 +203,16 @@ class PacketEngine:
             progress(len(graph), len(graph), found.makespan_ps)
         return found
 
-    def _sampled(self, lowering: Lowering, placed: Placed) -> NDArray[np.int64]:
+    def _sampled(self, lowering: Lowering, placed: Placed, *, everywhere: bool = False) -> NDArray[np.int64]:
         """The links whose queues are sampled: those that would be busiest, in the packet network's numbers."""
-        if self.samples == 0:
+        if self.samples == 0 and not everywhere:
             return np.empty(0, np.int64)
         links = lowering.cluster.links
         load = links.to_physical(_load(lowering)) / links.rate_bps[: links.physical]
         known = np.flatnonzero(placed.link >= 0)
         known = known[load[placed.link[known]] > 0]
         order = np.argsort(-load[placed.link[known]], kind="stable")
-        return np.sort(known[order[: self.sampled_links]])
+        return np.sort(known[order[: len(order) if everywhere else self.sampled_links]])
 
     def _settings(self, cluster: Cluster, seed: int) -> tuple[Settings, list[str]]:
         if self.settings is not None:

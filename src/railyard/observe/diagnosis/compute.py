@@ -129,6 +129,11 @@ def relative(pace: Floats, groups: Sequence[Sequence[int]], per_host: int = 0) -
     return Paces(pace / usual, sigma)
 
 
+def agreed(one: Paces, other: Paces) -> Paces:
+    """Paces that two ways to read a record agree on: of each rank the milder, and the larger spread."""
+    return Paces(np.fmin(one.relative, other.relative), max(one.sigma, other.sigma))
+
+
 def _spread(off: Floats, *, few: bool) -> float:
     """The standard deviation of healthy ranks from deviations within cells, of few ranks each or of many."""
     if not len(off):

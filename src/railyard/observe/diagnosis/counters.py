@@ -68,6 +68,20 @@ def stands_out(share: Floats, links: Sequence[int]) -> float:
     return worst / (worst + usual + COMMON) * covered / (covered + bad)
 
 
+def bad_share(share: Floats, carries: NDArray[np.bool_], links: Sequence[int]) -> float:
+    """Of a part's cables that carry anything, those of which a port is about as bad as its worst one, 0 to 1.
+
+    Args:
+        share: As of `pointed_at`.
+        carries: bool[physical links].
+        links: Of a part, both directions of its cables: queues stand at one end of each.
+    """
+    mine = np.array(links, np.int64)
+    used = int(carries[mine].sum())
+    bad = int((share[mine] >= AS_BAD * max(float(share[mine].max()), 1e-12)).sum())
+    return min(2 * bad / max(used, 1), 1.0)
+
+
 def _origins(paused_ps: NDArray[np.int64], origin: NDArray[np.int32], physical: int) -> Floats:
     """Time under pause by the link whose queue caused it."""
     known = (paused_ps > 0) & (origin >= 0) & (origin < physical)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import RailyardError
-from railyard.observe.diagnosis.counters import pointed_at, stands_out
+from railyard.observe.diagnosis.counters import bad_share, pointed_at, stands_out
 from railyard.observe.diagnosis.parts import parts
 from railyard.observe.diagnosis.peers import observed
 
@@ -55,7 +55,7 @@ REPLAYED_TASKS = 500_000
 FEWEST = 24
 """Parts that are replayed however long that takes."""
 
-COUNTED = 12.0
+COUNTED = 40.0
 """What it adds to a part's likelihood that counters point at its links alone."""
 
 RARER = {"host": -3.0, "switch": -18.0}
@@ -133,8 +133,10 @@ def weigh(record: Record, routed: Routed, healthy: Record) -> Weighed:
     most = max(REPLAYED_TASKS // max(len(record), 1), FEWEST)
     if len(looked_at) > most:
         looked_at = [one.part for one in sorted(map(model.best, looked_at), key=lambda one: -one.likelihood)[:most]]
-    counted = pointed_at(record, healthy, routed.cluster.links.physical)
-    guesses = _Replay(routed, seen, expected, counted).likeliest(looked_at)
+    links = routed.cluster.links
+    counted = pointed_at(record, healthy, links.physical)
+    carries = links.to_physical(healthy.tables["links"]["bytes"]) > 0
+    guesses = _Replay(model, counted, carries, expected).likeliest(looked_at)
     guesses = _smallest_first(sorted(guesses, key=lambda one: -one.weight))
     rest = seen.ratio - float(np.median(seen.ratio))
     return Weighed(guesses, nothing, len(looked_at), float(np.maximum(seen.lost_ps, 0).sum()), float(rest.max()))
@@ -180,7 +182,7 @@ class _ClosedForm:
     def touched(self, candidates: Iterable[Part]) -> list[Part]:
         """Parts on paths, those first whose communications lost most."""
         lost = np.maximum(self.seen.lost_ps, 0)
-        scored = [(float(lost[rows].sum()), part) for part in candidates if len(rows := self._rows(part)[0])]
+        scored = [(float(lost[rows].sum()), part) for part in candidates if len(rows := self.rows(part)[0])]
         scored.sort(key=lambda one: (-one[0], len(one[1].links)))
         return [part for score, part in scored if score > 0]
 
@@ -190,7 +192,7 @@ class _ClosedForm:
         likelihood, share = max(tried)
         return Guess(part, share, likelihood)
 
-    def _rows(self, part: Part) -> tuple[NDArray[np.int64], list[int]]:
+    def rows(self, part: Part) -> tuple[NDArray[np.int64], list[int]]:
         """Communications that use it, and its links and their bundles."""
         bundles = self.routed.cluster.links.bundle_of[list(part.links)]
         ids = [*part.links, *{int(one) for one in bundles if one >= 0}]
@@ -198,7 +200,7 @@ class _ClosedForm:
 
     def _slowdown(self, part: Part, share: float) -> Floats:
         """float64[m], log of the longer time over the expected one."""
-        rows, ids = self._rows(part)
+        rows, ids = self.rows(part)
         entities = self.routed.lowered.entities
         rate = self.routed.cluster.links.degraded(np.array(part.links, np.int32), share)
         slower = np.zeros(len(rate), np.bool_)
@@ -220,16 +222,16 @@ class _Replay:
     """Guesses with contention.
 
     Attributes:
-        routed: What is replayed.
-        seen: What was measured.
-        expected: float64[tasks], ps, without any fault.
+        model: Paths, and what was measured.
         counted: float64[physical links], how much counters point at each, 0 to 1.
+        carries: bool[physical links], whether anything is sent over them.
+        expected: float64[tasks], ps, without any fault.
     """
 
-    routed: Routed
-    seen: Observed
-    expected: Floats
+    model: _ClosedForm
     counted: Floats
+    carries: NDArray[np.bool_]
+    expected: Floats
 
     def likeliest(self, candidates: Sequence[Part]) -> list[Guess]:
         """The best parts, each at the share that fits best, in no order."""
@@ -266,30 +268,41 @@ class _Replay:
 
     def _at(self, part: Part, share: float, scales: Sequence[float] = (1.0,)) -> Guess:
         """A guess; with scales, how well it fits at the best of other shares, to which slowdowns are scaled."""
+        seen, mine = self.model.seen, self.model.rows(part)[0]
         try:
-            slowdown = self._slowdown(part, share)
+            slowdown = self._slowdown(part, share, mine)
         except RailyardError:  # a loss that the engine cannot run explains nothing
             return Guess(part, share, -np.inf)
-        off = np.abs(self.seen.ratio - slowdown) - 0.005
-        without = np.abs(self.seen.ratio)
-        weight = np.abs(self.seen.lost_ps)
-        explained = 1 - float((np.maximum(off, 0) * weight).sum() / max(float((without * weight).sum()), 1e-12))
-        likelihood = max(self.seen.likelihood(scale * slowdown) for scale in scales)
-        return Guess(part, share, likelihood, explained, stands_out(self.counted, part.links))
+        off = np.maximum(np.abs(seen.ratio - slowdown)[mine] - 0.005, 0)
+        weight = np.abs(seen.lost_ps[mine])
+        without = float((np.abs(seen.ratio[mine]) * weight).sum())
+        explained = 1 - float((off * weight).sum()) / max(without, 1e-12)
+        likelihood = max(seen.likelihood(scale * slowdown) for scale in scales)
+        return Guess(part, share, likelihood, explained, self._pointed_at(part))
 
-    def _slowdown(self, part: Part, share: float) -> Floats:
-        """float64[m], medians over the runs of each communication."""
-        took = durations(self.routed.replay(part.links, share))
-        entity = self.routed.lowered.entity
+    def _pointed_at(self, part: Part) -> float:
+        """How much counters point at it; of a host or switch, as far as all of its cables that carry anything do."""
+        found = stands_out(self.counted, part.links)
+        return found * bad_share(self.counted, self.carries, part.links) if part.kind in RARER else found
+
+    def _slowdown(self, part: Part, share: float, mine: NDArray[np.int64]) -> Floats:
+        """float64[m], medians over the runs of each communication whose paths touch the part; 0 of the others.
+
+        What a slow part does to those that do not cross it, by queues that spread or by room that it leaves, differs
+        by fabric too much to speak for a part or against it.
+        """
+        routed = self.model.routed
+        took = durations(routed.replay(part.links, share))
+        entity = routed.lowered.entity
         known = np.flatnonzero((entity >= 0) & (self.expected > 0) & np.isfinite(took) & (took > 0))
         order = known[np.argsort(entity[known], kind="stable")]
         ids, first = np.unique(entity[order], return_index=True)
         log = np.log(took[order] / self.expected[order])
         middle = np.array([np.median(one) for one in np.split(log, first[1:])])
-        guess = np.zeros(len(self.seen))
-        at = np.searchsorted(ids, self.seen.entity)
-        there = (at < len(ids)) & (ids[np.minimum(at, len(ids) - 1)] == self.seen.entity)
-        guess[there] = middle[at[there]]
+        guess = np.zeros(len(self.model.seen))
+        wanted = self.model.seen.entity[mine]
+        at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+        guess[mine] = np.where(ids[at] == wanted, middle[at], 0.0)
         return guess
 
 

@@ -6,6 +6,9 @@ peers: whatever
 the model gets wrong is the same for all of them, and is taken out as their median, as far as a spread of `BIAS` makes
 that
 likely. What remains is held against a guess under Student's law, since a few communications are always odd.
+
+How far the model is from the record in what communications cost each other on shared links is up to the record: queues
+decide who goes first, and a model of rates has none. So its own median error there is its spread.
 """
 
 from __future__ import annotations
@@ -34,8 +37,18 @@ FLOOR = 0.004
 MAD_TO_SIGMA = 1.4826
 """Median absolute deviation of a normal distribution to its standard deviation."""
 
-INEXACT = 0.03
-"""Spread of a guess's own error, of the slowdown that it predicts: rates of guesses are found to about as much."""
+INEXACT = 0.25
+"""Spread of a guess's own error, of the slowdown that it predicts: engines differ by as much where links are degraded
+(docs/explanation/agreement.md)."""
+
+SHARED = (0.05, 1.5)
+"""Least and most spread of the model's error in what a communication loses to others on its links, of that loss."""
+
+SHARES = 0.02
+"""Loss to others, as a log, from which a communication says how far the model is from the record in that."""
+
+FEW = 8
+"""Such communications that are needed; with fewer the spread is 1: the loss may be twice what it should be, or none."""
 
 DEGREES = 4.0
 """Of freedom of Student's law."""
@@ -51,6 +64,7 @@ class Observed:
         spread: float64[m], of that, from its own variation over the times that it ran.
         peers: int64[m], number of its class.
         lost_ps: float64[m], measured less expected time, of all its runs.
+        uncertain: float64[m], spread of the model's error in what others on its links cost it.
     """
 
     entity: NDArray[np.int64]
@@ -58,6 +72,7 @@ class Observed:
     spread: Floats
     peers: NDArray[np.int64]
     lost_ps: Floats
+    uncertain: Floats
 
     def __len__(self) -> int:
         return len(self.entity)
@@ -72,7 +87,7 @@ class Observed:
         level = self._levels(rest)
         rest = rest - level[self.peers]
         base = max(FLOOR, MAD_TO_SIGMA * float(np.median(np.abs(rest))))
-        sigma = np.sqrt(base**2 + self.spread**2 + (INEXACT * guess) ** 2)
+        sigma = np.sqrt(base**2 + self.spread**2 + (INEXACT * guess) ** 2 + self.uncertain**2)
         fit = 0.5 * (DEGREES + 1) * np.log1p((rest / sigma) ** 2 / DEGREES) + np.log(sigma)
         return -float(fit.sum()) - float(((level / BIAS) ** 2).sum()) / 2
 
@@ -103,13 +118,24 @@ def observed(measured: Floats, expected: Floats, graph: TaskGraph, lowered: Lowe
     middle = np.array([np.median(one) for one in runs])
     spread = np.array([np.median(np.abs(one - mid)) for one, mid in zip(runs, middle, strict=True)])
     lost = np.add.reduceat(measured[known] - expected[known], first) if len(first) else np.empty(0)
+    alone = lowered.entities.even_ps[entity]
+    usual = np.array([np.median(one) for one in np.split(expected[known], first[1:])])
     return Observed(
         entity.astype(np.int64),
         middle,
         MAD_TO_SIGMA * spread / np.sqrt(count),
         _classes(graph, known[first], lowered, cluster),
         lost,
+        _uncertain(middle, np.log(np.maximum(usual / np.maximum(alone, 1), 1.0))),
     )
+
+
+def _uncertain(ratio: Floats, shared: Floats) -> Floats:
+    """float64[m], spread of the model's error in the share that communications lose to others, from all of them."""
+    known = shared > SHARES
+    least, most = SHARED
+    found = MAD_TO_SIGMA * float(np.median(np.abs(ratio[known]) / shared[known])) if known.sum() >= FEW else 1.0
+    return shared * min(max(found, least), most)
 
 
 def _classes(graph: TaskGraph, task: NDArray[np.int64], lowered: Lowered, cluster: Cluster) -> NDArray[np.int64]:

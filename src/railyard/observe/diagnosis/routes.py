@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 ALIKE = 0.05
 """Of all bytes, what may lie on other links than expected: headers, acknowledgements, retransmissions."""
 
+MOVES = frozenset({"adaptive", "spray", "cells", "ideal"})
+"""Load balancing that leads packets around a slow cable: bytes that lie elsewhere say nothing of the paths."""
+
 
 @dataclass(frozen=True)
 class Routed:
@@ -41,7 +44,7 @@ class Routed:
         merged: The graph.
         lowered: Its communications.
         cluster: With the links that they use.
-        astray: Share of the counted bytes that lie on other links; nan where nobody counted.
+        astray: Share of the counted bytes that lie on other links; nan where nobody counted, or no path is fixed.
     """
 
     merged: Merged
@@ -92,6 +95,8 @@ def _astray(lowered: Lowered, cluster: Cluster, counted: NDArray[np.float64] | N
     Only of cables between switches: all that a NIC sends goes over its cable, however it is hashed.
     """
     links, entities = cluster.links, lowered.entities
+    if cluster.fabric.load_balancing in MOVES:
+        return float("nan")
     if counted is None or len(counted) not in (links.physical, len(links)):
         return float("nan")
     runs = np.bincount(lowered.entity[lowered.entity >= 0], minlength=len(entities))

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.observe.diagnosis import compute, network
+from railyard.observe.diagnosis.beside import slowed_ps
 from railyard.observe.diagnosis.routes import routed
 from railyard.observe.diagnosis.verdict import Diagnosis, Suspect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
     from railyard.graph import Record, TaskGraph
@@ -29,7 +32,7 @@ NEGLIGIBLE = 1e-4
 NOTICED = 0.01
 """Of the step: what communications must have lost together to be worth an "I do not know"."""
 
-ODDS = 6.0
+ODDS = 8.0
 """Log of the odds against none, beyond those of so many guesses, at which a part may be named."""
 
 MILDEST = 0.94
@@ -38,8 +41,9 @@ MILDEST = 0.94
 SURE = 0.75
 """Least confidence, against all other parts, at which one is named."""
 
-EXPLAINED = 0.6
-"""Of the time that communications lost, what a part must give back to be named."""
+EXPLAINED, POINTED = (0.6, 0.3), 0.5
+"""Of the time that communications over it lost, what a part must give back to be named; the second where counters point
+at it by `POINTED` or more: how much a part costs differs by engine more than which it is."""
 
 TEMPERATURE = 2.0
 """By which differences of likelihood are divided: communications of one step are not independent."""
@@ -70,16 +74,22 @@ def diagnose(record: Record, cluster: Cluster | None, price: Price = Price(), se
         seeds: By how much the seed of the switches' hashes may have been moved on.
     """
     answer = Diagnosis()
+    measured = record.has("slowed_ps")
+    record = record if measured else _with_slowed(record, slowed_ps(record))
     groups = compute.stages(record.graph)
     per_host = 0 if cluster is None else cluster.ranks_per_server
     found = compute.relative(compute.paces(record), groups, per_host)
-    slow = compute.slow_parts(found, groups, per_host)
     if cluster is None:
+        slow = compute.slow_parts(found, groups, per_host)
         answer.verdict = [_computing(one, found, None) for one in slow]
         answer.notes.append("without --cluster no link, NIC or host can be named")
         return answer
     paths = routed(measured_graph(record), cluster, record, seeds)
     healthy = paths.replay()
+    if not measured and healthy.has("slowed_ps"):
+        usual = _with_slowed(record, healthy.column("slowed_ps"))
+        found = compute.agreed(found, compute.relative(compute.paces(usual), groups, per_host))
+    slow = compute.slow_parts(found, groups, per_host)
     healed = _healed(found, slow, paths)
     share = 1 - healed / max(healthy.makespan_ps, 1)
     answer.verdict = [_computing(one, found, price.of(share)) for one in slow]
@@ -90,6 +100,11 @@ def diagnose(record: Record, cluster: Cluster | None, price: Price = Price(), se
     }
     _networking(network.weigh(record, paths, healthy), paths, record, price, answer)
     return answer
+
+
+def _with_slowed(record: Record, slowed: NDArray[np.int64]) -> Record:
+    """The record with what communications took from computations."""
+    return replace(record, optional={**record.optional, "slowed_ps": slowed})
 
 
 def measured_graph(record: Record) -> TaskGraph:
@@ -130,11 +145,15 @@ def _networking(found: Weighed, paths: Routed, record: Record, price: Price, ans
         return
     against = network.rivals(found.guesses)
     confidence = 1 / (1 + sum(float(np.exp((one.weight - best.weight) / TEMPERATURE)) for one in against))
-    if confidence < SURE or best.explained < EXPLAINED or (not paths.known and best.part.kind == "link"):
+    if confidence < SURE or best.explained < _enough(best) or (not paths.known and best.part.kind == "link"):
         _not_known(found, best, record, answer)
         return
     slower = answer.what_if["S_communication"]
     answer.verdict.append(_suspect(best, min(confidence, 1 - 0.5 * float(np.exp(-odds / ODDS))), slower, price))
+
+
+def _enough(best: Guess) -> float:
+    return EXPLAINED[best.pointed_at >= POINTED]
 
 
 def _suspect(best: Guess, confidence: float, slower: float, price: Price) -> Suspect:
@@ -147,11 +166,11 @@ def _suspect(best: Guess, confidence: float, slower: float, price: Price) -> Sus
 
 
 def _not_known(found: Weighed, best: Guess, record: Record, answer: Diagnosis) -> None:
-    if found.lost_ps < NOTICED * record.makespan_ps and best.explained < EXPLAINED:
+    if found.lost_ps < NOTICED * record.makespan_ps and best.explained < _enough(best):
         return
     answer.unknown = True
     near = [one.part.name for one in found.guesses if best.weight - one.weight < 2 * TEMPERATURE]
-    if best.explained < EXPLAINED:
+    if best.explained < _enough(best):
         answer.notes.append(
             f"communications take longer than they should, and no part explains that; nearest: {near[0]}"
         )
