@@ -92,10 +92,31 @@ def test_from_an_error_to_a_comparison_that_is_passed_on(server, page, tmp_path)
     page.get_by_role("link", name="Compare 2 runs").click()
     expect(page.get_by_text("Side by side")).to_be_visible()
     address = page.url
-    page.get_by_role("button", name="2 small").last.click()
+    second = page.get_by_role("group", name="Details of").get_by_role("button").last
+    second.click()
     assert page.url != address, "what is chosen stands in the address"
     page.reload()
-    expect(page.get_by_role("button", name="2 small").last).to_have_attribute("aria-pressed", "true")
+    expect(second).to_have_attribute("aria-pressed", "true")
+
+
+def test_from_a_run_to_its_ranks_its_hall_and_a_fault(server, page):
+    server.ask("POST", "/jobs", {"text": SMALL, "file": "small.yaml"})
+    page.goto(server.address)
+    page.locator("main table").get_by_role("link", name="small").first.click()
+    page.get_by_role("link", name="Every rank at any zoom").click()
+    timeline = page.get_by_label("Timeline of small")
+    timeline.focus()
+    page.keyboard.press("w")
+    expect(page.get_by_text(" to ").last).to_be_visible()
+    assert "from=" in page.url, "the zoom stands in the address"
+    page.go_back()
+    page.get_by_role("link", name="The hall, from rack to port").click()
+    page.get_by_label("Find").fill("be-leaf0")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("heading", name="be-leaf0")).to_be_visible()
+    page.get_by_role("link", name="Let it die and run again").click()
+    expect(page.locator(".cm-content")).to_contain_text("kind: switch-down")
+    expect(page.get_by_text("no faults")).to_be_visible()
 
 
 def test_the_form_writes_what_the_text_leaves_out(server, page):

@@ -70,10 +70,28 @@ export interface Health {
   queued: number;
 }
 
+/** A row of a timeline. */
+export interface Lane {
+  /** Whose. */
+  rank: number;
+  /** Of the stream. */
+  name: string;
+}
+
 /** A token, to be turned into a cookie. */
 export interface Login {
   /** As it stands in the server's file. */
   token: string;
+}
+
+/** How slices that are drawn alike are called. */
+export interface Look {
+  /** forward, backward, ... */
+  phase: string;
+  /** The operation. */
+  op: string;
+  /** Class of the communicator; empty for computation. */
+  group: string;
 }
 
 /** A run that is asked for. */
@@ -160,6 +178,36 @@ export interface RunRow {
   sentence: string;
 }
 
+/** A slice under the pointer; all null where there is none. */
+export interface SliceSeen {
+  /** Number of its look. */
+  look: number | null;
+  /** Microseconds. */
+  start_us: number | null;
+  /** Microseconds. */
+  end_us: number | null;
+  /** That it moved. */
+  bytes: number | null;
+  /** How long it takes with the network to itself. */
+  alone_us: number | null;
+  /** The part of that which bandwidth does not shrink. */
+  latency_us: number | null;
+  /** How much communication beside it slowed it. */
+  slowed_us: number | null;
+}
+
+/** A timeline before any of it is drawn. */
+export interface Strips {
+  /** From top to bottom. */
+  lanes: Lane[];
+  /** A pixel names one by its number. */
+  looks: Look[];
+  /** When the last slice ends, microseconds. */
+  end_us: number;
+  /** How many there are. */
+  slices: number;
+}
+
 /** A scenario to start from. */
 export interface Template {
   /** Short. */
@@ -186,4 +234,20 @@ export interface TextFault {
   allowed: string | null;
   /** How to mend it. */
   hint: string | null;
+}
+
+/** What of a timeline is drawn. */
+export interface Window {
+  /** The left edge, microseconds. */
+  from_us: number;
+  /** The right edge, microseconds. */
+  to_us: number;
+  /** Its number in the result. */
+  variant: number;
+  /** The uppermost lane. */
+  first: number;
+  /** Lanes. */
+  count: number;
+  /** Width. */
+  pixels: number;
 }

@@ -1,6 +1,7 @@
 /** Requests to the server; what it refuses arrives as an error in its words. */
 
-import type { Checked, Estimated, FileRow, FileText, QueuedJob, Person, RunRow, Template } from "./api.gen";
+import type { Checked, Estimated, FileRow, FileText, QueuedJob, Person, RunRow, SliceSeen, Strips, Template, Window } from "./api.gen";
+import { Packed } from "./packed";
 import type { Result } from "../result.gen";
 import { checked } from "../result";
 
@@ -12,12 +13,16 @@ export class Refusal extends Error {
   }
 }
 
-async function ask<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+function request(method: string, body: unknown, signal: AbortSignal | undefined): RequestInit {
   const headers: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
   const init: RequestInit = { method, headers, credentials: "same-origin" };
   if (body !== undefined) init.body = JSON.stringify(body);
   if (signal !== undefined) init.signal = signal;
-  const answer = await fetch(ROOT + path, init);
+  return init;
+}
+
+async function ask<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  const answer = await fetch(ROOT + path, request(method, body, signal));
   if (answer.ok) return (answer.status === 204 ? undefined : await answer.json()) as T;
   const text = await answer.text();
   throw new Refusal(answer.status, words(text) ?? `the server answered ${answer.status}`);
@@ -32,7 +37,14 @@ function words(text: string): string | null {
   }
 }
 
+async function columns<Head>(path: string, body?: unknown, signal?: AbortSignal): Promise<Packed<Head>> {
+  const answer = await fetch(ROOT + path, request(body === undefined ? "GET" : "POST", body, signal));
+  if (answer.ok) return new Packed<Head>(await answer.arrayBuffer());
+  throw new Refusal(answer.status, words(await answer.text()) ?? `the server answered ${answer.status}`);
+}
+
 const name = encodeURIComponent;
+const query = (values: object): string => new URLSearchParams(Object.entries(values).map(([key, value]) => [key, String(value)])).toString();
 
 export const api = {
   me: () => ask<Person>("GET", "/me"),
@@ -50,6 +62,13 @@ export const api = {
   stop: (job: string) => ask<QueuedJob>("POST", `/jobs/${name(job)}/stop`, {}),
   runs: () => ask<RunRow[]>("GET", "/runs"),
   result: async (run: string) => checked(await ask<Result>("GET", `/runs/${name(run)}/result`)),
+  comparison: async (runs: string[]) => checked(await ask<Result>("GET", `/comparison?${runs.map((run) => `run=${name(run)}`).join("&")}`)),
+  strips: (run: string, variant: number) => ask<Strips>("GET", `/runs/${name(run)}/timeline?variant=${variant}`),
+  window: (run: string, seen: Window, signal: AbortSignal) => columns<{ first: number; count: number }>(`/runs/${name(run)}/timeline/window?${query(seen)}`, undefined, signal),
+  slice: (run: string, variant: number, lane: number, at_us: number, signal: AbortSignal) =>
+    ask<SliceSeen>("GET", `/runs/${name(run)}/timeline/slice?${query({ variant, lane, at_us })}`, undefined, signal),
+  hall: (of: Place) => columns<HallHead>(...placed("hall", of)),
+  cables: (of: Place) => columns<{ loaded: boolean }>(...placed("cables", of)),
   scenario: async (run: string) => (await fetch(`${ROOT}/runs/${name(run)}/scenario`, { credentials: "same-origin" })).text(),
   report: (run: string) => `${ROOT}/runs/${name(run)}/report`,
   events: (since: number) => new EventSource(`${ROOT}/events?since=${since}`),
@@ -70,4 +89,25 @@ export interface Schema {
   default?: unknown;
   description?: string;
   type?: string;
+}
+
+/** Whose hall: that of a variant of a run, or of a scenario that has not been run. */
+export type Place = { run: string; variant: number } | { file: string; text: string };
+
+const placed = (what: string, of: Place): [string, unknown?] =>
+  "run" in of ? [`/runs/${name(of.run)}/${what}?variant=${of.variant}`] : [`/${what}`, of];
+
+/** What a hall says besides its columns. */
+export interface HallHead {
+  names: string[];
+  roles: string[];
+  boxes: string[];
+  /** What scenarios call each device; empty where they call it by its number. */
+  spoken: string[];
+  networks: string[];
+  tiers: { network: string; name: string; medium: string }[];
+  cables: number;
+  servers: number;
+  accelerators_per_server: number;
+  remarks: string[];
 }

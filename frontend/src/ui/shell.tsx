@@ -1,7 +1,8 @@
 /** What stands around every page: where one is, who one is, what runs. */
 
+import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { onMove, page } from "../place";
+import { chosen, onMove, page } from "../place";
 import type { Person } from "./api.gen";
 import { api } from "./api";
 import { JobRow, hasEnded, useJobs } from "./jobs";
@@ -52,7 +53,16 @@ function Inside({ me, left }: { me: Person; left: () => void }) {
 function Page({ here, turn, jobs }: { here: string; turn: number; jobs: ReturnType<typeof useJobs> }) {
   if (here.startsWith("/run/")) return <RunPage key={here} run={decodeURIComponent(here.slice(5))} />;
   if (here === "/scenario") return <ScenarioPage jobs={jobs} />;
+  if (here === "/timeline") return <Late key={`timeline ${chosen("runs")}`} page={() => import("./pages/timeline").then((each) => each.TimelinePage)} />;
+  if (here === "/floor") return <Late key={`floor ${chosen("run")} ${chosen("file")} ${chosen("variant")}`} page={() => import("./pages/floor").then((each) => each.FloorPage)} />;
   if (here === "/compare") return <Compare />;
   if (here === "" || here === "/") return <Home turn={turn} jobs={jobs} />;
   return <p class="failure">There is no page `{here}`. <a href="#/">To the runs</a></p>;
+}
+
+/** A page whose code comes when it is opened. */
+function Late({ page: fetched }: { page: () => Promise<ComponentType> }) {
+  const [Found] = useLoaded(async () => ({ Page: await fetched() }), []);
+  if (Found.error !== undefined) return <p class="failure">{Found.error}</p>;
+  return Found.value === undefined ? <p class="muted" role="status">opening</p> : <Found.value.Page />;
 }

@@ -4,6 +4,7 @@ import { paintedOnChange, resolver } from "../canvas";
 import { duration } from "../format";
 import { Legend, Section } from "../parts";
 import { niceStep } from "../scales";
+import { byKey, moved, zoomed, type Span } from "../span";
 import type { Stepped } from "../result";
 import type { Track, TrackLabel } from "../result.gen";
 
@@ -12,31 +13,26 @@ const GAP = 4;
 const LEFT = 128;
 const AXIS = 22;
 
-interface View {
-  from: number;
-  to: number;
-}
-
 interface Hover {
   x: number;
   y: number;
   text: string;
 }
 
-const labelText = (label: TrackLabel | undefined): string =>
+export const labelText = (label: TrackLabel | undefined): string =>
   label === undefined ? "" : [label.phase, label.op, label.group].filter((part, index, all) => part !== "" && all.indexOf(part) === index).join(" · ");
 
 /** What a task counts as: its communicator, data or checkpoint where storage is meant, else computation. */
-function taskGroup(label: TrackLabel | undefined): string {
+export function taskGroup(label: TrackLabel | undefined): string {
   if (label?.phase === "data" || label?.phase === "checkpoint") return label.phase;
   return label?.group || "compute";
 }
 
-const taskColor = (label: TrackLabel | undefined): string => groupColor(taskGroup(label));
+export const taskColor = (label: TrackLabel | undefined): string => groupColor(taskGroup(label));
 
 const heightOf = (tracks: Track[]): number => tracks.length * (ROW + GAP) + AXIS;
 
-function draw(canvas: HTMLCanvasElement, tracks: Track[], labels: TrackLabel[], view: View): void {
+function draw(canvas: HTMLCanvasElement, tracks: Track[], labels: TrackLabel[], view: Span): void {
   const scale = devicePixelRatio;
   const width = canvas.clientWidth;
   const height = heightOf(tracks);
@@ -67,7 +63,7 @@ function draw(canvas: HTMLCanvasElement, tracks: Track[], labels: TrackLabel[], 
   });
 }
 
-function axis(context: CanvasRenderingContext2D, view: View, perMicrosecond: number, width: number, height: number, color: (name: string) => string): void {
+export function axis(context: CanvasRenderingContext2D, view: Span, perMicrosecond: number, width: number, height: number, color: (name: string) => string): void {
   const step = niceStep(view.to - view.from, Math.max(2, Math.floor((width - LEFT) / 110)));
   context.strokeStyle = color("var(--line)");
   context.fillStyle = color("var(--muted)");
@@ -81,7 +77,7 @@ function axis(context: CanvasRenderingContext2D, view: View, perMicrosecond: num
   }
 }
 
-function hit(tracks: Track[], labels: TrackLabel[], view: View, width: number, x: number, y: number): string | null {
+function hit(tracks: Track[], labels: TrackLabel[], view: Span, width: number, x: number, y: number): string | null {
   const track = tracks[Math.floor(y / (ROW + GAP))];
   if (track === undefined || x < LEFT) return null;
   const time = view.from + ((x - LEFT) / (width - LEFT)) * (view.to - view.from);
@@ -90,23 +86,11 @@ function hit(tracks: Track[], labels: TrackLabel[], view: View, width: number, x
   return `${labelText(labels[task[2]])}: ${duration(task[1] / 1e6)} from ${duration(task[0] / 1e6)}`;
 }
 
-function zoomed(view: View, whole: View, factor: number, at: number): View {
-  const span = Math.min((view.to - view.from) * factor, whole.to - whole.from);
-  const from = Math.min(Math.max(at - (at - view.from) * (span / (view.to - view.from)), whole.from), whole.to - span);
-  return { from, to: from + span };
-}
-
-const moved = (view: View, whole: View, by: number): View => {
-  const span = view.to - view.from;
-  const from = Math.min(Math.max(view.from + by, whole.from), whole.to - span);
-  return { from, to: from + span };
-};
-
 export function Timeline({ variant }: { variant: Stepped }) {
   const { tracks, labels } = variant.timeline;
   const end = Math.max(1, ...tracks.flatMap((track) => track.tasks.map(([start, length]) => start + length)));
   const whole = { from: 0, to: end };
-  const [view, setView] = useState<View>(whole);
+  const [view, setView] = useState<Span>(whole);
   const [hover, setHover] = useState<Hover | null>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const dragged = useRef<number | null>(null);
@@ -128,17 +112,8 @@ export function Timeline({ variant }: { variant: Stepped }) {
     setView(zoomed(view, whole, event.deltaY > 0 ? 1.25 : 0.8, timeAt(event.offsetX, element.clientWidth)));
   };
   const onKey = (event: KeyboardEvent) => {
-    const middle = (view.from + view.to) / 2;
-    const span = view.to - view.from;
-    const actions: Record<string, () => View> = {
-      w: () => zoomed(view, whole, 0.6, middle),
-      s: () => zoomed(view, whole, 1.6, middle),
-      a: () => moved(view, whole, -span / 5),
-      d: () => moved(view, whole, span / 5),
-      "0": () => whole,
-    };
-    const action = actions[event.key];
-    if (action !== undefined) setView(action());
+    const next = byKey(event.key, view, whole);
+    if (next !== undefined) setView(next);
   };
   const onMove = (event: PointerEvent) => {
     const element = event.currentTarget as HTMLCanvasElement;

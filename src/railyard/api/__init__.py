@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from railyard.study.serving.explain import ServedExplanation
     from railyard.study.training.explain import Explanation
 
-__all__ = ["OPERATED_TABLES", "SERVED_TABLES", "TABLES", "Run", "compare", "explain", "load", "run"]
+__all__ = ["OPERATED_TABLES", "SERVED_TABLES", "TABLES", "Run", "compare", "compare_runs", "explain", "load", "run"]
 
 
 def load(path: str | Path, *, overrides: Mapping[str, Any] | None = None) -> Scenario:
@@ -82,6 +82,30 @@ def compare(
     """
     changes = {**(overrides or {}), "compare": {"vary": {key: list(values) for key, values in vary.items()}}}
     return execute(_draft(scenario, changes), [], engine=engine, out=out, progress=progress)
+
+
+def compare_runs(runs: Sequence[str | Path], *, out: str | Path | None = "runs") -> Run:
+    """Sets runs that were kept side by side, as if one scenario had compared them.
+
+    Args:
+        runs: Folders of runs, or their `result.json`; at least two.
+        out: Where a folder with the joined result and its report is put; None writes nothing.
+
+    Raises:
+        InputError: A run cannot be read, one stands twice, or they are of different kinds of work.
+    """
+    from railyard.report import write_report
+    from railyard.study.joined import joined
+    from railyard.study.kept import read_all
+    from railyard.study.study import keep
+
+    result = joined(read_all([Path(run) for run in runs]))
+    place = (
+        None
+        if out is None
+        else keep(result, Path(out), lambda found, folder: write_report(found, folder / "report.html"))
+    )
+    return Run(result.name, result, place)
 
 
 def explain(

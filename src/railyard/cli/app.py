@@ -99,9 +99,11 @@ def run(
     running.run(scenario, sets=set_ or [], varies=[], engine=engine, out=out, as_json=json, quiet=quiet)
 
 
-@app.command(short_help="Run a scenario once for every value of a key.")
+@app.command(short_help="Run a scenario once for every value of a key, or set kept runs side by side.")
 def compare(
-    scenario: Scenario,
+    what: Annotated[
+        list[Path], typer.Argument(metavar="SCENARIO|RUN...", help="A scenario, or two or more folders of runs.")
+    ],
     *,
     vary: Vary = None,
     json: Json = False,
@@ -110,10 +112,10 @@ def compare(
     out: Out = _RUNS,
     quiet: Quiet = False,
 ) -> None:
-    """Run a scenario once for every combination of the values given with --vary."""
-    from railyard.cli import running
+    """Run a scenario once for every combination of the values given with --vary, or compare runs that were kept."""
+    from railyard.cli import comparing
 
-    running.compare(scenario, sets=set_ or [], varies=vary or [], engine=engine, out=out, as_json=json, quiet=quiet)
+    comparing.compare(what, sets=set_ or [], varies=vary or [], engine=engine, out=out, as_json=json, quiet=quiet)
 
 
 @app.command(short_help="Where the step of a run goes, as a tree, and what each remedy would give.")

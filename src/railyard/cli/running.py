@@ -1,4 +1,4 @@
-"""`railyard run` and `railyard compare`."""
+"""`railyard run`, and how any result is printed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from railyard import api
 from railyard.api import background, compared, layouts, operated, words
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
-from railyard.errors import InputError
 from railyard.scenario import load
 
 if TYPE_CHECKING:
@@ -37,6 +36,11 @@ def run(
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
         finished = api.execute(load.load(scenario, sets), varies, engine=engine, out=out, progress=progress)
+    tell(finished, as_json=as_json, quiet=quiet)
+
+
+def tell(finished: api.Run, *, as_json: bool, quiet: bool) -> None:
+    """The comparison, why it came out so, and where the report is; or the result as JSON."""
     if as_json:
         emit(finished.result.text())
         return
@@ -46,60 +50,37 @@ def run(
         emit(f"\n{text}\n\nreport: {finished.report_path}")
 
 
-def compare(
-    scenario: Path,
-    *,
-    sets: Sequence[str],
-    varies: Sequence[str],
-    engine: str | None,
-    out: Path,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Runs every combination of the varied values.
-
-    Raises:
-        InputError: Nothing is varied, or the scenario is wrong.
-        SimulationError: The run cannot finish.
-    """
-    given = load.load(scenario, sets).scenario.compare
-    if not (varies or given.vary or given.variants or given.steps):
-        raise InputError("there is nothing to compare", hint="give for example `--vary fabric=roce,infiniband,ideal`")
-    run(scenario, sets=sets, varies=varies, engine=engine, out=out, as_json=as_json, quiet=quiet)
-
-
 def _sheets(result: Result) -> None:
     """The tables of a cluster in time."""
     for number, sheet in enumerate(operated.sheets(result)):
         if number:
             emit("")
-        table = Table(sheet.headings, range(1, len(sheet.headings)), turn=True)
-        for cells in sheet.rows:
-            table.add(*cells)
-        table.print()
+        _table(compared.Comparison(sheet.headings, range(1, len(sheet.headings)), sheet.rows))
 
 
 def show(finished: api.Run) -> None:
-    """The comparison as a table."""
+    """The comparison as tables."""
     result = finished.result
     if operated.are_operated(result):
         _sheets(result)
         return
-    found = compared.comparison(result)
+    _table(compared.comparison(result))
+    if "runs" not in result.scenario:  # of kept runs each has been shown with its layouts when it was run
+        _layouts(result)
+    if rows := list(background.rows(result)):
+        emit("")
+        _table(compared.Comparison(background.HEADINGS, background.RIGHT, rows))
+
+
+def _layouts(result: Result) -> None:
+    for variant in result.steps:
+        if lines := layouts.rows(variant):
+            emit(f"\n{layouts.title(variant, alone=len(result.steps) == 1)}")
+            _table(compared.Comparison(layouts.HEADINGS, layouts.RIGHT, list(lines)))
+
+
+def _table(found: compared.Comparison) -> None:
     table = Table(found.headings, found.right, turn=True)
     for cells in found.rows:
         table.add(*cells)
     table.print()
-    for variant in result.steps:
-        if lines := layouts.rows(variant):
-            table = Table(layouts.HEADINGS, layouts.RIGHT, turn=True)
-            for line in lines:
-                table.add(*line)
-            emit(f"\n{layouts.title(variant, alone=len(result.steps) == 1)}")
-            table.print()
-    if beside := list(background.rows(result)):
-        table = Table(background.HEADINGS, background.RIGHT, turn=True)
-        for cells in beside:
-            table.add(*cells)
-        emit("")
-        table.print()

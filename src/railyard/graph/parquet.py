@@ -97,7 +97,7 @@ def read_record(path: Path) -> Record:
         size_bytes=columns["size_bytes"],
         labels=[Label(**label) for label in json.loads(metadata["labels"])] if graph is None else graph.labels,
         optional={name: columns[name] for name in optional},
-        tables={name: _read_table(file_of(path, name), name) for name in json.loads(metadata["tables"])},
+        tables={name: read_table(file_of(path, name), name) for name in json.loads(metadata["tables"])},
         parts={name: read_record(file_of(path, name)) for name in json.loads(metadata["parts"])},
         meta=json.loads(metadata["meta"]),
         work=graph,
@@ -109,7 +109,12 @@ def file_of(path: Path, name: str) -> Path:
     return path.with_name(f"{path.stem}.{name}{path.suffix}")
 
 
-def _read_table(path: Path, name: str) -> dict[str, NDArray[Any]]:
+def read_table(path: Path, name: str) -> dict[str, NDArray[Any]]:
+    """A side table of a record by itself.
+
+    Raises:
+        InputError: The file is missing or of another format.
+    """
     return _arrays(_read(path, TABLE_FORMAT)[0], TABLES.get(name).columns)
 
 

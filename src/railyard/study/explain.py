@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.result.variants.serving import ServedVariant
+from railyard.study.kept import read_result, result_file
 from railyard.study.serving import explain as serving
 from railyard.study.training import explain as training
 
@@ -34,8 +35,8 @@ def explain(
     Raises:
         InputError: There is no such run or variant, or its files cannot be read.
     """
-    file = training.result_file(run)
-    result = training.read_result(file)
+    file = result_file(run)
+    result = read_result(file)
     if all(isinstance(one, ServedVariant) for one in result.variants):
         number = training.numbered([one.name for one in result.variants], variant)
         return serving.explain(file, result, number, with_remedies=with_remedies, progress=progress)

@@ -48,9 +48,9 @@ def result_of(
             engine=engine,
             seed=document.seed,
             digest=measured[0].digest,
-            sources=tuple(SourceRow(**vars(source)) for source in _unique(found.sources for found in measured)),
-            left_out=tuple(_unique(found.left_out for found in measured)),
-            defaults=tuple(_unique(found.defaults for found in measured)),
+            sources=tuple(SourceRow(**vars(source)) for source in each_once(found.sources for found in measured)),
+            left_out=tuple(each_once(found.left_out for found in measured)),
+            defaults=tuple(each_once(found.defaults for found in measured)),
             **({"created": datetime.now(UTC).isoformat(timespec="seconds")} if dated else {}),
         ),
         variants=variants,
@@ -58,6 +58,6 @@ def result_of(
     )
 
 
-def _unique(lists: Iterable[Iterable[T]]) -> list[T]:
+def each_once(lists: Iterable[Iterable[T]]) -> list[T]:
     """All items in order, each at its first occurrence."""
     return list(dict.fromkeys(item for items in lists for item in items))

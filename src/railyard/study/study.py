@@ -103,6 +103,21 @@ def prepare(document: Document, varies: Sequence[str] = (), engine: str | None =
     return list(_prepared(kinds.get(document.kind), document, varies, engine)[1])
 
 
+def keep(result: Result, out: Path, *faces: Face) -> Path:
+    """Puts a result that no study of this process measured into a folder, as `run` does.
+
+    Returns:
+        The folder.
+
+    Raises:
+        InputError: It cannot be made.
+    """
+    name = folders.name_of(dict(result.scenario), version())
+    with folders.replaced(out, name) as folder:
+        _write(folder, result, faces)
+    return out / name
+
+
 def _prepared(
     kind: AnyKind, document: Document, varies: Sequence[str], engine: str | None
 ) -> tuple[Sequence[Named], Sequence[Any]]:

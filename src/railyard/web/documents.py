@@ -9,6 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field
 State = Literal["queued", "running", "done", "failed", "stopped"]
 ENDED: tuple[State, ...] = ("done", "failed", "stopped")
 
+MOST_LANES = 400
+MOST_PIXELS = 8000
+
+Moment = Annotated[float, Field(ge=-1e18, le=1e18, allow_inf_nan=False)]
 Words = Annotated[str, Field(max_length=500)]
 ScenarioText = Annotated[str, Field(max_length=2 << 20, description="YAML.")]
 FileName = Annotated[str, Field(min_length=1, max_length=400, description="Relative to the folder, `/` between parts.")]
@@ -152,6 +156,53 @@ class Template(ApiBody):
     name: str = Field(description="Short.")
     about: str = Field(description="What it asks.")
     text: str = Field(description="YAML.")
+
+
+class Lane(ApiBody):
+    """A row of a timeline."""
+
+    rank: int = Field(description="Whose.")
+    name: str = Field(description="Of the stream.")
+
+
+class Look(ApiBody):
+    """How slices that are drawn alike are called."""
+
+    phase: str = Field(description="forward, backward, ...")
+    op: str = Field(description="The operation.")
+    group: str = Field(description="Class of the communicator; empty for computation.")
+
+
+class Strips(ApiBody):
+    """A timeline before any of it is drawn."""
+
+    lanes: list[Lane] = Field(description="From top to bottom.")
+    looks: list[Look] = Field(description="A pixel names one by its number.")
+    end_us: float = Field(description="When the last slice ends, microseconds.")
+    slices: int = Field(description="How many there are.")
+
+
+class Window(ApiBody):
+    """What of a timeline is drawn."""
+
+    from_us: Moment = Field(description="The left edge, microseconds.")
+    to_us: Moment = Field(description="The right edge, microseconds.")
+    variant: int = Field(default=0, ge=0, lt=1000, description="Its number in the result.")
+    first: int = Field(default=0, ge=0, lt=1 << 31, description="The uppermost lane.")
+    count: int = Field(default=100, ge=1, le=MOST_LANES, description="Lanes.")
+    pixels: int = Field(default=1000, ge=1, le=MOST_PIXELS, description="Width.")
+
+
+class SliceSeen(ApiBody):
+    """A slice under the pointer; all null where there is none."""
+
+    look: int | None = Field(default=None, description="Number of its look.")
+    start_us: float | None = Field(default=None, description="Microseconds.")
+    end_us: float | None = Field(default=None, description="Microseconds.")
+    bytes: int | None = Field(default=None, description="That it moved.")
+    alone_us: float | None = Field(default=None, description="How long it takes with the network to itself.")
+    latency_us: float | None = Field(default=None, description="The part of that which bandwidth does not shrink.")
+    slowed_us: float | None = Field(default=None, description="How much communication beside it slowed it.")
 
 
 class RefusalBody(ApiBody):

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from railyard.web.documents import DraftText
+    from collections.abc import Mapping
+
     from railyard.web.settings import ServerSettings
 
-Verb = Literal["check", "estimate"]
+Verb = Literal["check", "estimate", "hall", "cables", "strips", "window", "slice"]
 
 _LONGEST_LINE = 64 << 20
 _IDLE_S = 300.0
@@ -44,8 +45,13 @@ class Looking:
         self.settings = settings
         self._seats: dict[str, _Seat] = {}
 
-    async def ask(self, person: str, verb: Verb, draft: DraftText) -> dict[str, Any]:
+    async def ask(self, person: str, verb: Verb, about: Mapping[str, Any]) -> dict[str, Any]:
         """The answer as a document.
+
+        Args:
+            person: Who asks.
+            verb: What is asked.
+            about: What the verb needs, see `preview.py`.
 
         Raises:
             TooSlow: It took more than `WorkLimits.preview_s`, or more memory than a run may take.
@@ -55,12 +61,7 @@ class Looking:
         async with seat.lock:
             seat.used = time.monotonic()
             process = seat.process = await self._process(person, seat.process)
-            question = {
-                "verb": verb,
-                "folder": str(self.settings.folder_of(person)),
-                "text": draft.text,
-                "file": draft.file,
-            }
+            question = {**about, "verb": verb, "person": str(self.settings.folder_of(person))}
             try:
                 return await asyncio.wait_for(_exchange(process, question), self.settings.limits.preview_s)
             except (TimeoutError, OSError, json.JSONDecodeError) as error:

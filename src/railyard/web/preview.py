@@ -1,11 +1,13 @@
-"""The process that looks at scenarios while they are typed: a question a line on stdin, an answer a line on stdout.
+"""The process that looks at scenarios while they are typed, and into runs: a line asks on stdin, a line answers.
 
-A question has `verb` (`check` or `estimate`), `folder`, `text` and `file`; the answer is a `Checked` or an `Estimated`.
-Whoever starts it kills it when an answer takes too long, and starts another.
+A question has `verb` and `person`, the folder of whoever asks. `check` and `estimate` have `text` and `file`; the
+answer is a `Checked` or an `Estimated`. Verbs of `views/` have what stands there; the answer has `packed` (base64),
+`head`, or `faults`. Whoever starts the process kills it when an answer takes too long, and starts another.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -18,10 +20,13 @@ from railyard.errors import RailyardError
 from railyard.scenario import load
 from railyard.study import estimate, inputs
 from railyard.web import sandbox
-from railyard.web.documents import Checked, Estimated
+from railyard.web.documents import Checked, Estimated, TextFault
 from railyard.web.faults import faults_of
+from railyard.web.views import floor, timeline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pydantic import BaseModel
 
     from railyard.scenario.load import Draft
@@ -43,14 +48,26 @@ def main(folder: str, memory_bytes: str) -> int:
     sandbox.confine(Path(folder))
     for line in sys.stdin:
         answer = _answer(Path(folder), json.loads(line))
-        lines.write(answer.model_dump_json() + "\n")
+        lines.write(answer + "\n")
         lines.flush()
     return 0
 
 
-def _answer(folder: Path, question: dict[str, Any]) -> BaseModel:
-    verb = _VERBS[question["verb"]]
-    return verb(folder, question)
+def _answer(folder: Path, question: dict[str, Any]) -> str:
+    view = _VIEWS.get(question["verb"])
+    if view is not None:
+        return json.dumps(_seen(view, question), ensure_ascii=False)
+    return _LOOKS[question["verb"]](folder, question).model_dump_json()
+
+
+def _seen(view: Callable[[dict[str, Any]], Any], question: dict[str, Any]) -> dict[str, Any]:
+    try:
+        found = view(question)
+    except RailyardError as error:
+        return {"faults": [fault.model_dump() for fault in faults_of(error)]}
+    except MemoryError:
+        return {"faults": [TextFault(message="it needs too much memory").model_dump()]}
+    return {"packed": base64.b64encode(found).decode()} if isinstance(found, bytes) else {"head": found}
 
 
 def _draft(folder: Path, question: dict[str, Any]) -> Draft:
@@ -80,7 +97,14 @@ def _estimate(folder: Path, question: dict[str, Any]) -> Estimated:
     return Estimated(faults=[], result=result.plain(), took_s=time.monotonic() - begin)
 
 
-_VERBS = {"check": _check, "estimate": _estimate}
+_LOOKS: dict[str, Callable[[Path, dict[str, Any]], BaseModel]] = {"check": _check, "estimate": _estimate}
+_VIEWS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "hall": floor.hall,
+    "cables": floor.cables,
+    "strips": timeline.head,
+    "window": timeline.window,
+    "slice": timeline.slice_at,
+}
 
 
 if __name__ == "__main__":

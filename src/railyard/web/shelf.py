@@ -129,6 +129,17 @@ class Shelf:
             raise Missing(name)
         return path
 
+    def timeline(self, run: str, variant: int) -> Path:
+        """The record of a variant of a run.
+
+        Raises:
+            Missing: There is none.
+        """
+        folder = self.run(run)
+        inside = sorted((folder / "variants").glob(f"{variant}-*"))
+        place = folder if variant == 0 else inside[0] if inside else folder / "none"
+        return self.file_of_run(run, (place / "timeline.parquet").relative_to(folder).as_posix())
+
     def _scenarios(self) -> Iterator[Path]:
         count = 0
         for here, folders, names in os.walk(self.folder):

@@ -2,21 +2,27 @@
 
 import { Findings } from "../../app";
 import { address } from "../../place";
+import { hasStep } from "../../result";
 import { api } from "../api";
 import { useLoaded } from "../loaded";
+
+/** Timelines that are opened at a time. */
+const MOST = 4;
 
 export function RunPage({ run }: { run: string }) {
   const [result] = useLoaded(() => api.result(run), [run]);
   if (result.error !== undefined) return <p class="failure">{result.error}. <a href="#/">To the runs</a></p>;
   if (result.value === undefined) return <p class="muted" role="status">reading {run}</p>;
-  const { name, provenance } = result.value;
+  const { name, provenance, variants } = result.value;
   return (
     <>
       <h1>{name}</h1>
       <p class="muted">Railyard {provenance.version} · engine {provenance.engine} · seed {provenance.seed}{provenance.created ? ` · ${new Date(provenance.created).toLocaleString()}` : ""}</p>
       <p class="tools">
         <a class="action" href={api.report(run)} download>Save as one file</a>
-        <a class="action" href={address("/scenario", { run })}>Change and run again</a>
+        {!("runs" in result.value.scenario) && <a class="action" href={address("/scenario", { run })}>Change and run again</a>}
+        {variants.some(hasStep) && <a href={address("/timeline", { runs: variants.map((_, number) => (number === 0 ? run : `${run}:${number}`)).slice(0, MOST).join(",") })}>Every rank at any zoom</a>}
+        {variants.some(hasStep) && <a href={address("/floor", { run })}>The hall, from rack to port</a>}
       </p>
       <Findings result={result.value} />
     </>

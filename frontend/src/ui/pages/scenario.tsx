@@ -21,16 +21,26 @@ const kept = (file: string) => `railyard draft ${file}`;
 interface Opened {
   file: string;
   text: string;
+  /** What the file holds, where the text has more. */
+  stored?: string;
   version: string | null;
 }
 
 async function open(): Promise<Opened> {
   const [file, from, run] = [chosen("file"), chosen("from"), chosen("run")];
-  if (file !== null) return api.read(file);
-  if (run !== null) return { file: `${run}.yaml`, text: await api.scenario(run), version: null };
+  if (file !== null) {
+    const found = await api.read(file);
+    return { ...found, text: await withFault(found.text, chosen("fault")), stored: found.text };
+  }
+  if (run !== null) return { file: `${run}.yaml`, text: await withFault(await api.scenario(run), chosen("fault")), version: null };
   const templates = await api.templates();
   const template = templates.find((each) => each.name === from) ?? templates[0];
   return { file: `${template?.name ?? "scenario"}.yaml`, text: template?.text ?? "", version: null };
+}
+
+/** The text with one more fault, as the floor plan names it. */
+async function withFault(text: string, fault: string | null): Promise<string> {
+  return fault === null ? text : (await import("../inject")).withFault(text, fault);
 }
 
 export function ScenarioPage({ jobs }: { jobs: QueuedJob[] }) {
@@ -54,8 +64,8 @@ interface Tools {
 
 function Desk({ opened, schema, editor, Form, jobs }: Tools) {
   const [file, setFile] = useState(opened.file);
-  const [text, setText] = useState(() => localStorage.getItem(kept(opened.file)) ?? opened.text);
-  const [saved, setSaved] = useState<{ text: string; version: string | null }>({ text: opened.text, version: opened.version });
+  const [text, setText] = useState(() => (chosen("fault") === null ? localStorage.getItem(kept(opened.file)) : null) ?? opened.text);
+  const [saved, setSaved] = useState<{ text: string; version: string | null }>({ text: opened.stored ?? opened.text, version: opened.version });
   const [trouble, setTrouble] = useState<string>();
   const [asked, setAsked] = useState<string>();
   const seat = useRef<HTMLDivElement>(null);
@@ -70,6 +80,7 @@ function Desk({ opened, schema, editor, Form, jobs }: Tools) {
       setTrouble(undefined);
       choose("from", null);
       choose("run", null);
+      choose("fault", null);
       choose("file", file);
     } catch (error) {
       setTrouble(error instanceof Refusal && error.status === 409 ? `${error.message}; give another name to keep both` : String((error as Error).message));
@@ -102,6 +113,7 @@ function Desk({ opened, schema, editor, Form, jobs }: Tools) {
         <label class="name">File <input value={file} onChange={(event) => setFile(event.currentTarget.value.trim())} /></label>
         <button onClick={() => void save(text)} disabled={text === saved.text && file === opened.file}>Save</button>
         <button class="action" onClick={run} disabled={faults.length > 0 || busy}>Run</button>
+        {faults.length === 0 && saved.version !== null && text === saved.text && <a href={address("/floor", { file })}>The hall</a>}
         {text !== saved.text && <button onClick={() => change(saved.text)}>Undo all changes</button>}
         <span class="muted" role="status">{busy ? "checking" : faults.length === 0 ? "no faults" : `${faults.length} fault${faults.length > 1 ? "s" : ""}`}</span>
       </p>

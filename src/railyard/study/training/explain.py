@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.engine import Jitter
 from railyard.errors import InputError, SimulationError, did_you_mean
-from railyard.files import read_text
 from railyard.graph.parquet import read_record
 from railyard.measure import bottleneck
 from railyard.measure.decompose import decompose
 from railyard.measure.explain_tree import MEETINGS, STALL, VARIATION, tree_of
-from railyard.result.reading import result_from
 from railyard.result.variants.training import TrainingVariant
 from railyard.scenario import load
 from railyard.study.folder import of_variant
+from railyard.study.kept import read_result, result_file
 from railyard.study.study import prepare
 from railyard.study.training.deaths import sorted_out
 from railyard.study.training.graphs import Graphs
@@ -172,47 +171,6 @@ def explain(
         cpmt_usd=stored.cpmt.typical,
         remedies=tried,
     )
-
-
-def result_file(run: Path) -> Path:
-    """The result of a run.
-
-    Raises:
-        InputError: There is none.
-    """
-    if run.is_dir():
-        file = run / "result.json"
-        if not file.is_file():
-            inside = sorted(path.parent.name for path in run.glob("*/result.json"))
-            hint = (
-                f"the runs in it: {', '.join(inside)}"
-                if inside
-                else "give the folder that `railyard run` named, or its result.json"
-            )
-            raise InputError("this folder holds no run: it has no result.json", file=run, hint=hint)
-        return file
-    if not run.exists():
-        known = sorted(path.parent.name for path in run.parent.glob("*/result.json")) if run.parent.is_dir() else []
-        hint = did_you_mean(run.name, known) or "`railyard run SCENARIO` writes the folder of a run"
-        raise InputError("there is no such run", file=run, hint=hint)
-    return run
-
-
-def read_result(file: Path) -> Result:
-    """The result that a file holds.
-
-    Raises:
-        InputError: The file is no complete result of a run.
-    """
-    text = read_text(file)
-    if file.suffix in {".yaml", ".yml"}:
-        hint = f"run it first: `railyard run {file}` names the folder of the run, which `explain` takes"
-        raise InputError("this is a scenario, not a run", file=file, hint=hint)
-    try:
-        result = result_from(text)
-    except InputError as error:
-        raise error.located(file=file) from None
-    return result
 
 
 def _steps(file: Path, result: Result) -> list[TrainingVariant]:

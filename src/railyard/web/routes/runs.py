@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import FileResponse
 
+from railyard.study.joined import joined
+from railyard.study.kept import read_all
 from railyard.web.documents import RunRow
 from railyard.web.routes.asking import Asked
 from railyard.web.shelf import RESULT, Missing
@@ -25,6 +27,12 @@ def list_runs(
 ) -> list[RunRow]:
     """Runs, latest first."""
     return asked.shelf.runs(offset=offset, most=most)
+
+
+@router.get("/comparison")
+def compare_runs(asked: Asked, run: Annotated[list[str], Query(min_length=2, max_length=20)]) -> dict[str, Any]:
+    """Several runs as one result, format railyard/1, with what can be said of their order."""
+    return joined(read_all([_file(asked, one, RESULT) for one in run])).plain()
 
 
 @router.get("/runs/{run}/result", response_class=FileResponse)

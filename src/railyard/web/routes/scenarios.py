@@ -66,7 +66,7 @@ async def estimate(asked: Asked, draft: DraftText) -> Estimated:
 
 async def _look(asked: Asking, verb: Verb, draft: DraftText) -> dict[str, Any]:
     try:
-        return await asked.house.looking.ask(asked.person, verb, draft)
+        return await asked.house.looking.ask(asked.person, verb, {"text": draft.text, "file": draft.file})
     except TooSlow:
         seconds = asked.house.settings.limits.preview_s
         raise HTTPException(

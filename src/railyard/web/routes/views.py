@@ -1,0 +1,113 @@
+"""What is too large for a result: the hall of a run's cluster, and its timeline at any zoom."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Query
+from fastapi.responses import JSONResponse, Response
+
+from railyard.web.documents import DraftText, Moment, RefusalBody, SliceSeen, Strips, Window
+from railyard.web.looking import TooSlow, Verb
+from railyard.web.routes.asking import Asked, Asking
+from railyard.web.shelf import Missing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+router = APIRouter(tags=["views"])
+
+_COLUMNS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/octet-stream": {}}, "description": "Columns, see `railyard.web.views.packed`."}
+}
+
+Variant = Annotated[int, Query(ge=0, lt=1000, description="Its number in the result.")]
+
+
+@router.get("/runs/{run}/hall", response_class=Response, responses=_COLUMNS)
+async def hall(asked: Asked, run: str, variant: Variant = 0) -> Response:
+    """Racks and devices of a run's cluster as they would stand."""
+    return await _packed(asked, "hall", {"folder": str(_run(asked, run)), "variant": variant})
+
+
+@router.get("/runs/{run}/cables", response_class=Response, responses=_COLUMNS)
+async def cables(asked: Asked, run: str, variant: Variant = 0) -> Response:
+    """Every cable of that cluster, with its load in the run."""
+    return await _packed(asked, "cables", {"folder": str(_run(asked, run)), "variant": variant})
+
+
+@router.post("/hall", response_class=Response, responses=_COLUMNS)
+async def planned_hall(asked: Asked, draft: DraftText) -> Response:
+    """Racks and devices of a scenario's cluster, before any run."""
+    return await _packed(asked, "hall", draft.model_dump())
+
+
+@router.post("/cables", response_class=Response, responses=_COLUMNS)
+async def planned_cables(asked: Asked, draft: DraftText) -> Response:
+    """Every cable of that cluster; nothing has a load yet."""
+    return await _packed(asked, "cables", draft.model_dump())
+
+
+@router.get("/runs/{run}/timeline", response_model=Strips)
+async def timeline(asked: Asked, run: str, variant: Variant = 0) -> Any:
+    """Lanes, looks and length of a timeline."""
+    return await _seen(asked, "strips", {"path": _record(asked, run, variant)})
+
+
+@router.get("/runs/{run}/timeline/window", response_class=Response, responses=_COLUMNS)
+async def window(asked: Asked, run: str, seen: Annotated[Window, Query()]) -> Response:
+    """What lanes did between two moments, a look and a busy share a pixel."""
+    about = seen.model_dump(exclude={"variant"})
+    return await _packed(asked, "window", {"path": _record(asked, run, seen.variant), **about})
+
+
+@router.get("/runs/{run}/timeline/slice", response_model=SliceSeen)
+async def slice_at(
+    asked: Asked,
+    run: str,
+    lane: Annotated[int, Query(ge=0, lt=1 << 31)],
+    at_us: Annotated[Moment, Query()],
+    variant: Variant = 0,
+) -> Any:
+    """The slice of a lane at a moment; nothing but nulls where there is none."""
+    return await _seen(asked, "slice", {"path": _record(asked, run, variant), "lane": lane, "at_us": at_us})
+
+
+def _run(asked: Asking, run: str) -> Path:
+    try:
+        return asked.shelf.run(run)
+    except (Missing, ValueError, OSError):
+        raise HTTPException(404, f"there is no run `{run[:80]}`") from None
+
+
+def _record(asked: Asking, run: str, variant: int) -> str:
+    try:
+        return str(asked.shelf.timeline(run, variant))
+    except (Missing, ValueError, OSError):
+        raise HTTPException(404, f"variant {variant} of a run `{run[:80]}` has no timeline") from None
+
+
+async def _seen(asked: Asking, verb: Verb, about: dict[str, Any]) -> Any:
+    answer = await _ask(asked, verb, about)
+    return answer if isinstance(answer, Response) else answer["head"]
+
+
+async def _packed(asked: Asking, verb: Verb, about: dict[str, Any]) -> Response:
+    answer = await _ask(asked, verb, about)
+    if isinstance(answer, Response):
+        return answer
+    # Compressing megabytes of numbers takes longer than a loopback or a local network takes to carry them.
+    plain = {"content-encoding": "identity"}
+    return Response(base64.b64decode(answer["packed"]), media_type="application/octet-stream", headers=plain)
+
+
+async def _ask(asked: Asking, verb: Verb, about: dict[str, Any]) -> dict[str, Any] | Response:
+    try:
+        answer = await asked.house.looking.ask(asked.person, verb, about)
+    except TooSlow:
+        raise HTTPException(422, "this takes too long, or too much memory, to look at") from None
+    if "faults" in answer:
+        body = RefusalBody(error=answer["faults"][0]["message"], faults=answer["faults"])
+        return JSONResponse(body.model_dump(), status_code=400)
+    return answer

@@ -1,0 +1,1 @@
+import{a as e,n as t,t as n}from"./browser.js";function r(r,i){let a=t(r),o=n(i);return e(a.get(`faults`))?a.addIn([`faults`],a.createNode(o)):a.set(`faults`,a.createNode([o])),a.toString()}export{r as withFault};

@@ -1,0 +1,106 @@
+"""The hall and the timeline of a run, as columns and pixels."""
+
+import json
+
+import numpy as np
+import pytest
+
+from railyard import api
+from railyard.web.views.packed import packed
+
+from .conftest import SMALL
+
+LARGE = SMALL.replace("s: 16\n", "s: 256\n").replace("h: 16", "h: 256")
+
+KINDS = {"uint8": np.uint8, "int16": np.int16, "int32": np.int32, "float32": np.float32}
+
+
+def opened(data):
+    length = int.from_bytes(data[:4], "little")
+    head = json.loads(data[4 : 4 + length])
+    columns = {
+        row["name"]: np.frombuffer(data, KINDS[row["kind"]], row["count"], 4 + length + row["offset"])
+        for row in head["columns"]
+    }
+    return head, columns
+
+
+@pytest.fixture
+def run(client, settings):
+    (settings.folder / "small.yaml").write_text(SMALL.replace("tp: 8", "tp: 2"))
+    return api.run(settings.folder / "small.yaml", out=settings.folder / "runs")
+
+
+def test_columns_come_back_from_aligned_bytes():
+    columns = {"a": np.array([1, 2, 3], np.uint8), "b": np.array([[-1, 7]], np.int16), "c": np.zeros(0, np.float32)}
+    data = packed({"words": "ä"}, columns)
+    head, found = opened(data)
+    assert head["words"] == "ä"
+    assert {name: column.tolist() for name, column in found.items()} == {"a": [1, 2, 3], "b": [-1, 7], "c": []}
+    length = int.from_bytes(data[:4], "little")
+    assert all((4 + length + row["offset"]) % 8 == 0 for row in head["columns"])
+    with pytest.raises(TypeError):
+        packed({}, {"a": np.zeros(1)})
+
+
+def test_the_hall_has_every_device_and_the_load_of_every_cable(client, run):
+    head, hall = opened(client.get(f"/api/v1/runs/{run.folder.name}/hall").content)
+    assert (head["servers"], head["accelerators_per_server"], head["cables"]) == (2, 8, 16)
+    assert sorted(set(head["roles"])) == ["leaf", "server"]
+    assert len(hall["rack"]) == len(head["names"])
+    assert hall["power_w"].sum() == pytest.approx(hall["draw_w"].sum())
+    told, cables = opened(client.get(f"/api/v1/runs/{run.folder.name}/cables").content)
+    assert told["loaded"]
+    tiers = {tier.name: tier for tier in run.result.variants[0].network.tiers}
+    nic = cables["load"][cables["tier"] == 0]
+    assert nic.max() == pytest.approx(tiers["nic"].max_utilization, rel=1e-5)
+
+
+def test_a_hall_is_drawn_before_any_run(client):
+    draft = {"text": LARGE, "file": "large.yaml"}
+    head, hall = opened(client.post("/api/v1/hall", json=draft).content)
+    cables = opened(client.post("/api/v1/cables", json=draft).content)
+    assert len(hall["row"]) >= 1
+    assert not cables[0]["loaded"]
+    assert (cables[1]["load"] == -1).all()
+    assert head["spoken"][-1].startswith("spine")
+    wrong = client.post("/api/v1/hall", json={"text": LARGE.replace("roce", "rocky")})
+    assert wrong.status_code == 400
+    assert "rocky" in wrong.json()["error"] or "rocky" in json.dumps(wrong.json()["faults"])
+
+
+def test_a_fault_that_the_page_writes_is_one_that_a_scenario_takes(client):
+    head, _ = opened(client.post("/api/v1/hall", json={"text": LARGE}).content)
+    switches = [name for name in head["spoken"] if name]
+    leaf, spine = switches[0], switches[-1]
+    faults = f"faults: [{{kind: switch-down, switch: {leaf}}}, {{kind: link-down, cable: {leaf} - {spine}}}]"
+    for text in (faults, "faults: [{kind: host-down, host: 1}]"):
+        found = client.post("/api/v1/check", json={"text": f"{LARGE}\n{text}\n"}).json()
+        assert found["faults"] == []
+
+
+def test_the_timeline_is_drawn_at_any_zoom(client, run):
+    base = f"/api/v1/runs/{run.folder.name}/timeline"
+    head = client.get(base).json()
+    assert {lane["rank"] for lane in head["lanes"]} == set(range(16))
+    assert head["end_us"] == pytest.approx(run.result.variants[0].step.seconds * 1e6, rel=1e-6)
+    window = f"{base}/window?from_us=0&to_us={head['end_us']}&count=3&pixels=50"
+    about, pixels = opened(client.get(window).content)
+    assert (about["first"], about["count"], pixels["look"].shape, pixels["busy"].shape) == (0, 3, (150,), (150,))
+    assert pixels["look"].max() < len(head["looks"])
+    middle = head["end_us"] / 2
+    under = client.get(f"{base}/slice?lane=0&at_us={middle}").json()
+    assert under["start_us"] <= middle < under["end_us"]
+    assert client.get(f"{base}/slice?lane=0&at_us=-5").json()["look"] is None
+    backwards = client.get(f"{base}/window?from_us=5&to_us=5")
+    assert (backwards.status_code, backwards.json()["error"]) == (400, "the window ends before it begins")
+    assert client.get(f"{base}?variant=7").status_code == 404
+
+
+def test_kept_runs_are_compared(client, run, settings):
+    other = api.run(settings.folder / "small.yaml", overrides={"fabric": "ideal"}, out=settings.folder / "runs")
+    found = client.get(f"/api/v1/comparison?run={run.folder.name}&run={other.folder.name}").json()
+    assert [variant["name"] for variant in found["variants"]] == [run.folder.name, other.folder.name]
+    assert found["verdict"]["differences"][0]["shared"] == "computation"
+    assert client.get(f"/api/v1/comparison?run={run.folder.name}").status_code == 422
+    assert client.get(f"/api/v1/comparison?run={run.folder.name}&run=none").status_code == 404
