@@ -84,6 +84,7 @@ def test_help_and_version(railyard):
         (["schema"], {"--help"}),
         (["catalog", "list"], {"--json", "--catalog", "--help"}),
         (["catalog", "show"], {"--json", "--catalog", "--help"}),
+        (["catalog", "server"], {"--accelerator", "--name", "--catalog", "--help"}),
         (["plan", "growth"], {"--set", "--json", "--help"}),
         (["plan", "designs"], {"--set", "--ray", "--out", "--json", "--quiet", "--help"}),
         (["operate", "scenario"], {"--vary", "--json", "--set", "--out", "--quiet", "--help"}),

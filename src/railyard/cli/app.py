@@ -662,6 +662,22 @@ def catalog_show(
     shelves.show_entry(name, extra=extra, as_json=json)
 
 
+@catalog.command("server", short_help="Make a server for a catalogue of your own from NCCL's topology file.")
+def catalog_server(
+    file: Annotated[Path, typer.Argument(metavar="FILE.xml", help="As NCCL or RCCL wrote it: NCCL_TOPO_DUMP_FILE.")],
+    *,
+    accelerator: Annotated[
+        str, typer.Option("--accelerator", metavar="NAME", help="Which it has, where the file does not say.")
+    ] = "",
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Of the new entry.")] = "my-server",
+    extra: Extra = None,
+) -> None:
+    """Make a server from NCCL's topology file: accelerators, NICs, domains, PCIe; the rest as its nearest like."""
+    from railyard.cli import shelves
+
+    shelves.server_of(file, accelerator=accelerator, name=name, extra=extra)
+
+
 @planning.command(DESIGNS, short_help="Look for the best cluster; the word may be left out.")
 def plan_designs(
     file: Annotated[Path, typer.Argument(metavar="PLAN", help="A scenario with `plan.space`, a YAML file.")],

@@ -104,3 +104,20 @@ def _plain(value: Any) -> Any:
 
 def _few(names: tuple[str, ...], most: int = 3) -> str:
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+def server_of(file: Path, *, accelerator: str, name: str, extra: Path | None) -> None:
+    """Prints a server for a catalogue file, of NCCL's topology file of a machine.
+
+    Raises:
+        InputError: The file is none, or which accelerators it has is not known.
+    """
+    import yaml
+
+    from railyard.cluster.nccl import machine
+    from railyard.cluster.nccl.machines import entry_of
+    from railyard.files import read_text
+
+    found = machine.parse(read_text(file), str(file))
+    entry = entry_of(found, catalog.load(extra), file.name, accelerator)
+    emit(yaml.safe_dump({"servers": {name: entry}}, sort_keys=False, default_flow_style=None, width=100).rstrip())

@@ -70,3 +70,4 @@ def files(plan: Plan, system: str) -> Iterator[tuple[str, str]]:
         yield "servers/nccl.conf", servers.environment(first, plan.cluster)
         yield "servers/sysctl.conf", servers.sysctl()
         yield "servers/nccl-topology.xml", servers.topology(plan.cluster)
+        yield "servers/nccl-graph.xml", servers.graph(plan.cluster)

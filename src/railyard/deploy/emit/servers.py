@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import quoteattr
 
+from railyard.cluster.nccl import graph as graphs
+from railyard.cluster.nccl.machines import machine_of
+from railyard.cluster.nccl.write import write
 from railyard.deploy.emit.intent import DSCP_ROCE, LOSSLESS
 
 if TYPE_CHECKING:
     from railyard.cluster import Cluster
+    from railyard.cluster.nccl.machine import Machine
     from railyard.deploy.emit.intent import HostIntent
 
 
@@ -61,47 +64,18 @@ def _socket(intent: HostIntent) -> str:
     return ",".join(front) if front else ",".join(name for name, *_ in intent.interfaces) or "ib"
 
 
+MADE_UP = "<!-- of the catalogue's entry: a machine has other bus addresses, which NCCL_TOPO_DUMP_FILE writes -->\n"
+
+
 def topology(cluster: Cluster) -> str:
-    """NCCL_TOPO_FILE: sockets, accelerators and NICs of a server, with the rates of the catalogue.
-
-    Bus numbers are made up in the order of the devices: NCCL takes those of the machine where it finds them.
-    """
-    server = cluster.server
-    lines = ['<system version="1">']
-    nics = range(cluster.hardware.nics)
-    for numa in range(server.numa_nodes):
-        lines.append(f'  <cpu numaid="{numa}" affinity="" arch="x86_64" vendor="GenuineIntel">')
-        gpus = [gpu for gpu in range(cluster.ranks_per_server) if _numa(server.accelerator_numa, gpu) == numa]
-        mine = [nic for nic in nics if _numa(server.nic_numa, nic) == numa]
-        lines += [line for at, gpu in enumerate(gpus) for line in _switch(cluster, gpu, mine[at :: max(len(gpus), 1)])]
-        if not gpus:
-            lines += [line for nic in mine for line in _nic(cluster, nic, "    ")]
-        lines.append("  </cpu>")
-    return "\n".join([*lines, "</system>", ""])
+    """NCCL_TOPO_FILE: sockets, accelerators and NICs of a server, with the rates of the catalogue."""
+    return MADE_UP + write(_machine(cluster)).text()
 
 
-def _numa(domains: tuple[int, ...], number: int) -> int:
-    return domains[number] if number < len(domains) else 0
+def graph(cluster: Cluster) -> str:
+    """NCCL_GRAPH_FILE: a ring and a tree a NIC, each on its own rail."""
+    return graphs.write(graphs.rails(_machine(cluster))).text()
 
 
-def _switch(cluster: Cluster, gpu: int, nics: list[int]) -> list[str]:
-    """A PCIe switch with an accelerator and the NICs next to it."""
-    bus = f"0000:{0x10 + 8 * gpu:02x}"
-    speed = 'link_speed="32.0 GT/s PCIe" link_width="16"'
-    lines = [f'    <pci busid={quoteattr(bus + ":00.0")} class="0x060400" {speed}>']
-    lines += [f'      <pci busid={quoteattr(bus + ":01.0")} class="0x030200" {speed}>']
-    lines += [f'        <gpu dev="{gpu}" rank="{gpu}" gdr="1"/>', "      </pci>"]
-    lines += [line for nic in nics for line in _nic(cluster, nic, "      ")]
-    return [*lines, "    </pci>"]
-
-
-def _nic(cluster: Cluster, nic: int, indent: str) -> list[str]:
-    bus = f"0000:{0x90 + nic:02x}:00.0"
-    rate = round(cluster.plans["back_end"].link_bps / 1e6)
-    return [
-        f'{indent}<pci busid={quoteattr(bus)} class="0x020700" link_speed="32.0 GT/s PCIe" link_width="16">',
-        f"{indent}  <nic>",
-        f'{indent}    <net name="mlx5_{nic}" dev="{nic}" speed="{rate}" port="1" latency="0.0" gdr="1"/>',
-        f"{indent}  </nic>",
-        f"{indent}</pci>",
-    ]
+def _machine(cluster: Cluster) -> Machine:
+    return machine_of(cluster.server, float(cluster.plans["back_end"].link_bps), cluster.hardware.nics)

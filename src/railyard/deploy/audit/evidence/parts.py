@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from railyard.cluster.nccl.machines import GT_S
 from railyard.deploy.audit.evidence.symptom import UNKNOWN, Symptom
 from railyard.deploy.audit.finding import Finding
 
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
 LIKE = 3
 """Hosts that must be alike before another one is held against them."""
-
-ENCODING = {2.5: 0.8, 5.0: 0.8, 8.0: 128 / 130, 16.0: 128 / 130, 32.0: 128 / 130, 64.0: 242 / 256, 128.0: 242 / 256}
-"""Data bits a transferred bit: 8b/10b, 128b/130b, and flits of 256 bytes with 242 of packets (PCI Express 6.0)."""
 
 
 def symptoms(names: Names, reports: Reports, plan: Plan | None) -> list[Symptom]:
@@ -64,7 +62,7 @@ def _usual(values: Iterable[Any], least: int) -> Any:
 
 def pcie_bps(gt_s: float, lanes: int) -> float:
     """Data rate of a PCIe link, before its packets' headers."""
-    return gt_s * 1e9 * ENCODING.get(gt_s, 128 / 130) * lanes
+    return gt_s * 1e9 * GT_S.get(gt_s, 128 / 130) * lanes
 
 
 def _narrow(names: Names, hosts: dict[str, list[Part]]) -> list[Symptom]:
