@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 GO = Language(tree_sitter_go.language())
 _SECONDS = {"time.Second": 1, "time.Minute": 60, "time.Hour": 3600}
+_MAPS = {"corev1.ResourceList", "resources.MapRequests"}
+"""Types that are maps under another name."""
 _SAME = {"new", "ptr.To", "int64", "int32", "int", "string", "metav1.NewTime", "slices.Clone"}
 """Calls that give what they are given."""
 
@@ -196,9 +198,9 @@ def _filled(kind: str, body: Any, scope: Scope) -> Any:
     inner = kind[kind.index("]") + 1 :] if kind.startswith(("[", "map[")) else ""
     if kind.startswith("["):
         return [_element(inner, part, scope) for part in _parts(body)]
-    if kind.startswith("map["):
+    if kind.startswith("map[") or kind in _MAPS:
         pairs = [_parts(part) for part in _parts(body)]
-        key = kind[4 : kind.index("]")]
+        key = kind[4 : kind.index("]")] if kind.startswith("map[") else ""
         return {_element(key, one, scope): _element(inner, other, scope) for one, other in pairs}
     fields: dict[Any, Any] = {}
     known = scope.find(f"type {kind}")[1] or []

@@ -213,7 +213,8 @@ def export(
 @app.command(short_help="Which nodes jobs get, by a scheduler's rule.")
 def place(
     jobs: Annotated[
-        Path, typer.Argument(metavar="JOBS", help="A row a job: nodes, and what else it asks; or a job's scenario.")
+        Path,
+        typer.Argument(metavar="JOBS", help="A row a job, a job's scenario, or workloads of Kueue."),
     ],
     *,
     nodes: Annotated[
@@ -221,7 +222,7 @@ def place(
         typer.Option(
             "--nodes",
             metavar="FILE",
-            help="The cluster: topology.conf, topology.yaml, ibnetdiscover, CSV; of a scenario its free nodes.",
+            help="The cluster: topology.conf or .yaml, ibnetdiscover, CSV, objects; of a scenario its free nodes.",
         ),
     ],
     policy: Annotated[str, typer.Option("--policy", metavar="NAME", help="The rule.")] = "slurm-tree",

@@ -13,6 +13,7 @@ from railyard.errors import InputError
 from railyard.files import keep_existing, write_text
 from railyard.operate.free import Free
 from railyard.operate.hostlist import compress
+from railyard.operate.kueue.files import is_manifests
 from railyard.operate.policy import policies
 from railyard.operate.source import is_scenario, numbers, read_nodes
 from railyard.operate.stream import broken_promises, play, read_stream
@@ -39,7 +40,7 @@ def place(
     """Prints the nodes of every job of a table; of a scenario's job also what every policy would cost.
 
     Args:
-        jobs: The table, or a scenario.
+        jobs: The table, a scenario, or objects of Kueue (`nodes` are such too then, and Kueue's rules hold).
         nodes: The cluster: a scenario, a scheduler's file, a discovered fabric, a table of nodes. Of a scenario's job a
             list of free nodes of its cluster, or a scenario of the machine.
         name: Its format; None: recognised.
@@ -52,6 +53,11 @@ def place(
         InputError: A file or a name is wrong.
     """
     rule = policies.get(policy)
+    if is_manifests(jobs):
+        from railyard.cli.admit import admit
+
+        admit(jobs, nodes, as_json=as_json)
+        return
     if is_scenario(jobs):
         _advise(jobs, nodes, policy=policy, busy=busy, names=names, as_json=as_json)
         return

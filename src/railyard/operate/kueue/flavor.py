@@ -105,6 +105,12 @@ class Flavor:
         used.append(assumed.get(self.values(leaf), {}))
         return total(self._room[leaf], *({key: -value for key, value in one.items()} for one in used))
 
+    def holds(self, values: Path, taken: Requests) -> bool:
+        """Whether a domain has room for all of this."""
+        leaf = self.leaf(values)
+        left = {} if leaf is None else self.left(leaf, {})
+        return leaf is not None and all(left.get(key, 0) >= value for key, value in taken.items() if value)
+
     def fits(
         self,
         workers: PodSet,

@@ -22,6 +22,21 @@ Manifest = dict[str, Any]
 _ENDED = {"Succeeded", "Failed"}
 
 
+def text(manifest: Manifest, key: str, default: str | None = None) -> str:
+    """A word of an object; without a default it has to be there.
+
+    Raises:
+        KeyError: It is not there.
+        TypeError: It is no word.
+    """
+    found = manifest[key] if default is None else manifest.get(key)
+    if found is None or found == "":
+        return default or ""
+    if not isinstance(found, str):
+        raise TypeError(f"`{key}` is a word, not {found!r}")
+    return found
+
+
 def requests(amounts: Mapping[str, Any] | None) -> Requests:
     """Amounts by resource of a `resources.requests`, an `allocatable` or a usage."""
     return {key: amount(key, value) for key, value in (amounts or {}).items()}
@@ -31,10 +46,10 @@ def node(manifest: Manifest) -> Node:
     """A node; without conditions it is ready."""
     spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
     ready = [one["status"] == "True" for one in status.get("conditions") or () if one["type"] == "Ready"]
-    taints = tuple((one["key"], one.get("value", ""), one["effect"]) for one in spec.get("taints") or ())
+    taints = tuple((text(one, "key"), text(one, "value", ""), text(one, "effect")) for one in spec.get("taints") or ())
     metadata = manifest["metadata"]
     return Node(
-        metadata["name"],
+        text(metadata, "name"),
         {key: str(value) for key, value in (metadata.get("labels") or {}).items()},
         taints,
         requests(status.get("allocatable")),
@@ -76,7 +91,7 @@ def pod_set(manifest: Manifest) -> PodSet:
     """A pod set of a workload."""
     spec = (manifest.get("template") or {}).get("spec") or {}
     return PodSet(
-        manifest.get("name", "main"),
+        text(manifest, "name", "main"),
         int(manifest.get("count", 1)),
         pod_requests(spec),
         topology_request(manifest.get("topologyRequest")),
@@ -93,11 +108,11 @@ def topology_request(manifest: Manifest | None) -> TopologyRequest | None:
     if not layers and manifest.get("podSetSliceRequiredTopology"):
         layers = [{"topology": manifest["podSetSliceRequiredTopology"], "size": manifest.get("podSetSliceSize") or 0}]
     return TopologyRequest(
-        manifest.get("required") or "",
-        manifest.get("preferred") or "",
+        text(manifest, "required", ""),
+        text(manifest, "preferred", ""),
         bool(manifest.get("unconstrained")),
-        tuple((one["topology"], int(one["size"])) for one in layers),
-        manifest.get("podSetGroupName") or "",
+        tuple((text(one, "topology"), int(one["size"])) for one in layers),
+        text(manifest, "podSetGroupName", ""),
     )
 
 
@@ -118,7 +133,7 @@ def tolerations(manifests: Iterable[Manifest] | None) -> tuple[Toleration, ...]:
     """Taints that are borne."""
     return tuple(
         Toleration(
-            one.get("key") or "", one.get("operator") or "Equal", one.get("value") or "", one.get("effect") or ""
+            text(one, "key", ""), text(one, "operator", "Equal"), text(one, "value", ""), text(one, "effect", "")
         )
         for one in manifests or ()
     )
