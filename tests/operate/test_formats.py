@@ -3,7 +3,6 @@
 import contextlib
 import random
 
-import jsonschema
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -17,6 +16,7 @@ from railyard.operate.policy import policies
 from railyard.operate.request import Request
 from railyard.operate.topology_file import formats, read_topology
 
+from .crds import CRDS, accepted, broken_rules
 from .draws import draw_blocks, draw_tree
 
 FABRIC = """\
@@ -154,33 +154,14 @@ def test_the_spine_tier_is_kept(tmp_path):
     assert "topology.railyard.dev/pod" in formats.get("kueue").write(tree)
 
 
-LABEL = (
-    "^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
-)
-LEVEL = {
-    "type": "object",
-    "required": ["nodeLabel"],
-    "properties": {"nodeLabel": {"type": "string", "minLength": 1, "maxLength": 316, "pattern": LABEL}},
-}
-TOPOLOGY = {
-    "type": "object",
-    "required": ["levels"],
-    "additionalProperties": False,
-    "properties": {"levels": {"type": "array", "minItems": 1, "maxItems": 16, "items": LEVEL}},
-}
-"""What Kueue's CRD v1beta2 asks of `spec` (kubernetes-sigs/kueue, config/components/crd, Apache-2.0), written anew."""
-
-
 def accepted_by_kueue(text):
     """The documents, held to the CRD: its schema, and what its CEL rules say."""
     documents = list(yaml.safe_load_all(text))
     topology = next(one for one in documents if one["kind"] == "Topology")
     flavors = [one for one in documents if one["kind"] == "ResourceFlavor"]
-    assert {one["apiVersion"] for one in (topology, *flavors)} == {"kueue.x-k8s.io/v1beta2"}
-    jsonschema.validate(topology["spec"], TOPOLOGY)
+    for one in (topology, *flavors):
+        accepted(one)
     names = [level["nodeLabel"] for level in topology["spec"]["levels"]]
-    assert len(set(names)) == len(names)
-    assert "kubernetes.io/hostname" not in names[:-1]
     for flavor in flavors:
         assert flavor["spec"]["topologyName"] == topology["metadata"]["name"]
         assert flavor["spec"]["nodeLabels"]
@@ -190,6 +171,26 @@ def accepted_by_kueue(text):
         chosen = [one for one in flavors if one["spec"]["nodeLabels"].items() <= node["labels"].items()]
         assert len(chosen) == 1  # a node is of one flavor
     return topology, flavors, nodes
+
+
+def test_rules_of_crds_hold_and_are_broken():
+    """Each rule that an export could break, broken once."""
+    levels = [{"nodeLabel": "kubernetes.io/hostname"}, {"nodeLabel": "a"}, {"nodeLabel": "a"}]
+    broken = broken_rules(CRDS["Topology"]["spec"], {"levels": levels})
+    assert len(broken) == 2
+    flavor = {"topologyName": "fabric", "nodeLabels": {}}
+    assert broken_rules(CRDS["ResourceFlavor"]["spec"], flavor) == [
+        "at least one nodeLabel is required when topology is set"
+    ]
+    member = {"type": "Node", "selector": {"exactMatch": {"name": "a"}, "regexMatch": {"pattern": "b"}}}
+    assert broken_rules(CRDS["HyperNode"]["spec"], {"tier": 1, "members": [member]})
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_volcano_accepts_what_is_written(seed):
+    tree = formats.get("slurm-tree").read(draw_tree(random.Random(seed)).topology, "drawn")
+    for one in yaml.safe_load_all(formats.get("volcano").write(tree)):
+        accepted(one)
 
 
 @pytest.mark.parametrize("seed", range(8))
