@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what CRDs ask of `spec`, with rules: `tools/crd_schemas.py KUEUE VOLCANO OUT.json`, from work trees of both."""
+"""Writes what CRDs ask of `spec`, with rules: `tools/crd_schemas.py KUEUE VOLCANO OUT.json`, work trees of these."""
 
 from __future__ import annotations
 
