@@ -62,15 +62,16 @@ def test_a_changed_number_is_noticed(plan, system):
 
 
 def test_sonic_holds_what_is_under_way_on_each_cable(intents):
-    """802.1Qbb at 400 Gb/s: more metres, more headroom, by twice the flight at the link's rate."""
-    from railyard.cluster.reach import headroom_bytes
+    """Each port's buffer has the room for its own rate and length."""
+    from railyard.deploy.emit.headroom import headroom
     from railyard.deploy.emit.sonic import render
 
     tables = json.loads(render(intents[0]))
     for port, metres in tables["CABLE_LENGTH"]["AZURE"].items():
         profile = tables["BUFFER_PROFILE"][tables["BUFFER_PG"][f"{port}|3"]["profile"]]
         rate = int(tables["PORT"][port]["speed"]) * 10**6
-        assert int(profile["xoff"]) == headroom_bytes(rate, float(metres.removesuffix("m")))
+        room = headroom(rate, float(metres.removesuffix("m")))
+        assert (int(profile["xon"]), int(profile["xoff"]), int(profile["size"])) == (room.xon, room.xoff, room.size)
     assert tables["WRED_PROFILE"]["AZURE_LOSSLESS"]["green_min_threshold"] == "150000"
     assert tables["WRED_PROFILE"]["AZURE_LOSSLESS"]["green_drop_probability"] == "20"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from railyard.cluster.reach import headroom_bytes
+from railyard.deploy.emit.headroom import headroom
 from railyard.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS
 
 if TYPE_CHECKING:
@@ -115,15 +115,16 @@ def _qos(intent: SwitchIntent) -> dict[str, Any]:
 
 
 def _lossless(intent: SwitchIntent) -> dict[str, Any]:
-    """Watchdog, and buffers whose headroom holds what is under way on the cable of each port."""
+    """Watchdog, and buffers whose headroom holds what may still come over the cable of each port after a pause."""
     profiles, groups = {}, {}
     for one in intent.ports:
         name = profile_of(one.rate_bps, one.length_m)
+        room = headroom(one.rate_bps, one.length_m)
         profiles[name] = {
             "pool": "ingress_lossless_pool",
-            "xoff": str(headroom_bytes(one.rate_bps, one.length_m)),
-            "xon": "0",
-            "size": "0",
+            "xoff": str(room.xoff),
+            "xon": str(room.xon),
+            "size": str(room.size),
             "dynamic_th": DYNAMIC_TH,
         }
         groups[f"{one.port}|{LOSSLESS}"] = {"profile": name}

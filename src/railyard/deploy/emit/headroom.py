@@ -1,0 +1,107 @@
+"""What a port's buffer must hold after it sends a pause, as SONiC reckons it for its switches.
+
+    xoff = packet + occupancy (frame + round trip on the cable + interfaces + response of the far end + tile)
+
+The far end may take the pause quanta of IEEE 802.3, annex 31B.3.7, until it stops. Small packets fill cells badly: a
+packet of 64 bytes takes one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+FRAME = 9216
+"""Bytes of the largest frame, one of which has begun when a pause is to be sent."""
+
+EIGHT = 8
+"""Lanes of a port that has two halves in a switch."""
+
+SMALLEST = 64
+"""Bytes of the smallest packet."""
+
+QUANTUM_BITS = 512
+
+QUANTA = {800: 905, 400: 905, 200: 453, 100: 394, 50: 147, 40: 118, 25: 80, 10: 67}
+"""Quanta that a station may take to answer a pause, by Gb/s (IEEE 802.3, annex 31B.3.7; 800 Gb/s as 400)."""
+
+RESPONSE_KIB = 3.8
+"""Of rates that the annex does not name (sonic-buildimage, asic_table.j2: peer_response_time)."""
+
+INTERFACES_KIB = 0.8
+"""Both interfaces of a cable (asic_table.j2: mac_phy_delay)."""
+
+LIGHT_M_PER_S = 198_000_000
+"""In fibre, as SONiC counts it."""
+
+GRAIN = 1024
+"""Sizes are rounded up to it."""
+
+
+@dataclass(frozen=True)
+class Asic:
+    """What depends on the switch.
+
+    Attributes:
+        cell_bytes: Of its buffer.
+        xon_kib: Until a port is let go (asic_table.j2: pipeline_latency).
+        tile_ns: Of data that may be on the way inside it.
+        extra_bytes: For its bookkeeping.
+    """
+
+    cell_bytes: int
+    xon_kib: int = 19
+    tile_ns: int = 0
+    extra_bytes: int = 0
+
+
+ASICS = {
+    "spectrum-2": Asic(144),
+    "spectrum-3": Asic(144),
+    "spectrum-4": Asic(192, tile_ns=120),
+    "spectrum-5": Asic(192, tile_ns=120),
+    "spectrum-6": Asic(192, extra_bytes=18 * 1024),
+}
+"""Switches whose figures are public (sonic-buildimage, asic_table.j2; sonic-swss, buffer_headroom_mellanox.lua)."""
+
+USUAL = ASICS["spectrum-4"]
+"""Of switches whose figures are not public: the one that needs most of its rates."""
+
+PACKET = 4096 + 82
+"""Bytes of a full lossless packet: RoCE's payload and headers."""
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """Bytes: of what may still come (`xoff`), until a port is let go (`xon`), and of both (`size`)."""
+
+    xon: int
+    xoff: int
+    size: int
+
+
+def headroom(rate_bps: float, length_m: float, *, asic: Asic = USUAL, lanes: int = 8) -> Headroom:
+    """Of a port, when all that may come are packets of the smallest size, as SONiC assumes.
+
+    Args:
+        rate_bps: Of its cable.
+        length_m: Of its cable.
+        asic: The switch.
+        lanes: Of the port; one with eight has two halves in the switch.
+    """
+    gigabit = rate_bps / 1e9
+    response = QUANTA[round(gigabit)] * QUANTUM_BITS / 8 if round(gigabit) in QUANTA else RESPONSE_KIB * GRAIN
+    cable = 2 * length_m * rate_bps / LIGHT_M_PER_S / 8
+    under_way = FRAME + cable + INTERFACES_KIB * GRAIN + response + gigabit * asic.tile_ns / 8
+    xoff = _rounded(PACKET + under_way * _occupancy(asic.cell_bytes)) + asic.extra_bytes
+    xon = _rounded(asic.xon_kib * GRAIN * (2 if lanes == EIGHT else 1))
+    return Headroom(xon, xoff, _rounded(xoff + xon + (FRAME if lanes == EIGHT else 0)))
+
+
+def _occupancy(cell: int) -> int:
+    """Bytes of buffer a byte of packets, when all are of the smallest size, or a byte larger than a cell."""
+    return math.ceil(cell / SMALLEST if cell > 2 * SMALLEST else 2 * cell / (1 + cell))
+
+
+def _rounded(size: float) -> int:
+    return math.ceil(size / GRAIN) * GRAIN
