@@ -133,8 +133,8 @@ def test_intensity_by_hand():
     lasts = speeds.alone(heavy).lasts_s
     assert speeds.alone(heavy).step_s == pytest.approx(0.2 + lasts, rel=1e-4)
     assert speeds.alone(heavy).begins_s == pytest.approx(0.2, rel=1e-4)
-    assert speeds.intensity(heavy) == pytest.approx(16 * 0.2 / lasts)
-    assert speeds.intensity(light) == pytest.approx(2 * speeds.intensity(heavy), rel=0.01)
+    assert speeds.turn(heavy).intensity == pytest.approx(16 * 0.2 / lasts)
+    assert speeds.turn(light).intensity == pytest.approx(2 * speeds.turn(heavy).intensity, rel=0.01)
 
 
 def test_what_jobs_send_is_seen_and_goes_with_them():

@@ -126,11 +126,11 @@ def _alone(cluster: Cluster, work: WorkClass, nodes: NDArray[np.int32]) -> float
 
 
 def _packed_s(known: Neighbours, mix: State, job: int, alone_s: float) -> float:
-    """What a speed is relative to: the step alone on as few leafs as could be had."""
+    """What a speed is relative to: the step alone on as few leafs as could be had, its flows apart."""
     member = known.member(known.work[job], mix.each[job], mix.placed[job])
     if member is None:
         return alone_s
-    return known.speeds.alone(known.speeds.packed(canonical([member])[0])).step_s
+    return known.speeds.ideal_s(canonical([member])[0])
 
 
 def row(fabric: str, mixes: int) -> str:

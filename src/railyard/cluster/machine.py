@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from railyard.cluster.plan import NetworkPlan
     from railyard.cluster.scale_up import ScaleUp
     from railyard.cluster.spec import ClusterSpec, Placement
+    from railyard.cluster.steering import Steering
     from railyard.fabric.fabric import Fabric
 
 
@@ -180,6 +181,12 @@ class Cluster:
             links: Ids of physical links.
         """
         return self.with_networks({id(network): network.without(links) for network in self.networks})
+
+    def steered(self, steering: Steering) -> Cluster:
+        """The same machine on whose back-end paths are chosen where switches hash."""
+        back_end = replace(self.back_end, steering=steering)
+        copies = {id(network): back_end if network is self.back_end else network for network in self.networks}
+        return self.with_networks(copies)
 
     def with_networks(self, copies: Mapping[int, Network]) -> Cluster:
         """With other networks, by the identity of those that they replace."""

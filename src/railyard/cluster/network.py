@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster.bundle import Bundles
+    from railyard.cluster.steering import Steering
     from railyard.cluster.topology.wiring import SwitchGroup, Tier, Wiring
     from railyard.fabric.fabric import Fabric
     from railyard.routes import Routes
@@ -44,6 +45,7 @@ class Network:
         seed: Seed of the switches' hash salts.
         crossbar: On `ideal` over a network without switches: the first of the crossbar's links, which are one out of
             every port and then one into every port; else None.
+        steering: Who chooses paths where switches hash; None: nobody.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Network:
     link_latency_ps: NDArray[np.int64] = field(repr=False)
     seed: int = 0
     crossbar: int | None = None
+    steering: Steering | None = field(default=None, repr=False)
 
     @property
     def tiers(self) -> tuple[Tier, ...]:
@@ -167,7 +170,9 @@ class Network:
         """Each transfer over `count` hashed paths, each with the same share; paths may coincide."""
         pair = hashing.subflows(np.asarray(flow_key, np.uint64), count)
         source, target = np.repeat(src_port, count), np.repeat(dst_port, count)
-        path = self.hashed(source, target, self._entropy(source, target, pair))
+        if self.steering is not None:
+            pair = self.steering.labels(source, target, pair)
+        path = self.by_port(source, target, pair)
         if count == 1:
             return path.weighted()
         rows = path.rows() // count
@@ -177,7 +182,11 @@ class Network:
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], flow_key: NDArray[np.uint64], lane: int = 0
     ) -> Csr:
         """The path of queue pair `lane` of each connection; as in `split`."""
-        return self.hashed(src_port, dst_port, self._entropy(src_port, dst_port, hashing.subflow(flow_key, lane)))
+        return self.by_port(src_port, dst_port, hashing.subflow(flow_key, lane))
+
+    def by_port(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], pair: NDArray[np.uint64]) -> Csr:
+        """The path of each flow whose queue pairs have these numbers, from which its UDP source port follows."""
+        return self.hashed(src_port, dst_port, self._entropy(src_port, dst_port, pair))
 
     def path_keys(
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], flow_key: NDArray[np.uint64], lane: int = 0

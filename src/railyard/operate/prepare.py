@@ -127,7 +127,9 @@ def _contention(draft: Draft, cluster: Cluster, tree: NodeTree, jobs: JobTable) 
         refuse_classes(section.classes)
         classes = [work_class(draft, number, one, cluster) for number, one in enumerate(section.classes)]
         work = assigned(jobs, section.classes, draft.scenario.seed)
-    manner = Manner(section.priorities == "intensity", section.shifts == "compatible")
+    manner = Manner(
+        section.priorities == "intensity", section.shifts == "compatible", section.paths == "selected", section.drift
+    )
     return Neighbours(cluster, tree, classes, work, tolerance=section.tolerance, manner=manner)
 
 

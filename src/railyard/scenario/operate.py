@@ -113,9 +113,20 @@ class ContentionSection(Section):
         default="none",
         description="`intensity`: on shared links jobs that compute most for a second of traffic go first (Crux).",
     )
+    paths: Literal["hashed", "selected"] = Field(
+        default="hashed",
+        description="`selected`: each connection gets the least congested path, jobs that compute most for a second of"
+        " traffic first (Crux); `hashed`: switches choose. Only fabrics that hash have paths to select.",
+    )
     shifts: Literal["none", "compatible"] = Field(
         default="none",
         description="`compatible`: steps of jobs that meet are shifted, one sends while others compute (CASSINI).",
+    )
+    drift: Ratio = Field(
+        default=0.005,
+        le=0.05,
+        description="Standard deviation of a step's length, relative: with `shifts`, jobs leave their places by and by,"
+        " and wait for them when they are 5 % of a step off.",
     )
 
 

@@ -9,7 +9,6 @@ Slurm's sched/backfill keeps nodes by the same rule.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,22 +17,39 @@ from railyard.operate.discipline import NO_NODES, Backfill, backfills
 from railyard.operate.free import Free
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from railyard.operate.discipline import Queue
 
 
+STRETCH = 32
+"""Places that are tried at a time: most jobs find one early."""
+
+
 class _Profile:
-    """Room of every node from each time on, made when the first job has to wait."""
+    """Room of every node from each time on, made when the first job has to wait: one array, a row a time."""
 
     def __init__(self, scheduler: Queue) -> None:
         self.scheduler, self.state = scheduler, scheduler.state
-        self.times: list[int] = []
-        self.room: list[NDArray[np.int32]] = []
+        self.rows = 0
+        self._times = np.empty(0, np.int64)
+        self._room = np.empty((0, 0), np.int32)
         self._searched: dict[tuple[int, int, int], tuple[int, int]] = {}
 
+    @property
+    def times(self) -> NDArray[np.int64]:
+        """int64[rows], when room changes."""
+        return self._times[: self.rows]
+
+    @property
+    def room(self) -> NDArray[np.int32]:
+        """int32[rows, nodes]."""
+        return self._room[: self.rows]
+
     def blocked(self, job: int) -> bool:
-        if not self.times:
+        if not self.rows:
             self._make()
         start, nodes = self._earliest(job)
         if len(nodes):
@@ -41,16 +57,16 @@ class _Profile:
         return True
 
     def admits(self, job: int) -> bool:
-        return not self.times or int((self._low(0, job) >= self.state.each[job]).sum()) >= self._wanted(job)
+        return not self.rows or int(np.count_nonzero(self._low(0, job) >= self.state.each[job])) >= self._wanted(job)
 
     def kept(self, job: int) -> NDArray[np.int32]:
-        if not self.times:
+        if not self.rows:
             return NO_NODES
         each = self.state.each[job]
         return np.flatnonzero((self.room[0] >= each) & (self._low(0, job) < each)).astype(np.int32)
 
     def started(self, job: int) -> None:
-        if self.times:
+        if self.rows:
             now, end = self.state.now_us, self.scheduler.promised_us(job)
             self._reserve(now, end, self.state.placed[job], self.state.each[job])
 
@@ -60,19 +76,26 @@ class _Profile:
     def _make(self) -> None:
         """From the ends that running jobs promised."""
         state = self.state
-        self.times, self.room = [state.now_us], [state.free.room.copy()]
-        for end_us, job in state.ends:
-            end = max(end_us, state.now_us)
-            if end != self.times[-1]:
-                self.times.append(end)
-                self.room.append(self.room[-1].copy())
-            nodes = state.placed[job]
-            self.room[-1][nodes[state.free.up[nodes]]] += state.each[job]
+        ends = np.maximum(np.array([end_us for end_us, _ in state.ends], np.int64), state.now_us)
+        times, row = np.unique(np.concatenate([[state.now_us], ends]), return_inverse=True)
+        self.rows = len(times)
+        self._times = np.empty(2 * self.rows + 64, np.int64)
+        self._room = np.zeros((2 * self.rows + 64, state.tree.nodes), np.int32)
+        self.times[:], self.room[0] = times, state.free.room
+        if len(ends):
+            running = [state.placed[job] for _, job in state.ends]
+            sizes = [len(nodes) for nodes in running]
+            nodes = np.concatenate(running)
+            each = np.repeat([state.each[job] for _, job in state.ends], sizes) * state.free.up[nodes]
+            np.add.at(self.room, (np.repeat(row[1:], sizes), nodes), each)
+        np.cumsum(self.room, axis=0, out=self.room)
 
     def _low(self, first: int, job: int) -> NDArray[np.int32]:
         """int32[nodes], the least room of each while a job that started at a place of the profile would run."""
-        last = bisect_left(self.times, self.times[first] + self.scheduler.promise_us(job), first + 1)
-        return np.asarray(np.min(self.room[first:last], axis=0))
+        end = self.times[first] + self.scheduler.promise_us(job)
+        last = max(int(self.times.searchsorted(end)), first + 1)
+        found: NDArray[np.int32] = self._room[first:last].min(axis=0)
+        return found
 
     def _earliest(self, job: int) -> tuple[int, NDArray[np.int32]]:
         """When a job finds nodes until its promised end, and which; none if it never does.
@@ -82,15 +105,26 @@ class _Profile:
         shape = (self.state.each[job], self._wanted(job), self.state.ask[job])
         long = self.scheduler.promise_us(job)
         known_us, known_long = self._searched.get(shape, (-1, -1))
-        first = bisect_left(self.times, known_us) if 0 <= known_long <= long else 0
-        for place in range(first, len(self.times)):
-            if int((self.room[place] >= shape[0]).sum()) < shape[1]:
-                continue
+        first = int(self.times.searchsorted(known_us)) if 0 <= known_long <= long else 0
+        for place in self._possible(first, long, shape[0], shape[1]):
             nodes = self._nodes(job, self._low(place, job))
             if len(nodes):
-                self._searched[shape] = (self.times[place], long)
-                return self.times[place], nodes
-        return self.times[-1], NO_NODES
+                start = int(self.times[place])
+                self._searched[shape] = (start, long)
+                return start, nodes
+        return int(self.times[-1]), NO_NODES
+
+    def _possible(self, first: int, long: int, each: int, wanted: int) -> Iterator[int]:
+        """Places of the profile from one on at which so many nodes have room for so long."""
+        while first < self.rows:
+            last = min(first + STRETCH, self.rows)
+            ends = np.maximum(self.times.searchsorted(self._times[first:last] + long), np.arange(first + 1, last + 1))
+            number = np.arange(first, int(ends[-1]))[:, None]
+            until = np.where(self._room[first : ends[-1]] < each, number, self.rows)
+            until = np.minimum.accumulate(until[::-1], axis=0)[::-1]  # of each node, when next it has no room
+            enough = np.count_nonzero(until[: last - first] >= ends[:, None], axis=1) >= wanted
+            yield from (first + enough.nonzero()[0]).tolist()
+            first = last
 
     def _nodes(self, job: int, low: NDArray[np.int32]) -> NDArray[np.int32]:
         """Nodes for a job among those with room, the tightest first; by its policy where any will not do."""
@@ -109,15 +143,20 @@ class _Profile:
     def _reserve(self, start: int, end: int, nodes: NDArray[np.int32], each: int) -> None:
         """Takes room of nodes from `start` to `end`."""
         first, last = self._split(start), self._split(end)
-        for room in self.room[first:last]:
-            room[nodes] -= each
+        self.room[first:last, nodes] -= each
 
     def _split(self, time: int) -> int:
-        place = bisect_right(self.times, time) - 1
+        """The place of a time, which gets a row of its own."""
+        place = int(self.times.searchsorted(time, side="right")) - 1
         if self.times[place] == time:
             return place
-        self.times.insert(place + 1, time)
-        self.room.insert(place + 1, self.room[place].copy())
+        if self.rows == len(self._times):
+            self._times = np.concatenate([self._times, np.empty_like(self._times)])
+            self._room = np.concatenate([self._room, np.empty_like(self._room)])
+        self.rows += 1
+        for column in (self.times, self.room):
+            column[place + 2 :] = column[place + 1 : -1].copy()
+        self.times[place + 1], self.room[place + 1] = time, self.room[place]
         return place + 1
 
 

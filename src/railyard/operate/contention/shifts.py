@@ -8,6 +8,8 @@ most first.
 Source: S. Rajasekaran, M. Ghobadi, A. Akella, "CASSINI: network-aware job scheduling in machine learning clusters",
 NSDI 2024 (arXiv 2308.00852). Theirs finds turns link by link and carries them over a tree of jobs and links; here the
 jobs of a pattern are turned one after another with all their links at once, which needs no tree without circles.
+
+Steps are not all of one length: jobs drift from their places, and one that is too far off waits until it is back.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 STEP = 72
 """Positions of the shortest step: five degrees, as in CASSINI."""
+TOLERANCE = 0.05
+"""Share of a step by which a job may be off its place before its next step is delayed to it (CASSINI)."""
 MOST = 64 * STEP
 """Positions of the circle at most; steps without a small common multiple meet in every way on it."""
 
@@ -85,6 +89,25 @@ class _Circle:
 def shifts(beats: Sequence[Beat]) -> list[float]:
     """How much later each job begins, in seconds, less than its step."""
     return _turned(beats)[0]
+
+
+def off_beat(quantile: float) -> float:
+    """How far off its place a job is, over its step, in a share of its steps.
+
+    Steps of random length make its place a random walk that begins anew at `TOLERANCE`: the time that such a walk
+    spends at each distance falls linearly to there, whatever the length of its steps.
+    """
+    side = quantile if quantile < 0.5 else 1.0 - quantile
+    return math.copysign(TOLERANCE * (1.0 - math.sqrt(2.0 * side)), quantile - 0.5)
+
+
+def realigning(drift: float) -> float:
+    """What going back to its place costs a job, over its step: `TOLERANCE` every (TOLERANCE / drift)^2 steps.
+
+    Args:
+        drift: Standard deviation of a step's length, over the step.
+    """
+    return drift * drift / TOLERANCE
 
 
 def excess(beats: Sequence[Beat], *, shifted: bool) -> float:

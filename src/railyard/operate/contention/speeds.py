@@ -1,12 +1,13 @@
 """How fast a job of a pattern is: runs on the flow engine, each pattern once.
 
 The job and its neighbours run together until the job has done `STEPS` of them; its speed is its step alone on as few
-leafs as it could have had over its mean step here, so that what a scattered placement costs by itself is in it.
+leafs as it could have had and on paths that do not collide, over its mean step here: what a scattered placement and
+collisions of its own flows cost is in it.
 
 Where in each other's steps neighbours stand, and which way switches hash them, nobody chooses: the speed is the mean of
-`DRAWS` runs, jobs out of phase by other multiples of the golden section and numbered in another order each. With time
-shifts phases are chosen (`shifts`), with priorities those who lose most computation for a second of their traffic go
-first.
+`DRAWS` runs, jobs out of phase by other multiples of the golden section and numbered in another order each. A manner
+chooses some of it: phases (`shifts`), which then drift; who goes first on a link (`intensity`); paths, the job that
+computes most for a second of traffic first (`railyard.engine.steering`).
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ import numpy as np
 
 from railyard import engine
 from railyard.engine.priorities import CLASSES
+from railyard.engine.steering import steered
 from railyard.graph import Job
+from railyard.operate.contention import intensity
+from railyard.operate.contention.intensity import Turn
 from railyard.operate.contention.pattern import Member, canonical, placed
-from railyard.operate.contention.shifts import Beat, shifts
+from railyard.operate.contention.shifts import Beat, off_beat, realigning, shifts
 from railyard.operate.contention.traffic import out_bytes, uplinks_bps
 from railyard.operate.rules import PPM
 
@@ -50,10 +54,14 @@ class Manner:
     Attributes:
         priorities: Whether classes of traffic follow computation for a second of traffic (Crux); else all are alike.
         shifted: Whether steps of jobs that meet are shifted to fit into one another (CASSINI).
+        paths: Whether connections get paths one after another (Crux) where switches would hash them.
+        drift: Standard deviation of a step's length, over the step: so shifted jobs leave their places.
     """
 
     priorities: bool = False
     shifted: bool = False
+    paths: bool = False
+    drift: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -91,7 +99,7 @@ class Speeds:
         self.runs = 0
         self._engine = engine.get("flow")
         self._speeds: dict[Pattern, int] = {}
-        self._alone: dict[Pattern, Alone] = {}
+        self._alone: dict[tuple[Pattern, bool], Alone] = {}
         self._uplinks_bps = uplinks_bps(cluster, sorted(leafs, key=len, reverse=True))
 
     def of(self, pattern: Pattern) -> int:
@@ -102,10 +110,17 @@ class Speeds:
 
     def alone(self, one: Member) -> Alone:
         """A job of a pattern without the others."""
+        return self._without_others(one, self.manner.paths)
+
+    def ideal_s(self, one: Member) -> float:
+        """A job's step on as few leafs as it could have had, its connections on paths that do not collide."""
+        return self._without_others(self.packed(one), True).step_s
+
+    def _without_others(self, one: Member, paths: bool) -> Alone:
         pattern = canonical([one])
-        if pattern not in self._alone:
-            self._alone[pattern] = self._by_itself(pattern)
-        return self._alone[pattern]
+        if (pattern, paths) not in self._alone:
+            self._alone[pattern, paths] = self._by_itself(pattern, paths)
+        return self._alone[pattern, paths]
 
     def packed(self, one: Member) -> Member:
         """The same job on as few leafs as it could have had."""
@@ -113,9 +128,12 @@ class Speeds:
         leafs = [leaf for leaf, size in enumerate(sizes) for _ in range(size)]
         return Member(one.work, one.each, tuple(leafs[: len(one.leafs)]))
 
-    def intensity(self, one: Member) -> float:
-        """Computation of a job's accelerators in a step over the time of its traffic (Crux' GPU intensity)."""
-        return len(one.leafs) * one.each * self.classes[one.work].compute_s / max(self.alone(one).lasts_s, 1e-12)
+    def turn(self, one: Member) -> Turn:
+        """A job's step as others on its links see it."""
+        work, beat = self.classes[one.work], self.beat(one)
+        beside_s = work.compute_s * work.overlap
+        sent = sum(beat.share.values()) * beat.lasts_s / beat.period_s
+        return Turn(work.compute_s - beside_s, beside_s, beat.lasts_s, len(one.leafs) * one.each, sent)
 
     def beat(self, one: Member) -> Beat:
         """When in its step a job sends, and what share of the uplinks of its leafs that takes meanwhile."""
@@ -128,7 +146,7 @@ class Speeds:
 
     def step_s(self, pattern: Pattern) -> float:
         """Mean step of the first job of a pattern beside the others."""
-        return self.alone(self.packed(pattern[0])).step_s * PPM / self.of(pattern)
+        return self.ideal_s(pattern[0]) * PPM / self.of(pattern)
 
     def _simulated(self, pattern: Pattern) -> int:
         where = placed(pattern, self.leafs, self.cluster.ranks_per_server)
@@ -141,7 +159,8 @@ class Speeds:
             self.classes[one.work].steps(len(ranks), count)
             for one, ranks, count in zip(pattern, where, counts, strict=True)
         ]
-        classes = self._classes(pattern)
+        turns = [self.turn(one) for one in pattern]
+        classes = self._classes(pattern, turns)
         self.runs += 1
         took = 0.0
         for draw in range(DRAWS):
@@ -153,34 +172,55 @@ class Speeds:
                 )
             ]
             turn = draw % len(jobs)
-            record = self._engine.simulate([*jobs[turn:], *jobs[:turn]], self.cluster)
+            record = self._engine.simulate([*jobs[turn:], *jobs[:turn]], self._machine(jobs, turns, turn))
             took += mean_step_s(record.of((len(jobs) - turn) % len(jobs)), STEPS) / DRAWS
-        return min(PPM, round(PPM * self.alone(self.packed(pattern[0])).step_s / took))
+        if self.manner.shifted and len(pattern) > 1:
+            took *= 1 + realigning(self.manner.drift)
+        return min(PPM, round(PPM * self.ideal_s(pattern[0]) / took))
+
+    def _machine(self, jobs: Sequence[Job], turns: Sequence[Turn], turn: int) -> Cluster:
+        """The cluster on which jobs run, those from `turn` on first."""
+        if not self.manner.paths:
+            return self.cluster
+        order = sorted(range(len(jobs)), key=lambda number: (-turns[number].intensity, number))
+        last = len(jobs) - turn
+        return steered(
+            [*jobs[turn:], *jobs[:turn]],
+            self.cluster,
+            [(number + last) % len(jobs) for number in order],
+            [one.sends_s / one.step_s for one in (*turns[turn:], *turns[:turn])],
+        )
 
     def _starts(self, pattern: Pattern, alone: Sequence[float], draw: int) -> list[int]:
         """When each job begins, in ps."""
-        if self.manner.shifted:
-            return [round(shift * 1e12) for shift in shifts([self.beat(one) for one in pattern])]
         phases = [(number + 1) * (draw + 1) * PHASE % 1.0 for number in range(len(pattern))]
+        if self.manner.shifted:
+            off = [off_beat(phase) if self.manner.drift else 0.0 for phase in phases]
+            turned = shifts([self.beat(one) for one in pattern])
+            begin = [shift + far * step_s for shift, far, step_s in zip(turned, off, alone, strict=True)]
+            return [round((one - min(begin)) * 1e12) for one in begin]
         return [round(phase * step_s * 1e12) for phase, step_s in zip(phases, alone, strict=True)]
 
-    def _classes(self, pattern: Pattern) -> list[int]:
-        """Class of traffic of each job: equal intensities one, the highest at most the last there is."""
+    def _classes(self, pattern: Pattern, turns: Sequence[Turn]) -> list[int]:
+        """Class of traffic of each job."""
         if not self.manner.priorities:
             return [0] * len(pattern)
-        found = [round(self.intensity(one), 6) for one in pattern]
-        order = sorted(set(found))
-        over = max(len(order) - CLASSES, 0)
-        return [max(order.index(one) - over, 0) for one in found]
+        leafs = [set(one.leafs) for one in pattern]
+        return intensity.classes(
+            intensity.priorities(turns),
+            [one.intensity for one in turns],
+            lambda one, other: not leafs[one].isdisjoint(leafs[other]),
+            CLASSES,
+        )
 
-    def _by_itself(self, pattern: Pattern) -> Alone:
+    def _by_itself(self, pattern: Pattern, paths: bool) -> Alone:
         one = pattern[0]
         work = self.classes[one.work]
         where = placed(pattern, self.leafs, self.cluster.ranks_per_server)
         if where is None:
             return Alone(work.compute_s)
         job = Job(work.steps(len(where[0]), STEPS), where[0], start_ps=0, name="alone")
-        record = self._engine.simulate([job], self.cluster)
+        record = self._engine.simulate([job], steered([job], self.cluster, [0], [1.0]) if paths else self.cluster)
         step_s = mean_step_s(record, STEPS)
         each = len(record) // STEPS
         reduce = slice((STEPS - 1) * each, None)

@@ -16,7 +16,7 @@ from railyard import engine
 from railyard.graph import Job
 from railyard.operate.advice import advise, question
 from railyard.operate.contention.pattern import Member
-from railyard.operate.contention.shifts import shifts
+from railyard.operate.contention.shifts import TOLERANCE, off_beat, realigning, shifts
 from railyard.operate.contention.speeds import Manner, Speeds
 from railyard.operate.contention.work import WorkClass
 from railyard.operate.free import Free
@@ -34,14 +34,10 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
 
 SKIPPED = 4
+DRIFT = 0.005
+"""Standard deviation of a step, over the step: assumed."""
 PEAK = 0.8
 """Share of GPUs in use at the busiest hour."""
-JOBS = (
-    WorkClass("gpt", 1.2, 13_400_000_000, 0.3),
-    WorkClass("bert", 0.25, 3_000_000_000, 0.3),
-    WorkClass("resnet", 0.12, 1_500_000_000, 0.3),
-)
-"""Assumed; 6.7 billion parameters at 4,096 tokens an A100 take about Crux' 1.5 s."""
 
 
 def cluster_of(accelerators: int, server: str, ports: int, oversubscription: str, fabric: str) -> Cluster:
@@ -54,7 +50,8 @@ def cluster_of(accelerators: int, server: str, ports: int, oversubscription: str
     return compose.cluster_of(draft, compose.catalog_of(draft))
 
 
-def _ranks(nodes: NDArray[np.int64], each: int) -> NDArray[np.int32]:
+def ranks_of(nodes: NDArray[np.int64], each: int) -> NDArray[np.int32]:
+    """int32[ranks], accelerators of nodes."""
     return (nodes[:, None] * each + np.arange(each)).ravel().astype(np.int32)
 
 
@@ -77,60 +74,12 @@ def steps_s(
     return np.array(found)
 
 
-def crux(mixes: int, oversubscription: str = "1:1") -> dict[str, NDArray[np.float64]]:
-    """Computation of 96 GPUs under four ways of sharing the network, over that with hashed paths and no priorities.
-
-    12 hosts of eight A100 with four NICs of 200 Gb/s; jobs of one to four hosts on random ones. Paths that are selected
-    are bounded by paths on which flows lie evenly: the same network with adaptive routing.
-
-    Returns:
-        float64[mixes] by way, and `base`: utilization with hashed paths and no priorities.
-    """
-    hashed = cluster_of(96, "hgx-a100-4xhdr", 24, oversubscription, "roce")
-    even = cluster_of(96, "hgx-a100-4xhdr", 24, oversubscription, "infiniband")
-    tree = NodeTree.of(hashed)
-    found: dict[str, list[float]] = {"base": [], "priorities": [], "paths": [], "both": []}
-    for number in range(mixes):
-        random = np.random.default_rng([7, number])
-        parts = [part for part in np.split(random.permutation(12), np.cumsum(random.integers(1, 5, 5))) if len(part)]
-        parts = [np.sort(part) for part in parts]
-        works = [JOBS[int(random.integers(len(JOBS)))] for _ in parts]
-        speeds = Speeds(hashed, tree.members[-1], works, Manner())
-        members = [Member(at, 8, tuple(tree.group[-1][part].tolist())) for at, part in enumerate(parts)]
-        value = [round(speeds.intensity(one), 6) for one in members]
-        classes = [sorted(set(value)).index(one) for one in value]
-        phase = random.random(len(parts))
-        alone = [speeds.alone(one).step_s for one in members]
-        sizes = np.array([8 * len(part) for part in parts])
-        done: dict[str, float] = {}
-        for name, where, priority in (
-            ("base", hashed, False),
-            ("priorities", hashed, True),
-            ("paths", even, False),
-            ("both", even, True),
-        ):
-            jobs = [
-                Job(
-                    work.steps(8 * len(part), 1),
-                    _ranks(part, 8),
-                    round(at * step * 1e12),
-                    priority=min(one, 7) if priority else 0,
-                )
-                for part, work, at, step, one in zip(parts, works, phase, alone, classes, strict=True)
-            ]
-            took = steps_s(where, jobs, works, alone)
-            done[name] = float((sizes * np.array([work.compute_s for work in works]) / took).sum() / sizes.sum())
-        found["base"].append(done["base"])
-        for name in ("priorities", "paths", "both"):
-            found[name].append(done[name] / done["base"] - 1)
-    return {name: np.array(values) for name, values in found.items()}
-
-
 def cassini(jobs: int, share: float) -> dict[str, float]:
     """Steps of equal jobs over one uplink, each of which sends for a share of its step, over the step alone.
 
     Every job has a node on each of two leafs with one uplink. `in phase`: all begin at once; `any phase`: the mean over
-    eight draws; `shifted`: by the shifts that fit them into one another.
+    eight draws; `shifted`: by the shifts that fit them into one another; `drifting`: the same while steps vary by
+    `DRIFT`, so that jobs leave their places and go back to them.
     """
     cluster = cluster_of(4 * jobs, "gh200-node", 2 * jobs, f"{2 * jobs}:1", "infiniband")
     tree = NodeTree.of(cluster)
@@ -143,13 +92,15 @@ def cassini(jobs: int, share: float) -> dict[str, float]:
     turned = shifts([speeds.beat(member)] * jobs)
     starts = {"in phase": [[0.0] * jobs], "shifted": [turned]}
     starts["any phase"] = [(random.random(jobs) * alone).tolist() for _ in range(8)]
+    off = [[TOLERANCE + off_beat(one) for one in random.random(jobs)] for _ in range(8)]
+    starts["drifting"] = [[at + far * alone for at, far in zip(turned, draw, strict=True)] for draw in off]
     found = {"share": speeds.alone(member).lasts_s / alone}
     for name, draws in starts.items():
         took = [
             steps_s(
                 cluster,
                 [
-                    Job(work.steps(2, 1), _ranks(pair, 1), round(at * 1e12))
+                    Job(work.steps(2, 1), ranks_of(pair, 1), round(at * 1e12))
                     for pair, at in zip(pairs, draw, strict=True)
                 ],
                 [work] * jobs,
@@ -158,6 +109,7 @@ def cassini(jobs: int, share: float) -> dict[str, float]:
             for draw in draws
         ]
         found[name] = float(np.mean(took)) / alone
+    found["drifting"] *= 1 + realigning(DRIFT)
     return found
 
 
