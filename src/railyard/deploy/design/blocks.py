@@ -35,7 +35,7 @@ class Block:
         found: int64[lows, highs], cables that are there.
         meant: int64[lows, highs], cables of the design.
         rate_bps: Of most of its cables; 0 where unknown.
-        odd: Lower switches that have a number of parallel cables of their own, by number.
+        odd: Switches that have a number of parallel cables of their own, by number.
     """
 
     tier: int
@@ -89,7 +89,8 @@ def _of_tier(tier: int, pair: NDArray[np.int32], rate: NDArray[np.int64]) -> lis
         at = (np.searchsorted(low, pair[mine, 0]), np.searchsorted(high, pair[mine, 1]))
         np.add.at(there, at, 1)
         meant, odd = _meant(there)
-        out.append(Block(tier, low, high, there, meant, usual_rate(rate[mine]), tuple(low[odd].tolist())))
+        strange = (*low[odd[0]].tolist(), *high[odd[1]].tolist())
+        out.append(Block(tier, low, high, there, meant, usual_rate(rate[mine]), strange))
     return out
 
 
@@ -120,15 +121,19 @@ def _belongs(mine: set[int], theirs: set[int]) -> bool:
     return _shared(mine, theirs) > SAME
 
 
-def _meant(there: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """As many cables in each pair, unless rows have a number of their own that explains much more."""
-    usual = _mode(there.ravel().tolist())
-    meant = np.full(there.shape, usual)
-    odd = np.zeros(len(there), np.bool_)
-    for row, counts in enumerate(there):
-        mine = _mode(counts.tolist())
-        if np.abs(counts - usual).sum() > np.abs(counts - mine).sum() + PARAMETER and mine > 0:
-            meant[row], odd[row] = mine, True
+def _meant(there: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+    """As many cables in each pair, unless rows or columns have a number of their own that explains much more.
+
+    Returns:
+        int64[lows, highs]; which rows and which columns have a number of their own.
+    """
+    meant = np.full(there.shape, _mode(there.ravel().tolist()))
+    odd = np.zeros(len(there), np.bool_), np.zeros(there.shape[1], np.bool_)
+    for strange, counted, wanted in ((odd[0], there, meant), (odd[1], there.T, meant.T)):
+        for at, counts in enumerate(counted):
+            mine = _mode(counts.tolist())
+            if np.abs(counts - wanted[at]).sum() > np.abs(counts - mine).sum() + PARAMETER and mine > 0:
+                wanted[at], strange[at] = mine, True
     return meant, odd
 
 

@@ -66,8 +66,8 @@ def infer(found: Found) -> Design:
     every = blocks(found, level)
     sure = [block for block in every if block.sure >= SURE]
     hosts, nameless = groups(found)
-    stray = _stray(found, sure)
-    doubts = [*_doubts(found, level, every), *_strange(found, level)]
+    stray, paired = _paired(found, level, _stray(found, sure))
+    doubts = [*_doubts(found, level, every), *_strange(found, level), *paired, *_partly(found, sure)]
     ports = tuple(PortMap.of(found, block) for block in sure)
     doubts += [words for block, ports_of in zip(sure, ports, strict=True) for words in _gaps(found, block, ports_of)]
     return Design(level, tuple(sure), ports, tuple(hosts), frozenset(nameless), stray, tuple(doubts))
@@ -105,18 +105,52 @@ def _doubts(found: Found, level: NDArray[np.int8], every: list[Block]) -> list[s
                 " missing there"
             )
             continue
-        for low in block.odd:
-            row = int(np.flatnonzero(block.low == low)[0])
-            mine = int(np.bincount(block.meant[row]).argmax())
-            out.append(
-                f"{found.device(low).name} has {mine} cables to each {upper} where others have {block.trunk}: taken as"
-                " meant"
-            )
+        out += [_odd(found, block, one) for one in block.odd]
     out += _headless(found, level)
     unreached = int(np.count_nonzero(found.switch & (level == 0)))
     if unreached and level.any():
         out.append(f"{unreached} switches are joined to no leaf; they were left out")
     return out
+
+
+def _odd(found: Found, block: Block, one: int) -> str:
+    """A switch with a number of cables of its own."""
+    below = one in block.low
+    rows = block.meant[block.low == one] if below else block.meant[:, block.high == one].T
+    far = tier_name(block.tier + 1) if below else tier_name(block.tier)
+    mine = int(np.bincount(rows[0]).argmax())
+    return f"{found.device(one).name} has {mine} cables to each {far} where others have {block.trunk}: taken as meant"
+
+
+def _partly(found: Found, sure: list[Block]) -> list[str]:
+    """Few switches that are joined to a part of what more of their like are joined to: meant so, or half gone."""
+    out = []
+    for block in sure:
+        mine = set(block.high.tolist())
+        larger = [one for one in sure if one.tier == block.tier and len(one.low) > len(block.low)]
+        whole = next((one for one in larger if mine < set(one.high.tolist())), None)
+        if whole is not None:
+            names = ", ".join(found.device(low).name for low in block.low.tolist())
+            upper = tier_name(block.tier + 1)
+            out.append(
+                f"{names}: joined to {len(mine)} of the {len(whole.high)} {upper} switches that {len(whole.low)} like"
+                " switches are joined to; whether the others are missing is not known"
+            )
+    return out
+
+
+def _paired(found: Found, level: NDArray[np.int8], stray: tuple[int, ...]) -> tuple[tuple[int, ...], list[str]]:
+    """Cables inside a tier, where most of its switches have some: peers that are meant to be joined."""
+    inside = [number for number in stray if len(set(level[found.ends[number]].tolist())) == 1]
+    joined: dict[int, set[int]] = {}
+    for number in inside:
+        joined.setdefault(int(level[found.ends[number, 0]]), set()).update(found.ends[number].tolist())
+    meant = {tier for tier, devices in joined.items() if 2 * len(devices) > np.count_nonzero(level == tier)}
+    kept = tuple(n for n in stray if n not in inside or int(level[found.ends[n, 0]]) not in meant)
+    words = [
+        f"most {tier_name(tier)} switches are joined to others of their tier: taken as meant" for tier in sorted(meant)
+    ]
+    return kept, words
 
 
 def _headless(found: Found, level: NDArray[np.int8]) -> list[str]:

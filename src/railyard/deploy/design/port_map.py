@@ -26,12 +26,14 @@ class PortMap:
 
     Attributes:
         cables: Of each pair (low, high) of device numbers, the cables that are there.
-        up: Ports of lower switches that lead to each upper one.
+        kind: Of each lower switch, how many cables it has to an upper one: those with as many are cabled alike.
+        up: Ports of lower switches of a kind that lead to each upper one, by both.
         down: Ports of upper switches that lead to each lower one.
     """
 
     cables: dict[tuple[int, int], list[int]]
-    up: dict[int, list[str]]
+    kind: dict[int, int]
+    up: dict[tuple[int, int], list[str]]
     down: dict[int, list[str]]
 
     @classmethod
@@ -40,7 +42,8 @@ class PortMap:
         inside = set(block.low.tolist()) | set(block.high.tolist())
         lows = set(block.low.tolist())
         cables: dict[tuple[int, int], list[int]] = defaultdict(list)
-        up: dict[str, Counter[int]] = defaultdict(Counter)
+        kind = dict(zip(block.low.tolist(), (int(np.bincount(row).argmax()) for row in block.meant), strict=True))
+        up: dict[int, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
         down: dict[str, Counter[int]] = defaultdict(Counter)
         for number in found.between[np.isin(found.ends[found.between], list(inside)).all(axis=1)].tolist():
             one, other = found.ends[number].tolist()
@@ -48,13 +51,15 @@ class PortMap:
                 continue
             low, high = (one, other) if one in lows else (other, one)
             cables[low, high].append(number)
-            up[found.port(number, low)][high] += 1
+            up[kind[low]][found.port(number, low)][high] += 1
             down[found.port(number, high)][low] += 1
-        return cls(dict(cables), _agreed(up, len(block.low)), _agreed(down, len(block.high)))
+        alike = Counter(kind.values())
+        agreed = {(one, high): ports for one, votes in up.items() for high, ports in _agreed(votes, alike[one]).items()}
+        return cls(dict(cables), kind, agreed, _agreed(down, len(block.high)))
 
     def free(self, found: Found, low: int, high: int, count: int) -> list[tuple[str, str]]:
         """Ports, lower and upper, of cables that are missing between two switches; `?` where nothing is agreed on."""
-        below = [port for port in self.up.get(high, []) if (low, port) not in found.taken]
+        below = [port for port in self.up.get((self.kind[low], high), []) if (low, port) not in found.taken]
         above = [port for port in self.down.get(low, []) if (high, port) not in found.taken]
         pad = [UNKNOWN] * count
         return list(zip((below + pad)[:count], (above + pad)[:count], strict=True))
@@ -63,7 +68,7 @@ class PortMap:
         """The cables of a pair that fit least to what ports are for: those that are too many."""
 
         def fits(cable: int) -> int:
-            below = found.port(cable, low) in self.up.get(high, [])
+            below = found.port(cable, low) in self.up.get((self.kind[low], high), [])
             return below + (found.port(cable, high) in self.down.get(low, []))
 
         return sorted(self.cables[low, high], key=lambda cable: (fits(cable), cable))[:count]
