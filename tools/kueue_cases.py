@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent / "kueue"))
+sys.path.insert(0, str(Path(__file__).parent / "go_tests"))
 from go_tables import tables
 from manifests import plain
 

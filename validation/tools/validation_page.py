@@ -109,7 +109,8 @@ is stale.
 - [Ablation](ablation.md): what each detail of the training model is worth.
 - [Fabrics against published figures](fabrics.md), and [packets against htsim and
   ns-3](packets.md).
-- [Contention by patterns](contention.md), and [published effects of placement](placement.md).
+- [Contention by patterns](contention.md), [published effects of placement](placement.md),
+  [what is equal to which scheduler](schedulers.md), and [a fleet's faults, said beforehand](forecast.md).
 - [Engines against each other](../explanation/agreement.md).
 
 `railyard validate training|memory|collectives|serving|fabric|htsim` runs the same on your own tables and logs;

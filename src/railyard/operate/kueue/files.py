@@ -16,13 +16,11 @@ if TYPE_CHECKING:
 
     from railyard.operate.kueue.snapshot import Cluster
 
-_HEAD = 1 << 16
-
 
 def is_manifests(path: Path) -> bool:
     """Whether a file holds objects of Kueue."""
-    head = read_text(path, errors="replace")[:_HEAD]
-    return "kueue.x-k8s.io/" in head and "kind" in head
+    text = read_text(path, errors="replace")
+    return "kueue.x-k8s.io/" in text and "kind" in text
 
 
 def read_manifests(path: Path) -> list[dict[str, Any]]:

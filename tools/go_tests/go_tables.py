@@ -236,16 +236,26 @@ def _call(node: Any, scope: Scope) -> Any:
     name, args = _text(function), _arguments(node, scope)
     if name in _BUILT_IN:
         return _BUILT_IN[name](args)
-    if name in _SAME or (len(args) == 1 and name.startswith(("kueue.", "corev1.", "workload.")) and _simple(args[0])):
-        return args[0]
     if name.endswith("DomainID"):
         return ",".join(args[0]) if isinstance(args[0], list) else args[0]
+    if name in _SAME or (len(args) == 1 and name.startswith(("kueue.", "corev1.", "workload.")) and _simple(args[0])):
+        return args[0]
     if function.type == "selector_expression":
         return _method(function, args, scope)
+    return args if name.startswith("sets.New[") else _called(function, args, scope)
+
+
+def _called(function: Any, args: list[Any], scope: Scope) -> Any:
     target = value(function, scope)
     if isinstance(target, Func):
         return _run(target.body, Scope(target.scope, dict(zip(target.params, args, strict=False))))
-    return Chain(name, args)
+    return Chain(_text(function), args)
+
+
+def _conversion(node: Any, scope: Scope) -> Any:
+    """Of a call with one argument and a type parameter, which is read as a conversion too."""
+    given = value(node.child_by_field_name("operand"), scope)
+    return [given] if _text(node).startswith("sets.New[") else given
 
 
 def _simple(given: Any) -> bool:
@@ -303,5 +313,5 @@ _READERS: dict[str, Callable[[Any, Scope], Any]] = {
     ],
     "func_literal": _function,
     "call_expression": _call,
-    "type_conversion_expression": lambda node, scope: value(node.child_by_field_name("operand"), scope),
+    "type_conversion_expression": _conversion,
 }
