@@ -104,3 +104,13 @@ def test_kept_runs_are_compared(client, run, settings):
     assert found["verdict"]["differences"][0]["shared"] == "computation"
     assert client.get(f"/api/v1/comparison?run={run.folder.name}").status_code == 422
     assert client.get(f"/api/v1/comparison?run={run.folder.name}&run=none").status_code == 404
+
+
+def test_runs_at_other_prices(client, run):
+    base = f"/api/v1/prices?run={run.folder.name}"
+    before, after = (client.get(f"{base}{more}").json()["variants"][0] for more in ("", "&change=network:2"))
+    assert before["cpmt"]["typical"] == pytest.approx(run.result.variants[0].cpmt.typical)
+    assert after["cpmt"]["typical"] > before["cpmt"]["typical"]
+    assert client.get(f"{base}&change=network").status_code == 400
+    wrong = client.get(f"{base}&change=netwrk:2")
+    assert (wrong.status_code, wrong.json()["faults"][0]["hint"]) == (400, "did you mean `network`?")

@@ -70,6 +70,18 @@ export interface Health {
   queued: number;
 }
 
+/** An assumption as a run took it. */
+export interface KnownPrice {
+  /** The low end. */
+  low: number;
+  /** The middle. */
+  typical: number;
+  /** The high end. */
+  high: number;
+  /** As in `economics` of the catalogue. */
+  name: string;
+}
+
 /** A row of a timeline. */
 export interface Lane {
   /** Whose. */
@@ -116,6 +128,18 @@ export interface Person {
   version: string;
 }
 
+/** A price at which another variant costs the same as the cheapest. */
+export interface PriceTurn {
+  /** The other variant. */
+  name: string;
+  /** Which price. */
+  price: string;
+  /** Where both cost the same: a factor of today's price, or the value itself. */
+  value: number;
+  /** Where it stands. */
+  now: number;
+}
+
 /** A run that was asked for. */
 export interface QueuedJob {
   /** Names it from now on. */
@@ -154,6 +178,18 @@ export interface RefusalBody {
   error: string;
   /** Where, if it is about a scenario. */
   faults: TextFault[];
+}
+
+/** Runs at other prices. */
+export interface Repriced {
+  /** Prices that are moved by a factor. */
+  factors: string[];
+  /** Assumptions that are moved to a value. */
+  prices: KnownPrice[];
+  /** In the order of the runs. */
+  variants: VariantPrice[];
+  /** The nearest first. */
+  turns: PriceTurn[];
 }
 
 /** A run in a list of runs. */
@@ -196,6 +232,16 @@ export interface SliceSeen {
   slowed_us: number | null;
 }
 
+/** A figure at its cheap end, in the middle, at its dear end. */
+export interface Spread {
+  /** The low end. */
+  low: number;
+  /** The middle. */
+  typical: number;
+  /** The high end. */
+  high: number;
+}
+
 /** A timeline before any of it is drawn. */
 export interface Strips {
   /** From top to bottom. */
@@ -234,6 +280,18 @@ export interface TextFault {
   allowed: string | null;
   /** How to mend it. */
   hint: string | null;
+}
+
+/** A variant at the prices that were asked for. */
+export interface VariantPrice {
+  /** Of the variant. */
+  name: string;
+  /** USD per million tokens. */
+  cpmt: Spread;
+  /** Typical USD per million tokens: capital, energy, space, operations. */
+  parts: Record<string, number>;
+  /** Goodput, of all accelerators together. */
+  tokens_per_s: number;
 }
 
 /** What of a timeline is drawn. */

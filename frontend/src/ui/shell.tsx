@@ -55,6 +55,7 @@ function Page({ here, turn, jobs }: { here: string; turn: number; jobs: ReturnTy
   if (here === "/scenario") return <ScenarioPage jobs={jobs} />;
   if (here === "/timeline") return <Late key={`timeline ${chosen("runs")}`} page={() => import("./pages/timeline").then((each) => each.TimelinePage)} />;
   if (here === "/floor") return <Late key={`floor ${chosen("run")} ${chosen("file")} ${chosen("variant")}`} page={() => import("./pages/floor").then((each) => each.FloorPage)} />;
+  if (here === "/decide") return <Late key={`decide ${chosen("runs")}`} page={() => import("./pages/decide").then((each) => each.DecidePage)} />;
   if (here === "/compare") return <Compare />;
   if (here === "" || here === "/") return <Home turn={turn} jobs={jobs} />;
   return <p class="failure">There is no page `{here}`. <a href="#/">To the runs</a></p>;

@@ -205,6 +205,47 @@ class SliceSeen(ApiBody):
     slowed_us: float | None = Field(default=None, description="How much communication beside it slowed it.")
 
 
+class Spread(ApiBody):
+    """A figure at its cheap end, in the middle, at its dear end."""
+
+    low: float = Field(description="The low end.")
+    typical: float = Field(description="The middle.")
+    high: float = Field(description="The high end.")
+
+
+class KnownPrice(Spread):
+    """An assumption as a run took it."""
+
+    name: str = Field(description="As in `economics` of the catalogue.")
+
+
+class VariantPrice(ApiBody):
+    """A variant at the prices that were asked for."""
+
+    name: str = Field(description="Of the variant.")
+    cpmt: Spread = Field(description="USD per million tokens.")
+    parts: dict[str, float] = Field(description="Typical USD per million tokens: capital, energy, space, operations.")
+    tokens_per_s: float = Field(description="Goodput, of all accelerators together.")
+
+
+class PriceTurn(ApiBody):
+    """A price at which another variant costs the same as the cheapest."""
+
+    name: str = Field(description="The other variant.")
+    price: str = Field(description="Which price.")
+    value: float = Field(description="Where both cost the same: a factor of today's price, or the value itself.")
+    now: float = Field(description="Where it stands.")
+
+
+class Repriced(ApiBody):
+    """Runs at other prices."""
+
+    factors: list[str] = Field(description="Prices that are moved by a factor.")
+    prices: list[KnownPrice] = Field(description="Assumptions that are moved to a value.")
+    variants: list[VariantPrice] = Field(description="In the order of the runs.")
+    turns: list[PriceTurn] = Field(description="The nearest first.")
+
+
 class RefusalBody(ApiBody):
     """Why a request was refused."""
 

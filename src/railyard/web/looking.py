@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from railyard.web.settings import ServerSettings
 
-Verb = Literal["check", "estimate", "hall", "cables", "strips", "window", "slice"]
+Verb = Literal["check", "estimate", "hall", "cables", "strips", "window", "slice", "prices"]
 
 _LONGEST_LINE = 64 << 20
 _IDLE_S = 300.0

@@ -22,7 +22,7 @@ from railyard.study import estimate, inputs
 from railyard.web import sandbox
 from railyard.web.documents import Checked, Estimated, TextFault
 from railyard.web.faults import faults_of
-from railyard.web.views import floor, timeline
+from railyard.web.views import floor, prices, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,6 +104,7 @@ _VIEWS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "strips": timeline.head,
     "window": timeline.window,
     "slice": timeline.slice_at,
+    "prices": prices.repriced,
 }
 
 

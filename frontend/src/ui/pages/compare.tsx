@@ -1,7 +1,7 @@
 /** Several runs side by side, as if one scenario had compared them. */
 
 import { Findings } from "../../app";
-import { chosen } from "../../place";
+import { address, chosen } from "../../place";
 import { api } from "../api";
 import { useLoaded } from "../loaded";
 
@@ -16,6 +16,10 @@ export function Compare() {
     <>
       <h1>{name}</h1>
       <p class="muted">engine {provenance.engine} · Railyard {provenance.version}</p>
+      <p class="tools">
+        <a href={address("/decide", { runs: runs.join(",") })}>At other prices</a>
+        <a href={address("/timeline", { runs: runs.join(",") })}>Timelines, aligned</a>
+      </p>
       <Findings result={result.value} />
     </>
   );

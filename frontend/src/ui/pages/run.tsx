@@ -2,12 +2,14 @@
 
 import { Findings } from "../../app";
 import { address } from "../../place";
-import { hasStep } from "../../result";
+import { hasStep, type Variant } from "../../result";
 import { api } from "../api";
 import { useLoaded } from "../loaded";
 
 /** Timelines that are opened at a time. */
 const MOST = 4;
+
+const isPriced = (variant: Variant): boolean => ("cpmt" in variant && variant.cpmt !== null) || ("serving" in variant && "cpmt" in variant.serving && variant.serving.cpmt !== null);
 
 export function RunPage({ run }: { run: string }) {
   const [result] = useLoaded(() => api.result(run), [run]);
@@ -22,6 +24,7 @@ export function RunPage({ run }: { run: string }) {
         <a class="action" href={api.report(run)} download>Save as one file</a>
         {!("runs" in result.value.scenario) && <a class="action" href={address("/scenario", { run })}>Change and run again</a>}
         {variants.some(hasStep) && <a href={address("/timeline", { runs: variants.map((_, number) => (number === 0 ? run : `${run}:${number}`)).slice(0, MOST).join(",") })}>Every rank at any zoom</a>}
+        {variants.some(isPriced) && !("runs" in result.value.scenario) && <a href={address("/decide", { runs: run })}>At other prices</a>}
         {variants.some(hasStep) && <a href={address("/floor", { run })}>The hall, from rack to port</a>}
       </p>
       <Findings result={result.value} />

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import JSONResponse, Response
 
-from railyard.web.documents import DraftText, Moment, RefusalBody, SliceSeen, Strips, Window
+from railyard.web.documents import DraftText, Moment, RefusalBody, Repriced, SliceSeen, Strips, Window
 from railyard.web.looking import TooSlow, Verb
 from railyard.web.routes.asking import Asked, Asking
 from railyard.web.shelf import Missing
@@ -72,6 +72,23 @@ async def slice_at(
 ) -> Any:
     """The slice of a lane at a moment; nothing but nulls where there is none."""
     return await _seen(asked, "slice", {"path": _record(asked, run, variant), "lane": lane, "at_us": at_us})
+
+
+@router.get("/prices", response_model=Repriced)
+async def prices(
+    asked: Asked,
+    run: Annotated[list[str], Query(min_length=1, max_length=20)],
+    change: Annotated[list[str], Query(max_length=20, description="Each `name:value`.")] = [],  # noqa: B006 - read only
+) -> Any:
+    """What runs would cost at other prices, and at which price the choice would turn."""
+    changes = {}
+    for text in change:
+        name, _, value = text.partition(":")
+        try:
+            changes[name] = float(value)
+        except ValueError:
+            raise HTTPException(400, f"`{text[:80]}` is no `name:value`") from None
+    return await _seen(asked, "prices", {"folders": [str(_run(asked, one)) for one in run], "changes": changes})
 
 
 def _run(asked: Asking, run: str) -> Path:
