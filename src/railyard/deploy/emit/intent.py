@@ -42,6 +42,7 @@ class Port:
         neighbour_port: Port there.
         rate_bps: Of the cable.
         length_m: Of the cable.
+        split: Ports that its cage is broken out into.
     """
 
     port: str
@@ -49,6 +50,7 @@ class Port:
     neighbour_port: str
     rate_bps: int
     length_m: float
+    split: int
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,8 @@ def switches(plan: Plan, network: int, dialect: Dialect) -> Iterator[SwitchInten
             row, low = int(cable[at]), bool(lower[at])
             far = int(rows.b[row] if low else rows.a[row])
             port = _port(plan, row, "a" if low else "b", dialect)
-            common = int(rows.rate_bps[row]), float(rows.length_m[row])
+            split = int((rows.a_lanes if low else rows.b_lanes)[row])
+            common = int(rows.rate_bps[row]), float(rows.length_m[row]), split
             if devices.level[far]:
                 there = _port(plan, row, "b" if low else "a", dialect)
                 sessions.append(Port(port, devices.name[far], there, *common))

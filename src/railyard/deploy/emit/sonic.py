@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from railyard.cluster.asbuilt.port_names import SONIC_LANES
 from railyard.deploy.emit.headroom import headroom
 from railyard.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS
 
@@ -16,6 +17,9 @@ DSCPS = 64
 
 WATCHDOG_MS = {"detection_time": "200", "restoration_time": "400", "action": "drop"}
 """Of a queue that is paused for ever; SONiC's own defaults are 200 ms and 400 ms on most platforms."""
+
+ANY = "ANY"
+"""A policy that lets all routes pass: BGP between systems exchanges none without one (RFC 8212)."""
 
 DYNAMIC_TH = "0"
 """Exponent of a queue's share of the free buffer: 2^0 of it (SAI's alpha)."""
@@ -48,9 +52,16 @@ def _port(one: Port, mtu: int) -> dict[str, str]:
         "admin_status": "up",
         "alias": one.port.replace("Ethernet", "etp"),
         "description": f"{one.neighbour}[{one.neighbour_port}]",
+        "lanes": ",".join(str(lane) for lane in _lanes(one)),
         "mtu": str(mtu),
         "speed": str(one.rate_bps // 1_000_000),
     }
+
+
+def _lanes(one: Port) -> range:
+    """Lanes of the switch, counted from 1 in the order of its cages, as SONiC's names of ports count them from 0."""
+    first = int(one.port.removeprefix("Ethernet")) + 1
+    return range(first, first + max(SONIC_LANES // one.split, 1))
 
 
 def _interfaces(intent: SwitchIntent) -> dict[str, Any]:
@@ -61,14 +72,14 @@ def _interfaces(intent: SwitchIntent) -> dict[str, Any]:
 
 
 def _bgp(intent: SwitchIntent) -> dict[str, Any]:
-    families = {f"default|{one.port}|ipv4_unicast": {"admin_status": "true"} for one in intent.sessions}
+    policy = {"admin_status": "up", "route_map_in": [ANY], "route_map_out": [ANY]}
+    families = {f"default|{one.port}|ipv4_unicast": policy for one in intent.sessions}
     return {
         "BGP_GLOBALS": {
             "default": {
                 "local_asn": str(intent.asn),
                 "router_id": intent.loopback,
                 "load_balance_mp_relax": "true",
-                "ebgp_requires_policy": "false",
             }
         },
         "BGP_GLOBALS_AF": {"default|ipv4_unicast": {"max_ebgp_paths": "128"}},
@@ -81,6 +92,8 @@ def _bgp(intent: SwitchIntent) -> dict[str, Any]:
             for one in intent.sessions
         },
         "BGP_NEIGHBOR_AF": families,
+        "ROUTE_MAP_SET": {ANY: {}},
+        "ROUTE_MAP": {f"{ANY}|10": {"route_operation": "permit"}},
     }
 
 
