@@ -1,6 +1,7 @@
 """NCCL RAS: ranks that are dead, silent or behind; states with broken commas."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -64,3 +65,28 @@ def test_broken_commas_and_a_banner_are_passed_over(tmp_path):
 def test_what_is_no_state_is_refused(tmp_path):
     with pytest.raises(InputError, match="could be read"):
         put(tmp_path, '{"communicators": 3}')
+
+
+@pytest.mark.parametrize(
+    ("file", "ranks", "unknown"),
+    [
+        ("nccl-issue-1730.txt", [], False),
+        ("nccl-issue-1911.txt", [], True),
+        ("ray-dead-rank.json", ["rank 1"], False),
+        ("ray-three-communicators.json", ["rank 1"], False),
+    ],
+)
+def test_captures_of_public_repositories(file, ranks, unknown):
+    """Of NCCL's issues and of Ray's tests; two ranks one call ahead of thirty name nobody."""
+    answer = diagnose(Path(__file__).parent / "data" / "captures" / file)
+    assert [one.part for one in answer.verdict] == ranks
+    assert answer.unknown is unknown
+    if unknown:
+        assert "ahead: rank 12, 13" in " ".join(answer.notes)
+
+
+def test_one_ahead_of_one_is_unknown_and_seven_are_not(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert put(tmp_path / "a", state([9, 8])).unknown
+    assert named(put(tmp_path / "b", state([10, 3]))) == [("rank 1", 0.5)]

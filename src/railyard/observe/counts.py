@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING
 from railyard.observe.diagnosis.verdict import Diagnosis, Suspect
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from railyard.observe.reader import Member, Piece
 
 _MISSING = {"dead": 0.95, "unresponsive": 0.8}
+FAR_BEHIND = 2
+"""Calls by which as many ranks are behind as ahead to be named: by one, either half may be the one that errs."""
+
+SHOWN = 8
 STUCK, ONCE = 0.9, 0.5
 """Confidence in a rank that is behind: where counts have not grown since an earlier capture, and from one alone."""
 
@@ -62,9 +66,9 @@ def _behind(members: Sequence[Member], still: bool, answer: Diagnosis) -> None:
             if not late:
                 continue
             ahead = Counter(counts.values())[most]
-            if ahead <= len(late):  # who waits for whom cannot be told from as many ahead as behind
+            if ahead < len(late) or (ahead == len(late) and most - max(counts[rank] for rank in late) < FAR_BEHIND):
                 answer.unknown = True
-                answer.notes.append(f"communicator {group}: {name} was called {min(counts.values())} to {most} times")
+                answer.notes.append(_halved(group, name, counts, most))
                 continue
             answer.verdict += [
                 Suspect(
@@ -77,6 +81,13 @@ def _behind(members: Sequence[Member], still: bool, answer: Diagnosis) -> None:
             ]
     if answer.verdict and not still:
         answer.notes.append("counts differ in a healthy run too: a second capture, some seconds later, would settle it")
+
+
+def _halved(group: str, name: str, counts: Mapping[int, int], most: int) -> str:
+    """Why nobody is named, and who is ahead: they may call what others do not, or be the first with what all will."""
+    ahead = [rank for rank, count in counts.items() if count == most]
+    words = f"communicator {group}: {name} was called {min(counts.values())} to {most} times"
+    return f"{words}; ahead: rank {', '.join(map(str, ahead[:SHOWN]))}" + (", ..." if len(ahead) > SHOWN else "")
 
 
 def _at(one: Member) -> str:

@@ -127,7 +127,7 @@ def _of_traces(found: Gathered, cluster_file: Path | None) -> Diagnosis:
 
     if any(piece.calls for piece in pieces):
         return diagnose_calls(pieces)
-    if any(piece.members for piece in pieces):
+    if any(piece.members or piece.well for piece in pieces):
         return diagnose_counts(pieces)
     if any(piece.counts for piece in pieces):
         return diagnose_ports(pieces)

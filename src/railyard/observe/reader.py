@@ -145,6 +145,7 @@ class Piece:
         kernels: What ran; None where the file is no trace.
         calls: Collectives that were called.
         members: Of communicators, as a monitor of all ranks saw them.
+        well: Communicators of which a monitor says that they run and agree, and no more.
         groups: Members of process groups by name.
         counts: Counters of ports and devices.
         timings: Collectives that were timed.
@@ -159,6 +160,7 @@ class Piece:
     kernels: Kernels | None = None
     calls: list[Call] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
+    well: int = 0
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     counts: list[Count] = field(default_factory=list)
     timings: list[Timed] = field(default_factory=list)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from railyard.observe.sources import Source
 
 
+_UNPARTED = re.compile(r'([}\]]|(?<=[\s:])(?:-?\d[\d.]*|true|false|null)|"(?=\s*\n))(\s*)(?=[{"])')
+"""A value and the next one without a comma: NCCL 2.28.9 leaves it out before the `status` of a missing rank."""
+
+
 def recognises(_: str, head: bytes) -> bool:
     """By its keys."""
     return b'"communicators"' in head or b'"missing_ranks"' in head or b'"collective_counts"' in head
@@ -43,7 +47,7 @@ def read(source: Source) -> Piece:
 def _loaded(source: Source, piece: Piece) -> Any:
     text = source.everything().decode("utf-8", errors="replace")
     text = text[max(text.find("{"), 0) : text.rfind("}") + 1]
-    mended = re.sub(r",(\s*[}\]])", r"\1", re.sub(r"([}\]])(\s*)(?=[{\"])", r"\1,\2", text))
+    mended = re.sub(r",(\s*[}\]])", r"\1", _UNPARTED.sub(r"\1,\2", text))
     for words in (text, mended):
         try:
             found = json.loads(words)

@@ -20,6 +20,7 @@ _GROUP = re.compile(r"^#\S+ \(([0-9a-fA-Fx]+)\) (\w+)")
 _WHAT = re.compile(r"different (\w+) operation counts")
 _COUNT = re.compile(r"^\s+(\d{1,9}) ranks? ha(?:ve|s) launched up to operation (\d{1,18})(?!\d)")
 _RANK = re.compile(r"^\s+Rank (\d{1,9}) -- GPU .*? on node (\S+)")
+_WELL = re.compile(r"^\s+\d+\s+(\d{1,9})(?:\s+\d+){3,4}\s+RUNNING\s+OK\s*$")
 _MOST = 1 << 20
 
 
@@ -29,7 +30,7 @@ def recognises(_: str, head: bytes) -> bool:
 
 
 def read(source: Source) -> Piece:
-    """Members of communicators that differ; none where all agree.
+    """Members of communicators that differ; of those that agree only how many.
 
     Raises:
         InputError: The report ends before its warnings.
@@ -51,6 +52,12 @@ def read(source: Source) -> Piece:
             sets.append((int(found[1]), int(found[2]), []))
         elif (found := _RANK.match(line)) and sets:
             sets[-1][2].append(Member(group, int(found[1]), found[2], {what: sets[-1][1]}))
+        elif found := _WELL.match(line):
+            piece.well += int(found[1])
+    if piece.well:
+        piece.remarks.append(
+            f"{piece.well} communicators run and agree: one that hangs all the same is held up elsewhere"
+        )
     return piece
 
 
