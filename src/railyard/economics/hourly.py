@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Accelerator
     from railyard.economics.assumptions import Assumptions
     from railyard.economics.parts import Part
-    from railyard.measure.decompose import Decomposition
+    from railyard.economics.power import StepShares
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Hourly:
 
 
 def hourly(
-    decomposition: Decomposition, accelerator: Accelerator, parts: Sequence[Part], assumptions: Assumptions
+    decomposition: StepShares, accelerator: Accelerator, parts: Sequence[Part], assumptions: Assumptions
 ) -> Hourly:
     """What an hour of a cluster costs.
 

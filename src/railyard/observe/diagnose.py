@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.observe.gather import Gathered
+    from railyard.observe.price import PriceOfParts
 
 WORTH_NAMING = 1.03
 """S from which on ByteDance's study takes a job for one with stragglers; below, nothing is named."""
@@ -54,8 +55,8 @@ def _is_operations(file: Path) -> bool:
 def _record(file: Path, cluster_file: Path | None) -> Diagnosis:
     from railyard.graph.parquet import read_record
     from railyard.observe.clusterfile import cluster_of, seed_of
-    from railyard.observe.diagnosis.simulated import Price
     from railyard.observe.diagnosis.simulated import diagnose as of_tasks
+    from railyard.observe.diagnosis.verdict import Price
     from railyard.observe.price import usd_per_hour
 
     record = read_record(file)
@@ -130,7 +131,7 @@ def _of_traces(found: Gathered, cluster_file: Path | None) -> Diagnosis:
     if any(piece.members or piece.well for piece in pieces):
         return diagnose_counts(pieces)
     if any(piece.counts for piece in pieces):
-        return diagnose_ports(pieces)
+        return diagnose_ports(pieces, _price_of_parts(cluster_file))
     if any(piece.kernels for piece in pieces):
         return _kernels(found, cluster_file)
     raise InputError(
@@ -144,9 +145,22 @@ def _of_traces(found: Gathered, cluster_file: Path | None) -> Diagnosis:
 def _kernels(found: Gathered, cluster_file: Path | None) -> Diagnosis:
     from railyard.observe.clusterfile import cluster_of
     from railyard.observe.diagnosis.traced import diagnose as of_kernels
+    from railyard.observe.diagnosis.verdict import Price
     from railyard.observe.measured import record_of
+    from railyard.observe.price import traced_usd_per_hour
     from railyard.observe.summary import summary
 
     record = record_of(found)
-    per_host = 0 if cluster_file is None else cluster_of(cluster_file).ranks_per_server
-    return of_kernels(record, summary(record), per_host)
+    figures = summary(record)
+    if cluster_file is None:
+        return of_kernels(record, figures)
+    cluster = cluster_of(cluster_file)
+    price = Price(traced_usd_per_hour(cluster, figures["span_s"], figures["utilization"]))
+    return of_kernels(record, figures, cluster.ranks_per_server, price)
+
+
+def _price_of_parts(cluster_file: Path | None) -> PriceOfParts | None:
+    from railyard.observe.clusterfile import cluster_of
+    from railyard.observe.price import parts_of
+
+    return None if cluster_file is None else parts_of(cluster_of(cluster_file))

@@ -113,7 +113,9 @@ def _once(found: Gathered) -> Iterable[Piece]:
     world = 0
     for piece in sorted(found.pieces, key=lambda one: (not one.timed, one.rank is None, one.rank or 0, one.source)):
         key = (piece.timed, piece.rank)
-        if piece.members or piece.well or piece.counts or piece.timings or piece.edges:  # of many ranks, or of none
+        if (
+            piece.members or piece.well or piece.cabling or piece.counts or piece.timings or piece.edges
+        ):  # of many ranks, or of none
             yield piece
         elif piece.rank is None:
             found.skipped[piece.source] = "it names no rank, and there are others"

@@ -11,6 +11,7 @@ from railyard.registry import Registry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from railyard.cluster.asbuilt.discovery import Discovery
     from railyard.observe.kernels import Kernels
     from railyard.observe.sources import Source
 
@@ -150,6 +151,7 @@ class Piece:
         counts: Counters of ports and devices.
         timings: Collectives that were timed.
         edges: Connections.
+        cabling: Devices and cables, of a discovery of the network; None where the file is none.
         remarks: What a reader of the result must know.
         timed: Whether it is a trace of times, of which there is one a rank.
     """
@@ -165,6 +167,7 @@ class Piece:
     counts: list[Count] = field(default_factory=list)
     timings: list[Timed] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
+    cabling: Discovery | None = None
     remarks: list[str] = field(default_factory=list)
     timed: bool = False
 

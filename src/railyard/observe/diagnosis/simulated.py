@@ -5,7 +5,7 @@ Nothing of the record is read but what happened and what ran: not what its `meta
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from railyard.observe.diagnosis import compute, network
 from railyard.observe.diagnosis.beside import slowed_ps
 from railyard.observe.diagnosis.routes import routed
-from railyard.observe.diagnosis.verdict import Diagnosis, Suspect
+from railyard.observe.diagnosis.verdict import UNPRICED, Diagnosis, Suspect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from railyard.observe.diagnosis.compute import Paces, Slow
     from railyard.observe.diagnosis.network import Guess, Weighed
     from railyard.observe.diagnosis.routes import Routed
+    from railyard.observe.diagnosis.verdict import Price
 
 NEGLIGIBLE = 1e-4
 """Delays of communications that are less of the step than this name nothing."""
@@ -49,22 +50,7 @@ TEMPERATURE = 2.0
 """By which differences of likelihood are divided: communications of one step are not independent."""
 
 
-@dataclass(frozen=True)
-class Price:
-    """What the cluster costs.
-
-    Attributes:
-        usd_per_hour: All of it; None where no price is known.
-    """
-
-    usd_per_hour: float | None = None
-
-    def of(self, share: float) -> float | None:
-        """What a share of the time of all accelerators costs an hour."""
-        return None if self.usd_per_hour is None else self.usd_per_hour * max(share, 0.0)
-
-
-def diagnose(record: Record, cluster: Cluster | None, price: Price = Price(), seeds: Iterable[int] = ()) -> Diagnosis:
+def diagnose(record: Record, cluster: Cluster | None, price: Price = UNPRICED, seeds: Iterable[int] = ()) -> Diagnosis:
     """What is wrong.
 
     Args:

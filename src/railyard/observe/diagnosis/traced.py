@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.observe.diagnosis import compute
-from railyard.observe.diagnosis.verdict import Diagnosis, Suspect
+from railyard.observe.diagnosis.verdict import UNPRICED, Diagnosis, Suspect
 from railyard.observe.kernels import COMPUTE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.graph import Record
+    from railyard.observe.diagnosis.verdict import Price
 
     Floats = NDArray[np.float64]
 
@@ -34,13 +35,14 @@ SLOWER = 1.1
 """Over the median of groups like it, from which a group is slow."""
 
 
-def diagnose(record: Record, figures: dict[str, Any], per_host: int = 0) -> Diagnosis:
+def diagnose(record: Record, figures: dict[str, Any], per_host: int = 0, price: Price = UNPRICED) -> Diagnosis:
     """What is wrong.
 
     Args:
         record: Of kernels.
         figures: Its summary.
         per_host: Accelerators of a server; 0 where that is not known.
+        price: What the cluster costs: a part costs the share of it that others wait for.
     """
     answer = Diagnosis()
     ranks = [one["rank"] for one in figures["ranks"]]
@@ -50,10 +52,11 @@ def diagnose(record: Record, figures: dict[str, Any], per_host: int = 0) -> Diag
         names = {f"rank {number}": f"rank {rank}" for number, rank in enumerate(ranks)}
         words = f"its kernels take {one.ratio:.3f} times as long as the same ones elsewhere (spread {found.sigma:.2%})"
         sure = round(min(0.99, 1 - 0.5 * float(np.exp(-one.spreads / 2))), 3)
-        answer.verdict.append(Suspect(names.get(one.name, one.name), one.kind, sure, words))
+        usd = price.of((1 - 1 / one.ratio) * figures["utilization"])
+        answer.verdict.append(Suspect(names.get(one.name, one.name), one.kind, sure, words, usd))
     named = {suspect.part for suspect in answer.verdict}
     if not named:
-        answer.verdict += _late(figures)
+        answer.verdict += _late(figures, price)
     slow = _slow_groups(figures)
     if slow and not answer.verdict:
         answer.unknown = True
@@ -98,7 +101,7 @@ def paces(record: Record, ranks: NDArray[np.int64]) -> tuple[Floats, list[list[i
     return pace, [group for kernels, group in groups.items() if kernels]
 
 
-def _late(figures: dict[str, Any]) -> list[Suspect]:
+def _late(figures: dict[str, Any], price: Price) -> list[Suspect]:
     """The rank that others wait for most of the time."""
     span = max(figures["span_s"], 1e-12)
     return [
@@ -109,6 +112,7 @@ def _late(figures: dict[str, Any]) -> list[Suspect]:
             f"it came last to {one['last']} of {one['collectives']} collectives,"
             f" others waited {one['late_s']:.3g} s in all,"
             " and its kernels are not slow: its host, data or launches",
+            price.of(min(one["late_s"] / span, 1.0)),
         )
         for one in figures["stragglers"][:1]
         if one["late_s"] > LATE * span and one["last"] > USUALLY * one["collectives"]

@@ -26,6 +26,24 @@ class Suspect:
     usd_per_hour: float | None = None
 
 
+@dataclass(frozen=True)
+class Price:
+    """What the cluster costs.
+
+    Attributes:
+        usd_per_hour: All of it; None where no price is known.
+    """
+
+    usd_per_hour: float | None = None
+
+    def of(self, share: float) -> float | None:
+        """What a share of the time of all accelerators costs an hour."""
+        return None if self.usd_per_hour is None else self.usd_per_hour * max(share, 0.0)
+
+
+UNPRICED = Price()
+
+
 @dataclass
 class Diagnosis:
     """The answer.
