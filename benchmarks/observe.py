@@ -62,14 +62,14 @@ def write(path: Path, size: int, rank: int, world: int) -> None:
 
 
 def timed(path: Path, what: str) -> None:
-    """Runs a command on a path and prints its time and memory."""
-    begin = time.perf_counter()
+    """Runs a command on a path and prints its time on the clock, of processors, and its memory."""
+    begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "railyard", what, str(path), "--json"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(
-        f"{what} {path.name}: {time.perf_counter() - begin:.1f} s, at most {used.ru_maxrss / 1e6:.2f} GB in a process"
-    )
+    cpu_s = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    words = f"{time.perf_counter() - begin:.1f} s, {cpu_s:.1f} s of CPU, at most {used.ru_maxrss / 1e6:.2f} GB"
+    print(f"{what} {path.name}: {words} in one process of any so far", flush=True)
 
 
 def main() -> None:

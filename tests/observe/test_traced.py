@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from railyard.cli import guard
+from railyard.observe.clusterfile import cluster_of
 from railyard.observe.diagnose import diagnose
 from railyard.observe.gather import gather
 from railyard.observe.measured import record_of
+from railyard.observe.price import traced_usd_per_hour
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"
 
@@ -52,6 +54,17 @@ def test_an_accelerator_whose_kernels_are_slow(tmp_path):
     answer = diagnose(put(tmp_path, r5={"pace": 1.15}))
     assert named(answer) == [("rank 5", "accelerator")]
     assert "1.149 times" in answer.verdict[0].evidence
+
+
+def test_a_slow_accelerator_costs_what_the_others_wait(tmp_path):
+    """15 % of a third of the trace, of the price of all of the cluster."""
+    cluster = tmp_path / "cluster.yaml"
+    back_end = "{topology: {kind: leaf-spine, ports_per_leaf: 16, spines: 4}, fabric: roce}"
+    cluster.write_text(f"cluster: {{accelerators: 16, server: hgx-h100, back_end: {back_end}}}", encoding="utf-8")
+    (tmp_path / "traces").mkdir()
+    (suspect,) = diagnose(put(tmp_path / "traces", r5={"pace": 1.15}), cluster).verdict
+    usual = traced_usd_per_hour(cluster_of(cluster), 10.0, 0.345)
+    assert suspect.usd_per_hour == pytest.approx(usual * 0.345 * (1 - 1 / 1.149), rel=0.05)
 
 
 def test_four_slow_accelerators_of_no_known_host(tmp_path):
