@@ -21,6 +21,12 @@ Ends = dict[tuple[int, int, int], int]
 """Of a rank: when its communications ended, ns, by numbers of group and kind, and number in these."""
 
 
+FAR_NS = 1_000_000_000
+"""Between the clocks of two hosts: by more they are not set by the same server."""
+
+SHOWN = 8
+
+
 @dataclass(frozen=True)
 class Clock:
     """The clock of a rank against that of the first.
@@ -53,6 +59,21 @@ def aligned(ends: Mapping[int, Ends]) -> dict[int, Clock]:
                 clocks[rank] = clock
                 reached = True
     return {rank: clocks.get(rank, Clock(0, -1, 0)) for rank in ranks}
+
+
+def odd(clocks: Mapping[int, Clock]) -> list[str]:
+    """Ranks whose clocks are far off, or that share nothing by which they could be aligned, in words."""
+    far = {rank: clock.ahead_ns for rank, clock in clocks.items() if abs(clock.ahead_ns) > FAR_NS}
+    lone = [str(rank) for rank, clock in clocks.items() if clock.error_ns < 0 and len(clocks) > 1]
+    listed = [f"{rank} by {ahead / 1e9:+,.1f} s" for rank, ahead in far.items()]
+    words = [f"clocks are ahead of the first rank's, and were set back: rank {_few(listed)}"] if listed else []
+    return words + (
+        [f"share no collective with others, their clocks are as they are: rank {_few(lone)}"] if lone else []
+    )
+
+
+def _few(listed: list[str]) -> str:
+    return ", ".join(listed[:SHOWN]) + (", ..." if len(listed) > SHOWN else "")
 
 
 def _against(

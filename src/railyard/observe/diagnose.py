@@ -114,7 +114,7 @@ def _traces(path: Path, cluster_file: Path | None) -> Diagnosis:
 
     found = gather(path)
     answer = _of_traces(found, cluster_file)
-    answer.notes += found.remarks
+    answer.notes += [words for words in found.remarks if words not in answer.notes]
     return answer
 
 
@@ -137,6 +137,7 @@ def _of_traces(found: Gathered, cluster_file: Path | None) -> Diagnosis:
     raise InputError(
         "what was read says how fast collectives were or what they run over, and of no part whether it is well",
         file=found.pieces[0].source if found.pieces else None,
+        found="; ".join(found.remarks[:8]) or None,
         allowed="timelines, flight recorder dumps, states of communicators, counters of ports",
         hint="`railyard observe PATH --cluster SCENARIO` compares them with what the cluster should reach",
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from railyard.errors import InputError
-from railyard.observe.sources import DAMAGED
+from railyard.observe.sources import upto
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +28,7 @@ _LONGEST_EVENT = 1 << 24
 _LONGEST_HEAD = 1 << 26
 _START = re.compile(rb'"traceEvents"\s*:\s*\[')
 _FIRST_KEY = re.compile(rb'\s*\{\s*("[A-Za-z_ ]{1,32}")')
+ENDS = "the file ends in the middle of an event"
 _BETWEEN = re.compile(r"[\s,]*")
 
 
@@ -112,7 +113,9 @@ class EventFile:
                     self.damage = "an event is damaged"
                     return
                 if not buffer.more():
-                    self.damage = "the file ends in the middle of an event"
+                    wrong_at = getattr(error, "pos", at)
+                    inside = len(text.rstrip()) - wrong_at > 1 and not str(error).startswith("Unterminated")
+                    self.damage = f"an event is damaged: {text[wrong_at : wrong_at + 16]!r}" if inside else ENDS
                     return
                 text, at = text[at:] + buffer.text(), 0
                 continue
@@ -150,13 +153,10 @@ class _Buffer:
         """Reads on; False where there is no more."""
         if self.over:
             return False
-        try:
-            chunk = self.stream.read(_CHUNK)
-        except DAMAGED:
-            chunk = b""
-        self.over = not chunk
+        chunk = upto(self.stream, _CHUNK)
+        self.over = len(chunk) < _CHUNK
         self.data += chunk
-        return not self.over
+        return bool(chunk)
 
     def drop(self, size: int) -> None:
         """Passes what has been read."""

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 WORTH_PROCESSES = 1 << 26
 """Bytes in all from which files are read by several processes."""
 
+MOST_RANKS, SHOWN = 1 << 20, 16
+"""Ranks of a job that are looked for, and named where they are missing."""
+
 
 @dataclass
 class Gathered:
@@ -40,7 +43,18 @@ class Gathered:
     def remarks(self) -> list[str]:
         """All that a reader of the result must know."""
         read = [f"{piece.source}: {remark}" for piece in self.pieces for remark in piece.remarks]
-        return read + [f"{name} was skipped: {why}" for name, why in self.skipped.items()]
+        return read + [f"{name} was skipped: {why}" for name, why in self.skipped.items()] + self.missing
+
+    @property
+    def missing(self) -> list[str]:
+        """Ranks of the job without a trace, in words."""
+        timed = {piece.rank for piece in self.pieces if piece.timed}
+        world = max((piece.world for piece in self.pieces if piece.timed), default=0)
+        if len(timed) < 2 or len(timed) >= world:
+            return []
+        gone = [str(rank) for rank in range(min(world, MOST_RANKS)) if rank not in timed]
+        more = ", ..." if len(gone) > SHOWN else ""
+        return [f"of {world} ranks {len(timed)} were read; missing: {', '.join(gone[:SHOWN])}{more}"]
 
 
 def gather(path: Path) -> Gathered:
@@ -118,7 +132,8 @@ def _once(found: Gathered) -> Iterable[Piece]:
         ):  # of many ranks, or of none
             yield piece
         elif piece.rank is None:
-            found.skipped[piece.source] = "it names no rank, and there are others"
+            told = piece.timed or piece.calls
+            found.skipped[piece.source] = "it names no rank, and there are others" if told else "nothing is said in it"
         elif key in seen:
             found.skipped[piece.source] = f"rank {piece.rank} is there already, from {seen[key]}"
         elif piece.timed and world and piece.world and piece.world != world:

@@ -8,7 +8,7 @@ import numpy as np
 
 from railyard.errors import InputError
 from railyard.graph import Label, Record
-from railyard.observe.clocks import aligned
+from railyard.observe.clocks import aligned, odd
 from railyard.observe.kernels import COMMUNICATION, PHASES
 
 if TYPE_CHECKING:
@@ -169,5 +169,5 @@ def _meta(
             str(rank): {"ahead_ns": one.ahead_ns, "error_ns": one.error_ns, "shared": one.shared}
             for rank, one in clocks.items()
         },
-        "warnings": found.remarks,
+        "warnings": found.remarks + odd(clocks),
     }

@@ -6,6 +6,7 @@ import gzip
 import tarfile
 import zipfile
 import zlib
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -39,15 +40,15 @@ class Source:
     size_bytes: int = 0
 
     def stream(self) -> IO[bytes]:
-        """Its bytes, decompressed."""
+        """Its bytes, decompressed, without the mark of UTF-8 that some systems put before text."""
         raw = self.opened()
         packed = raw.read(2) == GZIP
         raw.seek(0)
         if not packed:
-            return raw
+            return _behind_mark(raw)
         unpacked = gzip.GzipFile(fileobj=raw)
         unpacked.myfileobj = cast("Any", raw)  # closed with it
-        return cast("IO[bytes]", unpacked)
+        return _behind_mark(cast("IO[bytes]", unpacked))
 
     def head(self, size: int = 4096) -> bytes:
         """Its first bytes, decompressed.
@@ -57,7 +58,8 @@ class Source:
         """
         try:
             with self.stream() as stream:
-                return stream.read(size)
+                found = upto(stream, size)
+                return found or stream.read(1)  # what is damaged from its first byte on says why
         except DAMAGED as error:
             raise InputError(f"the file cannot be read: {error}", file=self.name) from None
 
@@ -75,6 +77,22 @@ class Source:
         if len(found) > MOST_BYTES:
             raise InputError("the file is too large", file=self.name, allowed=f"up to {MOST_BYTES} bytes")
         return found
+
+
+def upto(stream: IO[bytes], size: int) -> bytes:
+    """So many bytes; fewer where the file ends, or where a compressed one is damaged."""
+    pieces: list[bytes] = []
+    left = size
+    while left > 0:
+        try:
+            piece = stream.read1(left)  # type: ignore[attr-defined]
+        except DAMAGED:
+            break
+        if not piece:
+            break
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
 
 
 def sources(path: Path) -> Iterator[Source]:
@@ -103,6 +121,12 @@ def _of_file(file: Path) -> Iterator[Source]:
             yield Source(str(file), partial(_opened, file), file.stat().st_size)
     except DAMAGED as error:
         raise InputError(f"the archive cannot be read: {error}", file=file) from None
+
+
+def _behind_mark(stream: IO[bytes]) -> IO[bytes]:
+    if stream.read(len(BOM_UTF8)) != BOM_UTF8:
+        stream.seek(0)
+    return stream
 
 
 def _opened(file: Path) -> IO[bytes]:

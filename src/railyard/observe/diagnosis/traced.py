@@ -60,7 +60,7 @@ def diagnose(record: Record, figures: dict[str, Any], per_host: int = 0, price: 
     slow = _slow_groups(figures)
     if slow and not answer.verdict:
         answer.unknown = True
-    answer.notes += slow
+    answer.notes += slow + figures["warnings"]
     if len(ranks) < PEERS:
         answer.unknown = True
         answer.notes.append(f"{len(ranks)} ranks were traced: there are no peers to compare with")

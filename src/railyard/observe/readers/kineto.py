@@ -42,41 +42,43 @@ def read(source: Source) -> Piece:
     """
     file = EventFile(source, _WANTED)
     piece = Piece(source.name, timed=True)
-    rows, annotated = KernelRows(), 0
+    rows, annotated, timeless = KernelRows(), 0, 0
     for event in file.events():
         category = str(event.get("cat", "")).lower()
         name = str(event.get("name", ""))
         if category == "kernel":
-            _note(rows, event, COMMUNICATION if is_communication(name) else COMPUTE, name)
+            timeless += not _note(rows, event, COMMUNICATION if is_communication(name) else COMPUTE, name)
         elif category in _COPIES:
-            _note(rows, event, COPY, name)
+            timeless += not _note(rows, event, COPY, name)
         elif category == "user_annotation":
             annotated += name.startswith("nccl:")
             if name.startswith("gloo:"):
-                _note(rows, event, COMMUNICATION, name)
+                timeless += not _note(rows, event, COMMUNICATION, name)
     if not file.count:
-        raise InputError("the file has no events", file=source.name, found=file.damage or "an empty list")
+        raise InputError(f"the file has no events: {file.damage or 'its list is empty'}", file=source.name)
     piece.kernels = rows.columns()
     _about(piece, file)
     if annotated and not piece.kernels.communicates.any():
         piece.remarks.append(f"{annotated} calls of NCCL are seen on the host and none of their kernels")
+    if timeless:
+        piece.remarks.append(f"{timeless} kernels have no usable time and were left out")
     if file.damage:
         piece.remarks.append(f"only the first {file.count} events could be read: {file.damage}")
     return piece
 
 
-def _note(rows: KernelRows, event: dict[str, Any], phase: str, name: str) -> None:
-    """Adds an event that has a time; others are passed over."""
+def _note(rows: KernelRows, event: dict[str, Any], phase: str, name: str) -> bool:
+    """Adds an event that has a time; False where it has none."""
     try:
         start, duration = _ns(event["ts"]), _ns(event["dur"])
         if duration < 0:
-            return
+            return False
         noted = event.get("args")
         args = noted if isinstance(noted, dict) else {}
         stream = _whole(args.get("stream", event.get("tid")), 0)
         if phase != COMMUNICATION:
             rows.add(phase, name, start, duration, stream=stream)
-            return
+            return True
         called = str(args.get("Collective name", ""))
         rows.add(
             phase,
@@ -90,7 +92,8 @@ def _note(rows: KernelRows, event: dict[str, Any], phase: str, name: str) -> Non
             size_bytes=_size(args),
         )
     except (KeyError, TypeError, ValueError, OverflowError):
-        return
+        return False
+    return True
 
 
 def _ns(microseconds: Any) -> int:
