@@ -95,3 +95,22 @@ def test_folders_that_hold_no_result_are_left_out(shelf):
         (shelf.folder / "runs" / name).mkdir(parents=True)
         (shelf.folder / "runs" / name / "result.json").write_text(text)
     assert shelf.runs() == []
+
+
+def test_pages_that_commands_wrote_are_listed_and_can_only_draw(client, settings):
+    inside = settings.folder / "runs" / "plan-1"
+    inside.mkdir(parents=True)
+    (inside / "plan.html").write_text("<!doctype html><title>Which &amp; why</title><script>1</script>")
+    (settings.folder.parent / "outside.html").write_text("<title>no</title>")
+    (settings.folder / "link.html").symlink_to(settings.folder.parent / "outside.html")
+    run = settings.folder / "runs" / "one"
+    run.mkdir()
+    (run / "result.json").write_text("{}")
+    (run / "report.html").write_text("<title>a report</title>")
+    rows = {row["file"]: row["title"] for row in client.get("/api/v1/pages").json()}
+    assert rows == {"runs/plan-1/plan.html": "Which & why"}
+    found = client.get("/api/v1/page?file=runs/plan-1/plan.html")
+    assert found.headers["content-security-policy"].startswith("sandbox allow-scripts; default-src 'none'")
+    assert len(found.headers.get_list("content-security-policy")) == 1
+    for name in ("../outside.html", "link.html", "runs/one/result.json", "none.html", "%00.html", ".railyard/x.html"):
+        assert client.get(f"/api/v1/page?file={name}").status_code == 404

@@ -118,6 +118,16 @@ export interface NewJob {
   vary: string[];
 }
 
+/** A page that a command wrote: of a plan, a deployment, an acceptance. */
+export interface PageRow {
+  /** Relative to the folder. */
+  file: string;
+  /** As it calls itself. */
+  title: string;
+  /** Seconds since 1970. */
+  changed: number;
+}
+
 /** Who is asking. */
 export interface Person {
   /** `local` where no token is needed. */

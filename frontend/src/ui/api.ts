@@ -1,6 +1,6 @@
 /** Requests to the server; what it refuses arrives as an error in its words. */
 
-import type { Checked, Estimated, FileRow, FileText, QueuedJob, Person, Repriced, RunRow, SliceSeen, Strips, Template, Window } from "./api.gen";
+import type { Checked, Estimated, FileRow, FileText, PageRow, QueuedJob, Person, Repriced, RunRow, SliceSeen, Strips, Template, Window } from "./api.gen";
 import { Packed } from "./packed";
 import type { Result } from "../result.gen";
 import { checked } from "../result";
@@ -69,6 +69,8 @@ export const api = {
     ask<SliceSeen>("GET", `/runs/${name(run)}/timeline/slice?${query({ variant, lane, at_us })}`, undefined, signal),
   prices: (runs: string[], changes: Record<string, number>, signal: AbortSignal) =>
     ask<Repriced>("GET", `/prices?${[...runs.map((run) => `run=${name(run)}`), ...Object.entries(changes).map(([price, value]) => `change=${name(`${price}:${value}`)}`)].join("&")}`, undefined, signal),
+  pages: () => ask<PageRow[]>("GET", "/pages"),
+  page: (file: string) => `${ROOT}/page?file=${name(file)}`,
   hall: (of: Place) => columns<HallHead>(...placed("hall", of)),
   cables: (of: Place) => columns<{ loaded: boolean }>(...placed("cables", of)),
   scenario: async (run: string) => (await fetch(`${ROOT}/runs/${name(run)}/scenario`, { credentials: "same-origin" })).text(),

@@ -56,9 +56,20 @@ function Page({ here, turn, jobs }: { here: string; turn: number; jobs: ReturnTy
   if (here === "/timeline") return <Late key={`timeline ${chosen("runs")}`} page={() => import("./pages/timeline").then((each) => each.TimelinePage)} />;
   if (here === "/floor") return <Late key={`floor ${chosen("run")} ${chosen("file")} ${chosen("variant")}`} page={() => import("./pages/floor").then((each) => each.FloorPage)} />;
   if (here === "/decide") return <Late key={`decide ${chosen("runs")}`} page={() => import("./pages/decide").then((each) => each.DecidePage)} />;
+  if (here === "/page") return <Written key={chosen("file")} file={chosen("file") ?? ""} />;
   if (here === "/compare") return <Compare />;
   if (here === "" || here === "/") return <Home turn={turn} jobs={jobs} />;
   return <p class="failure">There is no page `{here}`. <a href="#/">To the runs</a></p>;
+}
+
+/** A page that a command wrote; it may draw, and nothing else. */
+function Written({ file }: { file: string }) {
+  return (
+    <>
+      <p class="muted">{file}</p>
+      <iframe class="written" sandbox="allow-scripts" src={api.page(file)} title={file} />
+    </>
+  );
 }
 
 /** A page whose code comes when it is opened. */

@@ -102,6 +102,14 @@ class RunRow(ApiBody):
     sentence: str = Field(description="What the comparison says.")
 
 
+class PageRow(ApiBody):
+    """A page that a command wrote: of a plan, a deployment, an acceptance."""
+
+    file: str = Field(description="Relative to the folder.")
+    title: str = Field(description="As it calls itself.")
+    changed: float = Field(description="Seconds since 1970.")
+
+
 class FileRow(ApiBody):
     """A scenario file."""
 

@@ -178,7 +178,9 @@ def _check_length(text: str, most: int) -> None:
 def _with_headers(send: Send) -> Send:
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            given = list(message.get("headers", ()))
+            named = {name for name, _ in given}
+            message["headers"] = [*given, *(row for row in _HEADERS if row[0] not in named)]
         await send(message)
 
     return sent

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import os
+import re
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
 from railyard.files import read_text, write_text
-from railyard.web.documents import FileRow, FileText
+from railyard.web.documents import FileRow, FileText, PageRow
 from railyard.web.heads import head_of
 
 if TYPE_CHECKING:
@@ -24,6 +26,10 @@ _ENDINGS = (".yaml", ".yml")
 _MOST_FILES = 2000
 _DEEPEST = 4
 _SKIPPED = frozenset({RUNS, "node_modules", "people"})
+
+
+_TITLE = re.compile(r"<title>([^<]{0,300})</title>", re.IGNORECASE)
+_HEAD_BYTES = 4096
 
 
 class Missing(Exception):
@@ -129,6 +135,30 @@ class Shelf:
             raise Missing(name)
         return path
 
+    def pages(self) -> list[PageRow]:
+        """Pages that commands wrote besides reports of runs, latest first."""
+        found = [path for path in self._named((".html",), _SKIPPED - {RUNS}) if self._is_page(path)]
+        rows = [
+            PageRow(file=path.relative_to(self.folder).as_posix(), title=_title(path), changed=path.stat().st_mtime)
+            for path in found
+        ]
+        return sorted(rows, key=lambda row: -row.changed)
+
+    def page(self, name: str) -> Path:
+        """A page of `pages`.
+
+        Raises:
+            Missing: There is none of that name.
+        """
+        path = self.folder / name if "\0" not in name else self.folder
+        hidden = any(part.startswith(".") for part in PurePosixPath(name).parts)
+        if hidden or path.suffix != ".html" or not path.resolve().is_relative_to(self.folder) or not path.is_file():
+            raise Missing(name)
+        return path
+
+    def _is_page(self, path: Path) -> bool:
+        return path.resolve().is_relative_to(self.folder) and not (path.parent / RESULT).is_file()
+
     def timeline(self, run: str, variant: int) -> Path:
         """The record of a variant of a run.
 
@@ -141,12 +171,16 @@ class Shelf:
         return self.file_of_run(run, (place / "timeline.parquet").relative_to(folder).as_posix())
 
     def _scenarios(self) -> Iterator[Path]:
+        return self._named(_ENDINGS, _SKIPPED)
+
+    def _named(self, endings: tuple[str, ...], skipped: frozenset[str]) -> Iterator[Path]:
+        """Files with one of some endings, at most `_MOST_FILES`, none hidden or too deep."""
         count = 0
         for here, folders, names in os.walk(self.folder):
             depth = len(Path(here).relative_to(self.folder).parts)
-            folders[:] = sorted(name for name in folders if not _hidden(name) and depth < _DEEPEST)
+            folders[:] = sorted(name for name in folders if not _hidden(name, skipped) and depth < _DEEPEST)
             for name in sorted(names):
-                if name.endswith(_ENDINGS) and not name.startswith("."):
+                if name.endswith(endings) and not name.startswith("."):
                     yield Path(here) / name
                     count += 1
                     if count >= _MOST_FILES:
@@ -174,8 +208,15 @@ def fingerprint(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _hidden(name: str) -> bool:
-    return name.startswith((".", "__")) or name in _SKIPPED
+def _hidden(name: str, skipped: frozenset[str]) -> bool:
+    return name.startswith((".", "__")) or name in skipped
+
+
+def _title(path: Path) -> str:
+    """What a page calls itself, in its first bytes; its file's name where it does not."""
+    with path.open("rb") as file:
+        found = _TITLE.search(file.read(_HEAD_BYTES).decode("utf-8", "replace"))
+    return html.unescape(found[1]).strip() or path.name if found else path.name
 
 
 def _changed_ns(path: Path) -> int:

@@ -11,6 +11,7 @@ import { useLoaded } from "../loaded";
 
 /** Jobs that ended and are still listed. */
 const SHOWN = 5;
+const MOST_PAGES = 20;
 
 export function Home({ turn, jobs }: { turn: number; jobs: QueuedJob[] }) {
   const [runs] = useLoaded(api.runs, [turn]);
@@ -23,6 +24,7 @@ export function Home({ turn, jobs }: { turn: number; jobs: QueuedJob[] }) {
           <ul class="queue plain-queue">{ended.map((job) => <JobRow key={job.id} job={job} />)}</ul>
         </Section>
       )}
+      <Pages turn={turn} />
       <Start />
     </>
   );
@@ -56,6 +58,18 @@ function Runs({ runs, error }: { runs: RunRow[] | undefined; error: string | und
           { head: "when", text: true, cell: (row) => new Date(row.created).toLocaleString(), wide: true },
         ]}
       />
+    </Section>
+  );
+}
+
+function Pages({ turn }: { turn: number }) {
+  const [pages] = useLoaded(api.pages, [turn]);
+  if (pages.value === undefined || pages.value.length === 0) return null;
+  return (
+    <Section title="Plans, deployments and other pages" note="What `railyard plan`, `deploy`, `accept` and others wrote into this folder.">
+      <ul class="links">
+        {pages.value.slice(0, MOST_PAGES).map((row) => <li><a href={address("/page", { file: row.file })}>{row.title}</a> <small>{row.file}, {new Date(row.changed * 1000).toLocaleString()}</small></li>)}
+      </ul>
     </Section>
   );
 }

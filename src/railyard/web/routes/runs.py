@@ -9,7 +9,7 @@ from fastapi.responses import FileResponse
 
 from railyard.study.joined import joined
 from railyard.study.kept import read_all
-from railyard.web.documents import RunRow
+from railyard.web.documents import PageRow, RunRow
 from railyard.web.routes.asking import Asked
 from railyard.web.shelf import RESULT, Missing
 
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 router = APIRouter(tags=["runs"])
+
+_DRAWS_ONLY = (
+    "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline';"
+    " img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+)
+"""For pages that lie in a folder: what stands in them may be anybody's."""
 
 
 @router.get("/runs")
@@ -33,6 +39,22 @@ def list_runs(
 def compare_runs(asked: Asked, run: Annotated[list[str], Query(min_length=2, max_length=20)]) -> dict[str, Any]:
     """Several runs as one result, format railyard/1, with what can be said of their order."""
     return joined(read_all([_file(asked, one, RESULT) for one in run])).plain()
+
+
+@router.get("/pages")
+def list_pages(asked: Asked) -> list[PageRow]:
+    """Pages that commands wrote: of plans, deployments, acceptance; the latest first."""
+    return asked.shelf.pages()
+
+
+@router.get("/page", response_class=FileResponse)
+def page(asked: Asked, file: Annotated[str, Query(max_length=400)]) -> FileResponse:
+    """One of these pages, which may draw and nothing else: it has no origin, no network and no parent."""
+    try:
+        path = asked.shelf.page(file)
+    except (Missing, ValueError, OSError):
+        raise HTTPException(404, f"there is no page `{file[:80]}`") from None
+    return FileResponse(path, media_type="text/html", headers={"content-security-policy": _DRAWS_ONLY})
 
 
 @router.get("/runs/{run}/result", response_class=FileResponse)
