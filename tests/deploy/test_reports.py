@@ -285,6 +285,56 @@ def test_reports_that_cannot_be_read_are_named_and_the_rest_is_used(tmp_path):
         gather([tmp_path / "none"], [])
 
 
+def table(switch, rows):
+    listed = [
+        f"0x{at:04x} {port:03d} # Channel Adapter portguid 0x{guid:x}: 'n'" for at, (guid, port) in enumerate(rows, 1)
+    ]
+    return "\n".join([f"Unicast lids [0-9] of switch Lid 1 guid 0x{switch:x} ('s'):", *listed])
+
+
+def test_tables_of_some_switches_only_or_of_another_network(tmp_path):
+    """Two leafs, one spine, two hosts a leaf: GUIDs count devices. Only leaf0's table is there."""
+    text = leaf_spine(2, 1, 2).text()
+    found = ibnetdiscover.read(text, "drawn")
+    place = {device.described: number for number, device in enumerate(found.devices)}
+    whole = [(place["node0000"], 1), (place["node0001"], 2), (place["node0002"], 3), (place["node0003"], 3)]
+    (tmp_path / "one.lft").write_text(table(place["leaf0"], whole))
+    checked = audit(found, gather([tmp_path / "one.lft"], []))
+    assert not checked.findings
+    assert any("2 of 3 switches have no forwarding table" in one.render() for one in checked.problems)
+    (tmp_path / "one.lft").write_text(table(place["leaf0"], whole[:2]))
+    (gap,) = audit(found, gather([tmp_path / "one.lft"], [])).findings
+    assert (gap.kind, gap.a) == ("no-route", "leaf0")
+    assert "2 of 4 destinations" in gap.detail
+    (tmp_path / "other.lft").write_text(table(0xDEAD, whole))
+    other = audit(found, gather([tmp_path / "other.lft"], []))
+    assert any("of no switch of this network" in one.render() for one in other.problems)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+def test_a_file_that_was_cut_off_is_audited_by_what_the_neighbours_say(share):
+    """Switches stand first: a pulled cable is named whether the hosts are described or not."""
+    drawn_ = leaf_spine(8, 4, 8)
+    ends = set(drawn_.pull(drawn_.between("leaf1", "spine2")[0]))
+    text = drawn_.text()
+    cut = max(int(len(text) * share), text.index('"node0000"'))
+    found = ibnetdiscover.read(text[:cut], "cut")
+    checked = audit(found)
+    assert [{one.a, one.b} for one in checked.findings] == [ends]
+    assert any("may be cut off" in one.render() for one in checked.problems)
+
+
+def test_names_from_outside_cannot_steer_a_terminal(tmp_path, capsys):
+    drawn_ = leaf_spine(4, 4, 4)
+    drawn_.pull(drawn_.between("leaf1", "spine2")[0])
+    (tmp_path / "f").write_text(drawn_.text().replace('"leaf1"', '"leaf1\x1b[31m\u202e<script>"'))
+    assert guard.run(["audit", "--ibnetdiscover", str(tmp_path / "f")]) == 0
+    out, err = capsys.readouterr()
+    assert "\x1b" not in out + err
+    assert "\u202e" not in out + err
+    assert "<script>" in out  # words, and nothing else
+
+
 def test_the_command_takes_all_of_it(tmp_path, capsys):
     (tmp_path / "fabric.txt").write_text(leaf_spine(4, 4, 4).text())
     (tmp_path / "cables.csv").write_text(netbox_csv(fabric()))

@@ -30,6 +30,7 @@ _PORT = re.compile(
 )
 _RATE = re.compile(r"\b(\d+)x(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b")
 _ATTRIBUTE = re.compile(r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=")
+_QUOTED = re.compile(r'"([^"]*)"')
 _LID = re.compile(r"\blid (\d+)\b")
 
 _End = tuple[str, str]
@@ -38,10 +39,11 @@ _End = tuple[str, str]
 
 @dataclass(frozen=True)
 class _Port:
-    """A line of a port: its end, the far one, what it runs at and where that stands."""
+    """A line of a port: its end, the far one and what that is called, what it runs at and where that stands."""
 
     here: _End
     far: _End
+    far_words: str
     lanes: int
     rate_bps: int
     line: int
@@ -86,7 +88,8 @@ def _port(reading: _Reading, number: int, here: str, found: re.Match[str]) -> No
     port, guid, far, far_port, words = found.groups()
     width = _RATE.search(words or "")
     lanes, rate = (int(width[1]), int(width[1]) * LANE_BPS[width[2]]) if width else (0, 0)
-    reading.ports.append(_Port((here, port), (far, far_port), lanes, rate, number))
+    called = _QUOTED.search(words or "")
+    reading.ports.append(_Port((here, port), (far, far_port), called[1] if called else "", lanes, rate, number))
     if reading.devices[here].kind != "switch":
         _addressed(reading, (words or "").partition('"')[0], guid or "", (here, port))
 
@@ -119,12 +122,10 @@ def _described(kind: str, key: str, description: str, ports: int, line: int) -> 
 
 
 def _joined(reading: _Reading) -> Discovery:
+    _completed(reading)
     number = {key: at for at, key in enumerate(reading.devices)}
     ends: dict[tuple[tuple[int, str], tuple[int, str]], tuple[_Port, int]] = {}
     for one in reading.ports:
-        if one.far[0] not in number:
-            reading.wrong(one.line, "a cable goes to a device that the file does not describe", one.far[0])
-            continue
         low, high = sorted([(number[one.here[0]], one.here[1]), (number[one.far[0]], one.far[1])])
         first, seen = ends.get((low, high), (one, 0))
         ends[low, high] = (
@@ -137,12 +138,28 @@ def _joined(reading: _Reading) -> Discovery:
     return Discovery(reading.file, tuple(reading.devices.values()), cables, tuple(reading.problems), addresses)
 
 
+def _completed(reading: _Reading) -> None:
+    """Adds devices that the file ends before: their neighbours say what they are and in which port they are."""
+    beyond = [one for one in reading.ports if one.far[0] not in reading.devices]
+    for one in beyond:
+        key = one.far[0]
+        if key not in reading.devices:
+            kind = "Switch" if key.startswith("S-") else "Ca"
+            reading.devices[key] = _described(kind, key, one.far_words, 0, one.line)
+    if beyond:
+        names = len({one.far[0] for one in beyond})
+        words = f"{names} devices are not described, so that the file may be cut off; their neighbours' words are taken"
+        reading.wrong(beyond[0].line, words, beyond[0].far[0])
+
+
 def _once(reading: _Reading, ends: dict[tuple[tuple[int, str], tuple[int, str]], tuple[_Port, int]]) -> None:
     """Notes cables that only one of their ends knows, and ports that have two."""
     port_of: dict[tuple[int, str], int] = {}
+    described = {one.here[0] for one in reading.ports}
+    silent = {at for at, key in enumerate(reading.devices) if key not in described}
     for pair, (port, reported) in ends.items():
         line = port.line
-        if reported < 2:
+        if reported < 2 and not {end[0] for end in pair} & silent:
             reading.wrong(line, "only one end of a cable is in the file", f"port {pair[0][1]} to port {pair[1][1]}")
         for end in pair:
             if port_of.setdefault(end, line) != line:

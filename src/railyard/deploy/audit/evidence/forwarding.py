@@ -11,6 +11,7 @@ from railyard.deploy.audit.evidence.symptom import UNKNOWN, Symptom
 from railyard.deploy.audit.evidence.tables import NO_CABLE, dumped, min_hop
 from railyard.deploy.audit.finding import Finding
 from railyard.deploy.audit.reference import MOST
+from railyard.errors import Problem
 
 if TYPE_CHECKING:
     from railyard.cluster.asbuilt.reported.reports import Reports
@@ -25,14 +26,22 @@ def symptoms(found: Found, reports: Reports) -> tuple[list[Symptom], dict[str, A
     """Destinations that are not reached, and tables that are worse than min-hop's would be; with figures."""
     matrix = dumped(found, reports.forwarding) if reports.forwarding else None
     if matrix is None:
+        if reports.forwarding:
+            reports.problems.append(Problem("forwarding tables of no switch of this network"))
         return [], {}
     figures: dict[str, Any] = {
-        "switches": len(reports.forwarding),
+        "switches": int(matrix.known.sum()),
         "destinations": len(matrix.host),
         "pairs_reached": float(matrix.reached.mean()),
     }
     out = _unreached(matrix)
-    if matrix.next.size <= MOST:
+    unknown = len(matrix.known) - int(matrix.known.sum())
+    if unknown:
+        words = (
+            f"{unknown} of {len(matrix.known)} switches have no forwarding table in the files: loads are not counted"
+        )
+        reports.problems.append(Problem(words))
+    elif matrix.next.size <= MOST:
         speed = _speeds(found)
         best = min_hop(found)
         worst, groups, _ = matrix.loads(speed)

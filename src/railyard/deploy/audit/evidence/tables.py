@@ -38,6 +38,7 @@ class Matrix:
         access: int64[destinations], the cable of each.
         leaf: int64[destinations], row of the switch of each.
         next: int32[switches, destinations], a cable, `NO_ENTRY`, or `NO_CABLE` for a port without one.
+        known: bool[switches], which have a table at all.
     """
 
     found: Found
@@ -46,6 +47,7 @@ class Matrix:
     access: NDArray[np.int64]
     leaf: NDArray[np.int64]
     next: NDArray[np.int32]
+    known: NDArray[np.bool_]
 
     @cached_property
     def row(self) -> NDArray[np.int64]:
@@ -66,7 +68,7 @@ class Matrix:
         Returns:
             int32[hops, leafs, destinations], directed cables (twice the cable, one more from its second end to its
             first), -1 behind the end; int64[leafs, destinations], the row of the switch that leads nowhere, or goes
-            round; -1 where the destination is reached.
+            round; -1 where the destination is reached, or a switch comes whose table is not known.
         """
         ends = self.found.ends
         at = np.repeat(self.leafs[:, None], len(self.host), axis=1)
@@ -83,12 +85,12 @@ class Matrix:
             far = np.where(turned, ends[cable, 0], ends[cable, 1])
             arrived = under_way & (cable >= 0) & (far == self.host[None, :])
             strayed = under_way & (cable >= 0) & ~arrived & (self.row[far] < 0)
-            stuck = np.where(lost | strayed, at, stuck)
+            stuck = np.where((lost | strayed) & self.known[at], at, stuck)
             under_way &= ~(lost | strayed | arrived)
             at = np.where(under_way, self.row[far], at)
             if not under_way.any():
                 break
-        return np.array(path), np.where(under_way, at, stuck)
+        return np.array(path), np.where(under_way & self.known[at], at, stuck)
 
     @property
     def reached(self) -> NDArray[np.bool_]:
@@ -171,18 +173,18 @@ def dumped(found: Found, tables: Mapping[str, Mapping[str, int]]) -> Matrix | No
     place = {guid: column[device] for guid, (device, _) in addresses.items() if device in column}
     row = {device: at for at, device in enumerate(columns["switch"].tolist())}
     out = np.full((len(row), len(column)), NO_ENTRY, np.int32)
-    known = False
+    known = np.zeros(len(row), np.bool_)
     for guid, table in tables.items():
         device = addresses.get(guid, (-1, ""))[0]
         if device not in row:
             continue
-        known = True
+        known[row[device]] = True
         cable_of = {int(p): n for (where, p), n in found.taken.items() if where == device and p.isdecimal()}
         mine = out[row[device]]
         for destination, port in table.items():
             if destination in place:
                 mine[place[destination]] = cable_of.get(port, NO_CABLE if port < 255 else NO_ENTRY)
-    return Matrix(found=found, next=out, **columns) if known else None
+    return Matrix(found=found, next=out, known=known, **columns) if known.any() else None
 
 
 def min_hop(found: Found, order: NDArray[np.int64] | None = None) -> Matrix:
@@ -216,7 +218,7 @@ def min_hop(found: Found, order: NDArray[np.int64] | None = None) -> Matrix:
         out[rows[leads], destination] = cables[rows[leads], best[leads]]
         used[rows[leads], best[leads]] += 1
         out[target, destination] = columns["access"][destination]
-    return Matrix(found=found, next=out, **columns)
+    return Matrix(found=found, next=out, known=np.ones(len(switch), np.bool_), **columns)
 
 
 def _ports(
