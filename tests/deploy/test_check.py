@@ -11,11 +11,16 @@ import pytest
 from railyard import api
 from railyard.cli import guard
 from railyard.cluster.topology.wiring import ACCESS_RACK, LEAF_SPINE, SwitchGroup, Wiring
+from railyard.cluster.withdrawal import lost, neighbours
 from railyard.deploy.audit.step_price import StepPricing
 from railyard.deploy.check import grammar
 from railyard.deploy.check.assertion import Outcome, assertions
 from railyard.deploy.check.check import Checked, check
 from railyard.deploy.check.figures import FIGURES
+from railyard.deploy.check.kinds.survives import _judged as judge_losses
+from railyard.deploy.check.kinds.survives import _losses as losses_of
+from railyard.deploy.check.kinds.survives import _parted as parted
+from railyard.deploy.check.kinds.survives import _servers as servers_of
 from railyard.deploy.check.waits import circle, waits
 from railyard.deploy.junit import junit
 from railyard.errors import InputError
@@ -23,6 +28,7 @@ from railyard.fault import SwitchDown
 from railyard.graph import Job
 from railyard.result.serving import Percentiles, ServingFigures
 from railyard.routes import RouteBuilder
+from railyard.study import compose
 from railyard.study.study import prepare
 
 from .scenarios import draft as drafted
@@ -44,6 +50,10 @@ def judged(*asserted, **cluster):
     draft = drafted(fabric=cluster.pop("fabric", "roce"), **cluster)
     draft = draft.with_values({"check": list(asserted)}, "a test")
     return [one.outcome for one in check(draft, lambda: pytest.fail("no figure is asked for"), lambda *_: None)]
+
+
+def compose_cluster(draft):
+    return compose.cluster_of(draft, compose.catalog_of(draft))
 
 
 def ring(switches, *, shortest):
@@ -140,6 +150,33 @@ def test_one_spine_of_one_parts_servers_and_one_of_two_does_not():
     two, uplink = judged("survives any one spine", "survives any one uplink", accelerators=256)
     assert two == Outcome("each of 2 spines can be lost", holds=True)
     assert uplink == Outcome("each of 256 uplinks can be lost", holds=True)
+
+
+@pytest.mark.parametrize(
+    ("topology", "accelerators", "parts"),
+    [
+        ("leaf-spine", 256, {}),
+        ("leaf-spine", 128, {"oversubscription": "64:1"}),
+        ("three-tier", 1024, {}),
+        ("rail-optimized", 256, {}),
+        ("dual-plane", 128, {}),
+        ("fat-tree", 128, {"k": 8}),
+        ("dragonfly", 128, {}),
+        ("rail-only", 512, {}),
+    ],
+)
+def test_parts_on_every_way_are_those_without_which_routes_lead_no_more(topology, accelerators, parts):
+    """Against routing converged anew without each part in turn: for switches, and for some of the cables."""
+    cluster = compose_cluster(drafted(accelerators, topology, "roce", parts))
+    wiring, near, server = cluster.back_end.wiring, neighbours(cluster.back_end.wiring), servers_of(cluster)
+    losses = list(losses_of(cluster, "switch"))
+    if any(losses_of(cluster, "uplink")):
+        losses += list(losses_of(cluster, "uplink"))[:: max(wiring.links // 80, 1)]
+    judged_ = {one.name: words for one, words in judge_losses(cluster, losses)}
+    for one in losses:
+        if not judged_[one.name].startswith("takes"):
+            anew = parted(lost(wiring, one.links, near), wiring.used, server)
+            assert bool(judged_[one.name]) == (anew is not None), one.name
 
 
 def test_a_nic_with_one_cable_does_not_survive_its_loss_and_one_with_two_planes_does():

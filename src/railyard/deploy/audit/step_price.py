@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.bill import bill_of
+from railyard.cluster.withdrawal import lost, neighbours
 from railyard.economics.assumptions import HOURS_PER_MONTH
 from railyard.economics.hourly import hourly
 from railyard.economics.parts import Part, component_of
@@ -48,8 +49,28 @@ def as_built(cluster: Cluster, dead: NDArray[np.int64]) -> Cluster:
     return replace(cluster.without(dead), links=links)
 
 
+def parted(cluster: Cluster, dead: NDArray[np.int64]) -> bool:
+    """Whether two ports in use do not reach each other any more, so that a job hangs.
+
+    Args:
+        cluster: As planned.
+        dead: Ids of links.
+    """
+    network = cluster.back_end
+    wiring = network.wiring
+    if wiring.detour is not None:
+        return severed(as_built(cluster, dead), dead)
+    used = np.zeros(wiring.ports, np.bool_)
+    used[wiring.used] = True
+    own = dead[(dead >= network.link_offset) & (dead < network.link_offset + wiring.links)] - network.link_offset
+    gone = lost(wiring, own, neighbours(wiring))
+    return any(
+        used[lo:hi].any() for node, ranges in gone.items() if node < wiring.ports and used[node] for lo, hi in ranges
+    )
+
+
 def severed(cluster: Cluster, dead: NDArray[np.int64]) -> bool:
-    """Whether two switches next to accelerators are joined by nothing but dead links, so that a job hangs.
+    """The same where traffic takes detours: whether two leaves are joined by nothing but dead links.
 
     Args:
         cluster: As built: its routes keep off dead links wherever there are others.
@@ -115,9 +136,9 @@ class StepPricing:
             dead, slow = _others(cluster, dead, slow, idle)
         step_s = self.step_s
         if len(dead) or slow:
-            built = as_built(cluster, dead)
-            if severed(built, dead):
+            if len(dead) and parted(cluster, dead):
                 return Cost(None, 1.0, self.usd_per_month)
+            built = as_built(cluster, dead)
             faults = [DegradeLink(factor=share, link=link) for link, share in slow.items()]
             step_s = self._run(built, faults).makespan_ps * 1e-12
         loss = max(1.0 - (1.0 - lost) * self.step_s / step_s, 0.0)

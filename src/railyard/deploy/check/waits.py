@@ -23,13 +23,25 @@ def waits(wiring: Wiring) -> NDArray[np.int64]:
     Args:
         wiring: A network whose ports pass nothing on.
     """
+    table = wiring.routing
+    groups, widths = np.empty(0, np.int64), np.empty(0, np.int64)
     found: list[NDArray[np.int64]] = []
-    for port in _destinations(wiring).tolist():
-        found.append(np.unique(_to(wiring, port)))
+    size = max(len(table.choices), 1)
+    for port in destinations(wiring).tolist():
+        link, first, width = _arriving(wiring, port)
+        groups, at = np.unique(np.concatenate([groups, first]), return_index=True)
+        widths = np.concatenate([widths, width])[at]
+        found.append(link * size + first)
         if len(found) > 64:
             found = [np.unique(np.concatenate(found))]
     keys = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
-    return np.stack([keys // wiring.links, keys % wiring.links])
+    link, first = keys // size, keys % size
+    width = widths[np.searchsorted(groups, first)]
+    within = np.arange(width.sum()) - np.repeat(np.cumsum(width) - width, width)
+    second = table.choices[np.repeat(first, width) + within].astype(np.int64)
+    pairs = np.repeat(link, width) * wiring.links + second
+    pairs = np.unique(pairs[(second >= 0) & (wiring.target[second] >= wiring.ports)])
+    return np.stack([pairs // wiring.links, pairs % wiring.links])
 
 
 def circle(edges: NDArray[np.int64]) -> list[int]:
@@ -59,7 +71,7 @@ def circle(edges: NDArray[np.int64]) -> list[int]:
     return walked[walked.index(link) :]
 
 
-def _destinations(wiring: Wiring) -> NDArray[np.int64]:
+def destinations(wiring: Wiring) -> NDArray[np.int64]:
     """One port in use for each set of them that all switches reach by the same links between switches.
 
     Ports between which no group of any record changes, except for groups of links into ports, are of one set.
@@ -85,41 +97,42 @@ def _leads_to_switches(wiring: Wiring) -> NDArray[np.bool_]:
     return leads
 
 
-def _to(wiring: Wiring, port: int) -> NDArray[np.int64]:
-    """Waits of traffic to one port, as `first * links + second`."""
+def _arriving(wiring: Wiring, port: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Links between switches by which traffic to one port arrives, and the groups of links by which it goes on.
+
+    Returns:
+        int64[], links; int64[], where their groups begin among all choices; int64[], how wide these are.
+    """
     table, reached = wiring.routing, wiring.used[wiring.used != port].astype(np.int64)
     seen = np.zeros(wiring.nodes, np.bool_)
     seen[reached] = True
-    pairs: list[NDArray[np.int64]] = []
+    arriving: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     while len(reached):
-        _, link = _choices(table, reached, port)
+        _, link = choices(table, reached, port)
         between = (wiring.target[link] >= wiring.ports) & (wiring.source[link] >= wiring.ports)
-        pairs.append(link[between])
+        arriving.append(link[between])
         ahead = np.unique(wiring.target[link]).astype(np.int64)
         reached = ahead[~seen[ahead] & (ahead >= wiring.ports)]
         seen[reached] = True
-    arriving = np.unique(np.concatenate(pairs)) if pairs else np.empty(0, np.int64)
-    if not len(arriving):
-        return arriving
-    node, link = _choices(table, np.unique(wiring.target[arriving]).astype(np.int64), port)
-    between = wiring.target[link] >= wiring.ports
-    node, link = node[between], link[between]
-    order = np.argsort(node, kind="stable")
-    node, link = node[order], link[order]
-    at = wiring.target[arriving]
-    begin, end = np.searchsorted(node, at), np.searchsorted(node, at, side="right")
-    count = end - begin
-    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    keys: NDArray[np.int64] = np.repeat(arriving, count) * wiring.links + link[np.repeat(begin, count) + within]
-    return keys
+    link = np.unique(np.concatenate(arriving))
+    node, first, width = _groups(table, wiring.target[link].astype(np.int64), port)
+    return link[node], first, width
 
 
-def _choices(table: Routes, node: NDArray[np.int64], port: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The links by which nodes may send on what is for a port, with the node of each; none where there is no route."""
+def _groups(
+    table: Routes, node: NDArray[np.int64], port: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Groups of links by which nodes send on what is for a port: places of the nodes that have one, begin, width."""
     record = table.find(node.astype(np.int32), np.full(len(node), port, np.int32))
-    node, record = node[record >= 0], record[record >= 0]
+    there = np.flatnonzero(record >= 0)
+    record = record[there]
     width = table.width[record].astype(np.int64)
-    first = table.first[record] + (port - table.lo[record]) // table.stride[record] * width
+    return there, table.first[record] + (port - table.lo[record]) // table.stride[record] * width, width
+
+
+def choices(table: Routes, node: NDArray[np.int64], port: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The links by which nodes may send on what is for a port, with the node of each; none where there is no route."""
+    there, first, width = _groups(table, node, port)
     within = np.arange(width.sum()) - np.repeat(np.cumsum(width) - width, width)
     link = table.choices[np.repeat(first, width) + within].astype(np.int64)
-    return np.repeat(node, width)[link >= 0], link[link >= 0]
+    return np.repeat(node[there], width)[link >= 0], link[link >= 0]
