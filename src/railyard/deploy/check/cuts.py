@@ -84,7 +84,7 @@ def _spread(wiring: Wiring, port: int, server: NDArray[np.int64]) -> int | None:
     near = np.flatnonzero(np.isin(wiring.target, leaves) & (wiring.source < wiring.ports))
     for other in np.unique(wiring.source[near]).tolist():
         if server[other] != server[port] and np.array_equal(np.sort(wiring.target[wiring.source == other]), leaves):
-            return other
+            return int(other)
     return None
 
 
