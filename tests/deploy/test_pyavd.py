@@ -1,0 +1,101 @@
+"""EOS's files against PyAVD: its schema takes the intent, and its templates write the lines that ours write.
+
+Needs `pip install pyavd`. Run at night.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from railyard.cluster.asbuilt.port_names import DIALECTS
+from railyard.deploy.emit import eos, read_back
+from railyard.deploy.emit.intent import DSCP_CNP, DSCP_ROCE, LOSSLESS, MAX_PATHS, switches
+
+from .scenarios import draft, planned
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("pyavd") is None, reason="no pyavd here (pip install pyavd)"),
+]
+NOT_IN_AVD = {"bgp bestpath as-path multipath-relax", "end"}
+"""EOS's own default, and the end of a file."""
+
+
+@pytest.fixture(scope="module")
+def intents():
+    plan = planned(draft(64, "leaf-spine", "roce", {"ports_per_leaf": 16, "spines": 4}))
+    return list(switches(plan, 0, DIALECTS["eos"]))
+
+
+def port(intent, one, address=None):
+    low, high, most = intent.red
+    threshold = {"units": "bytes", "min": low, "max": high, "max_probability": most}
+    return {
+        "name": one.port,
+        "description": f"{one.neighbour}[{one.neighbour_port}]",
+        "mtu": intent.mtu,
+        "speed": f"{one.rate_bps // 10**9}g",
+        "switchport": {"enabled": False},
+        "priority_flow_control": {"enabled": True, "priorities": [{"priority": LOSSLESS, "no_drop": True}]},
+        "uc_tx_queues": [{"id": LOSSLESS, "random_detect": {"ecn": {"threshold": threshold}}}],
+    } | ({"ip_address": f"{address}/31"} if address else {"ipv6_enable": True})
+
+
+def structured(intent):
+    """A switch in AVD's words."""
+    hop = {"address_family_ipv6": {"enabled": True, "originate": True}}
+    prefixes = [f"{intent.loopback}/32", *(f"{one.address}/31" for one in intent.access)]
+    return {
+        "hostname": intent.name,
+        "ip_routing_ipv6_interfaces": True,
+        "ipv6_unicast_routing": True,
+        "qos": {"map": {"dscp": [f"{DSCP_ROCE} to traffic-class 3", f"{DSCP_CNP} to traffic-class 6"]}},
+        "priority_flow_control": {"watchdog": {"timeout": "0.2"}},
+        "loopback_interfaces": [{"name": "Loopback0", "ip_address": f"{intent.loopback}/32"}],
+        "ethernet_interfaces": [
+            *(port(intent, one) for one in intent.sessions),
+            *(port(intent, one, one.address) for one in intent.access),
+        ],
+        "router_bgp": {
+            "as": str(intent.asn),
+            "router_id": intent.loopback,
+            "maximum_paths": {"paths": MAX_PATHS, "ecmp": MAX_PATHS},
+            "peer_groups": [{"name": "FABRIC", "bfd": True}],
+            "neighbor_interfaces": [
+                {"name": one.port, "peer_group": "FABRIC", "remote_as": "external"} for one in intent.sessions
+            ],
+            "address_family_ipv4": {
+                "networks": [{"prefix": prefix} for prefix in prefixes],
+                "peer_groups": [{"name": "FABRIC", "activate": True, "next_hop": hop}],
+            },
+        },
+    }
+
+
+def lines(text):
+    return {line.strip() for line in text.splitlines() if line.strip(" !")}
+
+
+def test_avd_writes_the_lines_that_we_write(intents):
+    import pyavd
+
+    for intent in intents:
+        given = structured(intent)
+        assert not pyavd.validate_structured_config(given).validation_result.violations
+        theirs = pyavd.get_device_config(given)
+        assert lines(theirs) ^ lines(eos.render(intent)) <= NOT_IN_AVD
+        assert not read_back.differences(intent, "eos", theirs)  # our reader reads theirs as it reads ours
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("mtu", 1), ("speed", "fast"), ("switchport", {"enabled": "perhaps"}), ("colour", "red"), ("uc_tx_queues", 3)],
+)
+def test_mutants_are_rejected(intents, key, value):
+    import pyavd
+
+    given = structured(intents[0])
+    given["ethernet_interfaces"][0][key] = value
+    assert pyavd.validate_structured_config(given).validation_result.violations
