@@ -28,6 +28,7 @@ from railyard.fault import SwitchDown
 from railyard.graph import Job
 from railyard.result.serving import Percentiles, ServingFigures
 from railyard.routes import RouteBuilder
+from railyard.scenario import load
 from railyard.study import compose
 from railyard.study.study import prepare
 
@@ -328,3 +329,29 @@ def test_a_report_can_be_read_whatever_names_hold():
     case = ElementTree.fromstring(text).find(".//testcase")
     assert (case.get("classname"), case.get("name")) == ("a\\x07<b>&", "step < 1 s\\x00")
     assert case.find("failure").get("message") == '"x" \\ufffe'
+
+
+def test_configurations_are_held_against_the_plan(tmp_path):
+    """As written they hold; a number of a system, a file that is gone and one that is cut off are named."""
+    file = tmp_path / "small.yaml"
+    file.write_text(SMALL.format(fabric="roce", engine="flow") + "  - configurations in plan/switches hold\n")
+    draft = load.load(file)
+    with pytest.raises(InputError, match="no such folder"):
+        check(draft, lambda: None, lambda *_: None)
+    for system in ("frr", "sonic", "eos", "junos"):
+        assert guard.run(["deploy", str(file), "--out", str(tmp_path / "plan"), "--os", system, "-q"]) == 0
+        (found,) = check(draft, lambda: None, lambda *_: None)
+        assert found.outcome.holds, system
+        first = sorted((tmp_path / "plan" / "switches").iterdir())[0]
+        text = first.read_text()
+        first.write_text(text.replace("4201000000", "4201000999"))
+        (found,) = check(draft, lambda: None, lambda *_: None)
+        assert not found.outcome.holds
+        assert "asn: intended 4201000000, the file says 4201000999" in found.outcome.found
+        first.write_text(text[: len(text) // 3])
+        assert not check(draft, lambda: None, lambda *_: None)[0].outcome.holds
+    first.rename(first.with_name("other.junos.set"))
+    assert "there is no file" in check(draft, lambda: None, lambda *_: None)[0].outcome.found
+    (tmp_path / "plan" / "switches" / "x.eos.cfg").write_text("")
+    with pytest.raises(InputError, match="one operating system"):
+        check(draft, lambda: None, lambda *_: None)
