@@ -186,6 +186,82 @@ def test_rules_of_crds_hold_and_are_broken():
     assert broken_rules(CRDS["HyperNode"]["spec"], {"tier": 1, "members": [member]})
 
 
+KUEUE = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Topology
+metadata: {name: fabric}
+spec: {levels: [{nodeLabel: example.com/rack}, {nodeLabel: kubernetes.io/hostname}]}
+---
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: ResourceFlavor, metadata: {name: x},
+ spec: {nodeLabels: {a: b}, topologyName: fabric}}
+---
+apiVersion: v1
+kind: List
+items:
+- {kind: Node, metadata: {name: n1, labels: {a: b, example.com/rack: r1, kubernetes.io/hostname: n1}},
+   status: {allocatable: {nvidia.com/gpu: 4, cpu: 96}}}
+- {kind: Node, metadata: {name: n2, labels: {a: b, example.com/rack: r2}}, status: {allocatable: {nvidia.com/gpu: "8"}}}
+- {kind: Node, metadata: {name: n3, labels: {a: c, example.com/rack: r2}}}
+- {kind: Node, metadata: {name: n4, labels: {a: b, example.com/rack: r2}}, spec: {unschedulable: true}}
+- {kind: Node, metadata: {name: n5, labels: {a: b, example.com/rack: r2}}}
+"""
+HYPERNODES = """\
+apiVersion: topology.volcano.sh/v1alpha1
+kind: HyperNode
+metadata: {name: a}
+spec: {tier: 1, members: [{type: Node, selector: {exactMatch: {name: n1}}}]}
+---
+kind: HyperNode
+metadata: {name: b}
+spec: {tier: 1, members: [{type: Node, selector: {regexMatch: {pattern: "^n[23]$"}}}]}
+---
+kind: HyperNode
+metadata: {name: c}
+spec: {tier: 1, members: [{type: Node, selector: {labelMatch: {matchLabels: {x: y}}}}]}
+---
+kind: HyperNode
+metadata: {name: top}
+spec:
+  tier: 2
+  members:
+  - {type: HyperNode, selector: {exactMatch: {name: a}}}
+  - {type: HyperNode, selector: {exactMatch: {name: b}}}
+  - {type: HyperNode, selector: {exactMatch: {name: c}}}
+---
+{kind: Node, metadata: {name: n2}}
+---
+{kind: Node, metadata: {name: n3}}
+---
+{kind: Node, metadata: {name: n4, labels: {x: y}}}
+"""
+
+
+def test_nodes_of_a_flavor_in_a_topology_of_kueue(tmp_path):
+    """Not n3, which is another flavor's, nor n4, which takes no pods; n5 says nothing of accelerators."""
+    tree = read(tmp_path, KUEUE)
+    assert (tree.names, tree.levels, tree.accelerators.tolist()) == (("n1", "n2", "n5"), ("rack",), [4, 8, 1])
+    assert tree.group[0].tolist() == [0, 1, 1]
+
+
+def test_hypernodes_by_name_pattern_and_label(tmp_path):
+    tree = read(tmp_path, HYPERNODES)
+    assert tree.names == ("n1", "n2", "n3", "n4")
+    assert tree.group[-1].tolist() == [0, 1, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["kueue", "volcano"])
+@pytest.mark.parametrize("seed", range(6))
+def test_objects_of_kubernetes_come_back(name, seed):
+    tree = formats.get("slurm-tree").read(draw_tree(random.Random(seed)).topology, "drawn")
+    back = formats.get(name).read(formats.get(name).write(tree), name)
+    assert sorted(back.names) == sorted(tree.names)
+    order = [back.number[one] for one in tree.names]
+    assert len(back.levels) == len(tree.levels)
+    for ours, theirs in zip(back.group, tree.group, strict=True):
+        pairs = set(zip(ours[order].tolist(), theirs.tolist(), strict=True))
+        assert len(pairs) == len(set(theirs.tolist())) == len(set(ours.tolist()))
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_volcano_accepts_what_is_written(seed):
     tree = formats.get("slurm-tree").read(draw_tree(random.Random(seed)).topology, "drawn")
@@ -237,7 +313,13 @@ def test_a_leaf_that_hangs_higher_has_no_pod(tmp_path):
         ("- topology: x\n  ring:\n    rings: []\n", "Slurm has from 26.05 on"),
         ("BlockName=a Nodes=n[1-4]\nBlockLevels=0,1\n", "BlockLevels is of Slurm 23.11"),
         ("SwitchName=a Nodes=n1\nBlockName=b Nodes=n2\n", "both together are topology.yaml, 25.05"),
-        ("apiVersion: kueue.x-k8s.io/v1alpha1\nkind: Topology\n", "`kueue.x-k8s.io/v1alpha1`"),
+        ("apiVersion: kueue.x-k8s.io/v1beta9\nkind: Topology\n", "kueue.x-k8s.io/v1beta9"),
+        ("apiVersion: topology.volcano.sh/v1\nkind: HyperNode\n", "topology.volcano.sh/v1\n"),
+        ("apiVersion: v1\nkind: Pod\n", "objects of Kubernetes (`v1`)"),
+        (KUEUE.replace("example.com/rack}", "example.com/row}"), "no node is ready and has the labels"),
+        (KUEUE.replace("topologyName: fabric", "topologyName: other"), "a cluster has one Topology"),
+        (HYPERNODES.replace("type: Node", "type: Pod"), "no type of a member"),
+        (HYPERNODES.replace("exactMatch: {name: a}", "regexMatch: {pattern: a}"), "members by name"),
         ("node,leaf\na,\n", "cell for every column"),
     ],
 )

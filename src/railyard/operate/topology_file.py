@@ -60,7 +60,7 @@ def read_topology(path: Path, name: str | None = None) -> NodeTree:
     if chosen is None or chosen.read is None:
         made = re.search(r"^apiVersion:\s*(\S+)", text, re.MULTILINE)
         raise InputError(
-            f"this is of Kubernetes (`{made[1]}`), which is written and not read"
+            f"these are objects of Kubernetes (`{made[1]}`) without a Topology of Kueue or HyperNodes of Volcano"
             if made
             else "no format of topologies that is known",
             file=str(path),

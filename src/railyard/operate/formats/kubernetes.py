@@ -1,20 +1,28 @@
-"""Kubernetes: labels of nodes, Kueue's Topology with a ResourceFlavor, and Volcano's HyperNodes."""
+"""Kubernetes: labels of nodes, and Kueue's Topology with a ResourceFlavor."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from railyard.errors import InputError
-from railyard.operate.topology_file import TopologyFormat, formats, switches_of
+from railyard.operate.kueue.files import parse_manifests
+from railyard.operate.kueue.manifests import node
+from railyard.operate.kueue.state import levels_of, read_each
+from railyard.operate.topology_file import TopologyFormat, formats
+from railyard.operate.tree import NodeTree
 
 if TYPE_CHECKING:
-    from railyard.operate.tree import NodeTree
+    from railyard.operate.kueue.objects import Node as KubernetesNode
 
 PREFIX = "topology.railyard.dev"
 """Of labels: `topology.railyard.dev/leaf`."""
 _CLUSTER = f"{PREFIX}/cluster"
 HOSTNAME = "kubernetes.io/hostname"
+_DEVICES = ("/gpu", "/tpu", "/gaudi", "/neuron", "/xpu", "/npu")
+"""Ends of resources that are accelerators: nvidia.com/gpu, google.com/tpu, habana.ai/gaudi."""
 _MOST_LEVELS = 16
 """Kueue's limit, node included."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -30,12 +38,17 @@ def labels(tree: NodeTree) -> dict[str, dict[str, str]]:
     switch_of: list[dict[str, str]] = [{} for _ in tree.names]
     for level, name in enumerate(tree.levels):
         words = [_value(word or f"{name}-{number}") for number, word in enumerate(tree.group_names[level])]
-        for node, group in enumerate(tree.group[level].tolist()):
-            switch_of[node][f"{PREFIX}/{_value(name)}"] = words[group]
-    return {_node(name): found for name, found in zip(tree.names, switch_of, strict=True)}
+        for number, group in enumerate(tree.group[level].tolist()):
+            switch_of[number][f"{PREFIX}/{_value(name)}"] = words[group]
+    return {node_name(name): found for name, found in zip(tree.names, switch_of, strict=True)}
 
 
-def _node(name: str) -> str:
+def node_name(name: str) -> str:
+    """A name as Kubernetes takes it.
+
+    Raises:
+        InputError: It takes no such name.
+    """
     if not _NAME.fullmatch(name):
         raise InputError(f"`{name}` is no name for a Kubernetes node", found=name, allowed="a-z, 0-9, '-' and '.'")
     return name
@@ -50,10 +63,11 @@ def _value(word: str) -> str:
     return word
 
 
-def _documents(documents: list[dict[str, Any]]) -> str:
+def documents(objects: list[dict[str, Any]]) -> str:
+    """Objects as YAML documents."""
     import yaml
 
-    return yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True)
+    return yaml.safe_dump_all(objects, sort_keys=False, explicit_start=True)
 
 
 def _kueue(tree: NodeTree) -> str:
@@ -83,7 +97,7 @@ def _kueue(tree: NodeTree) -> str:
         }
         for name, found in labels(tree).items()
     ]
-    return _documents([topology, *flavors, *nodes])
+    return documents([topology, *flavors, *nodes])
 
 
 def _flavors(tree: NodeTree) -> list[tuple[str, dict[str, str]]]:
@@ -92,34 +106,37 @@ def _flavors(tree: NodeTree) -> list[tuple[str, dict[str, str]]]:
         return [("fabric", {_CLUSTER: "main"})]
     label = f"{PREFIX}/{_value(tree.levels[0])}"
     words = [word or f"{tree.levels[0]}-{number}" for number, word in enumerate(tree.group_names[0])]
-    return [(_node(word.lower()), {label: _value(word)}) for word in words]
+    return [(node_name(word.lower()), {label: _value(word)}) for word in words]
 
 
-def _hypernodes(tree: NodeTree) -> str:
-    switches = switches_of(tree)
-    tier: dict[str, int] = {}
-    documents = []
-    for switch in switches:
-        tier[switch.name] = 1 + max((tier[child] for child in switch.children), default=0)
-        kind, names = ("Node", switch.nodes) if switch.nodes else ("HyperNode", switch.children)
-        documents.append(
-            {
-                "apiVersion": "topology.volcano.sh/v1alpha1",
-                "kind": "HyperNode",
-                "metadata": {"name": _node(switch.name.lower())},
-                "spec": {
-                    "tier": tier[switch.name],
-                    "members": [
-                        {
-                            "type": kind,
-                            "selector": {"exactMatch": {"name": _node(name if kind == "Node" else name.lower())}},
-                        }
-                        for name in names
-                    ],
-                },
-            }
+def _read(text: str, file: str) -> NodeTree:
+    """Nodes of a flavor's topology, its levels but the node itself; nodes that are not ready are left out."""
+    objects = parse_manifests(text, file)
+    topologies = dict(read_each([one for one in objects if one["kind"] == "Topology"], levels_of))
+    flavors = [one for one in objects if one["kind"] == "ResourceFlavor" and one.get("spec", {}).get("topologyName")]
+    named = sorted({one["spec"]["topologyName"] for one in flavors} or topologies)
+    if len(named) != 1 or named[0] not in topologies:
+        raise InputError(
+            "a cluster has one Topology", file=file, found=", ".join(named) or "none", allowed=sorted(topologies)
         )
-    return _documents(documents)
+    levels = [label for label in topologies[named[0]] if label != HOSTNAME]
+    selected = [one["spec"].get("nodeLabels") or {} for one in flavors] or [{}]
+    ready = [one for one in read_each([one for one in objects if one["kind"] == "Node"], node) if one.ready]
+    labelled = [one for one in ready if set(levels) <= one.labels.keys()]
+    nodes = [one for one in labelled if any(chosen.items() <= one.labels.items() for chosen in selected)]
+    if not nodes:
+        raise InputError("no node is ready and has the labels of the Topology and its flavor", file=file)
+    return NodeTree.listed(
+        [one.name for one in nodes],
+        np.array([accelerators(one) for one in nodes], np.int32),
+        [(label.rsplit("/", 1)[-1], [one.labels[label] for one in nodes]) for label in levels],
+        joined=len(flavors) < 2,
+    )
+
+
+def accelerators(one: KubernetesNode) -> int:
+    """Devices that a node offers; 1 where it says nothing."""
+    return sum(count for resource, count in one.room.items() if resource.endswith(_DEVICES)) or 1
 
 
 formats.add(
@@ -128,21 +145,9 @@ formats.add(
         "kueue",
         "Kueue's Topology, a ResourceFlavor, and the nodes' labels",
         "kueue.yaml",
-        lambda text: "kind: Topology" in text and "kueue.x-k8s.io" in text,
-        None,
+        lambda text: bool(re.search(r'kind"?: *"?Topology\b', text)) and "kueue.x-k8s.io" in text,
+        _read,
         _kueue,
         source="Kueue v1beta2",
-    ),
-)
-formats.add(
-    "volcano",
-    TopologyFormat(
-        "volcano",
-        "Volcano's HyperNodes, a tier for every level of switches",
-        "hypernodes.yaml",
-        lambda text: "kind: HyperNode" in text,
-        None,
-        _hypernodes,
-        source="Volcano topology.volcano.sh/v1alpha1",
     ),
 )

@@ -51,6 +51,15 @@ def matches(labels: Labels, terms: tuple[dict[str, Any], ...], keys: set[str]) -
     return any(not term["matchExpressions"] or _term(term, labels, "") for term in kept)
 
 
+def matches_labels(selector: dict[str, Any], labels: Labels) -> bool:
+    """Whether labels match a label selector: `matchLabels` and `matchExpressions`."""
+    wanted = selector.get("matchLabels") or {}
+    expressions = selector.get("matchExpressions") or ()
+    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+        _expression(one, labels) for one in expressions
+    )
+
+
 def _term(term: dict[str, Any], labels: Labels, name: str) -> bool:
     expressions = [(one, labels) for one in term.get("matchExpressions") or ()]
     expressions += [(one, {"metadata.name": name}) for one in term.get("matchFields") or ()]

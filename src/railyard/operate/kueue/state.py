@@ -50,15 +50,14 @@ def cluster(manifests: Iterable[Manifest]) -> Cluster:
         InputError: An object lacks something, or has something of the wrong kind.
     """
     by_kind: dict[str, list[Manifest]] = defaultdict(list)
-    for manifest in manifests:
-        for one in manifest.get("items", [manifest]) if manifest else ():
-            by_kind[str(one.get("kind"))].append(one)
-    levels = dict(_read(by_kind["Topology"], _topology))
-    queues = _read(by_kind["ClusterQueue"], _queue)
-    locals_ = dict(_read(by_kind["LocalQueue"], _local_queue))
+    for one in manifests:
+        by_kind[str(one.get("kind"))].append(one)
+    levels = dict(read_each(by_kind["Topology"], levels_of))
+    queues = read_each(by_kind["ClusterQueue"], _queue)
+    locals_ = dict(read_each(by_kind["LocalQueue"], _local_queue))
     configuration = (by_kind["Configuration"] or [{}])[0]
     transformed = _transformations(configuration)
-    workloads = _read(by_kind["Workload"], lambda one: _workload(one, locals_, transformed))
+    workloads = read_each(by_kind["Workload"], lambda one: _workload(one, locals_, transformed))
     known = {one.name for one in queues}
     for one in workloads:
         if one is not None and one.queue not in known:
@@ -69,10 +68,10 @@ def cluster(manifests: Iterable[Manifest]) -> Cluster:
                 allowed=", ".join(sorted(known)) or "no ClusterQueue was given",
             )
     return Cluster(
-        tuple(_read(by_kind["Node"], node)),
-        {one.name: one for one in _read(by_kind["ResourceFlavor"], lambda one: _flavor(one, levels))},
+        tuple(read_each(by_kind["Node"], node)),
+        {one.name: one for one in read_each(by_kind["ResourceFlavor"], lambda one: _flavor(one, levels))},
         {one.name: one for one in queues},
-        tuple(_read(by_kind["Cohort"], _cohort)),
+        tuple(read_each(by_kind["Cohort"], _cohort)),
         tuple(one for one in workloads if one is not None),
         taken_by(by_kind["Pod"]),
         frozenset(
@@ -89,7 +88,12 @@ def gates(switched: dict[str, bool]) -> Gates:
     return Gates(**{GATES[name]: bool(on) for name, on in switched.items() if name in GATES})
 
 
-def _read(manifests: list[Manifest], reader: Callable[[Manifest], T]) -> list[T]:
+def read_each(manifests: list[Manifest], reader: Callable[[Manifest], T]) -> list[T]:
+    """What a reader makes of objects.
+
+    Raises:
+        InputError: It finds one wrong; names it.
+    """
     found = []
     for manifest in manifests:
         try:
@@ -102,7 +106,8 @@ def _read(manifests: list[Manifest], reader: Callable[[Manifest], T]) -> list[T]
     return found
 
 
-def _topology(manifest: Manifest) -> tuple[str, tuple[str, ...]]:
+def levels_of(manifest: Manifest) -> tuple[str, tuple[str, ...]]:
+    """Name and labels of a Topology."""
     return text(manifest["metadata"], "name"), tuple(text(one, "nodeLabel") for one in manifest["spec"]["levels"])
 
 
