@@ -59,12 +59,12 @@ def cluster(manifests: Iterable[Manifest]) -> Cluster:
     transformed = _transformations(configuration)
     workloads = read_each(by_kind["Workload"], lambda one: _workload(one, locals_, transformed))
     known = {one.name for one in queues}
-    for one in workloads:
-        if one is not None and one.queue not in known:
+    for workload in workloads:
+        if workload is not None and workload.queue not in known:
             raise InputError(
-                f"Workload {one.key} is for a queue that is not there",
-                key=one.key,
-                found=one.queue or "a LocalQueue that is not there",
+                f"Workload {workload.key} is for a queue that is not there",
+                key=workload.key,
+                found=workload.queue or "a LocalQueue that is not there",
                 allowed=", ".join(sorted(known)) or "no ClusterQueue was given",
             )
     return Cluster(
