@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -83,6 +84,7 @@ def test_help_and_version(railyard):
         (["init"], {"--help"}),
         (["schema"], {"--help"}),
         (["catalog", "list"], {"--json", "--catalog", "--help"}),
+        (["completion"], {"--help"}),
         (["catalog", "show"], {"--json", "--catalog", "--help"}),
         (["catalog", "server"], {"--accelerator", "--name", "--catalog", "--help"}),
         (["plan", "growth"], {"--set", "--json", "--help"}),
@@ -251,3 +253,29 @@ def test_output_that_cannot_be_written_is_no_fault_of_ours(where):
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert ended.stderr.startswith("error: the output cannot be written: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("railyard pl", {"place", "plan"}),
+        ("railyard run --en", {"--engine"}),
+        ("railyard catalog show tomahawk-", None),
+    ],
+)
+def test_a_shell_completes_commands_options_and_names(words, found):
+    asked = {"_RAILYARD_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = subprocess.run(
+        [sys.executable, "-m", "railyard"], env={**os.environ, **asked}, capture_output=True, text=True, check=True
+    )
+    lines = set(done.stdout.split())
+    assert lines == found if found else {"tomahawk-5"} <= lines
+    assert done.stderr == ""
+
+
+def test_the_script_of_a_shell(railyard):
+    code, out, _ = railyard("completion", "bash")
+    assert (code, "complete -o default -F _railyard_completion railyard" in out) == (0, True)
+    code, _, err = railyard("completion", "bsh")
+    assert code == 2
+    assert "did you mean `bash`?" in err

@@ -61,6 +61,13 @@ Extra = Annotated[
 _RUNS = Path("runs")
 
 
+def catalogue_names(incomplete: str) -> list[str]:
+    """What a shell completes to names of the catalogue."""
+    from railyard.cli import completion as completing
+
+    return completing.entries(incomplete)
+
+
 def command() -> Any:
     """The whole command line as one command."""
     return typer.main.get_command(app)
@@ -556,6 +563,19 @@ def schema(
     starting.schema(document)
 
 
+@app.command(short_help="The script with which a shell completes commands, options and names.")
+def completion(
+    shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish|powershell", help="Which shell.")],
+) -> None:
+    """Print the script with which a shell completes commands, options and names of the catalogue.
+
+    bash: `railyard completion bash > ~/.local/share/bash-completion/completions/railyard`
+    """
+    from railyard.cli import completion as completing
+
+    completing.script(shell)
+
+
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Scenarios and runs.")]
 Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; elsewhere than here: --tokens.")]
 Port = Annotated[int, typer.Option("--port", metavar="N", min=1, max=65535, help="TCP port.")]
@@ -653,7 +673,9 @@ def catalog_list(
 
 @catalog.command("show")
 def catalog_show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name or alias of an entry.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name or alias of an entry.", autocompletion=catalogue_names)
+    ],
     json: Json = False,
     extra: Extra = None,
 ) -> None:

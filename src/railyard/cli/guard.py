@@ -17,6 +17,9 @@ from railyard.errors import RailyardError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+COMPLETING = "_RAILYARD_COMPLETE"
+"""Set by the script of `railyard completion` while a shell asks for what may follow."""
+
 INTERRUPTED = 130
 OUR_FAULT = 3
 CLOSED = 141
@@ -32,6 +35,10 @@ def run(arguments: Sequence[str]) -> int:
 
     if sys.stdout is None:
         return _unwritten(OSError(errno.EBADF, "stdout is closed"))
+    if COMPLETING in os.environ:
+        from railyard.cli.completion import prepare
+
+        prepare()
     try:
         outcome = command().main(args=list(arguments), prog_name="railyard", standalone_mode=False)
         sys.stdout.flush()
