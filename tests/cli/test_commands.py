@@ -52,6 +52,7 @@ def test_help_and_version(railyard):
                 *("--out", "--msccl", "--force", "--json", "--quiet", "--help"),
             },
         ),
+        (["lab", "exec"], {"--dilation", "--routing", "--json", "--help"}),
         (["observe"], {"--out", "--cluster", "--json", "--help"}),
         (["tune"], {"--engine", "--set", "--env", "--tuner", "--force", "--ray", "--json", "--quiet", "--help"}),
         (

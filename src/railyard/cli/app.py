@@ -33,6 +33,13 @@ planning = typer.Typer(
 )
 app.add_typer(planning, name="plan")
 
+laboratory = typer.Typer(
+    help="A lab on this machine: programs over shaped links, in network namespaces.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(laboratory, name="lab")
+
 operating = typer.Typer(
     cls=Operating,
     help="Play many jobs on one cluster for months: `railyard operate SCENARIO`.",
@@ -215,6 +222,25 @@ def export(
     from railyard.cli import export as exporting
 
     exporting.export(run, name=name, out=out, quiet=quiet)
+
+
+@laboratory.command("exec", short_help="Run a program as the ranks of a job, over a lab's links.")
+def lab_exec(
+    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario; of it the section `cluster`.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND...", help="Run once for each rank; after two dashes.")
+    ],
+    *,
+    dilation: Annotated[float, typer.Option("--dilation", min=1, help="Links are that many times slower.")] = 1.0,
+    routing: Annotated[
+        str, typer.Option("--routing", metavar="NAME", help="static, or frr (BGP unnumbered).")
+    ] = "static",
+    json: Json = False,
+) -> None:
+    """Run a program, such as a training script, unmodified as every rank: each in the namespace of its server."""
+    from railyard.cli import lab
+
+    lab.run(scenario, command, dilation=dilation, routing=routing, as_json=json)
 
 
 @app.command(short_help="Which nodes jobs get, by a scheduler's rule.")

@@ -78,6 +78,7 @@ class Connection:
         source_address: By which it leaves: of a NIC.
         source_port: Chosen so that switches hash it onto the path that the cluster drew; 0: any.
         target_address: Where it goes.
+        links: Of the cluster, that it crosses; none inside a server.
     """
 
     source: int
@@ -85,6 +86,7 @@ class Connection:
     source_address: str
     source_port: int
     target_address: str
+    links: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -78,24 +78,29 @@ class Connections:
         near, far = address(ports[0]), address(ports[1])
         if source // per_server == target // per_server:
             return Connection(source, target, near, 0, far)
-        choices = self._choices(ports, communicator, rest)
+        links = self._path(ports, communicator, rest)
         used = self._used.setdefault(near, set())
-        port = kernel_hash.source_port(near, far, FIRST_LISTENING + target, choices, used)
+        port = kernel_hash.source_port(near, far, FIRST_LISTENING + target, self._choices(links, ports[1]), used)
         used.add(port)
-        return Connection(source, target, near, port, far)
+        return Connection(source, target, near, port, far, links)
 
-    def _choices(self, ports: tuple[int, int], communicator: int, rest: int) -> list[tuple[int, int, int]]:
-        """Of each switch on the path that was drawn: its seed, how many ways there are on, and which one is drawn."""
+    def _path(self, ports: tuple[int, int], communicator: int, rest: int) -> tuple[int, ...]:
+        """Links as the cluster draws them; where nothing is hashed, there is one path."""
         network = self.cluster.back_end
-        if not network.fabric.hashed:
-            return []
-        channel, lane = divmod(rest, network.fabric.qps) if self._hashes else (0, 0)
         near, far = (np.array([port], np.int32) for port in ports)
+        if not network.fabric.hashed:
+            return tuple(int(link) for link in network.spread(near, far, physical=True).row(0)[0])
+        channel, lane = divmod(rest, network.fabric.qps) if self._hashes else (0, 0)
         key = connection_keys(np.array([communicator], np.uint64), near, far, np.array([channel]))
+        return tuple(network.lane_path(near, far, key, lane).row(0).tolist())
+
+    def _choices(self, path: tuple[int, ...], target: int) -> list[tuple[int, int, int]]:
+        """Of each switch on a path with several ways on: its seed, how many they are, and which one is taken."""
+        network = self.cluster.back_end
         found = []
-        for link in network.lane_path(near, far, key, lane).row(0).tolist():
+        for link in path:
             switch = int(network.wiring.source[link - network.link_offset])
-            links = self.lab.choices.get((switch, ports[1]), ())
+            links = self.lab.choices.get((switch, target), ())
             if len(links) > 1:
                 found.append((self.lab.seed_of[switch], len(links), links.index(link)))
         return found

@@ -14,6 +14,8 @@ TCA_KIND, TCA_STATS2 = 1, 7
 TCA_STATS_BASIC, TCA_STATS_QUEUE = 1, 3
 """Of linux/rtnetlink.h and linux/gen_stats.h."""
 
+SHAPERS = (b"tbf\0", b"htb\0")
+
 _HEADER = struct.Struct("=IHHII")
 _TC = struct.Struct("=BxxxiIII")
 _ATTRIBUTE = struct.Struct("=HH")
@@ -53,7 +55,7 @@ class Watch:
             if kind == RTM_NEWQDISC:
                 port = self.ports.get(_TC.unpack_from(data, at + _HEADER.size)[1])
                 parts = _attributes(data, at + _HEADER.size + _TC.size, at + size)
-                if port is not None and parts.get(TCA_KIND, b"").startswith(b"tbf\0") and TCA_STATS2 in parts:
+                if port is not None and parts.get(TCA_KIND, b"")[:4] in SHAPERS and TCA_STATS2 in parts:
                     stats = parts[TCA_STATS2]
                     inner = _attributes(stats, 0, len(stats))
                     waiting, _, dropped = struct.unpack_from("=III", inner[TCA_STATS_QUEUE])

@@ -4,8 +4,8 @@ Its namespaces have no names: they live as long as somebody holds them, which ar
 All of these die with the one that started them, however that ends, and with the last of them the kernel takes every
 namespace, interface, route and queue away. So nothing is left behind, and nothing has to be cleaned up.
 
-`python -m railyard.engine.lab.keeper` reads a blueprint from its standard input and writes what came of it, as
-`frames.py` has it.
+`python -m railyard.engine.lab.keeper` FD` reads a blueprint from its standard input and writes what came of it to
+that file descriptor, as `frames.py` has it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from railyard.engine.lab.rank import Inbox, Rank, listening, raised_priority
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from railyard.engine.lab.blueprint import Blueprint, Port, Wires
+    from railyard.engine.lab.blueprint import Blueprint, Connection, Port, Wires
 
 CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1
@@ -71,13 +71,18 @@ class Keeper:
 
     Attributes:
         wires: What they are.
+        crossing: Connections by link.
         home: The namespace of the keeper itself.
         spaces: Of every node.
         watches: Of the nodes' queues.
     """
 
-    def __init__(self, wires: Wires) -> None:
+    def __init__(self, wires: Wires, connections: Sequence[Connection] = ()) -> None:
         self.wires = wires
+        self.crossing: dict[int, list[Connection]] = {}
+        for connection in connections:
+            for link in connection.links:
+                self.crossing.setdefault(link, []).append(connection)
         self.home = _here()
         self.spaces: list[int] = []
         self.watches: list[Watch] = []
@@ -110,7 +115,9 @@ class Keeper:
             self.enter(number)
             ports = by_node.get(number, [])
             _batch("ip", self._addresses(number, ports))
-            _batch("tc", [_shaped(port, self.wires.mtu) for port in ports])
+            _batch(
+                "tc", [line for port in ports for line in shaped(port, self.wires.mtu, self.crossing.get(port.link))]
+            )
             self.watches.append(Watch({socket.if_nametoindex(port.name): self._number(port) for port in ports}))
 
     def enter(self, node: int) -> None:
@@ -193,9 +200,30 @@ def _turn_bytes(rate_bps: float) -> int:
     return math.ceil(rate_bps / 8 * BURST_S)
 
 
-def _shaped(port: Port, mtu: int) -> str:
-    burst = max(_turn_bytes(port.rate_bps), 2 * (mtu + 14))
-    return f"qdisc replace dev {port.name} root tbf rate {round(port.rate_bps)}bit burst {burst}b limit {QUEUE_BYTES}b"
+def shaped(port: Port, mtu: int, crossing: Sequence[Connection] | None) -> list[str]:
+    """Commands of `tc` for a port: its rate, and fair turns among the connections that cross it, where these are known.
+
+    Turns stand in for what congestion control does on a fabric: whoever shares a link shares it fairly. Other packets,
+    which are acknowledgements, go before them.
+    """
+    rate, device = round(port.rate_bps), f"dev {port.name}"
+    burst = f"{max(_turn_bytes(port.rate_bps), 2 * (mtu + 14))}b"
+    if not crossing:
+        return [f"qdisc replace {device} root tbf rate {rate}bit burst {burst} limit {QUEUE_BYTES}b"]
+    turn = f"quantum {2 * (mtu + 14)} burst {burst} cburst {burst}"
+    each = max(rate // len(crossing), 8)
+    lines = [
+        f"qdisc replace {device} root handle 1: htb default 1",
+        f"class add {device} parent 1: classid 1:fff htb rate {rate}bit burst {burst} cburst {burst}",
+        f"class add {device} parent 1:fff classid 1:1 htb rate {each}bit ceil {rate}bit prio 0 {turn}",
+    ]
+    for number, one in enumerate(crossing, start=2):
+        lines += [
+            f"class add {device} parent 1:fff classid 1:{number:x} htb rate {each}bit ceil {rate}bit prio 1 {turn}",
+            f"filter add {device} parent 1: protocol ip prio 1 u32 match ip src {one.source_address}/32"
+            f" match ip sport {one.source_port} 0xffff flowid 1:{number:x}",
+        ]
+    return lines
 
 
 class Child:
@@ -370,7 +398,6 @@ def run_commands(plan: Blueprint, keeper: Keeper) -> Ran:
                 command.words,
                 env={**os.environ, **command.environment},
                 stdin=subprocess.DEVNULL,
-                stdout=sys.stderr,
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - a process without threads
             )
         )
@@ -392,12 +419,11 @@ def run_commands(plan: Blueprint, keeper: Keeper) -> Ran:
 
 def main() -> None:
     """Builds, runs and answers; then ends, and with it everything that it made."""
-    answer = os.dup(1)
-    os.dup2(2, 1)
+    answer = int(sys.argv[1])
     plan: Blueprint = read_frame(0)
     try:
         raised_priority()
-        keeper = Keeper(plan.wires)
+        keeper = Keeper(plan.wires, plan.connections)
         keeper.build()
         routed = plan.wires.routing == "frr"
         daemons = Daemons(keeper.wires, keeper.enter, die_with_parent) if routed else contextlib.nullcontext()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import select
 import subprocess
 import sys
@@ -34,27 +35,27 @@ def played(plan: Blueprint, poll: Callable[[], None]) -> Ran:
         SimulationError: The kernel refuses something, a rank fails, or it takes too long.
     """
     with _alone(poll):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "railyard.engine.lab.keeper"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        answer, end = os.pipe()
+        words = [sys.executable, "-m", "railyard.engine.lab.keeper", str(end)]
+        process = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=[end])
+        os.close(end)
         try:
-            return _answer(process, plan, poll)
+            return _answer(process, answer, plan, poll)
         finally:
             process.kill()
             process.wait()
-            for end in (process.stdin, process.stdout):
-                with contextlib.suppress(OSError):
-                    end.close()  # type: ignore[union-attr]
+            os.close(answer)
+            with contextlib.suppress(OSError):
+                process.stdin.close()  # type: ignore[union-attr]
 
 
-def _answer(process: subprocess.Popen[bytes], plan: Blueprint, poll: Callable[[], None]) -> Ran:
+def _answer(process: subprocess.Popen[bytes], answer: int, plan: Blueprint, poll: Callable[[], None]) -> Ran:
     assert process.stdin is not None
-    assert process.stdout is not None
     try:
         write_frame(process.stdin.fileno(), plan)
-        while not select.select([process.stdout], [], [], POLL_S)[0]:
+        while not select.select([answer], [], [], POLL_S)[0]:
             poll()
-        said, value = read_frame(process.stdout.fileno())
+        said, value = read_frame(answer)
     except (EOFError, BrokenPipeError):
         raise SimulationError("the lab's keeper ended without an answer") from None
     if said == "hung":
