@@ -54,7 +54,7 @@ VISIBLE = 0.02
 """Of the step, as the flow engine expects it: runs of one lab differ by as much as 1 %."""
 
 LONGEST_S = 6.0
-SHARED = CollectivePolicy(connections=1)
+SHARED = CollectivePolicy()
 MODEL = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -93,7 +93,6 @@ def scenario(dice: random.Random, model: Path) -> dict[str, Any]:
                 "parallelism": {"tp": tensor, "pp": pipeline, "zero": dice.choice((0, 1)), "micro_batch": 4},
             }
         },
-        "collectives": {"connections": 1},
         "seed": dice.randrange(1000),
     }
 

@@ -143,7 +143,7 @@ def run(case: dict[str, Any], repeat: int, store: Path) -> dict[str, Any]:
         "most_s": max(spans),
         "repeat": repeat,
         "load": os.getloadavg()[0],
-        "busy": lab.meta["processors_busy"],
+        "starved": lab.meta["starved"],
         "warnings": lab.meta["warnings"],
     }
 
@@ -256,7 +256,13 @@ def main() -> None:
             continue
         rows.append(run(case, asked.repeat, asked.store))
         write(asked.store, rows[-1])
-        print(table(rows[-1:])[-1], f"busy {rows[-1]['busy']:.2f}", *rows[-1]["warnings"], file=sys.stderr, flush=True)
+        print(
+            table(rows[-1:])[-1],
+            f"starved {rows[-1]['starved']:.3f}",
+            *rows[-1]["warnings"],
+            file=sys.stderr,
+            flush=True,
+        )
     print("\n".join(table(rows)))
     print(summary(rows))
 

@@ -225,11 +225,11 @@ class Ran:
     Attributes:
         times: Of each rank: task, start and end of it there, ns from the start of the run; -1: not there.
         counted: Of ports.
-        busy: Share of the machine's processors that was in use.
+        starved: The largest share of the run for which a rank was ready and had no processor.
         statuses: Of the user's programs, how each ended.
     """
 
     times: tuple[dict[int, tuple[int, int]], ...]
     counted: Counted
-    busy: float
+    starved: float
     statuses: tuple[int, ...] = ()

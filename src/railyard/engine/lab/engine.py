@@ -44,7 +44,7 @@ SAMPLES_S = 0.01
 """Between two looks at the queues."""
 
 LEFT_OUT = (
-    "accelerators: computations are waits of their length, and communications slow none of them",
+    "accelerators: computations are waits of their length, noted as a device would; communications slow none",
     "RDMA: bytes go by the kernel's TCP, without pauses and without marks",
     "scale-up links: between ranks of a server bytes go through its memory, unshaped",
     "delays of cables and switches: those of the kernel and of processes stand in their place",

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 PS_PER_NS = 1000
 
-BUSY = 0.95
-"""Share of the processors from which on they, and not links, may have set the pace."""
+STARVED = 0.03
+"""Share of a run without a processor from which on these, and not links, may have set a rank's pace."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ def record_of(played: Played, ran: Ran, meta: dict[str, object]) -> Record:
     optional = {"blocker": blockers(graph, end), "alone_ps": alone_ps, "latency_ps": latency_ps}
     if not merged.alone:
         optional["job"] = merged.job
-    meta["processors_busy"] = ran.busy
+    meta["starved"] = ran.starved
     meta["warnings"] = [*cluster.remarks, *_warnings(ran)]
     meta["digest"] = fingerprint(start, end, optional["blocker"], counted["bytes"])
     return Record.of_tasks(
@@ -77,8 +77,8 @@ def record_of(played: Played, ran: Ran, meta: dict[str, object]) -> Record:
 
 def _warnings(ran: Ran) -> list[str]:
     found = []
-    if ran.busy > BUSY:
-        found.append(f"processors were in use {ran.busy:.0%} of the time: they, and not links, may have set the pace")
+    if ran.starved > STARVED:
+        found.append(f"a rank waited {ran.starved:.0%} of the time for a processor, which may have set its pace")
     if drops := sum(ran.counted.drops):
         found.append(f"{drops} packets were dropped at full queues")
     return found

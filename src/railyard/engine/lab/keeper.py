@@ -275,8 +275,10 @@ def _play(
     rank = Rank(plan, plan.programs[number], listener, inboxes)
     rank.connect()
     write_frame(ends[0], ("ready", number))
-    begin_ns = read_frame(ends[1])
-    write_frame(ends[0], ("times", rank.run(begin_ns)))
+    begin_ns, before = read_frame(ends[1]), _queued_ns()
+    times = rank.run(begin_ns)
+    spent = max(time.monotonic_ns() - begin_ns, 1)
+    write_frame(ends[0], ("times", (times, (_queued_ns() - before) / spent)))
     os.read(ends[1], 1)  # connections stay open until all are through
 
 
@@ -359,11 +361,10 @@ class Tally:
         return Counted(sent, tuple(self.full_s.get(port, 0.0) for port in ports), drops)
 
 
-def _processor() -> tuple[int, int]:
-    """Ticks of all processors: in use, and in all."""
-    with Path("/proc/stat").open(encoding="ascii") as lines:
-        ticks = [int(one) for one in lines.readline().split()[1:9]]
-    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+def _queued_ns() -> int:
+    """How long this process has been ready and had no processor, in all; 0 where the kernel does not say."""
+    file = Path("/proc/self/schedstat")
+    return int(file.read_text(encoding="ascii").split()[1]) if file.exists() else 0
 
 
 LEAD_NS = 100_000_000
@@ -375,22 +376,22 @@ def run(plan: Blueprint, keeper: Keeper) -> Ran:
     children = _ranks(plan, keeper)
     _gathered(children, "ready", lambda: None, time.monotonic() + 60)
     begin_ns = time.monotonic_ns() + LEAD_NS
-    tally, busy = Tally(keeper, plan.sample_s), _processor()
+    tally = Tally(keeper, plan.sample_s)
     for child in children:
         write_frame(child.control, begin_ns)
-    times = _gathered(children, "times", tally.sample, time.monotonic() + plan.limit_s)
-    counted, after = tally.counted(), _processor()
+    found = _gathered(children, "times", tally.sample, time.monotonic() + plan.limit_s)
+    counted = tally.counted()
     for child in children:
         os.close(child.control)
     for child in children:
         os.waitpid(child.pid, 0)
-    return Ran(tuple(times), counted, (after[0] - busy[0]) / max(after[1] - busy[1], 1))
+    return Ran(tuple(times for times, _ in found), counted, max(starved for _, starved in found))
 
 
 def run_commands(plan: Blueprint, keeper: Keeper) -> Ran:
     """The user's programs, each in the namespace of its host, until all have ended."""
     processes = []
-    tally, busy = Tally(keeper, plan.sample_s), _processor()
+    tally = Tally(keeper, plan.sample_s)
     for command in plan.commands:
         keeper.enter(command.host)
         processes.append(
@@ -412,9 +413,8 @@ def run_commands(plan: Blueprint, keeper: Keeper) -> Ran:
         if any(process.returncode for process in processes):
             for process in processes:
                 process.terminate()
-    after = _processor()
     statuses = tuple(int(process.returncode) for process in processes)
-    return Ran((), tally.counted(), (after[0] - busy[0]) / max(after[1] - busy[1], 1), statuses)
+    return Ran((), tally.counted(), 0.0, statuses)
 
 
 def main() -> None:

@@ -229,14 +229,15 @@ class Rank:
             took = round(step.seconds * self.program.slower * _NS)
             while self.late and self.late[0][0] <= now + took:
                 took += self.late.pop(0)[1]
-            self._at(self.begin_ns + now + took, lambda: self._computed(step))
+            self._at(self.begin_ns + now + took, lambda: self._computed(step, now + took))
 
-    def _computed(self, step: Step) -> None:
-        self._mark(step.task)
+    def _computed(self, step: Step, due: int) -> None:
+        """A computation is over when it is due, as a device would note it; this process wakes up a little later."""
+        self.times[step.task] = self.times[step.task][0], due
         self._end(step)
 
     def _mark(self, task: int) -> None:
-        """This rank saw the end of a task."""
+        """This rank saw the end of a communication."""
         self.times[task] = self.times.get(task, (-1, -1))[0], self._now()
 
     def _end(self, step: Step) -> None:
