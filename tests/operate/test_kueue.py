@@ -9,7 +9,7 @@ import pytest
 
 from railyard.operate.free import Free
 from railyard.operate.kueue.ask import Refusal
-from railyard.operate.kueue.flavor import Flavor
+from railyard.operate.kueue.flavor import Flavor, Ground
 from railyard.operate.kueue.manifests import assignment, node, selection, taken_by, topology_request
 from railyard.operate.kueue.objects import GATES, Gates, PodSet
 from railyard.operate.kueue.place import Running, place
@@ -62,7 +62,7 @@ def facts_of(reason):
 def test_same_assignment(case):
     gates = Gates(**{GATES[name]: on for name, on in case.get("featureGates", {}).items() if name in GATES})
     nodes = [node(one) for one in TABLE["nodes"][case["nodes"]]]
-    flavor = Flavor(case["levels"], nodes, case.get("nodeLabels", {}), other=taken_by(case.get("pods", ())))
+    flavor = Flavor(Ground(case["levels"], nodes, case.get("nodeLabels", {}), taken_by(case.get("pods", ()))))
     used = case.get("priorFlavorUsage", []) + case.get("priorOwnUsage", [])
     for one in used:
         each = {**one["singlePodRequests"], "pods": 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,24 +25,20 @@ if TYPE_CHECKING:
 _PLENTY = 2**31 - 1
 
 
-class Flavor:
-    """The nodes of a flavor, and what pods leave of them.
+class Ground:
+    """The nodes of a flavor, as they are while nothing is placed on them by TAS.
 
     Attributes:
         levels: Labels of the topology, widest first.
-        domains: Its groups.
-        nodes: Those of each leaf.
         by_node: Whether a leaf is a node.
-        taken: Of leafs, by pods that TAS placed.
+        nodes: Those of each leaf.
+        domains: The groups.
+        room: int64[leafs] by resource, what they have beside pods that Kueue did not place.
+        tainted: Leafs whose node has taints.
     """
 
     def __init__(
-        self,
-        levels: Sequence[str],
-        nodes: Iterable[Node],
-        labels: Labels,
-        tolerations: tuple[Toleration, ...] = (),
-        other: Mapping[str, Requests] | None = None,
+        self, levels: Sequence[str], nodes: Iterable[Node], labels: Labels, other: Mapping[str, Requests] | None = None
     ) -> None:
         """Makes the groups.
 
@@ -49,10 +46,9 @@ class Flavor:
             levels: Labels of the topology.
             nodes: Of the cluster; those that are not ready, or lack a label, do not belong here.
             labels: That the flavor's nodes have.
-            tolerations: That the flavor gives to its pods.
             other: What pods that Kueue did not place take, by node.
         """
-        self.levels, self.tolerations = tuple(levels), tolerations
+        self.levels = tuple(levels)
         self.by_node = bool(levels) and levels[-1] == HOSTNAME
         leafs: dict[Path, list[Node]] = {}
         for node in nodes:
@@ -62,18 +58,45 @@ class Flavor:
         self.nodes = list(leafs.values())
         paths = [tuple(group[0].labels[level] for level in self.levels) for group in self.nodes]
         self.domains = Domains.of(paths, len(self.levels))
-        self._leaf = {key: number for number, key in enumerate(leafs)}
-        self._room = [self._free(group, other or {}) for group in self.nodes]
-        self.taken: list[Requests] = [{} for _ in self.nodes]
+        self.number = {key: number for number, key in enumerate(leafs)}
+        self.tainted = [number for number, group in enumerate(self.nodes) if self.by_node and group[0].taints]
+        self.room: dict[str, NDArray[np.int64]] = {}
+        for number, group in enumerate(self.nodes):
+            for node in group:
+                add(self.room, number, node.room, len(self.nodes))
+                add(self.room, number, (other or {}).get(node.name, {}), len(self.nodes), -1)
 
-    @staticmethod
-    def _free(group: list[Node], other: Mapping[str, Requests]) -> Requests:
-        used = [{key: -value for key, value in other.get(node.name, {}).items()} for node in group]
-        return total(*(node.room for node in group), *used)
+
+def add(amounts: dict[str, NDArray[np.int64]], leaf: int, requests: Requests, leafs: int, sign: int = 1) -> None:
+    """Adds what is asked, or takes it off, at one of so many leafs."""
+    for resource, value in requests.items():
+        if resource not in amounts:
+            amounts[resource] = np.zeros(leafs, np.int64)
+        amounts[resource][leaf] += sign * value
+
+
+class Flavor:
+    """What pods leave of the nodes of a flavor.
+
+    Attributes:
+        ground: The nodes.
+        tolerations: That the flavor gives to its pods.
+        taken: int64[leafs] by resource, by pods that TAS placed.
+    """
+
+    def __init__(self, ground: Ground, tolerations: tuple[Toleration, ...] = ()) -> None:
+        self.ground, self.tolerations = ground, tolerations
+        self.levels, self.by_node, self.domains, self.nodes = (
+            ground.levels,
+            ground.by_node,
+            ground.domains,
+            ground.nodes,
+        )
+        self.taken: dict[str, NDArray[np.int64]] = {}
 
     def leaf(self, values: Path) -> int | None:
         """The leaf of a domain of an assignment; None: its nodes are gone, or not ready."""
-        return self._leaf.get(values[-1:] if self.by_node else values)
+        return self.ground.number.get(values[-1:] if self.by_node else values)
 
     def values(self, leaf: int) -> Path:
         """The values by which assignments name a leaf."""
@@ -90,26 +113,36 @@ class Flavor:
         for values, requests in taken.items():
             leaf = self.leaf(values)
             if leaf is not None:
-                part = {key: sign * value for key, value in requests.items()}
-                self.taken[leaf] = total(self.taken[leaf], part)
+                add(self.taken, leaf, requests, len(self.nodes), sign)
 
-    def left(self, leaf: int, assumed: Mapping[Path, Requests], *, empty: bool = False) -> Requests:
-        """What is left of a leaf.
+    def left(
+        self, resources: Iterable[str], assumed: Mapping[Path, Requests], *, empty: bool = False
+    ) -> dict[str, NDArray[np.int64]]:
+        """int64[leafs] by resource, what is left.
 
         Args:
-            leaf: Its number.
+            resources: Which.
             assumed: What other pods of the same workload are about to take.
             empty: Whether to look at it as if TAS had placed nothing.
         """
-        used = [] if empty else [self.taken[leaf]]
-        used.append(assumed.get(self.values(leaf), {}))
-        return total(self._room[leaf], *({key: -value for key, value in one.items()} for one in used))
+        none = np.zeros(len(self.nodes), np.int64)
+        found = {
+            one: self.ground.room.get(one, none) - (none if empty else self.taken.get(one, none)) for one in resources
+        }
+        for values, requests in assumed.items():
+            leaf = self.leaf(values)
+            for resource in found.keys() & requests.keys() if leaf is not None else ():
+                found[resource][leaf] -= requests[resource]
+        return found
 
     def holds(self, values: Path, taken: Requests) -> bool:
         """Whether a domain has room for all of this."""
-        leaf = self.leaf(values)
-        left = {} if leaf is None else self.left(leaf, {})
-        return leaf is not None and all(left.get(key, 0) >= value for key, value in taken.items() if value)
+        leaf, none = self.leaf(values), np.zeros(len(self.nodes), np.int64)
+        return leaf is not None and all(
+            self.ground.room.get(one, none)[leaf] - self.taken.get(one, none)[leaf] >= value
+            for one, value in taken.items()
+            if value
+        )
 
     def fits(
         self,
@@ -129,29 +162,34 @@ class Flavor:
             within: Path of a group outside of which nothing counts.
             empty: See `left`.
         """
-        count = len(self.nodes)
-        pods, led, leads, liked = (np.zeros(count, np.int64) for _ in range(4))
-        excluded: dict[str, int] = {}
-        inside = self.domains.under(within) if within else np.ones(count, np.bool_)
-        need = total(workers.requests, {"pods": 1})
-        for leaf in range(count):
-            why = self._barred(leaf, workers) or ("" if inside[leaf] else "topologyDomain")
-            if not why:
-                left = self.left(leaf, assumed, empty=empty)
-                pods[leaf], scarce = _count(need, left)
-                why = "" if pods[leaf] else scarce
-                if leader and _count(total(leader.requests, {"pods": 1}), left)[0]:
-                    leads[leaf] = 1
-                    taken = total(leader.requests, {"pods": 1})
-                    left = total(left, {key: -value for key, value in taken.items()})
-                led[leaf] = _count(need, left)[0]
-                liked[leaf] = score(self.nodes[leaf][0], workers.selection) if self.by_node else 0
-            if why:
-                excluded[why] = excluded.get(why, 0) + 1
-        return Fits(pods, led, leads, liked), excluded
+        need, first = total(workers.requests, {"pods": 1}), total(leader.requests if leader else {}, {"pods": 1})
+        left = self.left({*need, *first}, assumed, empty=empty)
+        out, excluded = self._out(workers, within)
+        pods, scarce = _counts(need, left)
+        for why, number in Counter(scarce[~out & (pods == 0)].tolist()).items():
+            excluded[sorted(need)[why]] = excluded.get(sorted(need)[why], 0) + number
+        leads = ((_counts(first, left)[0] > 0) & bool(leader)).astype(np.int64)
+        led = _counts(need, {one: amounts - leads * first.get(one, 0) for one, amounts in left.items()})[0]
+        pods, led, leads = (np.where(out, 0, one) for one in (pods, led, leads))
+        liked = np.zeros(len(pods), np.int64)
+        if workers.selection.preferred and self.by_node:
+            liked[:] = [score(group[0], workers.selection) for group in self.nodes]
+        return Fits(pods, led, leads, np.where(out, 0, liked)), excluded
 
-    def _barred(self, leaf: int, workers: PodSet) -> str:
-        return barred(self.nodes[leaf][0], workers.selection, self.tolerations) if self.by_node else ""
+    def _out(self, workers: PodSet, within: Path) -> tuple[NDArray[np.bool_], dict[str, int]]:
+        """bool[leafs], those that will not do whatever room they have, and how many by what."""
+        out, excluded = np.zeros(len(self.nodes), np.bool_), dict[str, int]()
+        chosen = self.by_node and bool(workers.selection.labels or workers.selection.terms)
+        for leaf in range(len(self.nodes)) if chosen else self.ground.tainted:
+            why = barred(self.nodes[leaf][0], workers.selection, self.tolerations)
+            if why:
+                out[leaf] = True
+                excluded[why] = excluded.get(why, 0) + 1
+        if within:
+            outside = ~out & ~self.domains.under(within)
+            excluded |= {"topologyDomain": int(outside.sum())} if outside.any() else {}
+            out |= outside
+        return out, excluded
 
     def assignment(self, pods: NDArray[np.int64]) -> Assignment:
         """Leafs that have pods, in the order of the names of their groups."""
@@ -184,10 +222,11 @@ def _belongs(node: Node, labels: Labels, levels: tuple[str, ...]) -> bool:
     )
 
 
-def _count(need: Requests, left: Requests) -> tuple[int, str]:
-    """How many fit, and the resource that limits them, the first by name of equals."""
+def _counts(need: Requests, left: Mapping[str, NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many fit on each leaf, and the resource that limits them, by its place in the order of names."""
     counts = [
-        (min(max(left.get(key, 0) // value, 0), _PLENTY) if value else _PLENTY, key) for key, value in need.items()
+        np.clip(left[one] // need[one], 0, _PLENTY) if need[one] else np.full(len(left[one]), _PLENTY)
+        for one in sorted(need)
     ]
-    fewest, scarce = min(counts)
-    return fewest, scarce
+    scarce = np.argmin(counts, axis=0)
+    return np.min(counts, axis=0), scarce

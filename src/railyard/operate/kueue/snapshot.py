@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from railyard.operate.kueue.flavor import Flavor, usage
+from railyard.operate.kueue.flavor import Flavor, Ground, usage
 from railyard.operate.kueue.ledger import accounts, charge
 from railyard.operate.kueue.objects import Gates
 from railyard.operate.kueue.quantity import total
@@ -52,6 +52,7 @@ class Cluster:
         other: What pods that Kueue did not place take, by node.
         provisioning: Names of admission checks that provision nodes.
         gates: Of Kueue.
+        grounds: See `ground`; another moment of the same nodes and flavors may share them.
     """
 
     nodes: tuple[Node, ...]
@@ -62,6 +63,13 @@ class Cluster:
     other: dict[str, Requests] = field(default_factory=dict)
     provisioning: frozenset[str] = frozenset()
     gates: Gates = field(default_factory=Gates)
+    grounds: dict[str, Ground] = field(default_factory=dict, compare=False, repr=False)
+
+    def ground(self, flavor: FlavorSpec) -> Ground:
+        """The nodes of a flavor in its topology, made once for all moments of the cluster."""
+        if flavor.name not in self.grounds:
+            self.grounds[flavor.name] = Ground(flavor.topology, self.nodes, flavor.labels, self.other)
+        return self.grounds[flavor.name]
 
 
 class Snapshot:
@@ -78,10 +86,7 @@ class Snapshot:
         self.cluster, self.gates = cluster, cluster.gates
         self.accounts: dict[str, Account] = accounts(cluster.queues.values(), cluster.cohorts)
         with_topology = [one for one in cluster.flavors.values() if one.topology and cluster.gates.topology]
-        self.flavors = {
-            one.name: Flavor(one.topology, cluster.nodes, one.labels, one.tolerations, cluster.other)
-            for one in with_topology
-        }
+        self.flavors = {one.name: Flavor(cluster.ground(one), one.tolerations) for one in with_topology}
         self.running: dict[str, dict[str, Workload]] = {name: {} for name in cluster.queues}
         for workload in cluster.workloads:
             if workload.admission and workload.admission.queue in self.running:
