@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typer import completion
 
-from railyard.cli.guard import COMPLETING
 from railyard.cli.tables import emit
 from railyard.errors import InputError, did_you_mean
+
+COMPLETING = "_RAILYARD_COMPLETE"
+"""Set by the script of a shell while it asks for what may follow."""
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
 

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from railyard.cli.completion import COMPLETING, prepare
 from railyard.cli.messages import paint, say, show
 from railyard.errors import RailyardError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-COMPLETING = "_RAILYARD_COMPLETE"
-"""Set by the script of `railyard completion` while a shell asks for what may follow."""
 
 INTERRUPTED = 130
 OUR_FAULT = 3
@@ -36,8 +34,6 @@ def run(arguments: Sequence[str]) -> int:
     if sys.stdout is None:
         return _unwritten(OSError(errno.EBADF, "stdout is closed"))
     if COMPLETING in os.environ:
-        from railyard.cli.completion import prepare
-
         prepare()
     try:
         outcome = command().main(args=list(arguments), prog_name="railyard", standalone_mode=False)
