@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.asbuilt.port_names import dialect
-from railyard.deploy.emit import configurations, tables
+from railyard.deploy.emit import configurations, containerlab, dns, netbox, tables
 from railyard.deploy.emit.dot import dot
 from railyard.deploy.emit.elevation import elevation
 from railyard.deploy.emit.netlist import netlist
@@ -52,6 +52,7 @@ def _files(plan: Plan, ethernet: str, title: str) -> Iterator[tuple[str, str | b
         ("devices.csv", tables.devices(plan)),
         ("addresses.csv", tables.addresses(plan)),
         ("bill.csv", tables.bill(plan)),
+        *((f"netbox/{name}", frame) for name, frame in netbox.files(plan, names)),
     ):
         buffer = io.BytesIO()
         frame.write_csv(buffer)
@@ -64,6 +65,10 @@ def _files(plan: Plan, ethernet: str, title: str) -> Iterator[tuple[str, str | b
             yield f"{network}.ibnetdiscover", netlist(found)
         else:
             yield f"{network}.dot", dot(found)
+    yield from dns.files(plan)
+    small = containerlab.lab(plan, "railyard") if ethernet == "frr" else None
+    if small is not None:
+        yield "railyard.clab.yml", small
     yield from configurations.files(plan, ethernet)
     yield "index.html", page(plan, title)
 
