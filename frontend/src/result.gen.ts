@@ -310,6 +310,42 @@ export interface DraftFigures {
   tokens_per_iteration: number;
 }
 
+/** A figure over the draws. */
+export interface DrawBand {
+  /** of the draw with the least */
+  low: number;
+  /** of all draws */
+  mean: number;
+  /** of the draw with the most */
+  high: number;
+}
+
+/** What hangs on when things fail: the run again with other draws of the failures, all else the same. */
+export interface DrawFigures {
+  /** accelerator time that was work */
+  goodput: DrawBand;
+  /** work over the time that jobs had nodes */
+  ettr: DrawBand;
+  /** typical, USD; the mean is all dollars over all work; null where some draw did none */
+  usd_per_useful_accelerator_hour: DrawBand | null;
+  /** the first is the run itself */
+  by_draw: DrawRow[];
+}
+
+/** A draw of the failures. */
+export interface DrawRow {
+  /** of the draw */
+  seed: number;
+  /** accelerator time that was work */
+  goodput: number;
+  /** work over the time that jobs had nodes */
+  ettr: number;
+  /** that were work */
+  useful_accelerator_hours: number;
+  /** typical, USD; null where no work was done */
+  usd_per_useful_accelerator_hour: number | null;
+}
+
 /** The band of one predicted figure: eight of ten measurements that no constant was fitted to lay inside. */
 export interface ErrorRow {
   /** step_s, cpmt, ttft_s, tpot_s, tokens_per_s_per_gpu, power_w */
@@ -832,8 +868,12 @@ export interface OperateFigures {
   slowed_by: SlowedRow[];
   /** in the order of the trace */
   tenants: TenantRow[];
+  /** serving jobs of classes that say what they answer; empty where none does */
+  services: ServiceRow[];
   /** what it cost */
   usd: ClusterPrice;
+  /** the same over draws of the failures; null where there is one */
+  draws: DrawFigures | null;
   /** the cluster over time */
   series: SeriesFigures;
   /** nodes against time */
@@ -1304,6 +1344,50 @@ export interface SeriesFigures {
   in_shared_groups: number[];
   /** accelerators out of service: broken, spare, kept free; of all */
   out: number[];
+}
+
+/** A deployment with some of its replicas. */
+export interface ServedState {
+  /** replicas that answer */
+  answer: number;
+  /** replicas that requests are sent to: those included whose loss nobody has seen */
+  asked: number;
+  /** of the deployment's time */
+  time: number;
+  /** 99th percentile of time to first token, s; null: the queue grows */
+  ttft_p99_s: number | null;
+  /** of each further token, s; null: the queue grows */
+  tpot_p99_s: number | null;
+  /** of the requests that come meanwhile: answered within the objective */
+  in_time: number;
+}
+
+/** Serving jobs of one class, size and load: what their users saw while replicas were out. */
+export interface ServiceRow {
+  /** class of work */
+  name: string;
+  /** of that class, size and load */
+  jobs: number;
+  /** of each job when none is out */
+  replicas: number;
+  /** of each replica */
+  accelerators: number;
+  /** requests, of what all replicas answer when requests never run out */
+  load: number;
+  /** requests a second of each job */
+  rate_per_s: number;
+  /** of all requests: sent to a replica that was dead, and nobody knew */
+  failed: number;
+  /** of all requests: answered within the objective */
+  in_time: number;
+  /** requests a second of each job, answered within the objective */
+  goodput_per_s: number;
+  /** 99th percentile of time to first token over the run, s; null: of a time in which the queue grew */
+  ttft_p99_s: number | null;
+  /** of each further token, s; null: of a time in which the queue grew */
+  tpot_p99_s: number | null;
+  /** most replicas first; queues that grow are in it */
+  states: ServedState[];
 }
 
 /** What a million tokens within the objective cost, USD. */

@@ -10,6 +10,7 @@ import pytest
 from railyard.cli import guard
 from railyard.engine.packet.mechanisms import CONSTANTS
 from railyard.errors import InputError
+from railyard.interval import interval
 from railyard.scenario import load
 from railyard.scenario.packet import PacketSettings, assign
 from railyard.scenario.tune_section import TuneSection
@@ -17,7 +18,7 @@ from railyard.schema import yaml
 from railyard.study.journal import Journal
 from railyard.study.tasks import Done
 from railyard.tune.settings.export import environment, tuner_table
-from railyard.tune.settings.search import Tuned, Tuner, interval
+from railyard.tune.settings.search import Tuned, Tuner
 from railyard.tune.settings.space import CONGESTION, space_of
 from railyard.tune.settings.work import step_s
 

@@ -104,6 +104,8 @@ export function OperateDetails({ variant }: { variant: OperateVariant }) {
       <OverTime figures={figures} />
       <Goodput figures={figures} />
       <Noisy figures={figures} />
+      <Services figures={figures} />
+      <Draws figures={figures} />
       <Tenants figures={figures} />
       <Sizes figures={figures} />
       <Broken figures={figures} />
@@ -202,6 +204,55 @@ function Noisy({ figures }: { figures: OperateFigures }) {
           { head: "slowed most by", text: true, cell: (row) => row.by },
           { head: "GPU-hours lost", cell: (row) => count(row.accelerator_hours) },
           { head: "at the typical price", cell: (row) => dollars((row.accelerator_hours * figures.usd.per_h.typical) / figures.accelerators) },
+        ]}
+      />
+    </Section>
+  );
+}
+
+const GROWS = "queue grows";
+const latency = (value: number | null): string => (value === null ? GROWS : duration(value));
+
+/** What users of serving jobs saw while replicas were out. */
+function Services({ figures }: { figures: OperateFigures }) {
+  return (
+    <>
+      {figures.services.map((row) => (
+        <Section
+          title={`Service ${row.name}: ${whole(row.replicas)} replicas of ${whole(row.accelerators)} accelerators`}
+          note={`${count(row.rate_per_s)} requests a second, ${percent(row.load, 0)} of what all replicas answer. Over the run: TTFT p99 ${latency(row.ttft_p99_s)}, TPOT p99 ${latency(row.tpot_p99_s)}, ${percent(row.in_time)} answered in time, ${percent(row.failed, 3)} sent to a replica that was dead.`}
+        >
+          <Table
+            rows={[...row.states]}
+            columns={[
+              { head: "replicas that answer", cell: (state) => (state.asked === state.answer ? whole(state.answer) : `${whole(state.answer)} (${whole(state.asked)} asked)`) },
+              { head: "of the time", cell: (state) => percent(state.time, 2) },
+              { head: "TTFT p99", cell: (state) => latency(state.ttft_p99_s) },
+              { head: "TPOT p99", cell: (state) => latency(state.tpot_p99_s) },
+              { head: "answered in time", cell: (state) => percent(state.in_time) },
+            ]}
+          />
+        </Section>
+      ))}
+    </>
+  );
+}
+
+/** The same run with other draws of its failures. */
+function Draws({ figures }: { figures: OperateFigures }) {
+  const { draws } = figures;
+  if (draws === null) return null;
+  const usd = draws.usd_per_useful_accelerator_hour;
+  const mean = usd === null ? NONE : `${dollars(usd.low)} – ${dollars(usd.mean)} – ${dollars(usd.high)}`;
+  return (
+    <Section title="Other draws of the failures" note={`What hangs on when things fail; all else is the same. A useful GPU-hour at typical prices, low – all draws together – high: ${mean}.`}>
+      <Table
+        rows={[...draws.by_draw]}
+        columns={[
+          { head: "seed", text: true, cell: (row) => whole(row.seed) },
+          { head: "goodput", cell: (row) => percent(row.goodput) },
+          { head: "ETTR", cell: (row) => percent(row.ettr) },
+          { head: "$/useful GPU-h", cell: (row) => (row.usd_per_useful_accelerator_hour === null ? NONE : dollars(row.usd_per_useful_accelerator_hour)) },
         ]}
       />
     </Section>

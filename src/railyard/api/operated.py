@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from railyard.api import numbers
+from railyard.interval import interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from railyard.result.operate import OperateFigures, SpreadFigures
+    from railyard.result.operate import DrawBand, OperateFigures, ServiceRow, SpreadFigures
     from railyard.result.result import Result
     from railyard.result.variants.operate import OperateVariant
 
@@ -45,6 +47,8 @@ def sheets(result: Result) -> Iterator[Sheet]:
         ("accelerator time", *names),
         [(one.name, *(numbers.percent(part.share) for part in one.operate.time)) for one in result.operated],
     )
+    yield from _draws(result.operated)
+    yield from _services(result.operated)
     if len(result.operated) == 1:
         yield from _details(result.operated[0].operate)
     noisy = [(one.name, row) for one in result.operated for row in one.operate.slowed_by[:MOST_NOISY]]
@@ -134,22 +138,111 @@ def _details(found: OperateFigures) -> Iterator[Sheet]:
         )
 
 
+def _draws(variants: Sequence[OperateVariant]) -> Iterator[Sheet]:
+    """What hangs on when things fail."""
+    drawn = [(one.name, one.operate.draws) for one in variants if one.operate.draws is not None]
+    if not drawn:
+        return
+    count = max(len(draws.by_draw) for _, draws in drawn)
+    yield Sheet(
+        (f"{count} draws of failures: low/mean/high", "goodput", "ETTR", "$/useful GPU-h (typical prices)"),
+        [
+            (
+                name,
+                _band(draws.goodput, numbers.percent),
+                _band(draws.ettr, numbers.percent),
+                _band(draws.usd_per_useful_accelerator_hour, numbers.short),
+            )
+            for name, draws in drawn
+        ],
+    )
+
+
+def _band(band: DrawBand | None, show: Any) -> str:
+    return numbers.NOT_APPLICABLE if band is None else " / ".join(show(one) for one in (band.low, band.mean, band.high))
+
+
+def _services(variants: Sequence[OperateVariant]) -> Iterator[Sheet]:
+    """What users of serving jobs saw."""
+    rows = [(one.name, row) for one in variants for row in one.operate.services]
+    if not rows:
+        return
+    yield Sheet(
+        (
+            "variant",
+            "service",
+            "replicas",
+            "load",
+            "all answer",
+            "TTFT p99: all / over the run",
+            "TPOT p99: all / over the run",
+            "answered in time",
+            "failed",
+        ),
+        [
+            (
+                name,
+                row.name,
+                f"{row.jobs} x {row.replicas}" if row.jobs > 1 else str(row.replicas),
+                numbers.percent(row.load),
+                numbers.percent(sum(one.time for one in row.states if one.answer == row.replicas)),
+                _latencies(row, "ttft_p99_s"),
+                _latencies(row, "tpot_p99_s"),
+                numbers.percent(row.in_time),
+                f"{100 * row.failed:.3f} %",
+            )
+            for name, row in rows
+        ],
+    )
+
+
+def _latencies(row: ServiceRow, name: str) -> str:
+    """With all replicas, and over the run."""
+    full = next((getattr(one, name) for one in row.states if one.answer == one.asked == row.replicas), None)
+    return " / ".join("queue grows" if one is None else numbers.seconds(one) for one in (full, getattr(row, name)))
+
+
 def why(result: Result) -> str:
-    """Which variant's useful hour is cheapest and which dearest, and what of the time sets them apart most."""
-    priced = [
-        (one.operate.usd.per_useful_accelerator_hour.typical, one)
-        for one in result.operated
-        if one.operate.usd.per_useful_accelerator_hour is not None
-    ]
+    """Which variant's useful hour is cheapest and which dearest, and what of the time sets them apart most.
+
+    Where failures were drawn several times it is the mean of the draws, and variants whose difference over the same
+    draws may as well be none (90 % interval) are called tied.
+    """
+    priced = [(cost, one) for one in result.operated if (cost := _cost(one)) is not None]
     if len(priced) < 2:
         return "\n".join(_time(one) for one in result.operated)
     (low, best), (high, worst) = min(priced, key=lambda pair: pair[0]), max(priced, key=lambda pair: pair[0])
+    tied = [one.name for _, one in priced if one is not best and _tied(best, one)]
+    words = f"a useful GPU-hour costs ${low:.2f} with {best.name}"
+    if tied:
+        words += f" (tied over the draws of failures: {', '.join(tied)})"
+    if worst.name in tied:
+        return f"{words}: which variant is cheapest hangs on when things fail, not on the variant"
     apart = {part.name: worst.operate.share(part.name) - part.share for part in best.operate.time[1:]}
     name = max(apart, key=lambda part: apart[part])
-    return (
-        f"a useful GPU-hour costs ${low:.2f} with {best.name} and ${high:.2f} with {worst.name}, where"
-        f" {100 * apart[name]:+.1f} % of all GPU time is {name}"
-    )
+    return f"{words} and ${high:.2f} with {worst.name}, where {100 * apart[name]:+.1f} % of all GPU time is {name}"
+
+
+def _cost(variant: OperateVariant) -> float | None:
+    """Dollars of a useful hour at typical prices, a mean over the draws of failures."""
+    found = variant.operate
+    if found.draws is not None:
+        band = found.draws.usd_per_useful_accelerator_hour
+        return None if band is None else band.mean
+    return None if found.usd.per_useful_accelerator_hour is None else found.usd.per_useful_accelerator_hour.typical
+
+
+def _tied(best: OperateVariant, other: OperateVariant) -> bool:
+    """Whether two variants differ by no more than their draws would by chance: ratios of costs, draw by draw."""
+    if best.operate.draws is None or other.operate.draws is None:
+        return False
+    usd = [
+        {row.seed: row.usd_per_useful_accelerator_hour for row in one.operate.draws.by_draw}
+        for one in (best, other)
+        if one.operate.draws is not None
+    ]
+    apart = [math.log(high / low) for seed, low in usd[0].items() if low and (high := usd[1].get(seed))]
+    return len(apart) > 1 and interval(apart)[1] <= 0.0
 
 
 def _time(variant: OperateVariant) -> str:

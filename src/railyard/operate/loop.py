@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 class Contention(Protocol):
     """How fast jobs are beside their neighbours."""
 
+    def fresh(self) -> Contention:
+        """The same for another run."""
+
     def watch(self, state: State) -> None:
         """Lets placement policies of a run see what jobs send."""
 

@@ -24,6 +24,7 @@ from railyard.operate.honoured import ignored, keeping
 from railyard.operate.loop import Operation
 from railyard.operate.policy import policies
 from railyard.operate.rules import SECOND, Recovery, Rules, Window
+from railyard.operate.service import check_services
 from railyard.operate.state import State
 from railyard.operate.tree import NodeTree
 from railyard.scenario.load import blaming
@@ -80,15 +81,24 @@ class Prepared:
             if interval
         )
 
-    def operation(self) -> Operation:
-        """A run at its beginning."""
-        section = self.variant.draft.scenario.operate
+    @property
+    def draws(self) -> int:
+        """How many draws of faults are played: one where nothing is drawn."""
+        return 1 if self.faults is None else self.variant.draft.scenario.operate.draws
+
+    def operation(self, draw: int = 0) -> Operation:
+        """A run at its beginning.
+
+        Args:
+            draw: Which draw of faults; all else is the same in each.
+        """
+        section, seed = self.variant.draft.scenario.operate, self.variant.draft.scenario.seed
         return Operation(
             self.jobs,
             self.tree,
             self.rules,
-            faults=self.faults,
-            contention=self.contention,
+            faults=self.faults.again(seed + draw) if self.faults is not None and draw else self.faults,
+            contention=None if self.contention is None else self.contention.fresh(),
             every_us=_us(section.sample),
             until_us=-1 if section.until is None else _us(section.until),
         )
@@ -114,6 +124,7 @@ def prepare(variant: Variant) -> Prepared:
         modes = _modes(section)
         rules = _rules(draft, tree, jobs, modes)
         _check_placeable(jobs, tree, rules)
+        check_services(draft, jobs)
     faults = _faults(section, modes, tree, cluster, draft.scenario.seed)
     contention = _contention(draft, cluster, tree, jobs)
     return Prepared(variant, cluster, tree, jobs, rules, modes, faults, contention, tuple(_notes(jobs, tree, section)))
@@ -126,7 +137,7 @@ def _contention(draft: Draft, cluster: Cluster, tree: NodeTree, jobs: JobTable) 
     with blaming(draft, *_KEYS, "contention"):
         refuse_classes(section.classes)
         classes = [work_class(draft, number, one, cluster) for number, one in enumerate(section.classes)]
-        work = assigned(jobs, section.classes, draft.scenario.seed)
+        work = assigned(jobs, section.classes, draft.scenario.seed, draft.scenario.operate.serving)
     manner = Manner(
         section.priorities == "intensity", section.shifts == "compatible", section.paths == "selected", section.drift
     )

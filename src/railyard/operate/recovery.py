@@ -63,7 +63,8 @@ def _plan(run: Run, number: int, fault: Fault) -> None:
     run.push(now + fault.detect_us, Event.DETECT, number)
     run.pending += 1
     if fault.effect == Effect.OUT:
-        run.push(now + max(fault.repair_us, fault.detect_us), Event.REPAIR, number)
+        # Repairs come before detections of the same moment, and nobody repairs what nobody has seen.
+        run.push(now + max(fault.repair_us, fault.detect_us + 1), Event.REPAIR, number)
         run.pending += 1
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from railyard.operate.loop import Operation
     from railyard.operate.state import State
 
-FORMAT = "railyard-operate-state/3"
+FORMAT = "railyard-operate-state/4"
 _JOB_COLUMNS = [
     "status",
     "done_us",
@@ -89,6 +89,7 @@ def save(run: Operation, path: Path, about: str = "") -> None:
     columns |= {f"ledger_{name}": np.array(getattr(ledger, name), np.int64) for name in _LEDGER_TABLES}
     columns["out"] = np.array([(node, *row) for node, row in ledger.out.items()], np.int64).reshape(-1, 3)
     columns["slowed"] = np.array(state.slowed, np.int64).reshape(-1, 4)
+    columns["live"] = np.array([(*key, spent) for key, spent in state.live_us.items()], np.int64).reshape(-1, 4)
     columns["events"] = np.array(run.events, np.int64).reshape(-1, 4)
     columns["usage"], columns["used"] = np.array(state.usage), np.array(state.used, np.int64)
     columns["up"], columns["broken"] = state.free.up, state.broken
@@ -189,6 +190,7 @@ def _restore(run: Operation, columns: Mapping[str, NDArray[Any]], known: Mapping
         rows = columns[f"ledger_{name}"]
         setattr(ledger, name, rows.tolist() if rows.ndim == 1 else [tuple(row) for row in rows.tolist()])
     ledger.out = {node: (since, why) for node, since, why in columns["out"].tolist()}
+    state.live_us = {(job, live, asked): spent for job, live, asked, spent in columns["live"].tolist()}
     run.events = [tuple(row) for row in columns["events"].tolist()]
     heapify(run.events)
     run.spares = columns["spares"].tolist()

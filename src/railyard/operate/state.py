@@ -46,6 +46,7 @@ class State:
         hung: Whether it stands still for a failure that nobody has seen yet.
         missing: Replicas of a serving job that have nodes and do not answer; `known_missing`: that nothing is sent to.
         unserved_us: Time of a serving job's requests that nobody served.
+        live_us: How long each serving job ran with so many replicas that answer, and so many that requests are sent to.
         placed: Nodes of running jobs, in the order of ranks.
         ends: Running jobs by the end that their users or their work promise.
         usage: Decaying accelerator time by tenant.
@@ -87,6 +88,7 @@ class State:
         self.missing = [0] * count
         self.known_missing = [0] * count
         self.unserved_us = [0] * count
+        self.live_us: dict[tuple[int, int, int], int] = {}
         self.attempts = [0] * count
         self.preempted = [0] * count
         self.failed = [0] * count
@@ -129,12 +131,18 @@ class State:
 
         Those to replicas that are dead and not known to be fail; the others serve as much as they can.
         """
-        each = self.replica[job]
-        here = len(self.placed[job]) // each
-        live = max(here - self.missing[job], 0)
-        answered = live * PPM // max(here - self.known_missing[job], 1)
-        wanted = max(self.nodes[job] // each, 1) * max(self.load_ppm[job], 1)
+        live, asked = self.live(job), self.asked(job)
+        answered = live * PPM // max(asked, 1)
+        wanted = max(self.nodes[job] // self.replica[job], 1) * max(self.load_ppm[job], 1)
         return min(PPM, answered, live * PPM * PPM // wanted)
+
+    def live(self, job: int) -> int:
+        """Replicas of a serving job that answer."""
+        return max(len(self.placed[job]) // self.replica[job] - self.missing[job], 0)
+
+    def asked(self, job: int) -> int:
+        """Replicas of a serving job that requests are sent to, those included whose loss nobody has seen yet."""
+        return len(self.placed[job]) // self.replica[job] - self.known_missing[job]
 
     def held(self, job: int) -> int:
         """Accelerators that a running job has."""
@@ -212,6 +220,8 @@ class State:
         self.done_us[job] += done
         if self.replica[job]:
             self.unserved_us[job] += done * (PPM - self.served_ppm(job)) // PPM
+            key = job, self.live(job), self.asked(job)
+            self.live_us[key] = self.live_us.get(key, 0) + done
             spent[0] += wall * had
             return
         self._split(job, wall * had, done * self.accelerators[job])

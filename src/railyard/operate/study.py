@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from railyard.errors import InputError
 from railyard.operate import files, saving
 from railyard.operate.accounts import columns, shares
+from railyard.operate.draws import draw_figures, draw_row
 from railyard.operate.money import usd_per_h
 from railyard.operate.prepare import prepare
+from railyard.operate.service import services
 from railyard.operate.state import STUCK
 from railyard.operate.summary import summary
 from railyard.result.variants.operate import OperateVariant
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from railyard.economics.sources import Source
     from railyard.operate.loop import Operation
     from railyard.operate.prepare import Prepared
+    from railyard.result.operate import DrawFigures
     from railyard.result.result import Result
     from railyard.scenario.load import Draft
 
@@ -129,8 +132,8 @@ def operate(
     prepared = [prepare(variant) for variant in variants]
     played = []
     for number, one in enumerate(prepared):
-        state = None if out is None else out / STATES / f"{name}-{number}.npz"
-        played.append(measured(one, play(one, state, partial(_tell, notify, number, len(prepared)))))
+        states = None if out is None else out / STATES / f"{name}-{number}"
+        played.append(_drawn(one, states, partial(_tell, notify, number, len(prepared))))
     result = result_of(draft, plain, ENGINE, played, dated=False)
     if out is None:
         return Finished(None, result, tuple(played))
@@ -140,7 +143,7 @@ def operate(
         _write(folder, played)
         for face in faces:
             face(result, folder)
-    _forget(out / STATES, [f"{name}-{number}.npz" for number in range(len(played))])
+    _forget(out / STATES, [f"{name}-{number}" for number in range(len(played))])
     return Finished(out / name, result, tuple(played))
 
 
@@ -148,11 +151,29 @@ def _tell(notify: Callable[[str, float], None], number: int, count: int, done: f
     notify("playing jobs", (number + done) / count)
 
 
-def play(prepared: Prepared, state: Path | None, progress: Callable[[float], None] | None = None) -> Operation:
+def _drawn(prepared: Prepared, states: Path | None, progress: Callable[[float], None]) -> Played:
+    """A variant played with every draw of its failures; its figures and files are of the first."""
+
+    def played(draw: int) -> Operation:
+        state = None if states is None else states.with_name(f"{states.name}-{draw}.npz")
+        return play(prepared, state, partial(_part, progress, draw, prepared.draws), draw)
+
+    first = played(0)
+    others = [draw_row(prepared, played(draw), draw) for draw in range(1, prepared.draws)]
+    return measured(prepared, first, draw_figures([draw_row(prepared, first, 0), *others]))
+
+
+def _part(progress: Callable[[float], None], number: int, count: int, done: float) -> None:
+    progress((number + done) / count)
+
+
+def play(
+    prepared: Prepared, state: Path | None, progress: Callable[[float], None] | None = None, draw: int = 0
+) -> Operation:
     """Plays a variant to its end, from where a killed run of it had come."""
-    run = prepared.operation()
+    run = prepared.operation(draw)
     section = prepared.variant.draft.scenario.operate
-    about = json.dumps(section.model_dump(mode="json"), sort_keys=True) + version()
+    about = f"{json.dumps(section.model_dump(mode='json'), sort_keys=True)}{version()} {draw}"
     if state is not None:
         saving.load(run, state, about)
     while not run.run(int(section.save_every)):
@@ -163,13 +184,19 @@ def play(prepared: Prepared, state: Path | None, progress: Callable[[float], Non
     return run
 
 
-def measured(prepared: Prepared, run: Operation) -> Played:
-    """The figures of a run."""
+def measured(prepared: Prepared, run: Operation, draws: DrawFigures | None = None) -> Played:
+    """The figures of a run.
+
+    Args:
+        prepared: What was played.
+        run: How it ended.
+        draws: What other draws of its failures gave.
+    """
     price, sources = usd_per_h(prepared.cluster, prepared.variant.draft.scenario, shares(run, columns(run)))
     variant = OperateVariant(
         name=prepared.variant.name,
         settings=dict(prepared.variant.settings),
-        operate=summary(run, price, prepared.modes),
+        operate=summary(run, price, prepared.modes, services(prepared.variant.draft, run), draws),
         warnings=(*prepared.notes, *_stuck(run), *_unserved(run)),
         digest=_digest(run),
     )
@@ -213,6 +240,7 @@ def _write(folder: Path, played: Sequence[Played]) -> None:
 def _forget(states: Path, names: Sequence[str]) -> None:
     """Removes states of runs that have ended."""
     for name in names:
-        (states / name).unlink(missing_ok=True)
+        for state in states.glob(f"{name}-*.npz"):
+            state.unlink()
     if states.is_dir() and not any(states.iterdir()):
         states.rmdir()

@@ -16,10 +16,12 @@ from railyard.operate.state import DONE, ENDED, FUTURE, RUNNING, STUCK, WAITING
 from railyard.result.operate import (
     BreakageFigures,
     ClusterPrice,
+    DrawFigures,
     FragmentationFigures,
     JobCounts,
     ModeRow,
     OperateFigures,
+    ServiceRow,
     TimePart,
 )
 from railyard.result.section import Band
@@ -33,13 +35,21 @@ if TYPE_CHECKING:
     from railyard.operate.loop import Operation
 
 
-def summary(run: Operation, usd_per_h: Band, modes: Sequence[Mode]) -> OperateFigures:
+def summary(
+    run: Operation,
+    usd_per_h: Band,
+    modes: Sequence[Mode],
+    served: tuple[ServiceRow, ...] = (),
+    draws: DrawFigures | None = None,
+) -> OperateFigures:
     """All figures of a run.
 
     Args:
         run: That has ended.
         usd_per_h: What an hour of the cluster costs.
         modes: What could fail, in the order of the run's faults.
+        served: What users of serving jobs saw.
+        draws: What other draws of the failures gave.
     """
     jobs = columns(run)
     done, started = jobs["status"] == DONE, jobs["start_us"] >= 0
@@ -68,7 +78,9 @@ def summary(run: Operation, usd_per_h: Band, modes: Sequence[Mode]) -> OperateFi
         sizes=by_size(jobs),
         slowed_by=slowed_by(run),
         tenants=by_tenant(run, jobs, total_usd),
+        services=served,
         usd=ClusterPrice(per_h=usd_per_h, total=total_usd, per_useful_accelerator_hour=per_hour(total_usd, 1.0, work)),
+        draws=draws,
         series=series(run),
         heat=heat(run),
     )

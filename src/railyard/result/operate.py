@@ -105,6 +105,65 @@ class TenantRow(Figures):
     usd_per_useful_accelerator_hour: Band | None = Field(description="USD; null where it did no work")
 
 
+class ServedState(Figures):
+    """A deployment with some of its replicas."""
+
+    answer: Count = Field(description="replicas that answer")
+    asked: Count = Field(description="replicas that requests are sent to: those included whose loss nobody has seen")
+    time: Share = Field(description="of the deployment's time")
+    ttft_p99_s: float | None = Field(description="99th percentile of time to first token, s; null: the queue grows")
+    tpot_p99_s: float | None = Field(description="of each further token, s; null: the queue grows")
+    in_time: Share = Field(description="of the requests that come meanwhile: answered within the objective")
+
+
+class ServiceRow(Figures):
+    """Serving jobs of one class, size and load: what their users saw while replicas were out."""
+
+    name: str = Field(description="class of work")
+    jobs: Count = Field(description="of that class, size and load")
+    replicas: Count = Field(description="of each job when none is out")
+    accelerators: Count = Field(description="of each replica")
+    load: float = Field(description="requests, of what all replicas answer when requests never run out")
+    rate_per_s: float = Field(description="requests a second of each job")
+    failed: Share = Field(description="of all requests: sent to a replica that was dead, and nobody knew")
+    in_time: Share = Field(description="of all requests: answered within the objective")
+    goodput_per_s: float = Field(description="requests a second of each job, answered within the objective")
+    ttft_p99_s: float | None = Field(
+        description="99th percentile of time to first token over the run, s; null: of a time in which the queue grew"
+    )
+    tpot_p99_s: float | None = Field(description="of each further token, s; null: of a time in which the queue grew")
+    states: tuple[ServedState, ...] = Field(min_length=1, description="most replicas first; queues that grow are in it")
+
+
+class DrawRow(Figures):
+    """A draw of the failures."""
+
+    seed: Count = Field(description="of the draw")
+    goodput: Share = Field(description="accelerator time that was work")
+    ettr: Share = Field(description="work over the time that jobs had nodes")
+    useful_accelerator_hours: float = Field(description="that were work")
+    usd_per_useful_accelerator_hour: float | None = Field(description="typical, USD; null where no work was done")
+
+
+class DrawBand(Figures):
+    """A figure over the draws."""
+
+    low: float = Field(description="of the draw with the least")
+    mean: float = Field(description="of all draws")
+    high: float = Field(description="of the draw with the most")
+
+
+class DrawFigures(Figures):
+    """What hangs on when things fail: the run again with other draws of the failures, all else the same."""
+
+    goodput: DrawBand = Field(description="accelerator time that was work")
+    ettr: DrawBand = Field(description="work over the time that jobs had nodes")
+    usd_per_useful_accelerator_hour: DrawBand | None = Field(
+        description="typical, USD; the mean is all dollars over all work; null where some draw did none"
+    )
+    by_draw: tuple[DrawRow, ...] = Field(min_length=2, description="the first is the run itself")
+
+
 class ClusterPrice(Figures):
     """What the cluster cost while it ran."""
 
@@ -174,7 +233,11 @@ class OperateFigures(Figures):
     sizes: tuple[SizeRow, ...] = Field(description="small jobs first")
     slowed_by: tuple[SlowedRow, ...] = Field(description="the pairs that cost most; empty without contention")
     tenants: tuple[TenantRow, ...] = Field(min_length=1, description="in the order of the trace")
+    services: tuple[ServiceRow, ...] = Field(
+        description="serving jobs of classes that say what they answer; empty where none does"
+    )
     usd: ClusterPrice = Field(description="what it cost")
+    draws: DrawFigures | None = Field(description="the same over draws of the failures; null where there is one")
     series: SeriesFigures = Field(description="the cluster over time")
     heat: HeatFigures = Field(description="nodes against time")
 

@@ -7,6 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from railyard.scenario.quantity import Count, Flag, Natural, Number, Positive, Rate, Ratio, Size, Span, Text
 from railyard.scenario.section import Section
+from railyard.scenario.serving import ServingSection
 
 _DAY = 86_400.0
 
@@ -204,7 +205,15 @@ class OperateSection(Section):
     failures: Annotated[FailuresSection, BeforeValidator(_profile)] | None = Field(
         default=None, description="Left out: nothing breaks."
     )
+    draws: Positive = Field(
+        default=5, description="Draws of the failures that are played: what hangs on one is said, and ties are ties."
+    )
     recovery: RecoverySettings = Field(default_factory=RecoverySettings, description="What is done about failures.")
+    serving: dict[Text, ServingSection] = Field(
+        default_factory=dict,
+        description="What serving jobs of a class answer, by the class of the trace: latencies while replicas are out."
+        " Replicas come from the job, and the rate from its `load`.",
+    )
     until: Span | None = Field(default=None, description="End of the run; left out: when every job has ended.")
     sample: Span = Field(default=3600.0, gt=0.0, description="Between two samples of the cluster's state.")
     save_every: Count = Field(

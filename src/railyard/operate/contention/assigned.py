@@ -14,7 +14,7 @@ from railyard.scenario.load import blaming
 from railyard.study import compose
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from railyard.cluster import Cluster
     from railyard.operate.jobs import JobTable
@@ -48,15 +48,27 @@ def work_class(draft: Draft, number: int, section: ClassSection, cluster: Cluste
     return WorkClass(section.name, flops / (peak * MFU), round(GRADIENT_BYTES * model.parameters()), section.overlap)
 
 
-def assigned(jobs: JobTable, sections: Sequence[ClassSection], seed: int) -> list[int]:
-    """For each job the number of its class; -1: no class takes jobs of its size."""
+def assigned(jobs: JobTable, sections: Sequence[ClassSection], seed: int, serving: Iterable[str] = ()) -> list[int]:
+    """For each job the number of its class; -1: no class takes jobs of its size, or its class only serves.
+
+    Args:
+        jobs: All of them.
+        sections: Classes of work that share the network.
+        seed: Of draws.
+        serving: Names of classes that answer requests.
+
+    Raises:
+        InputError: A job names a class that there is not.
+    """
     names = [section.name for section in sections]
+    answers = set(serving) - set(names)
     for name in jobs.classes[1:]:
-        if name not in names:
+        if name not in names and name not in answers:
             row = int(np.flatnonzero(jobs.work == jobs.classes.index(name))[0])
             hint = did_you_mean(name, names)
             raise jobs.refuse(row, "no such class of work", key="class", found=name, allowed=names, hint=hint)
-    given = np.array([-1, *(names.index(name) for name in jobs.classes[1:])])[jobs.work]
+    number = {name: at for at, name in enumerate(names)}
+    given = np.array([-1, *(number.get(name, -2) for name in jobs.classes[1:])])[jobs.work]
     key = mix(np.array([seed], np.uint64))
     draw = mix(np.arange(len(jobs), dtype=np.uint64) ^ key) / 2.0**64
     size, share = jobs.accelerators, np.array([section.share for section in sections])
@@ -64,7 +76,7 @@ def assigned(jobs: JobTable, sections: Sequence[ClassSection], seed: int) -> lis
     chance = np.cumsum(fits * share, axis=1)
     drawn = (draw[:, None] * chance[:, -1:] >= chance).sum(axis=1)
     drawn = np.where(chance[:, -1] > 0, drawn, -1)
-    found: list[int] = np.where(given >= 0, given, drawn).tolist()
+    found: list[int] = np.where(given == -1, drawn, np.maximum(given, -1)).tolist()
     return found
 
 

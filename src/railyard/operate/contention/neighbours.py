@@ -8,6 +8,7 @@ all jobs together stands in docs/validation/contention.md.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 from railyard.operate.contention.pattern import Member, canonical
@@ -64,6 +65,12 @@ class Neighbours:
         self._on_leaf: dict[int, set[int]] = {}
         self._where: dict[int, Member] = {}
         self._sent: dict[int, list[dict[int, float]]] = {}
+
+    def fresh(self) -> Neighbours:
+        """The same for another run: nobody is anywhere, and what patterns cost is known already."""
+        twin = copy(self)
+        twin._on_leaf, twin._where, twin._sent = {}, {}, {}
+        return twin
 
     def watch(self, state: State) -> None:
         """Lets policies of a run see what is sent, and ask what a placement would meet."""

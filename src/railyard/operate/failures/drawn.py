@@ -53,6 +53,17 @@ class DrawnFaults:
         self.timeout_s, self.reroute_s, self.around_s = timeout_s, reroute_s, around_s
         self._chunk = lru_cache(4)(self._drawn)
 
+    def again(self, seed: int) -> DrawnFaults:
+        """The same faults in another draw."""
+        return DrawnFaults(
+            self.modes,
+            self.tree,
+            timeout_s=self.timeout_s,
+            reroute_s=self.reroute_s,
+            around_s=self.around_s,
+            seed=seed,
+        )
+
     def chunk(self, number: int) -> tuple[Fault, ...]:
         """Faults of a week, in order."""
         return self._chunk(number)

@@ -52,5 +52,8 @@ class Faults(Protocol):
 
     chunk_us: int
 
+    def again(self, seed: int) -> Faults:
+        """The same in another draw."""
+
     def chunk(self, number: int) -> tuple[Fault, ...]:
         """Faults from `number * chunk_us` on, in order."""

@@ -8,12 +8,12 @@ written: the mean gain with its 90 % interval (Student). Settings whose interval
 
 from __future__ import annotations
 
-import math
 import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
+from railyard.interval import interval
 from railyard.schema.yaml import Mark, Node
 from railyard.study.journal import Journal, key_of
 from railyard.study.provenance import version
@@ -37,9 +37,6 @@ WORTH = 0.002
 
 UNSEEN = 1000
 """Added to the seed for draws that the search does not see."""
-
-_STUDENT = {1: 6.314, 2: 2.920, 3: 2.353, 4: 2.132, 5: 2.015, 6: 1.943, 7: 1.895, 8: 1.860, 9: 1.833, 10: 1.812}
-"""95th percentile of Student's distribution by degrees of freedom; beyond ten close to 1.645 + 1.55 / n."""
 
 
 @dataclass(frozen=True)
@@ -103,17 +100,6 @@ class Tuned:
     def sure(self) -> bool:
         """Whether the settings are better than chance would have it."""
         return bool(self.settings) and self.gain[1] > 0.0
-
-
-def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """A mean and the ends of its 90 % interval, by Student's distribution."""
-    mean = statistics.fmean(values)
-    if len(values) < 2:
-        return mean, -math.inf, math.inf
-    degrees = len(values) - 1
-    factor = _STUDENT.get(degrees, 1.645 + 1.55 / degrees)
-    half = factor * statistics.stdev(values) / math.sqrt(len(values))
-    return mean, mean - half, mean + half
 
 
 @dataclass
