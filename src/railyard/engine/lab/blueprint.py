@@ -117,9 +117,9 @@ class Step:
         seconds: Of a computation, in the lab.
         script: Of a collective, a row of the program's scripts; -1: none.
         members: Of a collective, its ranks.
-        out: Connections of its sends; of a transfer the one by which it goes.
+        out: Connections of its sends; of a transfer those by which its parts go.
         into: Connections of its receives.
-        size_bytes: Of a transfer, by its source.
+        size_bytes: Of a part of a transfer, by its source.
         release_s: Not earlier.
         delay_s: From when it may start to its start.
     """
@@ -147,7 +147,7 @@ class Program:
         host: The node that it runs on.
         steps: Its tasks in the order of their numbers.
         scripts: Of collectives.
-        arrives: Transfers that come to it: by task, from which rank, and bytes.
+        arrives: Transfers that come to it: by task, from which rank, bytes of a part, and parts.
         notes: Tasks whose end it lets others know, each with their ranks.
         noted: How many of those it is let know of.
         slower: What its computations are multiplied by.
@@ -158,7 +158,7 @@ class Program:
     host: int
     steps: tuple[Step, ...]
     scripts: tuple[Script, ...]
-    arrives: dict[int, tuple[int, int]] = field(default_factory=dict)
+    arrives: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     notes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     noted: int = 0
     slower: float = 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import numpy as np
 
 from railyard.collective.connections import communicators_of, opened, pair_of_ranks
 from railyard.collective.lowering.groups import shape_of
+from railyard.collective.shape import Shape
 from railyard.collective.timing import WIRE
 from railyard.engine.lab.blueprint import Program, Script, Step
 from railyard.engine.lab.scripts import Asked, Part, parts
@@ -101,7 +103,7 @@ class _Writer:
         self.connections, self.pace = connections, pace
         self.steps: list[list[Step]] = [[] for _ in range(cluster.ranks)]
         self.scripts: list[dict[Script, int]] = [{} for _ in range(cluster.ranks)]
-        self.arrives: list[dict[int, tuple[int, int]]] = [{} for _ in range(cluster.ranks)]
+        self.arrives: list[dict[int, tuple[int, int, int]]] = [{} for _ in range(cluster.ranks)]
         self.notes: list[dict[int, list[int]]] = [defaultdict(list) for _ in range(cluster.ranks)]
         self.noted = [0] * cluster.ranks
         self.shapes: dict[int, tuple[int, ...]] = {}
@@ -189,11 +191,16 @@ class _Writer:
         if source == target:
             return step
         factor = WIRE.get(str(self.lowered.protocol[self.lowered.entity[task]]), 1.0)
-        size = max(round(int(graph.size_bytes[task]) * int(graph.count[task]) * factor), 1)
-        self.arrives[target][task] = (source, size)
+        each = opened(self.cluster, Shape.grid(2, 1), "transfer", self.policy)
+        lanes = self.connections.lanes(each) if self._apart(source, target) else 1
+        part = max(math.ceil(int(graph.size_bytes[task]) * int(graph.count[task]) * factor / lanes), 1)
+        self.arrives[target][task] = (source, part, lanes)
         pair = int(pair_of_ranks(self.cluster, np.array([source]), np.array([target]))[0])
-        by = self.connections.number(source, target, pair, 0, step.stream)
-        return _replaced(step, out=(by,), size_bytes=size)
+        out = tuple(self.connections.number(source, target, pair, lane, step.stream) for lane in range(lanes))
+        return _replaced(step, out=out, size_bytes=part)
+
+    def _apart(self, source: int, target: int) -> bool:
+        return source // self.cluster.ranks_per_server != target // self.cluster.ranks_per_server
 
     def _collective(self, task: int, members: tuple[int, ...], every: dict[int, Step]) -> list[tuple[int, Step]]:
         graph, entity = self.graph, int(self.lowered.entity[task])

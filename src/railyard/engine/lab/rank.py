@@ -100,6 +100,7 @@ class Rank:
     def __init__(self, plan: Blueprint, program: Program, listener: socket.socket, inboxes: Sequence[Inbox]) -> None:
         self.plan, self.program, self.listener, self.inboxes = plan, program, listener, inboxes
         self.inbox = inboxes[program.rank][0]
+        self.parts: dict[int, int] = defaultdict(int)
         self.heard: dict[tuple[bytes, int], int] = defaultdict(int)
         self.times: dict[int, tuple[int, int]] = {}
         self.steps = {step.task: step for step in program.steps}
@@ -224,7 +225,8 @@ class Rank:
         if step.script >= 0:
             self._let_know(REACHED, step.task, step.members[0])
         elif step.size_bytes >= 0:
-            self._queue(self.out[step.out[0]], _Sending(step.size_bytes, 0, None, WORD.pack(step.task)))
+            for by in step.out:
+                self._queue(self.out[by], _Sending(step.size_bytes, 0, None, WORD.pack(step.task)))
         else:
             took = round(step.seconds * self.program.slower * _NS)
             while self.late and self.late[0][0] <= now + took:
@@ -402,8 +404,12 @@ class Rank:
 
     def _arrived(self, each: Incoming) -> None:
         task, each.task = each.task, -1
+        source, _, parts = self.program.arrives[task]
+        self.parts[task] += 1
+        if self.parts[task] < parts:
+            return
         self._mark(task)
-        self._let_know(ENDED, task, self.program.arrives[task][0])
+        self._let_know(ENDED, task, source)
         self._ended(task)
 
     def _closed(self, each: Incoming) -> None:
