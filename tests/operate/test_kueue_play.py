@@ -66,7 +66,11 @@ def test_command_line(capsys):
     assert "4 got in or moved, 1 had to go, 1 wait" in capsys.readouterr().out
     assert run(["place", str(EXAMPLE), "--nodes", str(EXAMPLE), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["default/heals"]["state"] == "moved"
+    assert [found[f"default/{name}"]["state"] for name in ("heals", "train", "borrows")] == [
+        "moved",
+        "admitted",
+        "preempted",
+    ]
     assert found["default/train"]["podSets"]["main"]["domains"][0] == [["b1-r1-n1"], 1]
     assert found["default/borrows"]["for"] == "default/slices"
 
@@ -147,3 +151,39 @@ def test_assignments_in_slices():
         ],
     }
     assert assignment(manifest).domains == ((("r1", "n3"), 2), (("r1", "n4"), 5), (("r2", "xy"), 1))
+
+
+CHECK = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: provision}
+spec: {controllerName: kueue.x-k8s.io/provisioning-request}
+---
+"""
+
+
+def test_a_provisioning_check_delays_the_place(tmp_path, capsys):
+    """Workloads of the queue get quota, and a place only once their check is ready."""
+    checked = "  admissionChecksStrategy: {admissionChecks: [{name: provision}]}\n  cohortName: all"
+    path = cut(tmp_path, "  cohortName: all", checked)
+    Path(path).write_text(CHECK + Path(path).read_text())
+    assert run(["place", path, "--nodes", path, "--json"]) == 0
+    train = json.loads(capsys.readouterr().out)["default/train"]
+    assert (train["state"], train["podSets"]["main"]["domains"]) == ("has quota", [])
+    assert run(["place", path, "--nodes", path]) == 0
+    assert "once nodes are provisioned" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("strategy", "serve"), [("BestEffortFIFO", "admitted"), ("StrictFIFO", "waits")])
+def test_a_head_that_does_not_fit_holds_up_a_strict_queue(tmp_path, capsys, strategy, serve):
+    """`train` wants a block of five nodes, which there is none of."""
+    path = cut(tmp_path, "count: 3\n      topologyRequest: {required", "count: 5\n      topologyRequest: {required")
+    text = Path(path).read_text().replace("  cohortName: all", f"  queueingStrategy: {strategy}\n  cohortName: all")
+    Path(path).write_text(text)
+    assert run(["place", path, "--nodes", path, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["default/train"]["state"] == "waits"
+    assert (
+        found["default/train"]["why"] == "main: too little nvidia.com/gpu in h100, 4 of 5 pods fit if nothing else ran"
+    )
+    assert found["default/serve"]["state"] == serve

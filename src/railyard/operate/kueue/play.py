@@ -53,10 +53,12 @@ def play(cluster: Cluster) -> Played:
         outcome = cycle(replace(cluster, workloads=pending))
         played.cycles += 1
         moved = _apply(cluster, played, outcome)
-        held = set() if outcome.preempted or outcome.evicted else held
-        held |= {key for keys in outcome.inadmissible.values() for key in keys}
-        if not moved and (not outcome.left or all(key in outcome.why for key in _keys(outcome))):
+        told = {key for keys in outcome.inadmissible.values() for key in keys}
+        if not moved and told <= held:
+            for key in _keys(outcome):
+                played.why.setdefault(key, "it waits behind others of its queue")
             return played
+        held = told if outcome.preempted or outcome.evicted else held | told
         if played.cycles > _ROUNDS * (len(pending) + 1):
             raise SimulationError(f"workloads preempt one another without end: {', '.join(outcome.preempted)}")
 

@@ -126,7 +126,9 @@ def settle(plan: Plan, workload: Workload, snapshot: Snapshot) -> None:
     if plan.mode == Mode.PREEMPT and not workload.unhealthy:
         refused = failure(find(snapshot, workload, wanted, empty=True))
         if refused is not None:
-            plan.set_mode(Mode.NONE, plan.part(refused[0]))
+            part = plan.part(refused[0])
+            part.why.append(f"{refused[1].why} if nothing else ran")
+            plan.set_mode(Mode.NONE, part)
         else:
             for one in (one for group in wanted.values() for one in group):
                 plan.set_mode(Mode.PREEMPT, plan.part(one.pods.name))
