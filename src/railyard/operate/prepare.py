@@ -14,13 +14,13 @@ from railyard.operate.contention.assigned import assigned, refuse_classes, work_
 from railyard.operate.contention.neighbours import Neighbours
 from railyard.operate.contention.speeds import Manner
 from railyard.operate.discipline import backfills, disciplines
-from railyard.operate.drawn import drawn
 from railyard.operate.failures.checkpoint import daly_s, young_s
 from railyard.operate.failures.drawn import DrawnFaults, mttf_s
 from railyard.operate.failures.fault import Effect
 from railyard.operate.failures.modes import HOURS, Mode, profiles
 from railyard.operate.free import Free
 from railyard.operate.honoured import ignored, keeping
+from railyard.operate.kinds import drawn_jobs
 from railyard.operate.loop import Operation
 from railyard.operate.policy import policies
 from railyard.operate.rules import SECOND, Recovery, Rules, Window
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from railyard.operate.jobs import JobTable
     from railyard.operate.loop import Contention
     from railyard.scenario.load import Draft
-    from railyard.scenario.operate import ModeSection, OperateSection, RecoverySettings, SyntheticSection
+    from railyard.scenario.operate import ModeSection, OperateSection, RecoverySettings
     from railyard.scenario.variants import Variant
 
 _KEYS = ("workload", "operate")
@@ -152,7 +152,7 @@ def _trace(path: Path, name: str, _stamp: int) -> trace.Rows:
 def _jobs(draft: Draft, tree: NodeTree) -> JobTable:
     section = draft.scenario.operate.jobs
     if section.synthetic is not None:
-        return _drawn(draft, tree, section.synthetic)
+        return drawn_jobs(draft, tree, section.synthetic)
     with blaming(draft, *_KEYS, "jobs"):
         path = draft.folder / str(section.trace)
         if not path.is_file():
@@ -166,33 +166,6 @@ def _jobs(draft: Draft, tree: NodeTree) -> JobTable:
             faster=section.faster,
             most_nodes=tree.nodes - draft.scenario.operate.recovery.spares if section.shrink else None,
         )
-
-
-def _drawn(draft: Draft, tree: NodeTree, section: SyntheticSection) -> JobTable:
-    with blaming(draft, *_KEYS, "jobs", "synthetic"):
-        sizes = {_size(text, tree): share for text, share in section.sizes.items()}
-        if not sizes or min(sizes.values()) < 0 or sum(sizes.values()) <= 0:
-            raise InputError("shares are positive numbers", key="sizes", found=dict(section.sizes))
-        if section.median <= 0:
-            raise InputError("a job takes some time", key="median", found=section.median)
-    return drawn(
-        tree,
-        count=section.count,
-        load=section.load,
-        sizes=sizes,
-        median_s=section.median,
-        p90_s=section.p90,
-        tenants=section.tenants,
-        seed=draft.scenario.seed,
-    )
-
-
-def _size(text: str, tree: NodeTree) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= tree.total:
-        raise InputError(
-            "a size is a number of accelerators of the cluster", key="sizes", found=text, allowed=f"1 to {tree.total}"
-        )
-    return int(text)
 
 
 def _rules(draft: Draft, tree: NodeTree, jobs: JobTable, modes: tuple[Mode, ...]) -> Rules:

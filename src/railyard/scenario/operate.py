@@ -12,6 +12,28 @@ from railyard.scenario.serving import ServingSection
 _DAY = 86_400.0
 
 
+class DrawnKindSection(Section):
+    """A kind of drawn jobs: how large, how long, whose, and what they ask of their place."""
+
+    share: Ratio = Field(default=1.0, gt=0.0, description="Of the jobs, relative to the other kinds.")
+    sizes: dict[Text, Number] = Field(
+        default_factory=dict, description="Accelerators of a job and how often; left out: those of all jobs."
+    )
+    median: Span | None = Field(default=None, description="Half of the jobs take less; left out: as all jobs.")
+    p90: Span | None = Field(default=None, description="Nine in ten take less; left out: as all jobs.")
+    tenant: Text | None = Field(default=None, description="Whose; left out: one of `tenants`, drawn evenly.")
+    priority: int = Field(default=0, strict=True, ge=-1_000_000, le=1_000_000, description="Larger goes first.")
+    work: Text | None = Field(default=None, description="Class of work; left out: drawn among those of `contention`.")
+    within: Text | None = Field(default=None, description="Level all of whose nodes lie in one group (required).")
+    prefers: Text | None = Field(default=None, description="Level that is tried first and may be widened (preferred).")
+    segment: Natural = Field(default=0, description="Nodes of a slice that stay together.")
+    segment_within: Text | None = Field(default=None, description="Level in which a slice stays.")
+    switches: Natural = Field(default=0, description="At most so many leafs.")
+    least_accelerators: Positive | None = Field(default=None, description="With so many a job makes do (elastic).")
+    replica_accelerators: Positive | None = Field(default=None, description="Of each replica of a serving job.")
+    load: Ratio = Field(default=0.0, le=1.0, description="Asked of a serving job, of what all its replicas can serve.")
+
+
 class SyntheticSection(Section):
     """Jobs drawn by the seed: arrivals of a Poisson process, log-normal times, sizes by their share."""
 
@@ -27,6 +49,9 @@ class SyntheticSection(Section):
     median: Span = Field(default=1800.0, description="Half of the jobs take less.")
     p90: Span = Field(default=28_800.0, description="Nine in ten take less.")
     tenants: Positive = Field(default=1, description="Tenants, with equally many jobs each on average.")
+    kinds: tuple[DrawnKindSection, ...] = Field(
+        default=(), description="Kinds of jobs, each with sizes, tenant, priority and asks; left out: all are alike."
+    )
 
 
 class TraceOfJobsSection(Section):
