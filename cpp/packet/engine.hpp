@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -198,11 +199,14 @@ class Engine {
     }
   }
 
-  // Control events: 0 samples; a fault's row times 2, plus 1, is the fault, plus 2 its being known to routes.
+  // Control events: 0 samples; a fault's row times 2, plus 1, is the fault, plus 2 its being known to routes; the last
+  // index asks for other settings.
+  static constexpr std::uint32_t kRetune = kIndexMask;
 
   void schedule_controls() {
     const Options& options = context_.options;
     if (options.sample_ps > 0) context_.wheel.push(0, event(Event::control, 0));
+    if (options.retune_ps > 0) context_.wheel.push(options.retune_ps, event(Event::control, kRetune));
     for (std::uint32_t row = 0; row < options.faults.size(); ++row) {
       const Ps at = options.faults.at_ps[row];
       const Ps reroute = at == 0 ? std::min<Ps>(options.reroute_ps, 0) : options.reroute_ps;  // 0: so it was before
@@ -218,6 +222,11 @@ class Engine {
     if (index == 0) {
       sample();
       context_.wheel.push(context_.now + context_.options.sample_ps, event(Event::control, 0));
+      return;
+    }
+    if (index == kRetune) {
+      retune();
+      context_.wheel.push(context_.now + context_.options.retune_ps, event(Event::control, kRetune));
       return;
     }
     const FaultColumns& faults = context_.options.faults;
@@ -251,6 +260,23 @@ class Engine {
     }
   }
 
+  /// A reading, and the settings that hold from now on.
+  void retune() {
+    if constexpr (requires { fabric_.retune(context_.options); transport_.retune(context_.options); }) {
+      if (!tuned_) tuned_ = std::make_unique<Options>(context_.options);
+      Reading reading{.now_ps = context_.now, .counters = context_.outcome.counters};
+      for (std::uint32_t flow = 0; flow < context_.traffic.source.size(); ++flow)
+        if (context_.outcome.start_ps[flow] >= 0)
+          reading.delivered_bytes += under_way(flow) ? transport_.acknowledged_bytes(flow) : context_.traffic.size_bytes[flow];
+      for (std::uint32_t link = 0; link < context_.network.link_source.size(); ++link)
+        reading.paused_ps += fabric_.paused_ps(link);
+      if (!context_.options.retune(reading, *tuned_)) return;
+      check_fields(*tuned_);
+      fabric_.retune(*tuned_);
+      transport_.retune(*tuned_);
+    }
+  }
+
   void sample() {
     const Options& options = context_.options;
     Samples& samples = context_.outcome.samples;
@@ -271,6 +297,7 @@ class Engine {
   Ps until_ = 0;
   Ps last_fault_ = -1;  ///< When the last one has happened and routes know of it.
   Context context_;
+  std::unique_ptr<Options> tuned_;  ///< What holds since settings were changed.
   LinkLayer links_;
   Fabric fabric_;
   Transport transport_;

@@ -54,6 +54,26 @@ struct FaultColumns {
   std::size_t size() const { return at_ps.size(); }
 };
 
+struct Counters {
+  std::uint64_t sent = 0, retransmitted = 0, requests = 0, acks = 0, nacks = 0, pulls = 0, trimmed = 0, dropped = 0,
+                marked = 0, hops = 0, timeouts = 0, duplicates = 0;
+  std::uint64_t pauses = 0;        ///< Pause frames, those that let go included.
+  std::uint64_t cnps = 0;          ///< Congestion notification packets.
+  std::uint64_t lost = 0;          ///< On links that were down or had errors, or without a route.
+  std::uint64_t link_retries = 0;  ///< Sent again by a link.
+  std::uint64_t credits = 0;       ///< Credit packets of links.
+
+  Counters& operator+=(const Counters& other);
+};
+
+/// What a run has come to, for those who change its settings while it goes on.
+struct Reading {
+  Ps now_ps = 0;
+  Counters counters;
+  std::int64_t delivered_bytes = 0;  ///< Acknowledged, of all flows.
+  std::int64_t paused_ps = 0;        ///< Of all links together.
+};
+
 /// What every run has. Constants of mechanisms stand with them: `options.of<DcqcnOptions>()`. Defaults of uet-htsim (commit
 /// 40ccb05) where nothing else is said; 0 or -1 stand for "derive it".
 struct Options : OptionSet {
@@ -84,6 +104,9 @@ struct Options : OptionSet {
   std::uint32_t threads = 1;
   Ps sample_ps = 0;                     ///< Time between samples of queues and flows; 0: none.
   std::span<const std::int32_t> sample_links, sample_flows;
+  Ps retune_ps = 0;                     ///< Time between two readings that may change settings; 0: nothing changes.
+  /// May change marking and rate control in the options given; whether it has.
+  std::function<bool(const Reading&, Options&)> retune;
 
   /// Whether receivers grant credit, which reacts to cut packets.
   bool receiver_credit() const { return congestion_control == "rccc" || congestion_control == "nscc+rccc"; }
@@ -96,18 +119,6 @@ struct Derived {
   std::int64_t queue_bytes = 0, ecn_low_bytes = 0, ecn_high_bytes = 0, window_bytes = 0;
   Ps min_rto_ps = 0, target_delay_ps = 0;
   std::int64_t diameter = 0;  ///< Links of the longest path of a flow.
-};
-
-struct Counters {
-  std::uint64_t sent = 0, retransmitted = 0, requests = 0, acks = 0, nacks = 0, pulls = 0, trimmed = 0, dropped = 0,
-                marked = 0, hops = 0, timeouts = 0, duplicates = 0;
-  std::uint64_t pauses = 0;        ///< Pause frames, those that let go included.
-  std::uint64_t cnps = 0;          ///< Congestion notification packets.
-  std::uint64_t lost = 0;          ///< On links that were down or had errors, or without a route.
-  std::uint64_t link_retries = 0;  ///< Sent again by a link.
-  std::uint64_t credits = 0;       ///< Credit packets of links.
-
-  Counters& operator+=(const Counters& other);
 };
 
 /// What was seen at each sampling time; a row a time, a column a link or flow.

@@ -127,6 +127,9 @@ void check_links_and_flows(const NetworkColumns& network, const TrafficColumns& 
   need(within(options.sample_flows, 0, static_cast<std::int64_t>(traffic.source.size())),
        "a sample of a flow that does not exist");
   need(options.sample_ps >= 0, "a negative sampling time");
+  need(options.retune_ps >= 0, "a negative time between readings");
+  need(options.retune_ps == 0 || (options.retune && options.switching == "pfc" && options.transport == "rdma"),
+       "settings change during a run of switches with PFC and interfaces with RDMA alone");
 }
 
 /// Mechanisms that do not go together.

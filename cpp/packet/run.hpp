@@ -137,7 +137,7 @@ template <class Engine>
 Outcome run_engine(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options,
                    const Derived& derived, const Heartbeat& heartbeat) {
   if constexpr (Engine::kParts) {
-    if (options.threads > 1) {
+    if (options.threads > 1 && options.retune_ps == 0) {  // a reading is of the whole network
       const Partition partition = Partition::cut(network, std::min(options.threads, network.hosts));
       try {
         if (partition.lookahead > 0 && partition.separates(traffic))

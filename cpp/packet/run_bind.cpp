@@ -57,11 +57,19 @@ struct LinkFaults {
 Outcome run_packets(const PacketNodes& network, const PacketFlows& traffic, Options options,
                     const Column<std::int32_t>& failed_links, const LinkFaults& faults,
                     const Column<std::int32_t>& sample_links, const Column<std::int32_t>& sample_flows,
-                    const std::optional<Progress>& progress) {
+                    const std::optional<Progress>& progress, std::int64_t retune_ps,
+                    const std::optional<nb::callable>& retune) {
   options.failed_links = view(failed_links);
   options.faults = faults.columns();
   options.sample_links = view(sample_links);
   options.sample_flows = view(sample_flows);
+  if (retune) {
+    options.retune_ps = retune_ps;
+    options.retune = [&retune](const Reading& reading, Options& next) {
+      nb::gil_scoped_acquire gil;
+      return nb::cast<bool>((*retune)(reading, nb::cast(next, nb::rv_policy::reference)));
+    };
+  }
   Beat beat(progress);
   const Heartbeat heartbeat = [&beat](std::uint64_t events, railyard::Ps now) { beat(events, now); };
   nb::gil_scoped_release nogil;
@@ -117,6 +125,24 @@ std::uint64_t count(const Outcome& outcome) {
 template <auto Member>
 std::int64_t constant(const Outcome& outcome) {
   return outcome.derived.*Member;
+}
+
+template <std::uint64_t Counters::*Member>
+std::uint64_t read(const Reading& reading) {
+  return reading.counters.*Member;
+}
+
+void bind_reading(nb::module_& m) {
+  nb::class_<Reading>(m, "PacketReading", "What a run has counted up to a time.")
+      .def_ro("now_ps", &Reading::now_ps)
+      .def_ro("delivered_bytes", &Reading::delivered_bytes)
+      .def_ro("paused_ps", &Reading::paused_ps)
+      .def_prop_ro("sent", &read<&Counters::sent>)
+      .def_prop_ro("retransmitted", &read<&Counters::retransmitted>)
+      .def_prop_ro("dropped", &read<&Counters::dropped>)
+      .def_prop_ro("marked", &read<&Counters::marked>)
+      .def_prop_ro("pauses", &read<&Counters::pauses>)
+      .def_prop_ro("cnps", &read<&Counters::cnps>);
 }
 
 void bind_outcome(nb::module_& m) {
@@ -175,9 +201,12 @@ void bind_outcome(nb::module_& m) {
 void bind_packet(nb::module_& m) {
   bind_mechanisms(m);
   bind_columns(m);
+  bind_reading(m);
   bind_outcome(m);
   nb::exception<Stuck>(m, "PacketStuck");
   m.def("run_packets", &run_packets, "network"_a, "traffic"_a, "options"_a, nb::kw_only(), "failed_links"_a,
         "faults"_a, "sample_links"_a, "sample_flows"_a, "progress"_a = nb::none(),
-        "Runs the traffic to its end with the GIL released; progress is called with (events, simulated time in ps).");
+        "retune_ps"_a = 0, "retune"_a = nb::none(),
+        "Runs the traffic to its end with the GIL released; progress is called with (events, simulated time in ps), "
+        "retune every retune_ps of simulated time with a reading and the options, which it may change; returns whether.");
 }

@@ -96,6 +96,14 @@ class Dcqcn {
     }
   }
 
+  /// The form and whether bytes are counted stay: flows have state that goes by them.
+  void retune(const Options& options) {
+    const DcqcnOptions before = rule_;
+    rule_ = options.of<DcqcnOptions>();
+    rule_.form = before.form;
+    if ((before.byte_counter == 0) != (rule_.byte_counter == 0)) rule_.byte_counter = before.byte_counter;
+  }
+
   bool sees_departures() const { return rule_.byte_counter != 0; }
 
   Ps next_timer(const State& state) const {

@@ -21,6 +21,7 @@ namespace railyard::packet {
 ///   on_ack(State&, const Acknowledged&), on_cnp(State&, Ps now), on_nack(State&, Ps now), on_timeout(State&, Ps now)
 ///   on_sent(State&, std::int64_t payload_bytes, Ps now), bool sees_departures()
 ///   Ps next_timer(const State&) (0: none) and on_timer(State&, Ps now)
+///   retune(const Options&)             other constants hold from now on
 ///   static constexpr bool kTelemetry   whether it reads what switches write into packets
 /// and, at the end of the file, `inline const RateControl<X> kX;`, which puts it on the list.
 /// WHY virtual and not a template of the transport: a flow's rate and window are copied to its queue pair, so most packets
@@ -50,6 +51,8 @@ class RateControls {
   virtual Ruling on_timeout(std::uint32_t flow, Ps now) = 0;
   virtual Ruling on_sent(std::uint32_t flow, std::int64_t payload_bytes, Ps now) = 0;
   virtual Ruling on_timer(std::uint32_t flow, Ps now) = 0;
+  /// Other constants hold from now on; what flows have come to stays. Controls without `retune` go on as before.
+  virtual void retune(const Options& options) = 0;
 
   /// When the control wants `on_timer`; 0: never.
   Ps next_timer(std::uint32_t flow) const { return heeds_.timers ? timer_of(flow) : 0; }
@@ -119,6 +122,9 @@ class RateControlsBy final : public RateControls {
     State& state = states_[flow];
     if constexpr (requires { control_.on_timer(state, now); }) control_.on_timer(state, now);
     return ruling(state);
+  }
+  void retune(const Options& options) override {
+    if constexpr (requires { control_.retune(options); }) control_.retune(options);
   }
 
  private:

@@ -82,7 +82,8 @@ PfcFabric::Sort PfcFabric::sort_of(std::uint32_t link, double kept) const {
             .latency = network.latency_ps[link],
             .mtu_time = wire_time(mtu_, rate),
             .header_time = wire_time(header_, rate),
-            .marking = {}};
+            .marking = {},
+            .marking_scale = 0};
   const bool from_host = static_cast<std::uint32_t>(network.link_source[link]) < context_.hosts;
   const bool to_host = static_cast<std::uint32_t>(network.link_target[link]) < context_.hosts;
   const bool credit = options.transport == "uec" &&
@@ -91,14 +92,22 @@ PfcFabric::Sort PfcFabric::sort_of(std::uint32_t link, double kept) const {
   if (from_host || (credit && to_host)) return sort;
   const double scale = options.of<MarkingOptions>().by_rate
                            ? static_cast<double>(rate) / static_cast<double>(context_.derived.rate_bps) : kept;
+  sort.marking_scale = scale;
   sort.marking = Marking::make(options.of<MarkingOptions>(), context_.derived.ecn_low_bytes, context_.derived.ecn_high_bytes, scale);
   return sort;
+}
+
+void PfcFabric::retune(const Options& options) {
+  for (Sort& sort : sorts_)
+    if (sort.marking_scale > 0)
+      sort.marking = Marking::make(options.of<MarkingOptions>(), context_.derived.ecn_low_bytes,
+                                   context_.derived.ecn_high_bytes, sort.marking_scale);
 }
 
 std::uint16_t PfcFabric::add_sort(const Sort& sort) {
   const auto same = [&](const Sort& other) {
     return other.rate_bps == sort.rate_bps && other.latency == sort.latency && other.marking.low == sort.marking.low &&
-           other.marking.high == sort.marking.high;
+           other.marking.high == sort.marking.high && other.marking_scale == sort.marking_scale;
   };
   const auto found = std::find_if(sorts_.begin(), sorts_.end(), same);
   if (found != sorts_.end()) return static_cast<std::uint16_t>(found - sorts_.begin());

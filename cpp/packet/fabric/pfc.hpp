@@ -78,6 +78,8 @@ class PfcFabric {
   /// The link keeps this part of its rate from now on; what is in service ends as it began. 0: it is down, and what waits
   /// or comes is dropped.
   void set_rate(std::uint32_t link, double factor);
+  /// Other thresholds of marking hold from now on.
+  void retune(const Options& options);
   /// A link's egress stands still, as before a host that takes nothing, and what comes waits; or (false) goes on.
   void hold(std::uint32_t link, bool held);
   /// Puts the columns of pauses into the outcome; the last thing that is called.
@@ -130,6 +132,7 @@ class PfcFabric {
     Ps latency;
     Ps mtu_time, header_time;
     Marking marking;
+    double marking_scale = 0;  ///< Of thresholds; 0: it does not mark.
   };
 
   struct Link {

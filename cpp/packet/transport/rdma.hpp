@@ -37,6 +37,9 @@ class Rdma : public Interface<Rdma<Fabric>, Fabric> {
   void on_timer(std::uint32_t flow);
   void on_pacer(std::uint32_t flow);
 
+  /// Other constants of the rate control.
+  void retune(const Options& options) { controls_->retune(options); }
+
   std::int64_t window(std::uint32_t flow) const { return pairs_[flow].window; }
   double rate(std::uint32_t flow) const {
     return pairs_[flow].ps_per_byte > 0 ? 8e12 / pairs_[flow].ps_per_byte : line_bps_[pairs_[flow].source];

@@ -9,6 +9,7 @@ from railyard.engine.packet.records import (
     PacketNetwork,
     Traffic,
 )
+from railyard.engine.packet.retuning import TUNABLE, Period, Retuning
 from railyard.engine.packet.running import PacketFates, run
 from railyard.engine.packet.settings import Settings
 from railyard.engine.packet.user import (
@@ -34,11 +35,14 @@ __all__ = [
     "MECHANISMS",
     "TIMEOUT",
     "TRIMMED",
+    "TUNABLE",
     "LinkFault",
     "Mechanism",
     "MechanismField",
     "PacketFates",
     "PacketNetwork",
+    "Period",
+    "Retuning",
     "Settings",
     "Traffic",
     "UserBalancer",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.engine.packet.records import PacketNetwork, Traffic
+    from railyard.engine.packet.retuning import Retuning
     from railyard.engine.packet.settings import Settings
     from railyard.graph.record import Table
 
@@ -116,6 +117,7 @@ def run(
     *,
     threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
+    retuning: Retuning | None = None,
 ) -> Record:
     """Runs the traffic until every flow has finished or `settings.end_ps` has come.
 
@@ -126,6 +128,7 @@ def run(
         threads: At most so many; the result is the same on any number. One where a flow waits for what ends in another
             part of the network than it begins in.
         progress: Called about twenty times a second with (events so far, simulated time in ps).
+        retuning: What changes settings while the run goes on, on one thread; of RDMA over switches with PFC.
 
     Returns:
         One row a flow. `meta` has `packets` (fields of `PacketFates`), `events`, `now_ps` (simulated time at the end),
@@ -147,7 +150,9 @@ def run(
         parts = split(traffic, settings.rdma_qps, settings.mtu_bytes - settings.header_bytes)
         single = replace(settings, rdma_qps=1, sample_flows=parts.sampled(settings.sample_flows))
         record = parts.joined(
-            run(network, parts.traffic, single, threads=threads, progress=progress), traffic, settings
+            run(network, parts.traffic, single, threads=threads, progress=progress, retuning=retuning),
+            traffic,
+            settings,
         )
         record.meta["digest"] = digest(record)
         return record
@@ -192,6 +197,8 @@ def run(
             sample_links=np.asarray(settings.sample_links, np.int32),
             sample_flows=np.asarray(settings.sample_flows, np.int32),
             progress=progress,
+            retune_ps=0 if retuning is None else retuning.period_ps,
+            retune=None if retuning is None else retuning.hook(settings),
         )
     except ValueError as error:
         raise InputError(f"the packet engine refuses its input: {error}") from error
