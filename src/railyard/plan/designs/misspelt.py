@@ -1,0 +1,107 @@
+"""Keys and values of a space that no scenario has: refused before anything is computed.
+
+A value may be impossible beside some values of other keys (a ratio of a topology without tiers) and is then kept as a
+design that cannot be. It is misspelt where reading fails at its key with every value of every other key.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+from railyard.scenario import override
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from railyard.catalog import Catalog
+    from railyard.plan.designs.space import Space
+
+_MANY = 32
+"""Values of a key that are all read."""
+
+
+def refuse_misspelt(space: Space, catalog: Callable[[int, int], Catalog]) -> None:
+    """Reads every value of every key once.
+
+    Args:
+        space: The space.
+        catalog: The catalogue of a point under a demand.
+
+    Raises:
+        InputError: A key is no key of a scenario, or a value is none that it may have; with its line, what is allowed
+            and the nearest right spelling.
+    """
+    for number, values in enumerate(space.values):
+        for at in _looked_at(len(values)):
+            wrong = _wrong(space, catalog, number, at)
+            if wrong is not None:
+                node = space.values[number][at]
+                problem = wrong.problems[0]
+                raise InputError.many(
+                    [
+                        node.problem(
+                            problem.message,
+                            key=f"plan.space.{space.keys[number]}",
+                            found=problem.found,
+                            allowed=problem.allowed,
+                            hint=problem.hint,
+                        )
+                    ]
+                )
+
+
+def _wrong(space: Space, catalog: Callable[[int, int], Catalog], number: int, at: int) -> InputError | None:
+    """Why a value can be read beside no other; None where it can."""
+    found = None
+    for point in _beside(space, number, at):
+        found = _read(space, catalog, point, space.keys[number])
+        if found is None:
+            return None
+    return found
+
+
+def _owner(space: Space, blamed: str) -> str:
+    """The key of the space that what is blamed lies under, the one that says most of it."""
+    found = [key for key in space.keys if blamed.startswith((".".join(override.full_path(key)), key))]
+    return max(found, key=lambda key: len(override.full_path(key)), default="")
+
+
+def _beside(space: Space, number: int, at: int) -> Iterator[int]:
+    """Points with a value: with all other keys at their first, then each of these at each of its own."""
+    first = [0] * len(space.keys)
+    first[number] = at
+    yield _point(space, first)
+    for other, values in enumerate(space.values):
+        for value in _looked_at(len(values)) if other != number else ():
+            if value > 0:
+                yield _point(space, [value if at == other else each for at, each in enumerate(first)])
+
+
+def _looked_at(values: int) -> Sequence[int]:
+    """Which of so many values are read: of long ranges the ends."""
+    return range(values) if values <= _MANY else (0, values - 1)
+
+
+def _point(space: Space, place: Sequence[int]) -> int:
+    found = 0
+    for values, at in zip(space.values, place, strict=True):
+        found = found * len(values) + at
+    return found
+
+
+def _read(space: Space, catalog: Callable[[int, int], Catalog], point: int, key: str) -> InputError | None:
+    """What is wrong with a point at a key."""
+    path = ".".join(override.full_path(key))
+    try:
+        scenario = space.draft(point, 0).scenario
+    except InputError as error:
+        return error if any(_owner(space, one.key or "") == key for one in error.problems) else None
+    try:
+        if path == "cluster.server":
+            catalog(point, 0).server(scenario.cluster.server)
+        elif path == "workload.training.model" and isinstance(scenario.training.model, str):
+            catalog(point, 0).model(scenario.training.model)
+    except InputError as error:
+        return error
+    return None
