@@ -29,12 +29,15 @@ def tiers(ratio=4.0, *, fabric="roce", ranks=128, place="packed", load=0.0, qps=
     return Tiers.of(cluster.build(spec, catalog.load(), Placement(place, 0)))
 
 
-def classes(*rows, queues=None, paced=None, ranks=128.0):
+def classes(*rows, queues=None, paced=None, ranks=128.0, local=8):
     """Rows (pattern, domains, hop, inside s, outside s)."""
     column = [np.array([[float(row[place]) for row in rows]]) for place in range(1, 5)]
     kinds = np.arange(len(rows)) if queues is None else np.array(queues)
     drift = np.zeros(len(rows), np.bool_) if paced is None else np.array(paced)
-    return Classes(tuple(row[0] for row in rows), drift, kinds, *column, np.array([ranks]))
+    domains, hop, inside_s, outside_s = column
+    near = np.full_like(domains, float(local))
+    names = tuple(row[0] for row in rows)
+    return Classes(names, drift, kinds, domains, hop, near, inside_s, outside_s, np.array([ranks]))
 
 
 def met(network, work, step_s=1.0, others=None):
@@ -160,7 +163,7 @@ def test_rows_know_nothing_of_each_other():
         work[0].queues,
         *(
             np.concatenate([getattr(each, name) for each in work])
-            for name in ("domains", "hop", "inside_s", "outside_s")
+            for name in ("domains", "hop", "local", "inside_s", "outside_s")
         ),
         np.array([128.0, 1024.0, 64.0]),
     )

@@ -48,13 +48,13 @@ def flow_s(training, cluster, seeds=1):
     [
         (job(), {"place": "scattered"}, 1, 0.08),
         (job(), {"fabric": "roce"}, 4, 0.08),
-        (job(zero=3, tp=1, pp=1), {"place": "scattered"}, 1, 0.06),
-        (job("mixtral-8x7b", tp=4, pp=1, ep=8, expert_tp=4), {"place": "scattered"}, 1, 0.06),
-        # Groups with few ranks a server open more connections than the ring of the closed form, which is over all.
+        (job(zero=3, tp=1, pp=1), {"place": "scattered"}, 1, 0.07),
+        (job("mixtral-8x7b", tp=4, pp=1, ep=8, expert_tp=4), {"place": "scattered"}, 1, 0.05),
+        (job("mixtral-8x7b", tp=2, pp=1, ep=8, zero=3), {"place": "scattered", "ratio": 2.0}, 1, 0.07),
         (job(tp=4, pp=1, cp=4), {"fabric": "roce", "place": "scattered"}, 4, 0.17),
         (job("llama-3-70b", ranks=256, tp=8, pp=4, batch=64), {"ratio": 0.0, "fabric": "roce", "ranks": 256}, 1, 0.03),
     ],
-    ids=["sprayed", "hashed", "sharded", "experts", "context", "rails"],
+    ids=["sprayed", "hashed", "sharded", "experts", "sharded-experts", "context", "rails"],
 )
 def test_steps_are_near_those_of_flow(training, where, seeds, off):
     cluster = machine(**where)
@@ -63,9 +63,9 @@ def test_steps_are_near_those_of_flow(training, where, seeds, off):
 
 
 def test_what_there_is_to_find():
-    """Sharded parameters of a job in shuffled servers at 4:1: alone it would take two thirds as long."""
+    """Sharded parameters of a job in shuffled servers at 4:1: alone it would take seven tenths as long."""
     training, cluster = job(zero=3, tp=1, pp=1), machine(place="scattered")
-    assert evaluate([training], [Site.of(cluster)]).alone.step_s[0] < 0.67 * flow_s(training, cluster)
+    assert evaluate([training], [Site.of(cluster)]).alone.step_s[0] < 0.7 * flow_s(training, cluster)
 
 
 def test_many_designs_are_many_single_ones():

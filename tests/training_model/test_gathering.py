@@ -44,7 +44,10 @@ def test_what_is_not_gathered_ahead_is_exposed():
     half = _deepspeed(prefetch_parameters=6 * 5120**2, gather_copies=False)
     first, some, late = (_seconds(job)["parameter_s"] for job in (ahead, half, bucket))
     assert first < 0.1 * late
-    assert some == pytest.approx(0.5 / (1.0 - 5e7 / (12 * 5120**2)) * late, rel=0.03)
+    # Of what is gathered ahead the first layer of a step is left.
+    share = 5e7 / (12 * 5120**2)
+    whole = (late - share * first) / (1.0 - share)
+    assert some == pytest.approx(0.5 * first + 0.5 * whole, rel=0.02)
     # What is gathered beside the computation slows it by some percent; what is exposed does not.
     assert 0.95 < _seconds(bucket)["compute_s"] / _seconds(ahead)["compute_s"] < 1.0
 

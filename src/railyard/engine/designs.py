@@ -35,7 +35,8 @@ class Networks:
         links: float64[networks, t].
         units: float64[networks, t].
         link_bps: float64[networks, t].
-        paths: float64[networks].
+        paths: float64[networks, 3, l], by pattern, for groups with so many members in a scale-up domain.
+        sizes: float64[networks, k], logarithms of the sizes that `crossing` has, ascending.
         crossing: float64[networks, t, 2, 3, k, k], on average and at most.
     """
 
@@ -47,6 +48,7 @@ class Networks:
     units: F
     link_bps: F
     paths: F
+    sizes: F
     crossing: F
 
     @classmethod
@@ -59,6 +61,7 @@ class Networks:
         """
         most = max(len(each.names) for each in tiers)
         wide = max(each.crossing.shape[-1] for each in tiers)
+        near = max(each.paths.shape[1] for each in tiers)
 
         def column(name: str) -> F:
             return np.array([float(getattr(each, name)) for each in tiers])
@@ -75,9 +78,17 @@ class Networks:
             links=padded("links", 1.0),
             units=padded("units", 1.0),
             link_bps=padded("link_bps", np.inf),
-            paths=column("paths"),
+            paths=np.array(
+                [np.pad(each.paths, ((0, 0), (0, near - each.paths.shape[1])), mode="edge") for each in tiers]
+            ),
+            sizes=np.array([_lengthened(np.log(each.sizes), wide) for each in tiers]),
             crossing=np.array([_grown(each.crossing, most, wide) for each in tiers]),
         )
+
+
+def _lengthened(sizes: F, wide: int) -> F:
+    """With places behind the largest size, where nothing changes any more."""
+    return np.concatenate([sizes, sizes[-1] + np.arange(1.0, wide - len(sizes) + 1)])
 
 
 def _grown(crossing: F, tiers: int, wide: int) -> F:
@@ -98,6 +109,7 @@ class Classes:
         queues: int64[c]; classes of one queue take turns on an accelerator's links, those of different ones meet there.
         domains: float64[d, c], scale-up domains that a group spans.
         hop: float64[d, c], domains from one of them to the next.
+        local: float64[d, c], members of a group in one domain.
         inside_s: float64[d, c], of its bytes on scale-up links.
         outside_s: float64[d, c], of its bytes on NICs.
         ranks: float64[d], accelerators of the job.
@@ -108,6 +120,7 @@ class Classes:
     queues: NDArray[np.int64]
     domains: F
     hop: F
+    local: F
     inside_s: F
     outside_s: F
     ranks: F
@@ -183,21 +196,30 @@ def _inside(classes: Classes, turns: NDArray[np.bool_], step_s: F) -> F:
 def _crossed(networks: Networks, classes: Classes) -> tuple[F, F]:
     """float64[d, c, t], shares of the bytes of a class that leave their unit, on average and at most.
 
-    Between powers of two by logarithms.
+    Between sizes that were counted by logarithms.
     """
     most = networks.crossing.shape[-1] - 1
-    hop, wide = (np.clip(np.log2(np.maximum(each, 1.0)), 0.0, most) for each in (classes.hop, classes.domains))
-    low = [np.minimum(np.floor(each), max(most - 1, 0)).astype(np.int64) for each in (hop, wide)]
+    low, rest = zip(*(_between(networks, each) for each in (classes.hop, classes.domains)), strict=True)
     pattern = np.array([PATTERNS.index(each) for each in classes.patterns])
-    found = np.zeros((*hop.shape, networks.links.shape[1], 2))
+    found = np.zeros((*classes.hop.shape, networks.links.shape[1], 2))
     for far in (0, 1):
         for large in (0, 1):
-            part = _weight(hop - low[0], far) * _weight(wide - low[1], large)
+            part = _weight(rest[0], far) * _weight(rest[1], large)
             at = [np.minimum(each + step, most) for each, step in zip(low, (far, large), strict=True)]
             table = networks.crossing[networks.index[:, None], :, :, pattern[None, :], at[0], at[1]]
             found += part[:, :, None, None] * table
     found *= (classes.outside_s > 0)[:, :, None, None]
     return found[..., 0], found[..., 1]
+
+
+def _between(networks: Networks, size: F) -> tuple[NDArray[np.int64], F]:
+    """int64[d, c], the last counted size that is not larger, and the share of the logarithm to the next one."""
+    sizes, wanted = networks.sizes[networks.index], np.log(np.maximum(size, 1.0))
+    last = sizes.shape[1] - 1
+    low = np.clip(np.sum(sizes[:, None, :] <= wanted[:, :, None] + 1e-9, axis=2) - 1, 0, max(last - 1, 0))
+    begin, end = (np.take_along_axis(sizes, np.minimum(low + step, last), axis=1) for step in (0, 1))
+    part = np.divide(wanted - begin, end - begin, out=np.zeros_like(wanted), where=end > begin)
+    return low, np.clip(part, 0.0, 1.0)
 
 
 def _weight(part: F, upper: int) -> F:
@@ -208,9 +230,12 @@ def _demand(networks: Networks, classes: Classes, crossed: F) -> F:
     """float64[d, c, t], share of the busiest link of a tier that a class takes when all its accelerators send."""
     index = networks.index
     links, units, link_bps = (each[index][:, None, :] for each in (networks.links, networks.units, networks.link_bps))
-    ports, port_bps, ranks, paths = (
-        each[index][:, None, None] for each in (networks.ports, networks.port_bps, networks.ranks, networks.paths)
+    ports, port_bps, ranks = (
+        each[index][:, None, None] for each in (networks.ports, networks.port_bps, networks.ranks)
     )
+    pattern = np.array([PATTERNS.index(each) for each in classes.patterns])
+    local = np.minimum(classes.local.astype(np.int64), networks.paths.shape[2] - 1)
+    paths = networks.paths[index[:, None], pattern[None, :], local][:, :, None]
     exchanged = np.array([pattern == "exchange" for pattern in classes.patterns])
     peers = np.where(exchanged, np.maximum(classes.domains - 1.0, 1.0), 1.0)[:, :, None]
     below = ranks * ports / units

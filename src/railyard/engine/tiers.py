@@ -2,7 +2,8 @@
 
 A *unit* of a tier is what its links join: a leaf with its NICs for the links from leafs to spines, a pod for those to
 cores. Which share of the messages of a group leaves its unit depends on how many scale-up domains the group spans, how
-far apart they are in rank order and where servers stand; it is counted on the cluster itself, for powers of two.
+far apart they are in rank order and where servers stand; it is counted on the cluster itself, for the sizes that divide
+its domains.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from railyard.collective.choice import DEFAULT_POLICY
 from railyard.collective.connections import opened
-from railyard.collective.lowering.groups import shape_of
+from railyard.collective.shape import Shape
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster, Network
     from railyard.engine.contention import F
 
+_SIZES = 14
+"""Sizes of groups that are counted, at most."""
+
 PATTERNS = ("ring", "exchange", "send")
+_ALGORITHMS = ("ring", "pairwise", "transfer")
+"""Whose connections each pattern has."""
+
 Pattern = Literal["ring", "exchange", "send"]
 
 
@@ -41,10 +48,12 @@ class Tiers:
         links: float64[t], links up of a unit.
         units: float64[t], how many there are.
         link_bps: float64[t], what one of them carries: less background traffic, times what the fabric reaches.
-        paths: Hashed paths of a connection; 0 where bytes are spread evenly.
-        crossing: float64[t, 2, 3, k, d], share of what NICs send to other domains that leaves their unit, on average
-            and out of the unit that most leaves: by pattern, for groups of 2^d domains that are 2^k domains apart.
-            Of sends the second is that of one stage at a time.
+        paths: float64[3, d], hashed paths of what a NIC sends to one neighbour, by pattern, for groups with so many
+            members in a scale-up domain; 0 where bytes are spread evenly.
+        sizes: float64[k], ascending, domains of a group and domains from one to the next.
+        crossing: float64[t, 2, 3, k, k], share of what NICs send to other domains that leaves their unit, on average
+            and out of the unit that most leaves: by pattern, for groups of `sizes[second]` domains that are
+            `sizes[first]` domains apart. Of sends the second is that of one stage at a time.
     """
 
     names: tuple[str, ...]
@@ -54,7 +63,8 @@ class Tiers:
     links: F
     units: F
     link_bps: F
-    paths: int
+    paths: F
+    sizes: F
     crossing: F
 
     @property
@@ -79,6 +89,7 @@ class Tiers:
         up_bps = cluster.links.rate_bps[out].sum() * units[0]
         domains = np.arange(0, cluster.ranks - cluster.ranks % cluster.scale_up_domain, cluster.scale_up_domain)
         every = [np.arange(len(domains)), *(tier.unit_of_rank[domains] for tier in found)]
+        sizes = _sizes(len(domains))
         return cls(
             names=tuple(tier.name for tier in network.tiers[: len(every)]),
             port_bps=float(cluster.links.line_bps[out].sum()),
@@ -88,21 +99,26 @@ class Tiers:
             units=units,
             link_bps=np.array([up_bps, *(tier.up_bps for tier in found)]) / links,
             paths=_paths(cluster),
-            crossing=_crossings(every),
+            sizes=np.array(sizes, np.float64),
+            crossing=_crossings(every, sizes),
         )
 
 
-def _paths(cluster: Cluster) -> int:
-    """Paths of what goes between two NICs in a ring over the cluster, of all queue pairs; 0 where none is hashed."""
-    fabric = cluster.fabric
+def _paths(cluster: Cluster) -> F:
+    """float64[3, domain + 1], see `Tiers.paths`; of all queue pairs of all connections that the library opens."""
+    fabric, domain = cluster.fabric, cluster.scale_up_domain
+    found = np.zeros((len(PATTERNS), domain + 1))
     if not fabric.hashed:
-        return 0
-    if not fabric.tells_queue_pairs_apart:
-        return fabric.paths
-    ranks = np.arange(cluster.ranks - cluster.ranks % cluster.scale_up_domain, dtype=np.int32)
-    return (
-        fabric.paths * opened(cluster, shape_of(cluster, ranks), "ring", DEFAULT_POLICY) if len(ranks) else fabric.paths
-    )
+        return found
+    found[:] = fabric.paths
+    domains = cluster.ranks // domain
+    if not fabric.tells_queue_pairs_apart or not domains:
+        return found
+    for local in range(1, domain + 1):
+        shape = Shape.grid(domains, local, scale_up=cluster.scale_up.kind)
+        for pattern, algorithm in enumerate(_ALGORITHMS):
+            found[pattern, local] *= opened(cluster, shape, algorithm, DEFAULT_POLICY)
+    return found
 
 
 def _numbers(network: Network) -> range:
@@ -160,16 +176,25 @@ def _joined(
             return lowest
 
 
-def _crossings(units: Sequence[NDArray[np.int64]]) -> F:
-    """float64[t, 2, 3, k, d], see `Tiers.crossing`; groups that do not fit are like the largest that do."""
-    most = max((len(unit) for unit in units), default=1).bit_length()
-    found = np.zeros((len(units), 2, len(PATTERNS), most, most))
+def _sizes(domains: int) -> list[int]:
+    """Divisors, of very many some that are evenly apart in logarithms."""
+    found = [each for each in range(1, domains + 1) if domains % each == 0] or [1]
+    if len(found) <= _SIZES:
+        return found
+    logs = np.log(found)
+    wanted = np.linspace(0.0, logs[-1], _SIZES)
+    return [found[at] for at in np.unique(np.abs(logs[:, None] - wanted).argmin(axis=0))]
+
+
+def _crossings(units: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> F:
+    """float64[t, 2, 3, k, k], see `Tiers.crossing`; groups that do not fit are like the largest that do."""
+    found = np.zeros((len(units), 2, len(PATTERNS), len(sizes), len(sizes)))
     for tier, unit in enumerate(units):
         number = np.unique(unit, return_inverse=True)[1].ravel()
-        for hop in range(most):
-            for wide in range(most):
-                if (1 << (hop + wide)) <= len(unit):
-                    found[tier, ..., hop, wide] = _shares(number, 1 << hop, 1 << wide)
+        for hop, apart in enumerate(sizes):
+            for wide, many in enumerate(sizes):
+                if apart * many <= len(unit):
+                    found[tier, ..., hop, wide] = _shares(number, apart, many)
                 else:
                     nearest = (hop, wide - 1) if wide > 1 else (hop - 1, wide)
                     found[tier, ..., hop, wide] = found[tier, ..., nearest[0], nearest[1]]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.collective.curves import Curves, Library
 from railyard.model.memory_pool import PoolRates
 from railyard.model.storage import StorageRates
 
@@ -40,6 +41,7 @@ class Machine:
         share: Of the scale-out rate left by other traffic and by what the fabric loses to collisions.
         storage: The storage system; None where there is none, or its time is left out.
         memory_pool: Memory beyond the accelerators' own; None where there is none.
+        library: The collective library, as the engine `flow` has it; None: collectives by `alpha_beta`.
     """
 
     accelerator: Accelerator
@@ -51,6 +53,7 @@ class Machine:
     share: float = 1.0
     storage: StorageRates | None = None
     memory_pool: PoolRates | None = None
+    library: Library | None = None
 
     @classmethod
     def of_device(cls, accelerator: Accelerator, scale_out_bps: float, domain: int | None = None) -> Machine:
@@ -87,7 +90,7 @@ class Slowdowns:
     """How many times longer the bytes of each class of communicators take than each with the network to itself.
 
     Attributes:
-        inside: By class (`tp`, `cp`, `ep`, `pp`, `dp`, `edp`), on scale-up links.
+        inside: By class (`tp`, `cp`, `ep`, `pp`, `dp`, `edp`, `replica`), on scale-up links.
         outside: By class, on NICs and the network.
     """
 
@@ -97,7 +100,11 @@ class Slowdowns:
 
 @dataclass(frozen=True, slots=True)
 class MachineColumns:
-    """Machines of many designs, in bytes/s; `slowed` where communications share links with others."""
+    """Machines of many designs, in bytes/s; `slowed` where communications share links with others.
+
+    `curves` are those of their libraries, where all have one, `longer` how many times longer the bytes of one class of
+    communicators take, on scale-up links and on NICs.
+    """
 
     up_bytes_s: F
     out_bytes_s: F
@@ -105,6 +112,8 @@ class MachineColumns:
     peers: F
     nvls: F
     slowed: Slowdowns | None = None
+    curves: Curves | None = None
+    longer: tuple[F, F] | None = None
 
     @classmethod
     def of(cls, machines: Sequence[Machine], slowed: Slowdowns | None = None) -> MachineColumns:
@@ -117,14 +126,17 @@ class MachineColumns:
             dtype=np.float64,
         ).reshape(len(machines), 5)
         up, out, domain, peers, nvls = (np.ascontiguousarray(rows[:, column]) for column in range(5))
-        return cls(up, out, domain, peers, nvls, slowed)
+        libraries = [m.library for m in machines if m.library is not None]
+        curves = Curves.of(libraries) if len(libraries) == len(machines) else None
+        return cls(up, out, domain, peers, nvls, slowed, curves)
 
     def seen_by(self, name: str) -> MachineColumns:
         """The machines as a class of communicators finds them."""
         if self.slowed is None:
             return self
-        up, out = self.up_bytes_s / self.slowed.inside[name], self.out_bytes_s / self.slowed.outside[name]
-        return replace(self, up_bytes_s=up, out_bytes_s=out, slowed=None)
+        longer = (self.slowed.inside[name], self.slowed.outside[name])
+        up, out = self.up_bytes_s / longer[0], self.out_bytes_s / longer[1]
+        return replace(self, up_bytes_s=up, out_bytes_s=out, slowed=None, longer=longer)
 
     def inside_bytes_s(self, local: F) -> F:
         """What a rank reaches of its scale-up rate with `local - 1` others of its domain.

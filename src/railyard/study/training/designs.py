@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.collective.curves import Library
 from railyard.engine.designs import Classes, Networks, Stretch, contention
 from railyard.engine.tiers import Tiers
 from railyard.model.machine import Machine, MachineColumns, Slowdowns
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 ROUNDS = 2
 """Estimates after the one in which every communication has the network to itself."""
+
+
+def _as_graphs(columns: Columns) -> Columns:
+    return replace(columns, as_graph=True)
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class Site:
         Raises:
             InputError: Its topology has no closed form; see `Tiers.of`.
         """
-        return cls(replace(Machine.of(cluster), share=1.0), Tiers.of(cluster))
+        return cls(replace(Machine.of(cluster), share=1.0, library=Library.of(cluster)), Tiers.of(cluster))
 
 
 @dataclass(frozen=True)
@@ -79,10 +84,10 @@ def evaluate(trainings: Sequence[Training], sites: Sequence[Site], *, others: F 
     """
     machines = [site.machine for site in sites]
     networks, classes = _networks(sites), _classes(trainings, machines)
-    alone = step = estimate(trainings, machines)
+    alone = step = estimate(trainings, machines, change=_as_graphs)
     stretch = contention(networks, classes, step.step_s, others)
     for _ in range(ROUNDS):
-        step = estimate(trainings, machines, slowed=_slowdowns(stretch))
+        step = estimate(trainings, machines, change=_as_graphs, slowed=_slowdowns(stretch))
         stretch = contention(networks, classes, step.step_s, others)
     return Designs(step, alone, stretch)
 
@@ -103,6 +108,7 @@ def _classes(trainings: Sequence[Training], machines: Sequence[Machine]) -> Clas
         queues=np.array(QUEUES),
         domains=sent.domains,
         hop=sent.hop,
+        local=sent.local,
         inside_s=sent.inside_s,
         outside_s=sent.outside_s,
         ranks=columns.layout.tp * columns.layout.cp * columns.layout.dp * columns.layout.pp,

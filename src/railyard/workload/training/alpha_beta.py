@@ -1,5 +1,7 @@
 """Time of a collective in closed form: latency by steps, bytes by the slower of scale-up and scale-out.
 
+Where the machine has a collective library, its curves say how long: what the engine `flow` takes alone.
+
 A group of n ranks at a distance of `stride` ranks has `local` of them in each scale-up domain. Rings leave a domain by
 the NICs of all its members at once, so the domain's share of the network is `local` NICs; all other groups use their
 own.
@@ -46,6 +48,8 @@ def collective_s(kind: CollectiveKind, size_bytes: F, group: Group, machine: Mac
         fraction: Of the link rates that it reaches.
     """
     n, local = group.ranks, group.local(machine)
+    if machine.curves is not None:
+        return machine.curves.seconds(kind, size_bytes, (n, local), machine.longer)
     domains = np.ceil(n / local)
     if kind == CollectiveKind.ALL_TO_ALL:
         inside = size_bytes * (local - 1.0) / n / machine.inside_bytes_s(local)

@@ -158,13 +158,19 @@ class JobColumns:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Rows of (model, layout, software, device, job)."""
+    """Rows of (model, layout, software, device, job).
+
+    `as_graph`: what hides does so as in the task graph of a step: gradients and parameters under all computation there
+    is, no time of the host under a communication. Measured steps hide less of the first (`gradient_overlap`,
+    `shard_overlap`) and more of the second.
+    """
 
     model: ModelColumns
     layout: LayoutColumns
     software: SoftwareColumns
     device: DeviceColumns
     job: JobColumns
+    as_graph: bool = False
 
     @property
     def tokens(self) -> F:

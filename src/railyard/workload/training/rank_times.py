@@ -9,13 +9,9 @@ import numpy as np
 
 from railyard.graph import CollectiveKind
 from railyard.workload.training import communication
-from railyard.workload.training.alpha_beta import Group, collective_s, send_s
-from railyard.workload.training.compute import (
-    dispatch_cast_s,
-    gather_copies_s,
-    recompute_host_s,
-    recompute_s,
-)
+from railyard.workload.training.alpha_beta import collective_s, send_s
+from railyard.workload.training.compute import dispatch_cast_s, recompute_host_s, recompute_s
+from railyard.workload.training.sharded_times import Under, sharded_times
 
 if TYPE_CHECKING:
     from railyard.model.columns import F
@@ -102,12 +98,17 @@ def rank_times(
     cast = _weight_cast_s(columns, rank)
     forward_work = work.forward + cast + ahead.contention
     backward_work = work.backward_input + work.backward_weight + again + back.contention
-    wait_forward = np.maximum(0.0, work.host_forward + ahead.host - forward_work - (ahead.total - ahead.contention))
+    # The host launches what comes next while a collective runs; computations of a graph have their own wait in them.
+    covers = 0.0 if columns.as_graph else 1.0
+    waits = covers * (ahead.host - ahead.total + ahead.contention), covers * (back.host - back.total + back.contention)
+    wait_forward = np.maximum(0.0, work.host_forward - forward_work + waits[0])
     host_backward = work.host_backward + recompute_host_s(columns, passes, work, rank.layers, rank.moe_layers)
-    wait_backward = np.maximum(0.0, host_backward + back.host - backward_work - (back.total - back.contention))
+    wait_backward = np.maximum(0.0, host_backward - backward_work + waits[1])
     forward = forward_work + ahead.total - ahead.contention + wait_forward
     backward = backward_work + back.total - back.contention + wait_backward
-    sharded = _sharded(columns, rank, machine, (loss, around), forward=forward, backward=backward)
+    head = passes.stage(0.0, 0.0, 0.0, rank.head)
+    under = Under.of(forward, backward, (head.forward, head.backward_input + head.backward_weight), rank)
+    sharded = sharded_times(columns, rank, machine, (loss, around), under)
     gather, scatter, contention, encoding = sharded
     encoding = encoding + dispatch_cast_s(columns, rank.moe_layers)
     send = _send_s(columns, machine)
@@ -141,13 +142,14 @@ def _exposed(columns: Columns, rank: RankColumns, machine: MachineColumns, phase
     found = {name: np.zeros_like(rank.layers) for name in ("tp", "cp", "ep")}
     contention, started, under = np.zeros_like(rank.layers), np.zeros_like(rank.layers), np.zeros_like(rank.layers)
     for exchange in communication.exchanges(columns, machine.domain):
-        times = communication.repeats(columns, exchange, phase)
+        collectives = exchange.count * counts[exchange.part] * communication.repeats(columns, exchange, phase)
+        if not np.any(collectives):
+            continue
+        started = started + collectives
         fraction = columns.software.collective_fraction
         if exchange.kind == CollectiveKind.ALL_TO_ALL:
             fraction = columns.software.expert_fraction
         spent = collective_s(exchange.kind, exchange.size_bytes, groups[exchange.group], seen[exchange.group], fraction)
-        collectives = exchange.count * counts[exchange.part] * times
-        started = started + collectives
         spent = spent * collectives
         found[exchange.group] = found[exchange.group] + spent * (1.0 - exchange.hidden)
         taken = loss.of(exchange.group, phase)
@@ -163,61 +165,6 @@ def _weight_cast_s(columns: Columns, rank: RankColumns) -> F:
     narrow = np.where(columns.job.bits < 16, 4.0, 0.0)
     often = np.where(columns.layout.zero >= 3, 1.0, 1.0 / columns.layout.micro_batches)
     return narrow * often * (rank.dense + rank.expert) / columns.device.hbm_bytes_s
-
-
-def _sharded(
-    columns: Columns,
-    rank: RankColumns,
-    machine: MachineColumns,
-    hooks: tuple[Loss, AdaptedDesigns],
-    *,
-    forward: F,
-    backward: F,
-) -> tuple[F, F, F, F]:
-    """Exposed gathers and scatters of sharded parameters (ZeRO-3, FSDP) in each micro-batch, contention, and coding.
-
-    The next layer's parameters are gathered under this layer, as far as the software gathers ahead; the first gather
-    and the last scatter have nothing above.
-    """
-    layout, software, (loss, around) = columns.layout, columns.software, hooks
-    apart, machine = machine.seen_by("edp"), machine.seen_by("dp")
-    group = Group(layout.shard, layout.tp)
-    layers = np.maximum(rank.layers, 1.0)
-    held, many = (rank.dense + rank.expert) / layers, software.shard_messages
-    fraction = software.collective_fraction
-    each = many * collective_s(CollectiveKind.ALL_GATHER, held * 2.0 / many, group, machine, fraction)
-    grads = (rank.trained_dense + rank.trained_expert) * software.gradient_bytes
-    spread = collective_s(CollectiveKind.REDUCE_SCATTER, grads / layers, group, machine, fraction)
-    each, again_each, spread, coding = around.each(rank.dense + rank.expert, layers, each, each, spread)
-    replicas = layout.dp * layout.cp / layout.shard
-    outer = Group(replicas, layout.tp * layout.shard)
-    across = collective_s(CollectiveKind.ALL_REDUCE, grads / layers / layout.shard, outer, apart, fraction)
-    gather, scatter = layers * each, layers * (spread + across)
-    under = software.shard_overlap * layout.overlap_gradient
-    again = layers * again_each * layout.reshard
-    late = 1.0 - prefetched(columns, held)
-    lead = np.maximum(gather - np.minimum(under * forward, (1.0 - late) * gather), each)
-    # Sums over replicas have a queue of their own, and the NICs for themselves where shards stay inside a domain.
-    inner = again + layers * spread
-    alone = layout.shard * layout.tp <= machine.domain
-    busy = np.where(alone, np.maximum(inner, layers * across), inner + layers * across)
-    trail = np.maximum(busy - np.minimum(under * backward, busy - late * again), spread + across)
-    share = scatter / np.maximum(again + scatter, 1e-12)
-    taken = (gather - lead) * loss.forward["dp"] + (again + scatter - trail) * loss.backward["dp"]
-    on = np.where((layout.zero >= 3) & (layout.shard > 1), 1.0, 0.0)
-    copied = gather_copies_s(columns, rank.layers) * (1.0 + layout.reshard)
-    return on * (lead + trail * (1.0 - share)) + copied, on * trail * share, on * taken, on * coding
-
-
-def prefetched(columns: Columns, held: F) -> F:
-    """Share of a layer's parameters that is gathered while the one before computes.
-
-    Args:
-        columns: The designs.
-        held: Parameters of a layer on a rank, before any sharding.
-    """
-    ahead = columns.software.prefetch_parameters
-    return np.where(ahead > 0, np.minimum(1.0, ahead / np.maximum(held, 1.0)), 1.0)
 
 
 def _send_s(columns: Columns, machine: MachineColumns) -> F:

@@ -9,6 +9,7 @@ import numpy as np
 
 from railyard.graph import CollectiveKind
 from railyard.workload.training.alpha_beta import Group, collective_s
+from railyard.workload.training.sharded_times import shard_group
 
 if TYPE_CHECKING:
     from railyard.model.columns import F
@@ -42,17 +43,22 @@ def sync_times(
         for name in ("trained_dense", "trained_expert", "layers")
     ]
     dense, expert, layers = largest
-    layout, software = columns.layout, columns.software
+    layout = columns.layout
     replicated = np.where(layout.zero < 3, 1.0, 0.0)
     reduce, gather, encoding = _traffic(columns, machine, (dense, expert), np.maximum(layers, 1.0), around)
     window = _window(columns)
-    share = software.gradient_overlap
-    parts = np.maximum(layers, 1.0)
-    back = np.minimum(np.minimum(share, 1.0 - 1.0 / parts) * reduce, window * times.backward) * layout.overlap_gradient
-    ahead = np.minimum(np.minimum(share, 1.0 - 1.0 / parts) * gather, window * times.forward) * layout.overlap_parameter
+    # What runs beside a collective loses a share of its speed, and so covers more of it.
+    forward = window * times.forward / (1.0 - times.data_forward)
+    backward = window * times.backward / (1.0 - times.data_backward)
+    share = 1.0 if columns.as_graph else columns.software.gradient_overlap
+    # The last piece to be reduced and the first to be gathered hold the embedding, and have nothing to hide under.
+    edge = _edge(columns, pipeline, machine, np.maximum(layers, 1.0))
+    least = [np.minimum(one, each) for one, each in zip(edge, (reduce, gather), strict=True)]
+    back = np.minimum(np.minimum(share * reduce, reduce - least[0]), backward) * layout.overlap_gradient
+    ahead = np.minimum(np.minimum(share * gather, gather - least[1]), forward) * layout.overlap_parameter
     gradient, parameter = around.exposed(
         columns,
-        (window * times.forward, window * times.backward, layout.micro_batches * times.total),
+        (forward, backward, layout.micro_batches * times.total),
         (reduce, gather),
         (reduce - back, gather - ahead),
     )
@@ -93,16 +99,34 @@ def _traffic(
 ) -> tuple[F, F, F]:
     """Seconds of reducing all gradients and gathering all parameters of the rank, unhidden, and of coding them."""
     dense, expert = parameters
-    layout = columns.layout
-    replicas = layout.dp * layout.cp
-    experts = layout.tp * replicas / (layout.ep * layout.expert_tp)
-    reduce, gather = _reduce_and_gather(columns, machine.seen_by("dp"), dense, Group(replicas, layout.tp), layers)
+    reduce, gather = _reduce_and_gather(columns, machine.seen_by("dp"), dense, _replicas(columns, "dense"), layers)
     more_reduce, more_gather = _reduce_and_gather(
-        columns, machine.seen_by("edp"), expert, Group(np.maximum(experts, 1.0), layout.ep * layout.expert_tp), layers
+        columns, machine.seen_by("edp"), expert, _replicas(columns, "expert"), layers
     )
     reduce, gather, coding = around.once("dense", dense, layers, reduce, gather)
     more_reduce, more_gather, more_coding = around.once("expert", expert, layers, more_reduce, more_gather)
     return reduce + more_reduce, gather + more_gather, coding + more_coding
+
+
+def _edge(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns, layers: F) -> tuple[F, F]:
+    """Seconds of reducing and gathering a layer with the embedding."""
+    # A pipeline of one rank has it at its end.
+    first, table = pipeline.first, columns.model.embedding_parameters / columns.layout.tp * (1.0 - columns.job.frozen)
+    embedding, head, trained, experts = (
+        np.where(first.ranks > 0, getattr(first, name), getattr(pipeline.last, name))
+        for name in ("embedding", "head", "trained_dense", "trained_expert")
+    )
+    dense = np.maximum(trained - table * (embedding + head), 0.0) / layers + table * embedding
+    one = np.ones_like(layers)
+    found = _reduce_and_gather(columns, machine.seen_by("dp"), dense, _replicas(columns, "dense"), one)
+    more = _reduce_and_gather(columns, machine.seen_by("edp"), experts / layers, _replicas(columns, "expert"), one)
+    return found[0] + more[0], found[1] + more[1]
+
+
+def _replicas(columns: Columns, name: str) -> Group:
+    """Ranks that hold the same dense or expert parameters before any sharding."""
+    layout = columns.layout
+    return shard_group(columns, name) if name == "expert" else Group(layout.dp * layout.cp, layout.tp)
 
 
 def _reduce_and_gather(

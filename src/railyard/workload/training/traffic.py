@@ -10,6 +10,7 @@ import numpy as np
 from railyard.graph import CollectiveKind
 from railyard.workload.training import communication
 from railyard.workload.training.alpha_beta import Group, wire_bytes
+from railyard.workload.training.sharded_times import shard_group
 
 if TYPE_CHECKING:
     from railyard.model.columns import F
@@ -17,17 +18,18 @@ if TYPE_CHECKING:
     from railyard.workload.training.columns import Columns
     from railyard.workload.training.pipeline_ranks import PipelineRanks, RankColumns
 
-CLASSES = ("tp", "cp", "ep", "pp", "dp", "edp")
-"""Communicators: tensor, context, expert and pipeline parallel, replicas of dense and of expert parameters."""
+CLASSES = ("tp", "cp", "ep", "pp", "dp", "edp", "replica")
+"""Communicators: tensor, context, expert and pipeline parallel, replicas of dense and of expert parameters, and groups
+of shards that are replicas of one another."""
 
 Pattern = Literal["ring", "exchange", "send"]
-PATTERNS: tuple[Pattern, ...] = ("ring", "ring", "exchange", "send", "ring", "ring")
+PATTERNS: tuple[Pattern, ...] = ("ring", "ring", "exchange", "send", "ring", "ring", "ring")
 """How each class talks."""
 
-PACED = (False, False, False, True, False, False)
+PACED = (False, False, False, True, False, False, False)
 """Whether groups of a class drift apart: sends between stages do, collectives of a layer or of all replicas do not."""
 
-QUEUES = (0, 0, 0, 0, 1, 1)
+QUEUES = (0, 0, 0, 0, 1, 1, 1)
 """Classes of one queue take turns on an accelerator: what computation waits for, and the data streams."""
 
 _GATHER, _SCATTER, _REDUCE = CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_REDUCE
@@ -40,12 +42,14 @@ class Traffic:
     Attributes:
         domains: Scale-up domains that a group spans.
         hop: Domains from one of these to the next.
+        local: Members of a group in one of these.
         inside_s: Seconds of a step's bytes of the fullest rank on its scale-up links, at full speed.
         outside_s: The same through its NICs.
     """
 
     domains: F
     hop: F
+    local: F
     inside_s: F
     outside_s: F
 
@@ -69,6 +73,7 @@ def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) 
     return Traffic(
         domains=np.stack(spanned, axis=1),
         hop=np.stack([np.maximum(each / machine.domain, 1.0) for each in stride], axis=1),
+        local=np.stack(local, axis=1),
         inside_s=np.stack([sent[name][0] / machine.up_bytes_s for name in CLASSES], axis=1),
         outside_s=np.stack([sent[name][1] / machine.out_bytes_s for name in CLASSES], axis=1),
     )
@@ -81,19 +86,14 @@ _RANK = ("ranks", "layers", "moe_layers", "embedding", "head", *_HELD)
 def _groups(columns: Columns) -> dict[str, Group]:
     layout = columns.layout
     replicas = layout.dp * layout.cp
-    experts = np.maximum(layout.tp * replicas / (layout.ep * layout.expert_tp), 1.0)
+    shard = np.where(layout.zero >= 3, layout.shard, replicas)
     return {
         **communication.groups(columns),
         "pp": Group(layout.pp, layout.tp * replicas),
-        "dp": Group(np.where(layout.zero >= 3, layout.shard, replicas), layout.tp),
-        "edp": Group(np.where(layout.zero >= 3, replicas / layout.shard, experts), _expert_stride(columns)),
+        "dp": Group(shard, layout.tp),
+        "edp": shard_group(columns, "expert"),
+        "replica": Group(replicas / shard, layout.tp * shard),
     }
-
-
-def _expert_stride(columns: Columns) -> F:
-    """Of replicas of experts; under ZeRO-3 the class is that of the sums over groups of shards."""
-    layout = columns.layout
-    return np.where(layout.zero >= 3, layout.tp * layout.shard, layout.ep * layout.expert_tp)
 
 
 def _exchanged(columns: Columns, rank: RankColumns, machine: MachineColumns) -> dict[str, tuple[F, F]]:
@@ -121,28 +121,24 @@ def _sharded(
 ) -> dict[str, tuple[F, F]]:
     """Reductions of gradients and gathers of parameters, once a step or, under ZeRO-3, with every micro-batch."""
     layout, each = columns.layout, columns.software.gradient_bytes
-    held = (np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0) for name in _HELD)
-    dense, expert, trained, trained_expert = held
+    dense, expert, trained, trained_expert = (
+        np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0) for name in _HELD
+    )
     split = layout.zero >= 3
-    first = np.where(split, trained + trained_expert, trained)
     often = np.where(split, layout.micro_batches, 1.0)
     kept = (layout.zero < 1).astype(np.float64)
-    reduced = _sum(
-        wire_bytes(_REDUCE, first * each * kept, groups["dp"], machine),
-        wire_bytes(_SCATTER, first * each * (1.0 - kept), groups["dp"], machine),
-        1.0,
-    )
     gathers = np.where(split, 1.0 + layout.reshard, 1.0 - kept)
-    gathered = wire_bytes(_GATHER, np.where(split, dense + expert, trained) * 2.0 * gathers, groups["dp"], machine)
-    whole = np.where(split, first / layout.shard, trained_expert)
-    summed = split | (kept > 0)
-    second = _sum(
-        wire_bytes(_REDUCE, whole * each * summed, groups["edp"], machine),
-        wire_bytes(_SCATTER, whole * (each + 2.0) * ~summed, groups["edp"], machine),
-        1.0,
-    )
+
+    def of(name: str, held: F, taught: F) -> tuple[F, F]:
+        summed = wire_bytes(_REDUCE, taught * each * kept, groups[name], machine)
+        scattered = wire_bytes(_SCATTER, taught * each * (1.0 - kept), groups[name], machine)
+        gathered = wire_bytes(_GATHER, np.where(split, held, taught) * 2.0 * gathers, groups[name], machine)
+        return _sum(summed, _sum(scattered, gathered, 1.0), 1.0)
+
     zero = (np.zeros_like(dense), np.zeros_like(dense))
-    return {"dp": _sum(zero, _sum(reduced, gathered, 1.0), often), "edp": _sum(zero, second, often)}
+    across = wire_bytes(_REDUCE, trained / layout.shard * each * split, groups["replica"], machine)
+    sent = {"dp": of("dp", dense, trained), "edp": of("edp", expert, trained_expert), "replica": across}
+    return {name: _sum(zero, moved, often) for name, moved in sent.items()}
 
 
 def _sum(one: tuple[F, F], other: tuple[F, F], times: F | float) -> tuple[F, F]:

@@ -118,33 +118,35 @@ class AdaptedDesigns:
                 coding[row] += spent
         return reduce, gather, coding
 
-    def each(self, parameters: F, layers: F, gather: F, again: F, scatter: F) -> tuple[F, F, F, F]:
+    def each(self, name: str, held: tuple[F, F], gather: F, again: F, scatter: F) -> tuple[F, F, F, F]:
         """Seconds of one micro-batch under ZeRO-3: gathers for forward and backward, scatter of a layer; coding of all.
 
         Args:
-            parameters: Of a rank.
-            layers: In which they come.
+            name: `dense` or `expert`.
+            held: Parameters of a rank, and layers in which they come.
             gather: Seconds of gathering a layer for forward, without anything done to it.
             again: The same for backward.
             scatter: Seconds of reducing a layer's gradients, without anything done to them.
         """
+        parameters, layers = held
         gather, again, scatter = gather.copy(), again.copy(), scatter.copy()
         coding = np.zeros_like(gather)
         for design in self.designs:
             row, layout, scheme = design.row, design.training.layout, design.asked.compression
-            peers = replica_peers(layout, "dense", design.domain)
-            if scheme is None or layout.zero < 3 or peers.ranks <= 1:
+            peers = replica_peers(layout, name, design.domain)
+            if scheme is None or layout.zero < 3 or peers.ranks <= 1 or parameters[row] <= 0:
                 continue
+            stride = _stride(design, name)
             each, count = float(parameters[row] / layers[row]), float(layers[row])
             spent_forward = spent_again = 0.0
             if scheme.parameter_share != 1.0:
-                gather[row], spent_forward = _gather(design, each, 1.0, peers, layout.tp)
+                gather[row], spent_forward = _gather(design, each, 1.0, peers, stride)
                 again[row], spent_again = gather[row], spent_forward
             if scheme.second_copy:
-                inside = design.collective_s(CollectiveKind.ALL_GATHER, 2.0 * each, peers.local, layout.tp)
+                inside = design.collective_s(CollectiveKind.ALL_GATHER, 2.0 * each, peers.local, stride)
                 again[row], spent_again = inside, 0.0
-            made = scheme.reduction(bundle(design.training, "dense", each), peers)
-            scatter[row] = design.reduction_s(made, peers, layout.tp)
+            made = scheme.reduction(bundle(design.training, name, each), peers)
+            scatter[row] = design.reduction_s(made, peers, stride)
             coding[row] = count * (spent_forward + spent_again * layout.reshard + design.seconds(made.work))
         return gather, again, scatter, coding
 

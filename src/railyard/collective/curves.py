@@ -1,0 +1,155 @@
+"""Times of collectives alone as curves over their size, for closed forms that ask for thousands of designs at once.
+
+A curve is what `choose_many` finds for one shape on one machine at some sizes: latencies, steps to which the path of
+the network is added, and seconds a byte on scale-up links and through NICs. Between sizes each is taken from a straight
+line over the logarithm. Machines that differ in their networks' paths alone share curves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.collective.algorithm import ALGORITHMS
+from railyard.collective.choice import DEFAULT_POLICY, choose_many, links_gbs
+from railyard.collective.machine import Case, CollectiveMachine, machine_of
+from railyard.collective.shape import Shape
+from railyard.collective.timing import WIRE, timing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.graph import CollectiveKind
+
+    F = NDArray[np.float64]
+
+_FIRST, _LAST, _STEPS = 8, 40, 4
+_SIZES = 2.0 ** (np.arange(_FIRST * _STEPS, _LAST * _STEPS + 1) / _STEPS)
+"""Four to an octave: protocols change between sizes, and between neighbours the two are mixed."""
+
+_ROWS = 6
+"""Latency in s, steps along mean paths and along those to the next domain, s/byte inside and outside, 1 where these
+two follow one another."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """A collective library on a machine as curves see it.
+
+    Attributes:
+        machine: Without the paths of its network.
+        path_s: Of a mean message between domains, and of one to the next domain.
+        ports: NIC ports of a rank; below 1 where ranks share them.
+    """
+
+    machine: CollectiveMachine
+    path_s: tuple[float, float]
+    ports: float
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Library | None:
+        """That of a cluster; None where times depend on more than how many ranks sit in how many domains."""
+        machine = machine_of(cluster)
+        if machine.scale_up == "torus":
+            return None
+        overhead_ps = DEFAULT_POLICY.network_overhead_ps
+        paths = (1e-12 * (each + overhead_ps) for each in (machine.path_latency_ps, machine.next_latency_ps))
+        owned = np.unique(cluster.back_end.port_of_rank[: cluster.ranks_per_server])
+        plain = replace(machine, path_latency_ps=0, next_latency_ps=0)
+        return cls(plain, (next(paths), next(paths)), len(owned) / cluster.ranks_per_server)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Libraries of d designs.
+
+    Attributes:
+        known: Each library once.
+        index: int64[d], which of them a design has.
+        path_s: float64[2, d], as in `Library`.
+    """
+
+    known: tuple[Library, ...]
+    index: NDArray[np.int64]
+    path_s: F
+
+    @classmethod
+    def of(cls, libraries: Sequence[Library]) -> Curves:
+        """Side by side."""
+        numbers: dict[Library, int] = {}
+        index = [numbers.setdefault(each, len(numbers)) for each in libraries]
+        known = tuple(numbers)
+        paths = np.array([each.path_s for each in known], np.float64)
+        rows = np.array(index, np.int64)
+        return cls(known, rows, paths[rows].T)
+
+    def seconds(self, kind: CollectiveKind, size_bytes: F, group: tuple[F, F], longer: tuple[F, F] | None) -> F:
+        """Seconds of one collective of each design, 0 in groups of one.
+
+        Args:
+            kind: What it does.
+            size_bytes: float64[d], as nccl-tests counts it.
+            group: float64[d] each, ranks, and those in one scale-up domain.
+            longer: float64[d] each, how many times longer a byte takes than alone, on scale-up links and NICs; None:
+                no longer.
+        """
+        ranks, local = (np.asarray(each).astype(np.int64) for each in group)
+        codes = (self.index * (1 << 24) + ranks) * (1 << 12) + local
+        unique, first, row = np.unique(codes, return_index=True, return_inverse=True)
+        table = np.empty((len(unique), _ROWS, len(_SIZES)))
+        for number, at in enumerate(first):
+            library = self.known[self.index[at]]
+            table[number] = _curve(library.machine, library.ports, kind, int(ranks[at]), int(local[at]))
+        place = np.clip((np.log2(np.maximum(size_bytes, 1.0)) - _FIRST) * _STEPS, 0.0, len(_SIZES) - 1.000001)
+        low = place.astype(np.int64)
+        part = (place - low)[:, None]
+        fixed, steps, to_next, inside, outside, phased = (
+            (1.0 - part) * table[row, :, low] + part * table[row, :, low + 1]
+        ).T
+        if longer is not None:
+            inside, outside = inside * longer[0], outside * longer[1]
+        each = np.maximum(inside, outside) + phased * np.minimum(inside, outside)
+        found: F = fixed + steps * self.path_s[0] + to_next * self.path_s[1] + size_bytes * each
+        return found
+
+
+@lru_cache(maxsize=4096)
+def _curve(machine: CollectiveMachine, ports: float, kind: CollectiveKind, ranks: int, local: int) -> F:
+    """float64[rows, sizes]."""
+    found = np.zeros((_ROWS, len(_SIZES)))
+    if ranks < 2:
+        return found
+    shape = _shape(machine, ports, ranks, local)
+    case = Case(machine, shape, kind, DEFAULT_POLICY.version_number)
+    choices = choose_many(kind, _SIZES, shape, machine, DEFAULT_POLICY)
+    for row in np.unique(choices.index):
+        name, protocol = choices.candidates[int(row)]
+        at, algorithm = choices.index == row, ALGORITHMS.get(name)
+        time = timing(case, algorithm, protocol, _SIZES[at])
+        inside, nics = (rate / WIRE[protocol] for rate in links_gbs(case, name))
+        found[0, at] = 1e-6 * time.latency_us + 1e-12 * DEFAULT_POLICY.launch_ps
+        found[2 if algorithm.to_the_next else 1, at] = time.network_steps
+        found[3, at] = 1e-9 / np.minimum(time.rate_gbs, inside)
+        found[4, at] = 1e-9 / nics
+        found[5, at] = algorithm.phased
+    return found
+
+
+def _shape(machine: CollectiveMachine, ports: float, ranks: int, local: int) -> Shape:
+    full, rest = divmod(ranks, local)
+    owned = max(1, round(local * ports))
+    return Shape(
+        ranks=ranks,
+        domains=full + (rest > 0),
+        per_domain=local,
+        uneven=(*(local for _ in range(full)), rest) if rest else (),
+        aligned=not rest,
+        ports=owned,
+        scale_up=machine.scale_up,
+    )
