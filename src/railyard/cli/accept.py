@@ -91,19 +91,22 @@ def _figures(one: Judged) -> str:
 
 
 def _written(tests: Sequence[Test], out: Path, names: Sequence[str], *, as_json: bool, quiet: bool) -> None:
-    count = Counter((one.scope, one.collective or one.method, one.ranks) for one in tests)
+    groups = folder.alike(tests)
     if as_json:
-        listed = [{"scope": key[0], "test": key[1], "ranks": key[2], "count": many} for key, many in count.items()]
+        listed = [
+            {"scope": key[0], "test": key[1], "ranks": key[2], "count": len(those)} for key, those in groups.items()
+        ]
         emit(json.dumps({"folder": str(out), "files": list(names), "tests": listed}, ensure_ascii=False))
         return
     table = Table(("scope", "test", "ranks", "tests", "expected", "passes from", "to"), (2, 3, 4, 5, 6))
-    first = {(one.scope, one.collective or one.method, one.ranks): one for one in reversed(tests)}
-    for key, many in count.items():
-        one = first[key]
+    for key, those in groups.items():
+        one = those[0]
         mark = next((mark for mark in one.marks if mark.size_bytes == LARGEST), one.marks[0])
         at = f" at {LARGEST >> 20} MiB" if one.method == NCCL else ""
         figures = (f"{value:.4g}" for value in (mark.low, mark.high))
-        table.add(key[0], key[1] + at, str(key[2] or ""), f"{many:,}", f"{mark.expected:.4g} {one.unit}", *figures)
+        table.add(
+            key[0], key[1] + at, str(key[2] or ""), f"{len(those):,}", f"{mark.expected:.4g} {one.unit}", *figures
+        )
     table.print()
     if not quiet:
         say(f"wrote {out}: {', '.join(names)}")

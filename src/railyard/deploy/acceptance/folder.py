@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from railyard.deploy.acceptance.commands import host_lists, scripts
 from railyard.deploy.acceptance.groups import groups
-from railyard.deploy.acceptance.tests import FILE, NCCL, Test, read, written
+from railyard.deploy.acceptance.tests import BURN, CABLE, FILE, NCCL, WRITE, Test, read, written
 from railyard.deploy.plan.drawn import is_infiniband
 from railyard.errors import InputError
 from railyard.files import read_text
@@ -56,17 +56,27 @@ def folder_of(path: Path) -> tuple[list[Test], dict[str, Sequence[str]]]:
     return read(path / FILE), members
 
 
+_WHAT = {WRITE: "pairs of NICs", BURN: "servers", CABLE: "cables"}
+
+
+def alike(tests: Sequence[Test]) -> dict[tuple[str, str, int, str], list[Test]]:
+    """Tests by what they have in common: scope, what is run, ranks, and of what has no collective what is expected."""
+    seen: dict[tuple[str, str, int, str], list[Test]] = {}
+    for one in tests:
+        rate = "" if one.method == NCCL else f"{one.marks[0].expected:g}"
+        seen.setdefault((one.scope, one.collective or one.method, one.ranks, rate), []).append(one)
+    return seen
+
+
 def page(tests: Sequence[Test], title: str) -> str:
     """What is tested, and what collectives should reach."""
-    seen: dict[tuple[str, str, int], list[Test]] = {}
-    for one in tests:
-        seen.setdefault((one.scope, one.collective or one.method, one.ranks), []).append(one)
+    seen = alike(tests)
     sizes = sorted({mark.size_bytes for one in tests if one.method == NCCL for mark in one.marks})
     head = "".join(f"<th>{escape(text)}</th>" for text in ("scope", "test", "ranks", "how many", *map(_size, sizes)))
-    rows = "".join(_row(key, those, sizes) for key, those in seen.items() if those[0].method == NCCL)
+    rows = "".join(_row(those, sizes) for those in seen.values() if those[0].method == NCCL)
     others = "".join(
-        f"<li>{len(those):,} of {escape(key[1])} ({escape(key[0])}): {_bounds(those[0])}</li>"
-        for key, those in seen.items()
+        f"<li>{escape(those[0].method)}: {len(those):,} {_WHAT[those[0].method]}, {_bounds(those[0])}</li>"
+        for those in seen.values()
         if those[0].method != NCCL
     )
     return f"""<!doctype html>
@@ -82,7 +92,8 @@ model had not seen; tests that are alike are compared with each other besides.</
 """
 
 
-def _row(key: tuple[str, str, int], those: Sequence[Test], sizes: Sequence[int]) -> str:
+def _row(those: Sequence[Test], sizes: Sequence[int]) -> str:
+    key = those[0].scope, those[0].collective, those[0].ranks
     marks = {mark.size_bytes: mark for mark in those[0].marks}
     cells = [
         f"{marks[size].expected:,.4g} ({marks[size].low:,.3g} to {marks[size].high:,.3g})" if size in marks else ""
@@ -93,6 +104,8 @@ def _row(key: tuple[str, str, int], those: Sequence[Test], sizes: Sequence[int])
 
 def _bounds(test: Test) -> str:
     mark = test.marks[0]
+    if mark.low == mark.high > 0:
+        return f"{mark.high:,.4g} {test.unit}"
     return f"{mark.low:,.4g} to {mark.high:,.4g} {test.unit}" if mark.high else f"no {test.unit}"
 
 
