@@ -12,8 +12,9 @@ from railyard.cluster.asbuilt.discovery import Discovery
 from railyard.cluster.asbuilt.port_names import DIALECTS
 from railyard.deploy.audit.audit import audit_plan
 from railyard.deploy.audit.step_price import StepPricing
-from railyard.deploy.plan.drawn import drawn
+from railyard.deploy.plan.drawn import dialects, drawn
 from railyard.fault import DegradeLink
+from railyard.fault.link_down import LinkDown
 from railyard.graph import Job
 from railyard.study.study import prepare
 
@@ -109,6 +110,26 @@ def test_a_slow_cable_costs_what_the_engine_says_of_the_fault():
     assert finding.loss == pytest.approx(1 - base.step_s / finding.step_s)
     assert finding.usd_per_month == pytest.approx(finding.loss * base.usd_per_month)
     assert finding.loss > 0.001
+
+
+@pytest.mark.parametrize("fabric", ["infiniband", "roce", "spectrum-x"])
+def test_missing_cables_cost_what_the_engine_says_of_dead_ones(fabric):
+    """`link-down` from the beginning on, with fabrics that reroute at once: the engine withdraws routes by itself."""
+    one = draft(64, fabric={"name": fabric, "reroute": "0 s"}, parts={"ports_per_leaf": 8, "spines": 2}, tp=32,
+                server="gh200-node")  # fmt: skip
+    plan = planned(one)
+    discovery = drawn(plan, 0, dialects(plan, 0)[0])
+    names = [device.described for device in discovery.devices]
+    left = tuple(c for c in discovery.cables if {names[c.a], names[c.b]} != {"be-leaf2", "be-spine0"})
+    assert len(discovery.cables) - len(left) == 4
+    found = audit_plan(replace(discovery, cables=left), one)
+    job = prepare(one)[0]
+    run = {"cluster": job.cluster, "seed": job.seeds[0]}
+    graph = [Job(job.graphs.of(job.training, job.cluster))]
+    whole = job.engine.simulate(graph, **run).makespan_ps
+    dead = job.engine.simulate(graph, **run, faults=[LinkDown(cable="leaf 2 - spine 0")]).makespan_ps
+    assert found.design["loss"] == pytest.approx(1 - whole / dead, rel=1e-6)
+    assert found.design["loss"] > 1e-4
 
 
 def test_a_host_without_a_cable_stands_idle():
