@@ -24,7 +24,7 @@ const look = (column: { text?: boolean; wide?: boolean }): string => [column.tex
 
 export function Table<Row>({ rows, columns, mark }: { rows: Row[]; columns: Column<Row>[]; mark?: (row: Row) => boolean }) {
   return (
-    <div class="scroll">
+    <div class="scroll" tabIndex={0} role="group" aria-label="table, scrolls">
       <table>
         <thead>
           <tr>{columns.map((column) => <th class={look(column)}>{column.head}</th>)}</tr>

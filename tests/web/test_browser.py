@@ -1,6 +1,7 @@
 """The story of a user in a real browser: an error, its mend, runs, a stop, a comparison, a file to pass on."""
 
 import os
+import time
 
 import pytest
 from tests.report.browser import CHROMIUM
@@ -12,6 +13,7 @@ pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 if CHROMIUM is None:
     pytest.skip("no Chromium on this machine", allow_module_level=True)
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
 FLAGS = ("--disable-gpu", "--disable-quic", "--disable-background-networking", "--lang=en-US")
@@ -50,6 +52,14 @@ def page(browser):
     page.close()
     assert trouble == []
     assert all(url.startswith(("http://127.0.0.1", "data:", "blob:", "file:")) for url in asked)
+
+
+def finished(server):
+    """The name of a run of `SMALL` that is done."""
+    job = server.ask("POST", "/jobs", {"text": SMALL, "file": "small.yaml"})["id"]
+    while (found := server.ask("GET", f"/jobs/{job}"))["state"] in {"queued", "running"}:
+        time.sleep(0.1)
+    return found["run"]
 
 
 def test_from_an_error_to_a_comparison_that_is_passed_on(server, page, tmp_path):
@@ -100,7 +110,7 @@ def test_from_an_error_to_a_comparison_that_is_passed_on(server, page, tmp_path)
 
 
 def test_from_a_run_to_its_ranks_its_hall_and_a_fault(server, page):
-    server.ask("POST", "/jobs", {"text": SMALL, "file": "small.yaml"})
+    finished(server)
     page.goto(server.address)
     page.locator("main table").get_by_role("link", name="small").first.click()
     page.get_by_role("link", name="Every rank at any zoom").click()
@@ -172,3 +182,22 @@ def test_a_phone_needs_no_sideways_scrolling(server, page, where):
     page.goto(server.address + where)
     expect(page.locator("section").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_every_view_is_clean_for_those_who_cannot_see_it(server, browser):
+    """Axe's rules, best practices too, in light and dark."""
+    run = finished(server)
+    views = {
+        "/": "Runs and scenarios", "/scenario?file=small.yaml": "Scenario", f"/run/{run}": "small",
+        f"/timeline?runs={run}": "Timelines", f"/floor?run={run}&device=be-leaf0": "The hall",
+        f"/decide?runs={run}": "At other prices",
+    }  # fmt: skip
+    for scheme in ("light", "dark"):
+        page = browser.new_page(color_scheme=scheme)
+        for view, title in views.items():
+            page.goto(f"{server.address}/#{view}")
+            expect(page.get_by_role("heading", level=1, name=title)).to_be_attached()
+            page.wait_for_timeout(500)
+            found = Axe().run(page).response["violations"]
+            assert [(view, row["id"], row["nodes"][0]["html"]) for row in found] == []
+        page.close()

@@ -55,6 +55,7 @@ export function editor(parent: HTMLElement, text: string, schema: Schema, change
       ],
     }),
   });
+  view.scrollDOM.tabIndex = 0; // what scrolls is reached by keys
   return {
     text: () => view.state.doc.toString(),
     replace: (next) => {

@@ -48,7 +48,7 @@ export function Verdict({ verdict }: { verdict: VerdictFigures }) {
           { head: "of the model", cell: (row) => percent(Math.expm1(row.model_band)) },
           { head: "of prices", cell: (row) => percent(Math.expm1(row.price_band)) },
           { head: "shared, so that its error cancels", text: true, cell: (row) => row.shared },
-          { head: "", text: true, cell: (row) => (row.tied ? "tied" : "apart") },
+          { head: "so", text: true, cell: (row) => (row.tied ? "tied" : "apart") },
         ]}
       />
     </Section>

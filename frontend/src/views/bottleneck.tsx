@@ -16,7 +16,7 @@ export function Bottleneck({ variant }: { variant: Stepped }) {
           { head: "made", wide: true, cell: (row) => (typeof row.factor === "number" ? `${row.factor} ×` : row.factor) },
           { head: "step", wide: true, cell: (row) => duration(row.step_seconds) },
           { head: "shorter by", cell: (row) => percent(row.gain, 2) },
-          { head: "", text: true, wide: true, cell: (row) => bar(row.gain) },
+          { head: "drawn", text: true, wide: true, cell: (row) => bar(row.gain) },
         ]}
       />
       {changes && changes.length > 0 && (
@@ -28,7 +28,7 @@ export function Bottleneck({ variant }: { variant: Stepped }) {
               { head: "changed to", text: true, cell: (row) => (row.bound ? `${row.name} (a bound: none is sold)` : row.name) },
               { head: "step", wide: true, cell: (row) => duration(row.step_seconds) },
               { head: "shorter by", cell: (row) => percent(row.gain, 2) },
-              { head: "", text: true, wide: true, cell: (row) => bar(row.gain) },
+              { head: "drawn", text: true, wide: true, cell: (row) => bar(row.gain) },
             ]}
           />
         </>

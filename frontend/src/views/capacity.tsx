@@ -113,11 +113,11 @@ export function Curves({ variants, chosen }: { variants: Served[]; chosen: numbe
         <Table
           rows={groups.flatMap(({ name, points }) => points.map((point) => ({ name, point })))}
           columns={[
-            { head: "", text: true, cell: (row) => row.name },
+            { head: "of", text: true, cell: (row) => row.name },
             { head: "requests/s", cell: ({ point }) => count(point.rate_per_s) },
             { head: "requests", cell: ({ point }) => whole(point.requests) },
             ...FIGURES.map((each) => ({ head: each.name, cell: ({ point }: { point: LoadPoint }) => { const value = each.of(point); return value === null ? "—" : each.show(value); } })),
-            { head: "", text: true, cell: ({ point }) => (point.overloaded ? "overload" : "") },
+            { head: "state", text: true, cell: ({ point }) => (point.overloaded ? "overload" : "") },
           ]}
         />
       </details>

@@ -63,7 +63,7 @@ export function Counters({ packet, children }: { packet: PacketFigures; children
         <Table
           rows={Object.entries(packet.packets)}
           columns={[
-            { head: "", text: true, cell: ([kind]) => WORDS[kind] ?? kind },
+            { head: "what", text: true, cell: ([kind]) => WORDS[kind] ?? kind },
             { head: "packets", cell: ([, number]) => whole(number) },
           ]}
         />
@@ -74,7 +74,7 @@ export function Counters({ packet, children }: { packet: PacketFigures; children
           <Table
             rows={constants}
             columns={[
-              { head: "", text: true, cell: (row) => row.name },
+              { head: "constant", text: true, cell: (row) => row.name },
               { head: "value", cell: (row) => row.value },
             ]}
           />

@@ -22,7 +22,7 @@ function nodeLoad(picture: Picture, tier: number, node: number): number {
 function Heat({ picture }: { picture: Picture }) {
   const edges = [...picture.edges].sort((a, b) => a.max - b.max);
   return (
-    <div class="scroll">
+    <div class="scroll" tabIndex={0} role="group" aria-label="Link load over the topology, scrolls">
       <svg viewBox={`0 0 ${WIDTH} ${picture.tiers.length * TIER}`} class="chart" role="img" aria-label="Link load over the topology">
         {edges.map((edge) => {
           const [x1, y1] = place(picture, ...edge.from);

@@ -253,7 +253,7 @@ function Details({ of, hall, cabling, device, choice }: DetailsProps) {
           { head: "rate", cell: (row) => `${at(cabling?.rate ?? [], row.row)} Gb/s`, wide: true },
           { head: "length", cell: (row) => `${at(cabling?.length ?? [], row.row)} m`, wide: true },
           { head: "load", cell: (row) => { const load = at(cabling?.load ?? [], row.row); return load < 0 ? "—" : percent(load); } },
-          { head: "", text: true, cell: (row) => { const ends = cableOf(hall, device, row.peer); return ends && <a href={inject(ends)}>cut</a>; } },
+          { head: "fault", text: true, cell: (row) => { const ends = cableOf(hall, device, row.peer); return ends && <a href={inject(ends)}>cut</a>; } },
         ]}
       />
       {cables.length > MOST_PORTS && <p class="muted">and {cables.length - MOST_PORTS} more</p>}

@@ -18,6 +18,7 @@ export function Home({ turn, jobs }: { turn: number; jobs: QueuedJob[] }) {
   const ended = jobs.filter((job) => hasEnded(job) && job.state !== "done").slice(0, SHOWN);
   return (
     <>
+      <h1 class="spoken">Runs and scenarios</h1>
       <Runs runs={runs.value} error={runs.error} />
       {ended.length > 0 && (
         <Section title="Ended without a result">
@@ -50,7 +51,7 @@ function Runs({ runs, error }: { runs: RunRow[] | undefined; error: string | und
       <Table
         rows={runs}
         columns={[
-          { head: "", text: true, cell: (row) => <input type="checkbox" aria-label={`compare ${row.run}`} checked={picked.has(row.run)} onChange={() => flip(row.run)} /> },
+          { head: "pick", text: true, cell: (row) => <input type="checkbox" aria-label={`compare ${row.run}`} checked={picked.has(row.run)} onChange={() => flip(row.run)} /> },
           { head: "run", text: true, cell: (row) => <a href={address(`/run/${encodeURIComponent(row.run)}`)} title={row.run}>{row.name}</a> },
           { head: "what it says", text: true, cell: (row) => <span class="source">{row.sentence}</span> },
           { head: "variants", cell: (row) => row.rows.length, wide: true },

@@ -109,6 +109,7 @@ function Desk({ opened, schema, editor, Form, jobs }: Tools) {
   const job = jobs.find((each) => each.id === asked);
   return (
     <>
+      <h1 class="spoken">Scenario {file}</h1>
       <p class="tools">
         <label class="name">File <input value={file} onChange={(event) => setFile(event.currentTarget.value.trim())} /></label>
         <button onClick={() => void save(text)} disabled={text === saved.text && file === opened.file}>Save</button>

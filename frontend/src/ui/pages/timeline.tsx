@@ -51,6 +51,8 @@ function Aligned({ listed, heads }: { listed: Source[]; heads: Strips[] }) {
   };
   const groups = [...new Set(heads.flatMap((head) => head.looks.map(taskGroup)))];
   return (
+    <>
+    <h1 class="spoken">Timelines of {listed.map((each) => each.run).join(", ")}</h1>
     <Section
       title="Every rank at any zoom"
       note="Drag to move, wheel over the axis or Ctrl and wheel to zoom; w, s, a, d and 0 do the same. A pixel's strength is the share of it that is busy, its colour that of the slice in its middle."
@@ -62,6 +64,7 @@ function Aligned({ listed, heads }: { listed: Source[]; heads: Strips[] }) {
       })}
       <p class="muted">{duration(view.from / 1e6)} to {duration(view.to / 1e6)} of {duration(all.to / 1e6)}</p>
     </Section>
+    </>
   );
 }
 
