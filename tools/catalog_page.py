@@ -18,6 +18,8 @@ TITLES = {
     "cables": "Cables, optics and fibre",
     "storage": "Storage",
     "memory-pools": "Memory pools",
+    "devices": "Devices at the edge",
+    "access-links": "Access links",
     "models": "Models",
     "prices": "Prices and the rest of the world",
 }

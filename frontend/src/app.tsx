@@ -24,6 +24,7 @@ import { Storage } from "./views/storage";
 import { Summary } from "./views/summary";
 import { Timeline } from "./views/timeline";
 import { Waterfall } from "./views/waterfall";
+import { isWide, WideComparison, WideDetails } from "./views/wide";
 
 function chosenFromUrl(variants: Variant[]): number {
   const name = chosenAt("variant");
@@ -71,6 +72,7 @@ export function Findings({ result }: { result: Result }) {
   const compared = result.variants.filter(hasStep);
   const served = result.variants.filter(isServing);
   const operated = result.variants.filter(isOperate);
+  const wide = result.variants.filter(isWide);
   return (
     <>
       {result.verdict && <Verdict verdict={result.verdict} />}
@@ -83,10 +85,14 @@ export function Findings({ result }: { result: Result }) {
       {operated.length > 1 && operated.length === result.variants.length && (
         <OperateComparison variants={operated} chosen={chosen} choose={choose} />
       )}
+      {wide.length > 1 && wide.length === result.variants.length && (
+        <WideComparison variants={wide} chosen={chosen} choose={choose} />
+      )}
       {result.variants.length > 1 && (
         <ButtonRow label="Details of" names={result.variants.map((each) => each.name)} chosen={chosen} choose={choose} />
       )}
       {isOperate(variant) && <OperateDetails key={variant.name} variant={variant} />}
+      {isWide(variant) && <WideDetails key={variant.name} variant={variant} />}
       {isJobs(variant) && <Jobs variant={variant} />}
       {isServing(variant) && <ServingDetails key={variant.name} variant={variant} alone={result.variants.length === 1} />}
       {hasStep(variant) ? <Training variant={variant} packets={packets} /> : packets}

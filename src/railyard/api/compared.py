@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.api import jobs, operated, served, words
+from railyard.api import jobs, operated, served, wide, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +32,9 @@ def comparison(result: Result) -> Comparison:
     """The variants side by side, in the columns of their kind of work."""
     if operated.are_operated(result):
         sheet = next(operated.sheets(result))
+        return Comparison(sheet.headings, range(1, len(sheet.headings)), sheet.rows)
+    if wide.are_wide(result):
+        sheet = next(wide.sheets(result))
         return Comparison(sheet.headings, range(1, len(sheet.headings)), sheet.rows)
     if jobs.are_jobs(result):
         rows = [cells for variant in result.jobs for cells in jobs.rows(variant)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from railyard.api import numbers, operated, served, words
+from railyard.api import numbers, operated, served, wide, words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,9 @@ def card(result: Result, report: Path | None) -> str:
     if served.is_served(result):
         return _served(result, report)
     if operated.are_operated(result):
-        return _operated(result, report)
+        return _sheet(result, next(operated.sheets(result)), operated.why(result), report)
+    if wide.are_wide(result):
+        return _sheet(result, next(wide.sheets(result)), wide.why(result), report)
     variants = result.steps[:MOST_VARIANTS]
     rows = "".join(_row(variant) for variant in variants)
     hidden = len(result.steps) - len(variants)
@@ -58,14 +60,13 @@ def _served(result: Result, report: Path | None) -> str:
     return f"<div class='railyard'><style>{_STYLE}</style>{title}<table>{head}{rows}</table>{place}</div>"
 
 
-def _operated(result: Result, report: Path | None) -> str:
-    """The card of a cluster in time: every variant's figures."""
-    sheet = next(operated.sheets(result))
+def _sheet(result: Result, sheet: operated.Sheet, sentence: str, report: Path | None) -> str:
+    """The card of a cluster in time, or of clients and sites: every variant's figures."""
     rows = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in sheet.rows[:MOST_VARIANTS]
     )
     place = f"<p>report: <code>{escape(str(report))}</code></p>" if report is not None else ""
-    title = f"<h4>{escape(result.name)}</h4><p>{escape(operated.why(result))}</p>"
+    title = f"<h4>{escape(result.name)}</h4><p>{escape(sentence)}</p>"
     head = _head(*(escape(title) for title in sheet.headings))
     return f"<div class='railyard'><style>{_STYLE}</style>{title}<table>{head}{rows}</table>{place}</div>"
 

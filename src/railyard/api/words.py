@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from railyard.api import believed, jobs, numbers, operated, served
+from railyard.api import believed, jobs, numbers, operated, served, wide
 from railyard.measure.bottleneck import CONTENTION
 from railyard.result.variants.trace import TraceVariant
 
@@ -108,6 +108,8 @@ def card(result: Result, report: Path | None) -> str:
         return jobs.card(result, report)
     if operated.are_operated(result):
         return operated.card(result, report)
+    if wide.are_wide(result):
+        return wide.card(result, report)
     if served.is_served(result):
         return served.card(result, report)
     best = best_variant(result)
@@ -149,6 +151,7 @@ def notes(result: Result) -> list[str]:
     warned = [(variant.name, variant.warnings) for variant in result.steps]
     warned += [(variant.name, variant.warnings) for variant in result.served]
     warned += [(variant.name, variant.warnings) for variant in result.operated]
+    warned += [(variant.name, variant.warnings) for variant in result.wide]
     for name, lines in warned:
         for line in lines:
             found.setdefault(line, []).append(name)
@@ -169,6 +172,8 @@ def explain(result: Result) -> str:
         return "\n".join(jobs.notes(result))
     if operated.are_operated(result):
         return operated.why(result)
+    if wide.are_wide(result):
+        return wide.why(result)
     if served.is_served(result):
         return served.explain(result)
     return "\n\n".join(_explain(variant) for variant in result.steps)
@@ -195,8 +200,15 @@ def why(result: Result) -> str:
         return jobs.why(result)
     if operated.are_operated(result):
         return operated.why(result)
+    if wide.are_wide(result):
+        return wide.why(result)
     if served.is_served(result):
         return served.why(result)
+    return _of_steps(result)
+
+
+def _of_steps(result: Result) -> str:
+    """The same of work whose ranks go through a step."""
     variants = result.steps
     best = best_variant(result)
     if len(variants) == 1:

@@ -8,15 +8,30 @@
 from railyard.catalog.model import MLA, Model
 from railyard.catalog.show import Listing, Row
 from railyard.catalog.store import KINDS, Catalog, load
-from railyard.catalog.types import Accelerator, Cable, Entry, MemoryPool, Nic, Price, Range, Server, Storage, Switch
+from railyard.catalog.types import (
+    Accelerator,
+    AccessLink,
+    Cable,
+    Device,
+    Entry,
+    MemoryPool,
+    Nic,
+    Price,
+    Range,
+    Server,
+    Storage,
+    Switch,
+)
 from railyard.schema.provenance import Provenance
 
 __all__ = [
     "KINDS",
     "MLA",
     "Accelerator",
+    "AccessLink",
     "Cable",
     "Catalog",
+    "Device",
     "Entry",
     "Listing",
     "MemoryPool",

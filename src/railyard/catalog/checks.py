@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.catalog.model import Model
-from railyard.catalog.types import Accelerator, Cable, Entry, MemoryPool, Nic, Server, Storage, Switch
+from railyard.catalog.types import (
+    QUANTILES,
+    Accelerator,
+    AccessLink,
+    Cable,
+    Device,
+    Entry,
+    MemoryPool,
+    Nic,
+    Server,
+    Storage,
+    Switch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,6 +169,32 @@ def _blocks(entry: Model) -> Iterator[Finding]:
             return
 
 
+def _device(entry: Entry) -> Iterator[Finding]:
+    if not isinstance(entry, Device):
+        return
+    yield from _positive(
+        entry, memory_bytes="memory", memory_bps="memory_bandwidth", training_efficiency="training_efficiency"
+    )
+    if not any(entry.flops.values()):
+        yield "flops", "must hold a rate above zero"
+
+
+def _access_link(entry: Entry) -> Iterator[Finding]:
+    if not isinstance(entry, AccessLink):
+        return
+    for key, table in (("down", entry.down_bps), ("up", entry.up_bps), ("rtt", entry.rtt_ps)):
+        values = [table.get(name, 0.0) for name in QUANTILES]
+        if not all(value > 0 for value in values):
+            yield key, f"must hold {', '.join(QUANTILES)}, each more than zero"
+        elif values != sorted(values):
+            yield key, "must not fall from one quantile to the next"
+    yield from _positive(entry, correlation_ps="correlation")
+    if entry.loss >= _MOST_LOSS:
+        yield "loss", f"must be below {_MOST_LOSS:g}: no transport works beyond"
+
+
+_MOST_LOSS = 0.2
+
 _RULES = {
     Accelerator: _accelerator,
     Server: _server,
@@ -165,5 +203,7 @@ _RULES = {
     Cable: _cable,
     Storage: _storage,
     MemoryPool: _memory_pool,
+    Device: _device,
+    AccessLink: _access_link,
     Model: _model,
 }

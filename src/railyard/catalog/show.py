@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from railyard import units
 from railyard.catalog.model import Model
-from railyard.catalog.types import Accelerator, Cable, Entry, MemoryPool, Nic, Price, Range, Server, Storage, Switch
+from railyard.catalog.types import (
+    Accelerator,
+    AccessLink,
+    Cable,
+    Device,
+    Entry,
+    MemoryPool,
+    Nic,
+    Price,
+    Range,
+    Server,
+    Storage,
+    Switch,
+)
 from railyard.schema.field import FieldRecord, records
 
 if TYPE_CHECKING:
@@ -184,6 +197,20 @@ _COLUMNS: dict[type[Entry], dict[str, Callable[[Entry], str]]] = {
         "port": _column(MemoryPool, lambda it: units.format_byte_rate(it.port_bps)),
         "capacity": _column(MemoryPool, lambda it: _value_text(it, "capacity_bytes")),
         "price a TB": _column(MemoryPool, lambda it: _money(it.price_usd_per_tb)),
+    },
+    Device: {
+        "vendor": _column(Device, lambda it: it.vendor),
+        "FLOP/s": _column(Device, lambda it: units.format_flops(max(it.flops.values()))),
+        "memory": _column(Device, lambda it: _value_text(it, "memory_bytes")),
+        "training": _column(Device, lambda it: f"{100 * it.training_efficiency:g} %"),
+        "price": _column(Device, lambda it: _money(it.price_usd)),
+    },
+    AccessLink: {
+        "down p50": _column(AccessLink, lambda it: units.format_rate(it.down_bps["p50"])),
+        "up p50": _column(AccessLink, lambda it: units.format_rate(it.up_bps["p50"])),
+        "up p5": _column(AccessLink, lambda it: units.format_rate(it.up_bps["p5"])),
+        "RTT p50": _column(AccessLink, lambda it: units.format_time(it.rtt_ps["p50"])),
+        "loss": _column(AccessLink, lambda it: f"{100 * it.loss:g} %"),
     },
     Model: {
         "parameters": _column(Model, lambda it: _billions(it.parameters())),

@@ -11,7 +11,19 @@ from railyard.catalog.index import NameIndex, key_of
 from railyard.catalog.model import Model
 from railyard.catalog.parse import Parser
 from railyard.catalog.show import Listing, Row, describe, listing
-from railyard.catalog.types import Accelerator, Cable, Entry, MemoryPool, Nic, Price, Server, Storage, Switch
+from railyard.catalog.types import (
+    Accelerator,
+    AccessLink,
+    Cable,
+    Device,
+    Entry,
+    MemoryPool,
+    Nic,
+    Price,
+    Server,
+    Storage,
+    Switch,
+)
 from railyard.errors import InputError, Problem, did_you_mean
 from railyard.schema import yaml
 
@@ -29,6 +41,8 @@ KINDS: dict[str, type[Entry]] = {
     "cables": Cable,
     "storage": Storage,
     "memory-pools": MemoryPool,
+    "devices": Device,
+    "access-links": AccessLink,
     "models": Model,
     "prices": Price,
 }
@@ -97,6 +111,14 @@ class Catalog:
         """The memory pool of that name or alias; InputError with the nearest name when there is none."""
         return self._get(MemoryPool, "memory-pools", name)
 
+    def device(self, name: str) -> Device:
+        """The device at the edge of that name or alias; InputError with the nearest name when there is none."""
+        return self._get(Device, "devices", name)
+
+    def access_link(self, name: str) -> AccessLink:
+        """The access link of that name or alias; InputError with the nearest name when there is none."""
+        return self._get(AccessLink, "access-links", name)
+
     def model(self, name: str) -> Model:
         """The model of that name or alias; InputError with the nearest name when there is none."""
         return self._get(Model, "models", name)
@@ -109,8 +131,8 @@ class Catalog:
         """The names of a kind, sorted.
 
         Args:
-            kind: `accelerators`, `servers`, `nics`, `switches`, `cables`, `storage`, `memory-pools`, `models` or
-                `prices`; the singular is understood too.
+            kind: `accelerators`, `servers`, `nics`, `switches`, `cables`, `storage`, `memory-pools`, `devices`,
+                `access-links`, `models` or `prices`; the singular is understood too.
 
         Raises:
             InputError: No such kind.

@@ -20,6 +20,7 @@ DATATYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4"
 SCALE_UP_KINDS = ("switched", "mesh", "torus", "none")
 SWITCH_FAMILIES = ("ethernet", "infiniband", "scheduled-leaf", "scheduled-fabric")
 POOL_ATTACHMENTS = ("cxl", "network")
+QUANTILES = ("p5", "p25", "p50", "p75", "p95")
 CABLE_KINDS = ("dac", "aec", "optic", "fibre", "amplifier", "terminal", "route")
 
 
@@ -316,6 +317,49 @@ class MemoryPool(Entry):
     )
     power_w: Range = field(metadata=f.power_range("power", "Drawn by one unit"))
     price_usd_per_tb: Range = field(metadata=f.money_per_terabyte_range("price", "Price of its capacity, all parts in"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device(Entry):
+    """A machine at the edge that trains or answers by itself: a phone, a board, a laptop, a home computer."""
+
+    vendor: str = field(metadata=f.text("vendor", "Maker of its processor"))
+    year: int = field(metadata=f.count("year", "Year of first delivery"))
+    flops: Mapping[str, float] = field(
+        hash=False, metadata=f.flops_table("flops", "Peak DENSE FLOP/s of its fastest part by datatype", DATATYPES)
+    )
+    memory_bytes: int = field(metadata=f.size("memory", "Memory that a job in the background may use"))
+    memory_bps: float = field(metadata=f.rate("memory_bandwidth", "Peak bandwidth of that memory"))
+    training_efficiency: float = field(
+        metadata=f.fraction("training_efficiency", "Share of the peak that training reaches")
+    )
+    spread: float = field(
+        metadata=f.spread("spread", "Standard deviation of the logarithm of speed between devices of the class")
+    )
+    power_w: Range = field(metadata=f.power_range("power", "Drawn while it computes, beyond what it draws at rest"))
+    price_usd: Range = field(metadata=f.money_range("price", "Purchase price"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccessLink(Entry):
+    """The last mile of a client: quantiles over clients and time of what one connection gets."""
+
+    down_bps: Mapping[str, float] = field(
+        hash=False, metadata=f.rate_quantiles("down", "To the client, ONE WAY, by quantile", QUANTILES)
+    )
+    up_bps: Mapping[str, float] = field(
+        hash=False, metadata=f.rate_quantiles("up", "From the client, ONE WAY, by quantile", QUANTILES)
+    )
+    rtt_ps: Mapping[str, float] = field(
+        hash=False, metadata=f.time_quantiles("rtt", "ROUND TRIP to a server near by, no load, by quantile", QUANTILES)
+    )
+    loss: float = field(metadata=f.fraction("loss", "Packets lost at random, not to full buffers"))
+    steady: float = field(
+        metadata=f.fraction("steady", "Share of the variance of log rate that stays with a client; the rest passes")
+    )
+    correlation_ps: int = field(metadata=f.time("correlation", "Correlation time of the part that passes", "10 min"))
+    nat: float = field(metadata=f.fraction("nat", "Clients that two peers cannot reach without a relay"))
+    power_w: Range = field(metadata=f.power_range("power", "Drawn by the client's radio or modem while it sends"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard import api
-from railyard.api import background, compared, layouts, operated, words
+from railyard.api import background, compared, layouts, operated, wide, words
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.scenario import load
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from railyard.result.result import Result
+    from railyard.api.operated import Sheet
 
 
 def run(
@@ -50,9 +50,9 @@ def tell(finished: api.Run, *, as_json: bool, quiet: bool) -> None:
         emit(f"\n{text}\n\nreport: {finished.report_path}")
 
 
-def _sheets(result: Result) -> None:
-    """The tables of a cluster in time."""
-    for number, sheet in enumerate(operated.sheets(result)):
+def _sheets(sheets: Iterator[Sheet]) -> None:
+    """Tables one below the other."""
+    for number, sheet in enumerate(sheets):
         if number:
             emit("")
         _table(compared.Comparison(sheet.headings, range(1, len(sheet.headings)), sheet.rows))
@@ -62,7 +62,10 @@ def show(finished: api.Run) -> None:
     """The comparison as tables."""
     result = finished.result
     if operated.are_operated(result):
-        _sheets(result)
+        _sheets(operated.sheets(result))
+        return
+    if wide.are_wide(result):
+        _sheets(wide.sheets(result))
         return
     _table(compared.comparison(result))
     if "runs" not in result.scenario:  # of kept runs each has been shown with its layouts when it was run

@@ -10,7 +10,10 @@ from pydantic import Discriminator, Field, Tag
 from railyard.result.model_error import Verdict
 from railyard.result.provenance import ProvenanceFigures
 from railyard.result.section import Figures, Values
+from railyard.result.variants.edge import EdgeVariant
+from railyard.result.variants.federated import FederatedVariant
 from railyard.result.variants.jobs import JobsVariant
+from railyard.result.variants.local import LocalVariant
 from railyard.result.variants.operate import OperateVariant
 from railyard.result.variants.pipeline import PipelineVariant
 from railyard.result.variants.serving import ServedVariant, ServingVariant
@@ -28,7 +31,7 @@ def kind_of(variant: Any) -> str | None:
         return type(variant).__module__.rpartition(".")[2]
     if "serving" in variant:
         return "pipeline" if isinstance(variant["serving"], dict) and "stages" in variant["serving"] else "serving"
-    form = next((key for key in ("trace", "jobs", "operate") if key in variant), None)
+    form = next((key for key in ("trace", "jobs", "operate", "federated", "local", "edge") if key in variant), None)
     if form is not None:
         return form
     return "training" if "step" in variant or "packet" not in variant else "traffic"
@@ -41,7 +44,10 @@ Variant = Annotated[
     | Annotated[JobsVariant, Tag("jobs")]
     | Annotated[TraceVariant, Tag("trace")]
     | Annotated[TrafficVariant, Tag("traffic")]
-    | Annotated[OperateVariant, Tag("operate")],
+    | Annotated[OperateVariant, Tag("operate")]
+    | Annotated[FederatedVariant, Tag("federated")]
+    | Annotated[LocalVariant, Tag("local")]
+    | Annotated[EdgeVariant, Tag("edge")],
     Discriminator(kind_of),
 ]
 """A variant of any kind of work; another kind adds its file in `variants/` and its line here."""
@@ -73,6 +79,12 @@ class Result(Figures):
     def operated(self) -> tuple[OperateVariant, ...]:
         """The variants of many jobs for months."""
         return tuple(variant for variant in self.variants if isinstance(variant, OperateVariant))
+
+    @property
+    def wide(self) -> tuple[FederatedVariant | LocalVariant | EdgeVariant, ...]:
+        """The variants of work outside one hall: clients, sites, edge."""
+        kinds = (FederatedVariant, LocalVariant, EdgeVariant)
+        return tuple(variant for variant in self.variants if isinstance(variant, kinds))
 
     @property
     def served(self) -> tuple[ServedVariant, ...]:

@@ -2,14 +2,18 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from railyard.errors import InputError
 from railyard.scenario.bring_up import BringUpSection
 from railyard.scenario.cluster import ClusterSection
 from railyard.scenario.conditions import CollectivesSection, CompareSection, JitterSection
 from railyard.scenario.economics import EconomicsSection
+from railyard.scenario.edge import EdgeSection
+from railyard.scenario.federated import FederatedSection
 from railyard.scenario.lab_section import LabSection
+from railyard.scenario.local import LocalSection
 from railyard.scenario.operate import OperateSection
 from railyard.scenario.packet_section import PacketSection
 from railyard.scenario.pipeline import PipelineSection
@@ -36,7 +40,10 @@ class Scenario(Section):
         description="A file of your own catalogue entries, relative to the scenario file.",
         examples=["my-parts.yaml"],
     )
-    cluster: ClusterSection = Field(description="The machine.")
+    cluster: ClusterSection = Field(  # type: ignore[assignment]  # absent only where `_machine` lets it be
+        default_factory=lambda: None,
+        description="The machine; left out where the workload brings its own (clients, sites).",
+    )
     workload: WorkloadSection = Field(description="What runs on it.")
     collectives: CollectivesSection = Field(
         default_factory=CollectivesSection, description="What is fixed about collectives."
@@ -77,6 +84,48 @@ class Scenario(Section):
     bring_up: BringUpSection | None = Field(
         default=None, description="How the cluster is built, for `railyard bring-up`."
     )
+
+    @model_validator(mode="after")
+    def _machine(self) -> "Scenario":
+        given = self.cluster is not None
+        if self.workload.brings_machines and given:
+            raise PydanticCustomError("cluster", "clients and sites are the machine here: `cluster` has to be left out")
+        if not self.workload.brings_machines and not given:
+            raise PydanticCustomError("missing", "the key `cluster` is missing")
+        return self
+
+    @property
+    def federated(self) -> FederatedSection:
+        """Learning on clients.
+
+        Raises:
+            InputError: The scenario has none.
+        """
+        if self.workload.federated is None:
+            raise InputError("this needs clients that learn; the scenario has no `federated`", key="workload")
+        return self.workload.federated
+
+    @property
+    def local(self) -> LocalSection:
+        """Training on sites.
+
+        Raises:
+            InputError: The scenario has none.
+        """
+        if self.workload.local is None:
+            raise InputError("this needs sites that train; the scenario has no `local`", key="workload")
+        return self.workload.local
+
+    @property
+    def edge(self) -> EdgeSection:
+        """Answers near the user.
+
+        Raises:
+            InputError: The scenario has none.
+        """
+        if self.workload.edge is None:
+            raise InputError("this needs a model at the edge; the scenario has no `edge`", key="workload")
+        return self.workload.edge
 
     @property
     def training(self) -> TrainingSection:

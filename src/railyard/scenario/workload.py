@@ -6,6 +6,9 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from railyard.scenario.communication import CommunicationSection
+from railyard.scenario.edge import EdgeSection
+from railyard.scenario.federated import FederatedSection
+from railyard.scenario.local import LocalSection
 from railyard.scenario.operate import OperateSection
 from railyard.scenario.pipeline import PipelineSection
 from railyard.scenario.placement import PlacementSection
@@ -167,12 +170,24 @@ class WorkloadSection(Section):
     operate: OperateSection | None = Field(
         default=None, description="Jobs that come and go for months: for `railyard operate`."
     )
+    federated: FederatedSection | None = Field(default=None, description="Learning on clients that keep their data.")
+    local: LocalSection | None = Field(
+        default=None, description="Training on sites or volunteers that step by themselves and meet now and then."
+    )
+    edge: EdgeSection | None = Field(
+        default=None, description="A model that answers in a cloud, at sites at the edge, or on the device."
+    )
+
+    @property
+    def brings_machines(self) -> bool:
+        """Whether it says itself what it runs on, so that the scenario has no `cluster`."""
+        return self.federated is not None or self.local is not None or self.edge is not None
 
     @model_validator(mode="after")
     def _one(self) -> "WorkloadSection":
-        parts = (self.training, self.serving, self.pipeline, self.trace, self.jobs, self.operate)
-        if sum(part is not None for part in parts) != 1:
-            words = "one of `training`, `serving`, `pipeline`, `trace`, `jobs`, `operate` says what runs"
+        keys = tuple(type(self).model_fields)
+        if sum(getattr(self, key) is not None for key in keys) != 1:
+            words = f"one of {', '.join(f'`{key}`' for key in keys)} says what runs"
             raise PydanticCustomError("workload", words)
         if self.jobs == ():
             raise PydanticCustomError("workload", "there is no job in `jobs`")

@@ -29,6 +29,7 @@ PRICE_READERS: dict[str, Callable[[object], float]] = {
     "life": units.years,
     "power": units.power,
     "length": units.length,
+    "traffic price": units.storage_price,
 }
 PRICE_UNITS = {
     "energy price": "USD/kWh",
@@ -41,6 +42,7 @@ PRICE_UNITS = {
     "life": "years",
     "power": "W",
     "length": "m",
+    "traffic price": "USD/TB",
 }
 
 
@@ -123,6 +125,21 @@ def fraction(key: str, help_: str) -> dict[str, FieldRecord]:
 def flops_table(key: str, help_: str, names: tuple[str, ...]) -> dict[str, FieldRecord]:
     """FLOP/s by name."""
     return _meta(FieldRecord(key, "table", help_, quantity.FLOPS.parse, quantity.FLOPS.example, allowed=names))
+
+
+def rate_quantiles(key: str, help_: str, names: tuple[str, ...]) -> dict[str, FieldRecord]:
+    """Rates in bit/s by quantile."""
+    return _meta(FieldRecord(key, "table", help_, quantity.RATE.parse, quantity.RATE.example, allowed=names))
+
+
+def time_quantiles(key: str, help_: str, names: tuple[str, ...]) -> dict[str, FieldRecord]:
+    """Times in picoseconds by quantile."""
+    return _meta(FieldRecord(key, "table", help_, quantity.TIME.parse, "20 ms", allowed=names))
+
+
+def spread(key: str, help_: str) -> dict[str, FieldRecord]:
+    """A plain number without unit, such as a standard deviation of logarithms."""
+    return _meta(FieldRecord(key, "value", help_, units.ratio, "0.4"))
 
 
 def power_range(key: str, help_: str) -> dict[str, FieldRecord]:

@@ -1,0 +1,1 @@
+"""Machines outside a hall: clients, their access links, and transports over the world's distances."""

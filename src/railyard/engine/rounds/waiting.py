@@ -1,0 +1,191 @@
+"""A round that the server waits for: over-selection, dropouts, a deadline, stages that all wait for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.engine.rounds import sharing
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Cohort:
+    """Participants of a round, all selected at time 0; float64[participants] each.
+
+    Attributes:
+        delay_s: Until a participant hears that it is selected.
+        down_bits: To each.
+        down_bps: That its link gets it.
+        down_lag_s: What a download takes besides its bits: setup, slow start, propagation.
+        compute_s: Local work.
+        crossing_s: Activations and gradients over a cut during that work; 0 without.
+        up_bits: From each.
+        up_bps: That its link gets it.
+        up_lag_s: What an upload takes besides its bits.
+        before_s: float64[stages, participants], each stage before the download.
+        after_s: float64[stages, participants], each stage behind the upload.
+        leave_s: When each goes, seconds from its selection; inf: never.
+    """
+
+    delay_s: Floats
+    down_bits: Floats
+    down_bps: Floats
+    down_lag_s: Floats
+    compute_s: Floats
+    crossing_s: Floats
+    up_bits: Floats
+    up_bps: Floats
+    up_lag_s: Floats
+    before_s: Floats
+    after_s: Floats
+    leave_s: Floats
+
+    def __len__(self) -> int:
+        return len(self.compute_s)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When a round ends.
+
+    Attributes:
+        goal: Updates that are waited for.
+        least: Updates without which a round is thrown away.
+        deadline_s: After which nobody is waited for; inf: never.
+        stay_share: Share of the updates' clients that the stages behind the upload need.
+        line_up_bps: Of the server, to it; inf: never the limit.
+        line_down_bps: Of the server, from it.
+    """
+
+    goal: int
+    least: int
+    deadline_s: float = math.inf
+    stay_share: float = 1.0
+    line_up_bps: float = math.inf
+    line_down_bps: float = math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Closed:
+    """A round that ended.
+
+    Attributes:
+        took_s: From the selection to the last message.
+        ok: Whether the server could step.
+        by_deadline: Whether the deadline ended it.
+        used: bool[participants], whose update counts.
+        gone: bool[participants], who left before its update was there.
+        critical: Participant whose update ended the round; -1 where the deadline or a dropout did.
+        parts_s: float64[5, participants]: selection and stages, download, computation, crossing, upload.
+        stages_s: Of all stages together.
+        queue_s: Mean seconds that sharing the server's line added to an update.
+    """
+
+    took_s: float
+    ok: bool
+    by_deadline: bool
+    used: NDArray[np.bool_]
+    gone: NDArray[np.bool_]
+    critical: int
+    parts_s: Floats
+    stages_s: float
+    queue_s: float
+
+
+def close(cohort: Cohort, rule: Rule) -> Closed:
+    """Runs a round to its end."""
+    staged, stages_s = _barriers(cohort.before_s, cohort.leave_s, len(cohort), 0.0)
+    with np.errstate(invalid="ignore"):
+        begin = np.where(staged, stages_s, np.inf) + cohort.delay_s
+        got = sharing.finish_s(begin, cohort.down_bits, cohort.down_bps, rule.line_down_bps) + cohort.down_lag_s
+        ready = got + cohort.compute_s + cohort.crossing_s
+        sent = sharing.finish_s(ready, cohort.up_bits, cohort.up_bps, rule.line_up_bps) + cohort.up_lag_s
+        parts = np.stack([begin, got - begin, cohort.compute_s, cohort.crossing_s, sent - ready])
+    gone = cohort.leave_s < np.where(staged, sent, stages_s)
+    finish = np.where(gone, np.inf, sent)
+    end_s, by_deadline, used = _end(finish, cohort.leave_s, rule)
+    ok, after_s = _unmasked(cohort, used, end_s, rule)
+    return Closed(
+        took_s=end_s + after_s,
+        ok=ok,
+        by_deadline=by_deadline,
+        used=used,
+        gone=gone,
+        critical=_critical(finish, used, end_s),
+        parts_s=parts,
+        stages_s=stages_s + after_s,
+        queue_s=_queued(cohort, parts),
+    )
+
+
+def _unmasked(cohort: Cohort, used: NDArray[np.bool_], end_s: float, rule: Rule) -> tuple[bool, float]:
+    """Whether enough came and stayed through the stages behind the upload, and how long these take."""
+    came = int(used.sum())
+    if came < rule.least or came == 0:
+        return False, 0.0
+    if not len(cohort.after_s):
+        return True, 0.0
+    needed = max(math.ceil(rule.stay_share * came), 1)
+    there, after_s = _barriers(cohort.after_s[:, used], cohort.leave_s[used], needed, end_s)
+    return int(there.sum()) >= needed, after_s
+
+
+def _barriers(stages_s: Floats, leave_s: Floats, needed: int, from_s: float) -> tuple[NDArray[np.bool_], float]:
+    """Who is through stages after each of which the server waits for `needed` clients, and what the stages take.
+
+    Where fewer are left, the server waits for all of them; who is slower than those waited for is out.
+    """
+    there = leave_s > from_s
+    total = 0.0
+    for stage in stages_s:
+        done = from_s + total + stage
+        alive = there & (leave_s >= done)
+        if not alive.any():
+            return alive, total
+        ends = np.sort(done[alive])
+        end = float(ends[min(needed, len(ends)) - 1])
+        there = alive & (done <= end)
+        total = end - from_s
+    return there, total
+
+
+def _end(finish: Floats, leave_s: Floats, rule: Rule) -> tuple[float, bool, NDArray[np.bool_]]:
+    """When updates are no longer waited for, whether the deadline said so, and whose update counts."""
+    known = np.sort(finish[np.isfinite(finish)])
+    if len(known) >= rule.goal:
+        end = float(known[rule.goal - 1])
+    else:  # the server waits until each has come or gone
+        gone = leave_s[~np.isfinite(finish) & np.isfinite(leave_s)]
+        end = float(max(known.max(initial=0.0), gone.max(initial=0.0)))
+        if len(known) + len(gone) < len(finish) and np.isfinite(rule.deadline_s):
+            end = rule.deadline_s
+    by_deadline = end > rule.deadline_s
+    end = min(end, rule.deadline_s)
+    used = finish <= end
+    if int(used.sum()) > rule.goal:  # ties: the first ones
+        used &= np.cumsum(used) <= rule.goal
+    return end, by_deadline, used
+
+
+def _critical(finish: Floats, used: NDArray[np.bool_], end_s: float) -> int:
+    """Whose update ended the round; -1 where none did."""
+    if not used.any() or float(finish[used].max()) < end_s:
+        return -1
+    return int(np.flatnonzero(used)[np.argmax(finish[used])])
+
+
+def _queued(cohort: Cohort, parts: Floats) -> float:
+    """Mean seconds that sharing the server's line added to an update that was sent."""
+    sent = np.isfinite(parts).all(axis=0)
+    if not sent.any():
+        return 0.0
+    alone = cohort.down_bits / cohort.down_bps + cohort.down_lag_s + cohort.up_bits / cohort.up_bps + cohort.up_lag_s
+    return float((parts[1] + parts[4] - alone)[sent].mean())

@@ -1,0 +1,39 @@
+"""One model answered from several places."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from railyard.result.section import Band, Count, Figures, Share
+from railyard.result.wide import CauseRow, SpreadRow
+
+
+class PlaceRow(Figures):
+    """What a place would do if it answered all."""
+
+    name: str = Field(description="place, `device`, or `PLACE, one site down`")
+    possible: bool = Field(description="whether the model fits and the load is carried")
+    why_not: str | None = Field(description="null where it is possible")
+    ttft_s: SpreadRow | None = Field(description="until the first token is seen, s; null where impossible")
+    e2e_s: SpreadRow | None = Field(description="until the last one is, s")
+    in_time: Share | None = Field(description="of the requests")
+    within: bool = Field(description="whether the bound holds")
+    causes: tuple[CauseRow, ...] = Field(description="of the mean time until the last token")
+    up_bytes: float = Field(description="of a request that leave the device")
+    down_bytes: float = Field(description="of an answer")
+    accelerators: Count = Field(description="at all sites together; 0 for devices")
+    joules: Band | None = Field(description="of a request: servers and the client's radio, or the device")
+    usd: Band | None = Field(description="of a request: rent and egress; devices are the clients' own")
+    leaves: str = Field(description="what of the prompt leaves the device, and where to")
+
+
+class EdgeFigures(Figures):
+    """Places compared under a bound."""
+
+    bound: str = Field(description="in words")
+    choice: str | None = Field(description="cheapest place within the bound; null where none is")
+    reason: str = Field(description="in words")
+    places: tuple[PlaceRow, ...] = Field(min_length=1, description="each as if it answered all")
+    offload_share: Share | None = Field(
+        description="of the requests that miss the bound on the device and hold it at the choice; null without devices"
+    )

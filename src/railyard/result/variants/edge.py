@@ -1,0 +1,16 @@
+"""One model answered from several places."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from railyard.result.edge import EdgeFigures
+from railyard.result.variants.variant import BaseVariant
+
+
+class EdgeVariant(BaseVariant):
+    """One model answered from several places."""
+
+    edge: EdgeFigures = Field(description="what was found")
+    warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
+    digest: str = Field(description="fingerprint of the run")

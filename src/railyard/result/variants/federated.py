@@ -1,0 +1,16 @@
+"""Rounds of learning on clients."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from railyard.result.federated import FederatedFigures
+from railyard.result.variants.variant import BaseVariant
+
+
+class FederatedVariant(BaseVariant):
+    """Rounds of learning on clients."""
+
+    federated: FederatedFigures = Field(description="what was found")
+    warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
+    digest: str = Field(description="fingerprint of the run")

@@ -1,0 +1,16 @@
+"""Training on sites that meet now and then."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from railyard.result.local import LocalFigures
+from railyard.result.variants.variant import BaseVariant
+
+
+class LocalVariant(BaseVariant):
+    """Training on sites that meet now and then."""
+
+    local: LocalFigures = Field(description="what was found")
+    warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
+    digest: str = Field(description="fingerprint of the run")

@@ -1,0 +1,87 @@
+"""Clients of a scenario: how many, on what, over which links, where, and when."""
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from railyard.scenario.quantity import Count, Length, Number, Ratio, Span, Text
+from railyard.scenario.section import Section
+
+Share = Annotated[Ratio, Field(le=1.0)]
+Weights = Annotated[dict[Text, Annotated[Ratio, Field(gt=0.0)]], Field(min_length=1)]
+
+
+class RegionSection(Section):
+    """Clients in one part of the world."""
+
+    name: Text = Field(description="As in tables.", examples=["europe"])
+    share: Annotated[Ratio, Field(gt=0.0)] = Field(
+        description="Of all clients; shares are taken relative to their sum."
+    )
+    time_zone: Annotated[Number, Field(ge=-12, le=14)] = Field(default=0.0, description="Hours ahead of UTC.")
+    distance: Length = Field(
+        default=0.0, description="Length of the fibre from there to the server, one way.", examples=["9000 km"]
+    )
+    loss: Annotated[Ratio, Field(lt=0.2)] = Field(default=0.0, description="Packets lost on that way, besides access.")
+
+
+class AvailableSection(Section):
+    """When clients are idle, charging, and on a link that may be used; by the hours of their own day."""
+
+    by_hour: Annotated[tuple[Share, ...], Field(min_length=24, max_length=24)] | None = Field(
+        default=None, description="Share of the clients that is there at each of the 24 hours of its day."
+    )
+    most: Share = Field(
+        default=0.2, description="Share at the crest of the day, where `by_hour` is left out.", examples=["20 %"]
+    )
+    least: Share = Field(default=0.05, description="Share at its low: a quarter of the crest, as Bonawitz et al. 2019.")
+    peak: Annotated[Number, Field(ge=0, lt=24)] = Field(default=2.0, description="Hour of the crest.")
+    session: Annotated[Span, Field(gt=0)] | None = Field(
+        default=None, description="Mean time until a client goes for a reason of its own; never when left out."
+    )
+
+    @model_validator(mode="after")
+    def _possible(self) -> "AvailableSection":
+        if self.by_hour is not None and max(self.by_hour) <= 0:
+            raise PydanticCustomError("available", "nobody is ever there: each of the 24 shares is zero")
+        if self.by_hour is None and self.least > self.most:
+            raise PydanticCustomError("available", "`least` is more than `most`")
+        if self.by_hour is None and self.most <= 0:
+            raise PydanticCustomError("available", "nobody is ever there: `most` is zero")
+        return self
+
+
+class SamplesSection(Section):
+    """Training samples of a client: log-normal, drawn once for each."""
+
+    mean: Annotated[Number, Field(gt=0)] = Field(default=500.0, description="Over all clients.")
+    spread: Annotated[Number, Field(ge=0, le=4)] = Field(
+        default=1.0, description="Standard deviation of the logarithm; 0: all the same."
+    )
+
+
+class ClientsSection(Section):
+    """A population of clients."""
+
+    count: Annotated[Count, Field(ge=1, le=10**12)] = Field(description="How many.", examples=["1 M"])
+    devices: Weights = Field(
+        description="Devices of the catalogue, and how often, relative to the others.",
+        examples=[{"phone-high": 0.3, "phone-mid": 0.7}],
+    )
+    links: Weights = Field(
+        description="Access links of the catalogue, and how often.", examples=[{"wifi-cable": 0.8, "lte": 0.2}]
+    )
+    regions: Annotated[tuple[RegionSection, ...], Field(min_length=1)] = Field(
+        default=(RegionSection(name="all", share=1.0),), description="Where they are."
+    )
+    available: AvailableSection = Field(default_factory=AvailableSection, description="When they are there.")
+    samples: SamplesSection = Field(default_factory=SamplesSection, description="What they have to learn from.")
+
+    @model_validator(mode="after")
+    def _names(self) -> "ClientsSection":
+        names = [region.name for region in self.regions]
+        twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
+        if twice is not None:
+            raise PydanticCustomError("clients", "two regions are called `{name}`", {"name": twice})
+        return self

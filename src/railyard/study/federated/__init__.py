@@ -1,0 +1,1 @@
+"""Rounds on clients, from a scenario to its figures."""

@@ -1,0 +1,200 @@
+"""Everything that rounds on clients need, made before anything is simulated: input errors appear here, not later."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.edge.transport import transports
+from railyard.errors import InputError, Problem
+from railyard.model.flops import model_flops_per_token
+from railyard.scenario.load import blaming
+from railyard.scenario.section import fields_given
+from railyard.study import compose
+from railyard.study.memo import Memo
+from railyard.study.wide import HOUR_S, clients_of
+from railyard.workload.federated.algorithm import algorithms
+from railyard.workload.federated.chosen import selections
+from railyard.workload.federated.compressed import compressions
+from railyard.workload.federated.curves import Curve, curve
+from railyard.workload.federated.messages import Messages, Model, Scheme, messages
+from railyard.workload.federated.privacy import Privacy
+from railyard.workload.federated.secret import secrecies
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.catalog import Catalog
+    from railyard.edge.clients import Clients
+    from railyard.edge.transport import Transport
+    from railyard.registry import Registry
+    from railyard.scenario.federated import FederatedSection
+    from railyard.scenario.load import Draft
+    from railyard.scenario.variants import Variant
+    from railyard.workload.federated.chosen import Selection
+
+PLACE = ("workload", "federated")
+
+
+@dataclass(frozen=True, eq=False)
+class Learning:
+    """One variant, ready to run.
+
+    Attributes:
+        variant: Its name, settings and scenario.
+        section: As written.
+        catalog: Where devices, links and prices stand.
+        clients: Who learns.
+        model: What is learned.
+        scheme: How.
+        sent: What a participant sends and computes.
+        selection: Who is selected.
+        transport: Over which protocol.
+        curve: Published rounds to an accuracy; None where none was asked for.
+    """
+
+    variant: Variant
+    section: FederatedSection
+    catalog: Catalog
+    clients: Clients
+    model: Model
+    scheme: Scheme
+    sent: Messages
+    selection: Selection
+    transport: Transport
+    curve: Curve | None
+
+    @property
+    def goal(self) -> int:
+        """Updates that a round waits for."""
+        return self.section.round.participants
+
+    @property
+    def selected(self) -> int:
+        """Clients that are selected for a round."""
+        return math.ceil(self.goal * (1.0 + self.section.round.over_selection) - 1e-9)
+
+    @property
+    def least(self) -> int:
+        """Updates without which a round is thrown away."""
+        return max(math.ceil(self.goal * self.section.round.least - 1e-9), 1)
+
+
+def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Learning]:
+    """All variants of a scenario, ready to run.
+
+    Raises:
+        InputError: One of them cannot be run; with the place in the scenario.
+    """
+    del engine  # there is one
+    memo = Memo()
+    return [_learning(variant, memo) for variant in variants]
+
+
+def _learning(variant: Variant, memo: Memo) -> Learning:
+    draft = variant.draft
+    section = draft.scenario.federated
+    catalog = memo.get("catalog", draft.scenario.catalog, partial(compose.catalog_of, draft))
+    clients = clients_of(draft, section.clients, catalog, draft.scenario.seed, *PLACE, "clients")
+    scheme = _scheme(draft, section)
+    model = _model(draft, section, catalog)
+    with blaming(draft, *PLACE):
+        row = None if section.reach is None else curve(section.reach)
+    selection = _record(draft, "round.selection", selections, section.round.selection)
+    found = Learning(
+        variant=variant,
+        section=section,
+        catalog=catalog,
+        clients=clients,
+        model=model,
+        scheme=scheme,
+        sent=messages(model, scheme, section.round.participants),
+        selection=selection,
+        transport=transports.get(section.transport),
+        curve=row,
+    )
+    able = tuple(device.memory_bytes >= found.sent.state_bytes for device, _ in clients.devices)
+    found = replace(found, clients=replace(clients, able=able))
+    with blaming(draft, *PLACE):
+        _possible(found)
+    return found
+
+
+def _scheme(draft: Draft, section: FederatedSection) -> Scheme:
+    privacy = section.privacy
+    return Scheme(
+        algorithm=_record(draft, "algorithm", algorithms, section.algorithm),
+        compression=_record(draft, "compression", compressions, section.compression),
+        secrecy=_record(draft, "secrecy", secrecies, section.secrecy),
+        privacy=None if privacy is None else Privacy(privacy.place, privacy.noise, privacy.extra_bits),
+    )
+
+
+def _record(draft: Draft, key: str, registry: Registry[Any], section: Any) -> Any:
+    """The record of a section, its values checked."""
+    if section is None:
+        return None
+    kind = registry.get(section.kind)
+    record = kind(**fields_given(section, kind))
+    wrong = record.problems()
+    if wrong:
+        problems = [
+            Problem(words, key=f"{key}.{name}", found=found, allowed=allowed) for words, name, found, allowed in wrong
+        ]
+        raise draft.blame(InputError.many(problems), *PLACE)
+    return record
+
+
+def _model(draft: Draft, section: FederatedSection, catalog: Catalog) -> Model:
+    if not isinstance(section.model, str):
+        return Model(section.model.parameters, section.model.flop_per_sample, section.bits, section.bits)
+    with blaming(draft, *PLACE):
+        known = compose.model_of(draft.folder, section.model, catalog)
+    sequence = section.sequence or 1
+    flop = model_flops_per_token(known, sequence) * sequence
+    return Model(float(known.parameters()), flop, section.bits, section.bits)
+
+
+def _possible(found: Learning) -> None:
+    """Says what no population of clients can do.
+
+    Raises:
+        InputError: Too few clients exist, are able, or are ever there.
+    """
+    clients, count = found.clients, found.clients.count
+    if found.selected > count:
+        raise InputError(
+            f"a round selects {found.selected:,} clients, of {count:,}",
+            key="round.participants",
+            found=f"{found.goal:,}, over-selection {found.section.round.over_selection:g}",
+            allowed=f"at most {count:,} with over-selection",
+        )
+    if clients.able_share <= 0:
+        need = found.sent.state_bytes
+        most = max(device.memory_bytes for device, _ in clients.devices)
+        raise InputError(
+            f"no device has the {need / 1e9:.3g} GB that parameters, gradients and momentum take",
+            key="clients.devices",
+            found=f"at most {most / 1e9:.3g} GB",
+            hint="a smaller model, `split`, or larger devices",
+        )
+    crest = max(clients.share_there(hour * HOUR_S / 4.0) for hour in range(96)) * count
+    if crest < found.least:
+        raise InputError(
+            f"a round needs {found.least:,} updates, and {crest:,.0f} clients are there at the best hour",
+            key="round.participants",
+            found=f"{found.goal:,}, at least {found.section.round.least:g} of them",
+            hint="more clients, `available.most`, or fewer participants",
+        )
+    concurrency = found.section.round.concurrency
+    if concurrency is not None and concurrency > crest:
+        raise InputError(
+            f"{concurrency:,} clients at work are more than the {crest:,.0f} that are there at the best hour",
+            key="round.concurrency",
+            found=concurrency,
+            allowed=f"at most {np.floor(crest):,.0f}",
+        )

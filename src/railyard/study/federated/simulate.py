@@ -1,0 +1,370 @@
+"""Round after round: who is there, who is selected, what the engine makes of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.edge.transport import transfer_s, transports
+from railyard.engine.rounds import buffered, waiting
+from railyard.errors import SimulationError
+from railyard.study.federated.participants import cohort, drawn, expected_s
+from railyard.study.wide import HOUR_S
+from railyard.workload.federated.chosen import Candidates
+from railyard.workload.federated.secret import STREAM_FLOP_PER_BYTE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.edge.clients import Clients
+    from railyard.engine.rounds.waiting import Closed, Cohort
+    from railyard.study.control import Control
+    from railyard.study.federated.participants import Drawn
+    from railyard.study.federated.prepare import Learning
+
+PARTS = ("selection and secure aggregation", "download", "computation", "crossing the cut", "uplink")
+_LOOK_S = 300.0
+"""From one look whether enough clients are there to the next."""
+_MOST_WAIT_S = 14 * 24 * HOUR_S
+
+
+@dataclass(eq=False)
+class Told:
+    """What all rounds have told; sums over rounds unless it is a list.
+
+    Attributes:
+        at_s: When each round began.
+        took_s: What each took.
+        used: Updates of each that count.
+        left: Clients of each that went.
+        ok: Whether the server could step.
+        causes: Seconds by cause.
+        selected: Clients.
+        late: Updates that came too late.
+        queue_s: Mean of each round.
+        server_s: Sums, masks and noise.
+        busy: Device-seconds of computation, by device.
+        radio: Link-seconds of transfers, by link.
+        counts: By device, link, region: selected and heard.
+        there: Share of the population that was there.
+        staleness: Of updates, where nobody is waited for.
+        down_bytes: From the server.
+        up_bytes: To it.
+        wasted_bytes: Of both, that no update came of.
+    """
+
+    at_s: list[float] = field(default_factory=list)
+    took_s: list[float] = field(default_factory=list)
+    used: list[int] = field(default_factory=list)
+    left: list[int] = field(default_factory=list)
+    ok: list[bool] = field(default_factory=list)
+    causes: dict[str, float] = field(default_factory=dict)
+    selected: int = 0
+    late: int = 0
+    queue_s: float = 0.0
+    server_s: float = 0.0
+    busy: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    radio: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    there: float = 0.0
+    staleness: NDArray[np.float64] | None = None
+    down_bytes: float = 0.0
+    up_bytes: float = 0.0
+    wasted_bytes: float = 0.0
+
+    def cause(self, name: str, seconds: float) -> None:
+        """Adds to a cause."""
+        self.causes[name] = self.causes.get(name, 0.0) + seconds
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """Rounds that were run.
+
+    Attributes:
+        job: What was run.
+        told: What they told.
+    """
+
+    job: Learning
+    told: Told
+
+
+def simulate(job: Learning, control: Control) -> Learned:
+    """Runs all rounds.
+
+    Raises:
+        SimulationError: Too few clients are there for two weeks.
+    """
+    told, clients = Told(), job.clients
+    told.busy, told.radio = np.zeros(len(clients.devices)), np.zeros(len(clients.links))
+    told.counts = {
+        of: np.zeros((2, size), np.int64)
+        for of, size in (
+            ("device", len(clients.devices)),
+            ("link", len(clients.links)),
+            ("region", len(clients.regions)),
+        )
+    }
+    if job.scheme.algorithm.buffer:
+        _buffered(job, told)
+    else:
+        _waited(job, told, control)
+    return Learned(job, told)
+
+
+def _waited(job: Learning, told: Told, control: Control) -> None:
+    now = job.section.start * HOUR_S
+    for number in range(job.section.rounds):
+        begun = now
+        if job.scheme.algorithm.edge_rounds:
+            now = _over_edges(job, told, now, number)
+        else:
+            now = _one(job, Server(job.clients, job.goal), told, now, number)
+        told.at_s.append(begun - job.section.start * HOUR_S)
+        told.took_s.append(now - begun)
+        now += job.section.round.pause
+        if number % 16 == 0:
+            control.progress(f"round {number + 1}", number / job.section.rounds)
+
+
+@dataclass(frozen=True, eq=False)
+class Server:
+    """Who sums the updates of whom.
+
+    Attributes:
+        clients: That it talks to.
+        goal: Updates that it waits for.
+        region: Index of their first region among all.
+    """
+
+    clients: Clients
+    goal: int
+    region: int = 0
+
+
+def _one(job: Learning, server: Server, told: Told, now: float, number: int) -> float:
+    """A round with a server that waits; when it ended."""
+    clients, goal = server.clients, server.goal
+    rows, began = _gathered(job, server, told, now, number)
+    part = cohort(job, clients, rows, number)
+    section = job.section
+    rule = waiting.Rule(
+        goal=goal,
+        least=max(math.ceil(goal * section.round.least - 1e-9), 1),
+        deadline_s=math.inf if section.round.deadline is None else section.round.deadline,
+        stay_share=1.0 if job.scheme.secrecy is None else job.scheme.secrecy.threshold(len(rows)),
+        line_up_bps=section.server.line,
+        line_down_bps=section.server.line,
+    )
+    closed = waiting.close(part, rule)
+    server_s = _server_s(job, closed, len(rows))
+    _count(told, rows, closed, server.region)
+    _spent(told, rows, part, closed)
+    _bytes(job, told, rows, closed)
+    _causes(told, closed)
+    told.cause("server", server_s)
+    told.server_s += server_s + int(closed.used.sum()) * job.sent.server_flop / section.server.flops
+    told.there += clients.share_there(began) / max(job.scheme.algorithm.edge_rounds * len(job.clients.regions), 1)
+    return began + closed.took_s + server_s
+
+
+def _gathered(job: Learning, server: Server, told: Told, now: float, number: int) -> tuple[Drawn, float]:
+    """Participants of a round, and when enough of them were there."""
+    clients, goal = server.clients, server.goal
+    wanted = math.ceil(goal * (1.0 + job.section.round.over_selection) - 1e-9)
+    least = max(math.ceil(goal * job.section.round.least - 1e-9), 1)
+    pool = math.ceil(wanted * job.selection.pool)
+    waited = 0.0
+    while True:
+        who = clients.draw(pool, now + waited, number)
+        if len(who) >= least:
+            break
+        waited += _LOOK_S
+        if waited > _MOST_WAIT_S:
+            raise SimulationError(f"a round needs {least:,} clients, and fewer were there for two weeks")
+    told.cause("waiting for clients to be there", waited)
+    rows = drawn(job, clients, who, now + waited)
+    deadline = job.section.round.deadline
+    candidates = Candidates(
+        expected_s(job, rows), rows.samples, rows.device, wanted, math.inf if deadline is None else deadline
+    )
+    return rows.take(job.selection.choose(candidates)), now + waited
+
+
+def _server_s(job: Learning, closed: Closed, participants: int) -> float:
+    """What the server computes after the last update: masks of those who left, and noise; sums are made before."""
+    gone = participants - int(closed.used.sum()) if job.scheme.secrecy is not None else 0
+    work = gone * job.sent.unmask_bytes * STREAM_FLOP_PER_BYTE + job.sent.server_flop_a_round
+    return work / job.section.server.flops
+
+
+def _count(told: Told, rows: Drawn, closed: Closed, region: int) -> None:
+    """Adds who was selected and heard in one closed round."""
+    used = closed.used
+    told.used.append(int(used.sum()))
+    told.left.append(int(closed.gone.sum()))
+    told.ok.append(closed.ok)
+    told.selected += len(rows)
+    told.late += int((~used & ~closed.gone).sum())
+    told.queue_s += closed.queue_s
+    for of, column in (("device", rows.device), ("link", rows.link), ("region", rows.region + region)):
+        told.counts[of][0] += np.bincount(column, minlength=told.counts[of].shape[1])
+        told.counts[of][1] += np.bincount(column[used], minlength=told.counts[of].shape[1])
+
+
+def _spent(told: Told, rows: Drawn, part: Cohort, closed: Closed) -> None:
+    """Seconds of computation and of the radio; who leaves or is too late stops where it is."""
+    stop = np.minimum(np.where(closed.gone, part.leave_s, np.inf), closed.took_s)
+    begin = np.where(np.isfinite(closed.parts_s[0]), closed.parts_s[0], closed.took_s)
+    got = begin + np.nan_to_num(closed.parts_s[1], posinf=0.0)
+    worked = got + part.compute_s
+    told.busy += np.bincount(rows.device, np.clip(stop - got, 0.0, part.compute_s), len(told.busy))
+    sent = np.nan_to_num(closed.parts_s[4], posinf=0.0) + part.crossing_s
+    radio = np.clip(stop - begin, 0.0, got - begin) + np.clip(stop - worked, 0.0, sent)
+    told.radio += np.bincount(rows.link, radio, len(told.radio))
+
+
+def _bytes(job: Learning, told: Told, rows: Drawn, closed: Closed) -> None:
+    """Bytes of a round: downloads of all who began, uploads of those who did not leave."""
+    stages = (*job.sent.before, *job.sent.after)
+    crossing = rows.samples * job.section.round.epochs * job.sent.crossing_bytes
+    down = np.isfinite(closed.parts_s[0]) * job.sent.down_bytes + sum(stage.down_bytes for stage in stages) + crossing
+    sent = np.isfinite(closed.parts_s[4]) & ~closed.gone
+    up = np.where(sent, job.sent.up_bytes, 0.0) + sum(stage.up_bytes for stage in stages) + crossing
+    told.down_bytes += float(down.sum())
+    told.up_bytes += float(up.sum())
+    wasted = ~closed.used if closed.ok else np.ones(len(rows), np.bool_)
+    told.wasted_bytes += float((down + up)[wasted].sum())
+
+
+def _causes(told: Told, closed: Closed) -> None:
+    """Splits what a round took: the mean of those heard, what the last one took longer, what came after it."""
+    used = np.flatnonzero(closed.used)
+    if not len(used):
+        told.cause("waiting for updates that never came", closed.took_s)
+        return
+    finish = closed.parts_s[:, used].sum(axis=0)
+    last = closed.critical if closed.critical >= 0 else int(used[np.argmax(finish)])
+    means = closed.parts_s[:, used].mean(axis=1)
+    for number, name in enumerate(PARTS):
+        told.cause(name, float(means[number]))
+        told.cause(f"stragglers: {name}", float(closed.parts_s[number, last] - means[number]))
+    rest = closed.took_s - float(closed.parts_s[:, last].sum())
+    staged = min(max(closed.stages_s - float(closed.parts_s[0].min()), 0.0), max(rest, 0.0))
+    told.cause(PARTS[0], staged)
+    told.cause("waiting until the deadline" if closed.by_deadline else "waiting for clients that left", rest - staged)
+
+
+def _over_edges(job: Learning, told: Told, now: float, number: int) -> float:
+    """A meeting of edge servers in the cloud, with the rounds at each edge before it; when it ended."""
+    algorithm, total = job.scheme.algorithm, sum(region.share for region in job.clients.regions)
+    ends, books = [], []
+    for index, region in enumerate(job.clients.regions):
+        share = region.share / total
+        here = replace(
+            job.clients,
+            count=max(round(job.clients.count * share), 1),
+            regions=(replace(region, far_s=0.0, loss=0.0),),
+            seed=job.clients.seed + 7919 * (index + 1),
+        )
+        goal = max(round(job.goal * share), 1)
+        book = Told(busy=told.busy, radio=told.radio, counts=told.counts)
+        at = now
+        for edge_round in range(algorithm.edge_rounds):
+            at = _one(job, Server(here, goal, index), book, at, number * algorithm.edge_rounds + edge_round)
+        size = job.model.parameters * job.model.bits / 8.0
+        rate = float(algorithm.backbone_bps)  # type: ignore[attr-defined]
+        to_cloud = float(
+            2.0 * transfer_s(transports.get("bbr"), size, rate, region.far_s + 1e-3, region.loss, warm=True)
+        )
+        book.cause("edge to cloud and back", to_cloud)
+        ends.append(at + to_cloud)
+        books.append(book)
+    slowest = int(np.argmax(ends))
+    for name, seconds in books[slowest].causes.items():
+        told.cause(name, seconds)
+    told.used.append(sum(sum(book.used) for book in books))
+    told.left.append(sum(sum(book.left) for book in books))
+    told.ok.append(all(all(book.ok) for book in books))
+    for name in ("selected", "late", "queue_s", "server_s", "there", "down_bytes", "up_bytes", "wasted_bytes"):
+        setattr(told, name, getattr(told, name) + sum(getattr(book, name) for book in books))
+    return ends[slowest]
+
+
+def _buffered(job: Learning, told: Told) -> None:
+    """Steps of a server that waits for nobody."""
+    clients, section = job.clients, job.section
+    concurrency, size = section.round.concurrency or 1, job.scheme.algorithm.buffer
+    now = section.start * HOUR_S
+    batches: list[tuple[Drawn, Cohort]] = []
+
+    def draw(count: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Further clients; each is drawn among those there at the start, as often as places ask for."""
+        most = max(int(0.25 * clients.count * clients.share_there(now)), 1)
+        who = np.concatenate(
+            [
+                clients.draw(min(most, count - begin), now, len(batches) * 1000 + begin // most)
+                for begin in range(0, count, most)
+            ]
+        )
+        who = np.resize(who, count)
+        rows = drawn(job, clients, who, now)
+        part = cohort(job, clients, rows, len(batches))
+        batches.append((rows, part))
+        total = _parts(part).sum(axis=0)
+        left = part.leave_s < total
+        return np.where(left, part.leave_s, total), left
+
+    steps = buffered.run(draw, concurrency, size, section.rounds)
+    _account_steps(job, told, batches, steps)
+
+
+def _parts(part: Cohort) -> NDArray[np.float64]:
+    """float64[5, participants], seconds of each of `PARTS`, the server's line to itself."""
+    return np.stack(
+        [
+            part.delay_s,
+            part.down_bits / part.down_bps + part.down_lag_s,
+            part.compute_s,
+            part.crossing_s,
+            part.up_bits / part.up_bps + part.up_lag_s,
+        ]
+    )
+
+
+def _account_steps(job: Learning, told: Told, batches: list[tuple[Drawn, Cohort]], steps: buffered.Steps) -> None:
+    """Adds all steps of a server that waits for nobody."""
+    concurrency, size = job.section.round.concurrency or 1, job.scheme.algorithm.buffer
+    parts = np.concatenate([_parts(part) for _, part in batches], axis=1)[:, steps.row]
+    count = len(steps.at_s)
+    began = np.concatenate([[0.0], steps.at_s[:-1]])
+    told.at_s, told.took_s = began.tolist(), (steps.at_s - began).tolist()
+    told.used, told.ok = [size] * count, [True] * count
+    told.left = [steps.wasted // count] * count
+    told.selected = len(steps.row) + steps.wasted
+    told.staleness = steps.staleness
+    told.there = job.clients.share_there(job.section.start * HOUR_S) * count
+    total = float(steps.at_s[-1])
+    known = 0.0
+    for name, column in zip(PARTS, parts, strict=True):
+        seconds = float(column.sum()) / concurrency
+        told.cause(name, seconds)
+        known += seconds
+    told.cause("clients that left, and the start", total - known)
+    for of in ("device", "link", "region"):
+        column = np.concatenate([getattr(rows, of) for rows, _ in batches])
+        heard = column[steps.row]
+        told.counts[of][1] += np.bincount(heard, minlength=told.counts[of].shape[1])
+        told.counts[of][0] += told.counts[of][1]
+    device = np.concatenate([rows.device for rows, _ in batches])[steps.row]
+    link = np.concatenate([rows.link for rows, _ in batches])[steps.row]
+    told.busy += np.bincount(device, parts[2], len(told.busy))
+    told.radio += np.bincount(link, parts[1] + parts[4], len(told.radio))
+    told.down_bytes = job.sent.down_bytes * told.selected
+    told.up_bytes = job.sent.up_bytes * len(steps.row)
+    told.wasted_bytes = job.sent.down_bytes * steps.wasted
+    told.server_s = count * size * job.sent.server_flop / job.section.server.flops

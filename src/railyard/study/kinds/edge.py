@@ -1,0 +1,49 @@
+"""A model that answers in a cloud, at sites at the edge, or on the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.scenario.variants import expand, resolved
+from railyard.study.edge.measuring import measure
+from railyard.study.edge.prepare import prepare
+from railyard.study.edge.simulate import simulate
+from railyard.study.inputs import write_inputs
+from railyard.study.kind import StudyKind, kinds
+from railyard.study.wide import refuse_engine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from railyard.study.edge.measuring import MeasuredPlaces
+    from railyard.study.edge.simulate import Asked
+
+
+def _write(folder: Path, asked: Asked, _found: MeasuredPlaces) -> None:
+    """Every request at every place as Parquet."""
+    import polars as pl
+
+    tables = [
+        pl.DataFrame(
+            {"place": [one.name] * len(one.e2e_s), "ttft_s": one.ttft_s, "e2e_s": one.e2e_s, "done": one.answered}
+        )
+        for one in asked.answers
+    ]
+    pl.concat(tables).write_parquet(folder / "requests.parquet")
+
+
+EDGE = kinds.add(
+    "edge",
+    StudyKind(
+        name="edge",
+        check=refuse_engine,
+        expand=expand,
+        resolved=resolved,
+        prepare=prepare,
+        engine=lambda _job: "serving",
+        run=simulate,
+        measure=measure,
+        write=_write,
+        write_inputs=write_inputs,
+    ),
+)

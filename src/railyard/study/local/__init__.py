@@ -1,0 +1,1 @@
+"""Sites that train together, from a scenario to its figures."""

@@ -1,0 +1,1 @@
+"""Federated learning as messages and computation: algorithms, compression, secure aggregation, selection."""

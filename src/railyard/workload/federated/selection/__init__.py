@@ -1,0 +1,1 @@
+"""Who is selected among those who are there, one file each: its record is its registration."""

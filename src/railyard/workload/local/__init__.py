@@ -1,0 +1,1 @@
+"""Training on sites that step by themselves and meet now and then."""

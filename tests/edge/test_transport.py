@@ -1,0 +1,107 @@
+"""Closed forms of transports at points computed by hand, and what must hold for any path."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railyard.edge.transport import cubic_window, goodput_bps, saw_tooth, timeout_s_per_packet, transfer_s, transports
+
+CUBIC, BBR, QUIC = (transports.get(name) for name in ("cubic", "bbr", "quic-cubic"))
+
+
+@pytest.mark.parametrize(
+    ("rtt_s", "loss", "window"),
+    [
+        (0.1, 1e-4, 1.0538289 * (0.1 / 1e-4) ** 0.75),  # CUBIC's region: 187.4 packets against 122.5
+        (0.01, 0.01, math.sqrt(150.0)),  # Reno's: 12.2 packets against 1.05
+        (1.0, 1e-6, 1.0538289 * 1e6**0.75),
+    ],
+)
+def test_window(rtt_s, loss, window):
+    assert float(cubic_window(np.array(rtt_s), np.array(loss))) == pytest.approx(window, rel=1e-6)
+
+
+def test_table_of_rfc_9438():
+    # Table 2 of RFC 9438 (RTT 0.1 s, C 0.4): windows by loss, in packets of 1,500 bytes; its CUBIC column.
+    found = cubic_window(np.full(4, 0.1), np.array([1e-4, 1e-5, 1e-6, 1e-7]))
+    assert found == pytest.approx([187.4, 1053.8, 5926.0, 33324.0], rel=1e-3)
+
+
+def test_timeouts():
+    # RTO 0.3 s; 3 sqrt(3 * 0.02 / 8) = 0.2598; 0.02 * (1 + 32 * 0.0004) = 0.020256
+    assert float(timeout_s_per_packet(np.array(0.1), np.array(0.02))) == pytest.approx(
+        0.3 * 0.259808 * 0.020256, rel=1e-5
+    )
+    assert float(timeout_s_per_packet(np.array(0.1), np.array(0.0))) == 0.0
+
+
+def test_saw_tooth():
+    # Without a buffer the window's mean over a cubic from 0.7 to 1 is 1 - 0.3/4.
+    assert float(saw_tooth(np.array(0.0), np.array(500.0), np.array(0.1))) == pytest.approx(0.925, rel=1e-9)
+    assert float(saw_tooth(np.array(0.5), np.array(500.0), np.array(0.1))) == 1.0  # 0.7 * 1.5 covers the product
+    # A buffer of 0.1: most 550, K = cbrt(412.5) = 7.4441 s, below 500 for K - cbrt(125) = 2.4441 s.
+    lacking = (500.0 - 550.0) * 2.444077 - 0.1 * (5.0**4 - 7.444077**4)
+    assert float(saw_tooth(np.array(0.1), np.array(500.0), np.array(0.1))) == pytest.approx(
+        1.0 - lacking / (500.0 * 7.444077), rel=1e-5
+    )
+
+
+def test_goodput_without_loss():
+    assert float(goodput_bps(CUBIC, 20e6, 0.1, 0.0)) == pytest.approx(20e6 * 1448 / 1500)
+    assert float(goodput_bps(BBR, 20e6, 0.1, 0.01)) == pytest.approx(20e6 * 1448 / 1500 * 0.98 * 0.99)
+    assert float(goodput_bps(QUIC, 20e6, 0.1, 0.0)) == pytest.approx(20e6 * 1169 / 1228)
+
+
+def test_goodput_under_loss():
+    # p 0.001, RTT 0.05: CUBIC 19.8 packets, Reno 38.73; timeouts 0.25 * 0.05809 * 0.00100003.
+    packets = 1.0 / (0.05 / 38.7298 + 0.25 * 0.0580948 * 0.001000032)
+    assert float(goodput_bps(CUBIC, 50e6, 0.05, 0.001)) == pytest.approx(packets * 1448 * 8, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("size", "seconds"),
+    [
+        (0, 0.0),
+        (1448 * 10, 10 * 1448 * 8 / 19.306667e6 + 0.05),  # one window: its bits and half a round trip
+        (1448 * 70, 2 * 0.1 + 40 * 1448 * 8 / 19.306667e6 + 0.05),  # 10, 20, 40 packets
+    ],
+)
+def test_short_transfers(size, seconds):
+    assert float(transfer_s(CUBIC, size, 20e6, 0.1, 0.0)) == pytest.approx(seconds, rel=1e-6)
+
+
+def test_long_transfers():
+    # The window reaches 161 packets after 5 doublings with 310 packets sent; the rest goes at the line's rate.
+    size = 1448 * 10_000
+    expected = 0.5 + 9_690 * 1448 * 8 / 19.306667e6 + 0.05
+    assert float(transfer_s(CUBIC, size, 20e6, 0.1, 0.0)) == pytest.approx(expected, rel=1e-6)
+    assert float(transfer_s(CUBIC, size, 20e6, 0.1, 0.0, warm=True)) == pytest.approx(
+        10_000 * 1448 * 8 / 19.306667e6 + 0.05, rel=1e-6
+    )
+
+
+paths = st.tuples(st.floats(1e5, 1e10), st.floats(1e-4, 1.0), st.floats(0.0, 0.1), st.integers(1, 10**9))
+
+
+@given(paths, st.sampled_from(sorted(transports)))
+def test_nothing_is_faster_than_light_and_line(path, name):
+    rate, rtt, loss, size = path
+    transport = transports.get(name)
+    took = float(transfer_s(transport, size, rate, rtt, loss))
+    assert took >= rtt / 2.0 + size * 8.0 / rate * 0.999
+    assert float(goodput_bps(transport, rate, rtt, loss)) <= rate
+
+
+@given(paths, st.sampled_from(sorted(transports)))
+def test_more_bytes_take_no_less(path, name):
+    rate, rtt, loss, size = path
+    transport = transports.get(name)
+    assert float(transfer_s(transport, 2 * size, rate, rtt, 0.0)) >= float(transfer_s(transport, size, rate, rtt, 0.0))
+    assert (
+        float(goodput_bps(transport, rate, rtt, loss)) <= float(goodput_bps(transport, 2 * rate, rtt, loss)) * 1.000001
+    )
