@@ -47,7 +47,7 @@ def result(*variants, ties=()):
     verdict = Verdict(by=by, leading=leading.name, best=best, ties=tuple(ties), differences=rows)
     compared = verdict if len(variants) > 1 else None
     return SimpleNamespace(
-        steps=list(variants), variants=list(variants), jobs=[], served=[], operated=[], verdict=compared
+        steps=list(variants), variants=list(variants), jobs=[], served=[], operated=[], wide=[], verdict=compared
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard import catalog
@@ -69,6 +69,7 @@ def test_links_are_correlated_in_time():
         assert np.corrcoef(now, score_of(LTE, 1, who, later))[0, 1] == pytest.approx(expected, abs=0.01)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 23))
 def test_presence_by_hour(hour):
     clients = population()

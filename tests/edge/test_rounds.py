@@ -94,7 +94,7 @@ transfers = st.lists(st.tuples(st.floats(0, 5), st.floats(0.1, 20), st.floats(0.
 
 
 @given(transfers, st.floats(0.5, 40))
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_sharing_keeps_bytes_and_limits(rows, line):
     start, size, own = (np.array(column) for column in zip(*rows, strict=True))
     ends = sharing.finish_s(start, size, own, line)

@@ -5,7 +5,7 @@ clients are drawn from the scenario below by Railyard; each gets a namespace who
 as long as that client computes, and leaves when that client leaves. What the rounds will take is written to the file
 first, then the job runs.
 
-    validation/tools/flower_lab.py /path/to/python validation/data/edge/flower.json
+    validation/tools/flower_lab.py /path/to/python validation/data/edge/flower.json [number of the only job]
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import numpy as np
 
 from railyard.engine.rounds.waiting import Rule, close
 from railyard.scenario import load
+from railyard.scenario.variants import expand
 from railyard.study.federated.participants import Drawn, cohort, drawn
 from railyard.study.federated.prepare import Learning, prepare
-from railyard.scenario.variants import expand
 
 CLIENTS, PARAMETERS = 40, 400_000
 POLL_S = 3.0
@@ -34,6 +34,8 @@ MASKED_BITS = 64
 """Flower sends masked numbers as NumPy int64."""
 SHARES = 9
 TIMEOUT_S = 120.0
+NOTICED_S = 30.0
+"""After so long without a ping a client is gone, and the server gets an error in its place (PING_DEFAULT_INTERVAL)."""
 DRAWS = 400
 SCENARIO = f"""
 name: flower
@@ -58,7 +60,8 @@ from flwr.server.strategy import FedAvg
 from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
 from flwr.server.workflow.default_workflows import default_fit_workflow
 app = ServerApp()
-inner = SecAggPlusWorkflow(num_shares=SHARES, reconstruction_threshold=5, timeout=TIMEOUT) if MASKED else default_fit_workflow
+masked = SecAggPlusWorkflow(num_shares=SHARES, reconstruction_threshold=5, timeout=TIMEOUT)
+inner = masked if MASKED else default_fit_workflow
 def timed(driver, context):
     begun = time.monotonic()
     inner(driver, context)
@@ -114,11 +117,9 @@ def predicted_s(job: Learning, rows: Drawn, *, masked: bool, leaves: int) -> flo
     for _ in range(DRAWS):
         stage = [random.uniform(0.0, POLL_S, CLIENTS).max() for _ in range(3 if masked else 0)]
         total = sum(_looked(seconds) for seconds in stage)
-        if leaves:
-            total += _looked(TIMEOUT_S)
-        else:
-            phases = replace(part, delay_s=random.uniform(0.0, POLL_S, CLIENTS))
-            total += _looked(close(phases, Rule(CLIENTS, CLIENTS)).took_s)
+        gone = np.where(np.arange(CLIENTS) < leaves, part.compute_s.min() + NOTICED_S, np.inf)
+        phases = replace(part, delay_s=random.uniform(0.0, POLL_S, CLIENTS), leave_s=gone)
+        total += _looked(min(close(phases, Rule(CLIENTS, 1)).took_s, TIMEOUT_S))
         found.append(total)
     return float(np.mean(found))
 
@@ -150,10 +151,11 @@ def run(*words: str) -> None:
     subprocess.run(words, check=True)
 
 
-def play(python: Path, rows: Drawn, compute: np.ndarray, rounds: int, *, masked: bool, leaving: int) -> list[float]:
+def play(python: Path, compute: np.ndarray, rounds: int, *, masked: bool, leaving: int) -> list[float]:
     """Runs a job; seconds of each round."""
     values = {"PARAMETERS": PARAMETERS, "CLIENTS": CLIENTS, "ROUNDS": rounds, "MASKED": masked}
-    head = "\n".join(f"{name} = {value!r}" for name, value in {**values, "SHARES": SHARES, "TIMEOUT": TIMEOUT_S}.items())
+    values |= {"SHARES": SHARES, "TIMEOUT": TIMEOUT_S}
+    head = "\n".join(f"{name} = {value!r}" for name, value in values.items())
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "server.py").write_text(f"{head}\n{SERVER}", encoding="utf-8")
         Path(folder, "client.py").write_text(f"{head}\n{CLIENT}", encoding="utf-8")
@@ -178,18 +180,18 @@ def play(python: Path, rows: Drawn, compute: np.ndarray, rounds: int, *, masked:
                 print(done.stdout[-2000:], done.stderr[-4000:], file=sys.stderr)
             return [float(line[1]) for line in lines]
         finally:
-            for process in started:
-                process.terminate()
-            for process in started:
+            for process in reversed(started):  # a client that is asked politely waits for its server
+                process.kill()
                 process.wait()
 
 
-def main(python: Path, target: Path) -> None:
+def main(python: Path, target: Path, only: int | None = None) -> None:
     """Predicts, writes, runs, writes."""
     job = learning()
     rows = population(job)
     compute = cohort(job, job.clients, rows, 0).compute_s
     todo = [("fedavg", False, 0, 3), ("secagg-plus", True, 0, 3), ("secagg-plus, 4 leave", True, 4, 2)]
+    todo = todo if only is None else [todo[only]]
     found = [
         {
             "job": name,
@@ -208,7 +210,7 @@ def main(python: Path, target: Path) -> None:
         for number in range(CLIENTS):
             shape(number, rows)
         for row, (_, masked, leaving, rounds) in zip(found, todo, strict=True):
-            row["measured_s"] = play(python, rows, compute, rounds, masked=masked, leaving=leaving)
+            row["measured_s"] = play(python, compute, rounds, masked=masked, leaving=leaving)
             target.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             print(row, file=sys.stderr, flush=True)
     finally:
@@ -218,4 +220,4 @@ def main(python: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:]))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.api.operated import Sheet
+    from railyard.result.result import Result
 
 
 def run(

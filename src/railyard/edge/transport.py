@@ -32,8 +32,10 @@ _LEAST_TIMEOUT_S = 0.2
 """Of Linux (TCP_RTO_MIN); added to the round trip."""
 _FRIENDLY = 3.0 * (1.0 - _BETA) / (1.0 + _BETA)
 """Packets a round trip by which CUBIC's Reno-friendly window grows (RFC 9438, section 4.3)."""
-_INTERVALS, _POINTS = 16, 17
+_INTERVALS, _POINTS = 16, 9
 """Loss intervals until a window has forgotten its start, and points of each at which it is looked at."""
+_NO_LOSS = 1e-12
+"""Less than a packet in a million million is none."""
 _STARTUP_GAIN = 2.0 / np.log(2.0)
 """Of BBR's pacing over the rate that it has seen, while it starts."""
 _PROBE_RTT_S, _PROBE_EVERY_S = 0.2, 10.0
@@ -76,7 +78,7 @@ transports: Registry[Transport] = Registry("transport")
 
 def cubic_window(rtt_s: Floats, loss: Floats) -> Floats:
     """Mean window in packets under random loss: the larger of CUBIC's and its Reno-friendly one."""
-    with np.errstate(divide="ignore", over="ignore"):
+    with np.errstate(divide="ignore"):
         cubic = (_C * (3.0 + _BETA) / (4.0 * (1.0 - _BETA))) ** 0.25 * (rtt_s / loss) ** 0.75
         friendly = np.sqrt(1.5 / loss)
     out: Floats = np.maximum(cubic, friendly)
@@ -113,7 +115,7 @@ def saw_tooth(buffer: Floats, product: Floats, rtt_s: Floats) -> Floats:
 
 def _cubic(bottleneck: Floats, rtt_s: Floats, loss: Floats, buffer: Floats) -> Floats:
     quiet = bottleneck * saw_tooth(buffer, bottleneck * rtt_s, rtt_s)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         lossy = 1.0 / (rtt_s / cubic_window(rtt_s, loss) + timeout_s_per_packet(rtt_s, loss))
     out: Floats = np.where(loss > 0, np.minimum(quiet, lossy), quiet)
     return out
@@ -156,6 +158,7 @@ def goodput_bps(
     rate, rtt, lost, depth = np.broadcast_arrays(
         *(np.asarray(value, np.float64) for value in (rate_bps, rtt_s, loss, buffer))
     )
+    lost = np.where(lost < _NO_LOSS, 0.0, lost)
     packets = transport.packets_per_s(rate / (8.0 * transport.packet_bytes), rtt, lost, depth)
     out: Floats = packets * 8.0 * transport.payload_bytes
     return out
@@ -185,6 +188,7 @@ def transfer_s(
     size, rate, rtt, lost = np.broadcast_arrays(
         *(np.asarray(value, np.float64) for value in (size_bytes, rate_bps, rtt_s, loss))
     )
+    lost = np.where(lost < _NO_LOSS, 0.0, lost)
     steady = goodput_bps(transport, rate, rtt, lost, buffer)
     line = rate * transport.payload_share
     packets = size / transport.payload_bytes
@@ -222,34 +226,41 @@ def _forgetting_s(packets: Floats, window: Floats, bottleneck: Floats, rtt_s: Fl
         window: In packets, at the first loss.
         bottleneck: Packets/s.
         rtt_s: ROUND TRIP.
-        loss: More than zero where the result counts.
+        loss: Share of the packets; without any the result is that of the mean.
     """
-    every = 1.0 / np.maximum(loss, 1e-12)
-    most, now = np.maximum(window, 1.0), _BETA * np.maximum(window, 1.0)
-    left, took = packets.copy(), np.zeros_like(packets)
-    grid = np.linspace(0.0, 1.0, _POINTS)
+    flat = [np.ravel(column).astype(np.float64) for column in (packets, window, bottleneck, rtt_s, loss)]
+    left, most, line, rtt, lost = flat
+    left, most = left.copy(), np.maximum(most, 1.0)
+    now, took = _BETA * most, np.zeros_like(left)
     for _ in range(_INTERVALS):
-        batch = np.minimum(left, every)
-        longest = np.maximum(batch * rtt_s / now, batch / bottleneck)
-        at = longest[..., None] * grid
-        climb = np.cbrt((most - now) / _C)[..., None]
-        cubic = _C * (at - climb) ** 3 + most[..., None]
-        friendly = now[..., None] + _FRIENDLY * at / rtt_s[..., None]
-        windows = np.maximum(np.maximum(cubic, friendly), now[..., None])
-        rates = np.minimum(windows / rtt_s[..., None], bottleneck[..., None])
-        sent = np.cumsum((rates[..., 1:] + rates[..., :-1]) / 2.0, axis=-1) * (longest / (_POINTS - 1))[..., None]
-        sent = np.concatenate([np.zeros_like(sent[..., :1]), sent], axis=-1)
-        after = np.minimum((sent < batch[..., None]).sum(axis=-1), _POINTS - 1)
-        before = np.maximum(after - 1, 0)
-        low, high = (np.take_along_axis(sent, index[..., None], -1)[..., 0] for index in (before, after))
-        part = np.where(high > low, (batch - low) / np.maximum(high - low, 1e-12), 0.0)
-        place = before + np.clip(part, 0.0, 1.0)
-        took += place / (_POINTS - 1) * longest + batch * timeout_s_per_packet(rtt_s, loss)
-        ended = np.take_along_axis(windows, after[..., None], -1)[..., 0]
-        most = np.where(ended < most, ended * (1.0 + _BETA) / 2.0, ended)
-        now, left = np.maximum(_BETA * ended, 1.0), left - batch
-    mean = 1.0 / (rtt_s / cubic_window(rtt_s, np.maximum(loss, 1e-12)) + timeout_s_per_packet(rtt_s, loss))
-    return took + left / np.minimum(mean, bottleneck)
+        some = np.flatnonzero((left > 0) & (lost > 0))
+        if not len(some):
+            break
+        batch = np.minimum(left[some], 1.0 / lost[some])
+        spent, ended = _interval(batch, most[some], now[some], line[some], rtt[some])
+        took[some] += spent + batch * timeout_s_per_packet(rtt[some], lost[some])
+        most[some] = np.where(ended < most[some], ended * (1.0 + _BETA) / 2.0, ended)
+        now[some] = np.maximum(_BETA * ended, 1.0)
+        left[some] -= batch
+    steady = rtt / cubic_window(rtt, np.maximum(lost, 1e-12)) + timeout_s_per_packet(rtt, lost)
+    out: Floats = (took + left * np.maximum(steady, 1.0 / line)).reshape(np.shape(packets))
+    return out
+
+
+def _interval(batch: Floats, most: Floats, now: Floats, line: Floats, rtt_s: Floats) -> tuple[Floats, Floats]:
+    """Seconds from one loss to the next, and the window then: looked at in some points, linear between."""
+    longest = np.maximum(batch * rtt_s / now, batch / line)
+    at = longest[:, None] * np.linspace(0.0, 1.0, _POINTS)
+    cubic = _C * (at - np.cbrt((most - now) / _C)[:, None]) ** 3 + most[:, None]
+    windows = np.maximum(np.maximum(cubic, now[:, None] + _FRIENDLY * at / rtt_s[:, None]), now[:, None])
+    rates = np.minimum(windows / rtt_s[:, None], line[:, None])
+    sent = np.zeros_like(rates)
+    sent[:, 1:] = np.cumsum((rates[:, 1:] + rates[:, :-1]) / 2.0, axis=1) * (longest / (_POINTS - 1))[:, None]
+    rows = np.arange(len(batch))
+    after = np.clip((sent < batch[:, None]).sum(axis=1), 1, _POINTS - 1)
+    low, high = sent[rows, after - 1], sent[rows, after]
+    part = np.clip((batch - low) / np.maximum(high - low, 1e-12), 0.0, 1.0)
+    return (after - 1 + part) / (_POINTS - 1) * longest, windows[rows, after]
 
 
 def _start(
@@ -259,7 +270,7 @@ def _start(
     window = np.maximum(rate_bps * rtt_s / (8.0 * transport.packet_bytes), INITIAL_WINDOW)
     if transport.ends_start:
         with np.errstate(divide="ignore", invalid="ignore"):
-            before = np.where(loss > 0, (1.0 - (1.0 - loss) ** packets) / np.maximum(loss, 1e-300), np.inf)
+            before = np.where(loss > 0, (1.0 - (1.0 - loss) ** packets) / loss, np.inf)
         window = np.minimum(window, np.maximum(before / 2.0, INITIAL_WINDOW))
     rounds = np.maximum(np.ceil(np.log2(window / INITIAL_WINDOW)), 0.0)
     return rounds, INITIAL_WINDOW * (2.0**rounds - 1.0)

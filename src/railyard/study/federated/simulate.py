@@ -190,7 +190,11 @@ def _gathered(job: Learning, server: Server, told: Told, now: float, number: int
     rows = drawn(job, clients, who, now + waited)
     deadline = job.section.round.deadline
     candidates = Candidates(
-        expected_s(job, rows), rows.samples, rows.device, wanted, math.inf if deadline is None else deadline
+        expected_s(job, rows) if job.selection.by_time else np.zeros(len(rows)),
+        rows.samples,
+        rows.device,
+        wanted,
+        math.inf if deadline is None else deadline,
     )
     return rows.take(job.selection.choose(candidates)), now + waited
 

@@ -40,10 +40,12 @@ class Selection(Protocol):
     Attributes:
         kind: Its name.
         source: The paper, or the practice.
+        by_time: Whether it looks at what candidates are expected to take.
     """
 
     kind: ClassVar[str]
     source: ClassVar[str]
+    by_time: ClassVar[bool]
 
     @property
     def pool(self) -> float:

@@ -26,6 +26,7 @@ class Fastest:
 
     kind: ClassVar[str] = "fastest"
     source: ClassVar[str] = "the system half of Oort, Lai et al. OSDI 2021, arXiv 2010.06081"
+    by_time: ClassVar[bool] = True
 
     candidates: float = 3.0
 

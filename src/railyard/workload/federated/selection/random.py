@@ -22,6 +22,7 @@ class Uniform:
 
     kind: ClassVar[str] = "random"
     source: ClassVar[str] = "McMahan et al. 2017, arXiv 1602.05629"
+    by_time: ClassVar[bool] = False
 
     @property
     def pool(self) -> float:

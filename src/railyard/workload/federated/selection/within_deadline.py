@@ -26,6 +26,7 @@ class WithinDeadline:
 
     kind: ClassVar[str] = "within-deadline"
     source: ClassVar[str] = "Nishio, Yonetani 2019 (FedCS), arXiv 1804.08333"
+    by_time: ClassVar[bool] = True
 
     candidates: float = 2.0
 
