@@ -58,9 +58,11 @@ FLOWER_WORDS = """`flwr` 1.10, 40 clients in network namespaces, each behind a t
 Railyard drew for it (LTE, 5G, cable), sleeping as long as its device computes; 400,000
 parameters. Round times were predicted and written before the job ran
 (`validation/tools/flower_lab.py`), with Flower's polls every 3 s, its masked numbers of 64
-bits, its stages. Four clients leave in the second round of the last job, whose stage then ends
-by its timeout of 120 s. Namespaces add no distance and lose nothing; processors were shared
-with other work."""
+bits, its stages. Four clients leave in the second round of the last jobs. The first time that
+round was predicted to end by the stage's timeout of 120 s and did not: Flower puts an error in
+the place of a client after 30 s without a ping. With that cause the job was predicted and run
+again. Namespaces add no distance and lose nothing; two processors were shared with builds and
+tests, which 40 interpreters feel (the first round of the last job)."""
 
 
 def rows(name: str) -> list[dict[str, str]]:
