@@ -76,7 +76,7 @@ def test_help_and_version(railyard):
                 *("--json", "--help"),
             },
         ),
-        (["diagnose"], {"--cluster", "--json", "--help"}),
+        (["diagnose"], {"--cluster", "--symptom", "--json", "--help"}),
         (["deploy"], {"--out", "--os", "--set", "--json", "--quiet", "--help"}),
         (["accept"], {"--out", "--results", "--junit", "--set", "--json", "--quiet", "--help"}),
         (["audit"], {"--ibnetdiscover", "--lldp", "--netbox", "--plan", "--with", "--json", "--help"}),

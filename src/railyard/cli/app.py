@@ -454,18 +454,32 @@ def watch(
 @app.command(short_help="Which part of a cluster is to blame, if any.")
 def diagnose(
     path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="The folder of a run, a record, operations, flight recorder dumps.")
-    ],
+        Path | None,
+        typer.Argument(metavar="PATH", help="The folder of a run, a record, operations, flight recorder dumps."),
+    ] = None,
     *,
     cluster: Annotated[
         Path | None, typer.Option("--cluster", metavar="FILE", help="A scenario, of which only `cluster` is read.")
     ] = None,
+    symptom: Annotated[
+        str | None,
+        typer.Option("--symptom", metavar="NAME", help="Instead of a path: slow, flapping, hang; the tests to run."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Name the link, NIC, accelerator, host or rank that makes a cluster slow or hang, or none where none is sure."""
-    from railyard.cli import observe as observing
+    """Name the link, NIC, accelerator, host or rank that makes a cluster slow or hang, or none where none is sure.
 
-    observing.diagnose(path, cluster=cluster, as_json=json)
+    Then the tests that would settle it, in order, with what the model expects of each.
+    """
+    from railyard.cli import observe as observing
+    from railyard.errors import InputError
+
+    if symptom is not None and path is None:
+        observing.symptom(symptom, cluster=cluster, as_json=json)
+    elif path is not None and symptom is None:
+        observing.diagnose(path, cluster=cluster, as_json=json)
+    else:
+        raise InputError("either a path or a symptom", key="PATH", allowed="a path, or --symptom alone")
 
 
 @app.command(short_help="Write what gets cabled and configured: racks, cables, addresses, configurations.")

@@ -9,7 +9,10 @@ from railyard.cli.messages import say
 from railyard.cli.tables import Table, emit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from railyard.observe.next_tests import Step
 
 SHOWN = 20
 
@@ -192,12 +195,14 @@ _SECTIONS = {
 
 
 def diagnose(path: Path, *, cluster: Path | None, as_json: bool) -> None:
-    """Prints what is wrong.
+    """Prints what is wrong, and what would settle it.
 
     Raises:
         InputError: Nothing at the path can be read, or the cluster's file is wrong.
     """
+    from railyard.observe.clusterfile import cluster_of
     from railyard.observe.diagnose import diagnose as diagnosed
+    from railyard.observe.next_tests import after
 
     answer = diagnosed(path, cluster)
     for words in answer.notes:
@@ -207,13 +212,37 @@ def diagnose(path: Path, *, cluster: Path | None, as_json: bool) -> None:
         return
     if answer.what_if:
         emit(f"S {answer.what_if['S']:.4f}")
-    if not answer.verdict:
+    if answer.verdict:
+        table = Table(("part", "kind", "confidence", "$/h", "evidence"), (2, 3))
+        for suspect in answer.verdict:
+            usd = "" if suspect.usd_per_hour is None else f"{suspect.usd_per_hour:,.0f}"
+            table.add(suspect.part, suspect.kind, f"{suspect.confidence:.0%}", usd, suspect.evidence)
+        table.print()
+    else:
         emit("something is wrong; I do not know which part" if answer.unknown else "nothing is wrong")
-        return
-    table = Table(("part", "kind", "confidence", "$/h", "evidence"), (2, 3))
-    for suspect in answer.verdict:
-        usd = "" if suspect.usd_per_hour is None else f"{suspect.usd_per_hour:,.0f}"
-        table.add(suspect.part, suspect.kind, f"{suspect.confidence:.0%}", usd, suspect.evidence)
-    table.print()
-    if answer.unknown:
+    if answer.verdict and answer.unknown:
         emit("something else is wrong; I do not know which part")
+    _steps(after(answer, None if cluster is None else cluster_of(cluster)))
+
+
+def symptom(name: str, *, cluster: Path | None, as_json: bool) -> None:
+    """Prints which tests to run, in order, where only a symptom is known.
+
+    Raises:
+        InputError: The symptom is unknown, or the cluster's file is wrong.
+    """
+    from railyard.observe.clusterfile import cluster_of
+    from railyard.observe.next_tests import of_symptom, plain
+
+    steps = of_symptom(name, None if cluster is None else cluster_of(cluster))
+    if as_json:
+        emit(json.dumps({"steps": plain(steps)}, ensure_ascii=False, allow_nan=False))
+    else:
+        _steps(steps)
+
+
+def _steps(steps: Sequence[Step]) -> None:
+    for number, step in enumerate(steps, 1):
+        emit(f"test {number}: {step.run}")
+        emit(f"  expected: {step.expected}")
+        emit(f"  else: {step.otherwise}")
