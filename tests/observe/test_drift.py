@@ -86,7 +86,7 @@ def test_hours_of_an_inspector_log(tmp_path, capsys):
     """Three hours of all-reduces that take 1.25 times as long as the model expects: learned in the first."""
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text(CLUSTER, encoding="utf-8")
-    should = expected_s(cluster_of(cluster), "all_reduce", 1 << 26, 16)
+    should = expected_s(cluster_of(cluster), "all_reduce", 1 << 26, 16, 2)
     lines = []
     for minute in range(180):
         perf = {"coll": "AllReduce", "coll_msg_size_bytes": 1 << 26, "coll_exec_time_us": 1.25e6 * should}
@@ -99,7 +99,7 @@ def test_hours_of_an_inspector_log(tmp_path, capsys):
     assert [hour["collectives"] for hour in found["hours"]] == [60, 60, 60]
     assert found["hours"][2]["mape_model"] == pytest.approx(0.2)
     assert found["hours"][2]["mape"] < 0.01
-    assert found["constants"][0]["class"] == "all_reduce 16"
+    assert found["constants"][0]["class"] == "all_reduce 16 over 2"
     assert guard.run(["observe", str(tmp_path / "log.jsonl"), "--cluster", str(cluster)]) == 0
     assert "2023-11-14 23:00" in capsys.readouterr().out
 

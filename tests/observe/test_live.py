@@ -18,6 +18,7 @@ from railyard.errors import InputError
 from railyard.fault.degrade_link import DegradeLink
 from railyard.graph import Job
 from railyard.observe.drift import Drift
+from railyard.observe.expected import expected_s
 from railyard.observe.live import metrics
 from railyard.observe.live.dashboard import dashboard
 from railyard.observe.live.exporter import Exporter, page
@@ -71,19 +72,20 @@ def test_ranges_come_back():
 def test_busbw_of_a_run_by_hand(runs):
     """2 x 3 / 4 x size / time for the all-reduces of four ranks; the slow NIC's group alone is slower."""
     _, healthy, faulty = runs
-    usual, slow = busbw_gbs(healthy), busbw_gbs(faulty)
+    usual, slow = busbw_gbs(healthy, 8), busbw_gbs(faulty, 8)
     assert set(usual) == set(slow)
     ratio = {dict(key)["comm_name"]: slow[key] / usual[key] for key in usual if dict(key)["nranks"] == "4"}
     assert sum(value < 0.8 for value in ratio.values()) == 1
+    assert {dict(key)["n_nodes"] for key in usual if dict(key)["nranks"] == "4"} == {"4"}
     assert min(ratio.values()) == pytest.approx(0.3, abs=0.1)
-    assert all("comm_name" not in dict(key) for key in expected_gbs(healthy))
+    assert all("comm_name" not in dict(key) for key in expected_gbs(healthy, 8))
 
 
 def test_labels_are_escaped_and_the_dashboard_is_json():
     assert metrics.line("a", {"b": 'x"\\\n'}, 1.5, 2) == 'a{b="x\\"\\\\\\n"} 1.5 2.000'
     panels = json.loads(dashboard())["panels"]
     assert metrics.RATIO in {panel["targets"][0]["expr"] for panel in panels}
-    assert exposition({("AllReduce", "1-2MB", "8"): 300.25}).splitlines()[-1].endswith(" 300.25")
+    assert exposition({("AllReduce", "1-2MB", "8", "1"): 300.25}).splitlines()[-1].endswith(" 300.25")
 
 
 def test_what_is_no_prometheus_is_refused(capsys):
@@ -139,7 +141,7 @@ def test_promtool_takes_the_rules_and_alerts_fire_when_they_should(tmp_path):
     """Below 80 % for 2 minutes, symbol errors, a GPU's XID; nothing from a port that only waits a little."""
     promtool = program("promtool")
     (tmp_path / "rules.yml").write_text(rules(), encoding="utf-8")
-    labels = 'collective="AllReduce",message_size="1-2MB",nranks="4"'
+    labels = 'collective="AllReduce",message_size="1-2MB",nranks="4",n_nodes="4"'
     port = 'instance="n1",device="mlx5_0",port="1"'
     series = {
         f'{metrics.BUSBW}{{{labels},comm_name="dp 1"}}': "100x3 70x20",
@@ -161,6 +163,7 @@ def test_promtool_takes_the_rules_and_alerts_fire_when_they_should(tmp_path):
                         "collective": "AllReduce",
                         "message_size": "1-2MB",
                         "nranks": "4",
+                        "n_nodes": "4",
                         **labels_of,
                     },
                     "exp_annotations": {
@@ -260,8 +263,17 @@ def test_an_alert_fires_on_a_simulated_fault(server, capsys):
 def test_a_prometheus_scrapes_what_is_expected(tmp_path):
     """Expected values, those with learned constants, and the error of the hour, at a port of this machine alone."""
     prometheus = program("prometheus")
-    key, drift = ("AllReduce", "1-2MB", "8"), Drift()
-    rows = [{"collective": key[0], "message_size": key[1], "nranks": key[2], "expected_gbs": 200.0, "busbw_gbs": 160.0}]
+    key, drift = ("AllReduce", "1-2MB", "8", "2"), Drift()
+    rows = [
+        {
+            "collective": key[0],
+            "message_size": key[1],
+            "nranks": key[2],
+            "n_nodes": "2",
+            "expected_gbs": 200.0,
+            "busbw_gbs": 160.0,
+        }
+    ]
     for minute in range(60):
         learn(drift, rows, 1e9 + 60 * minute)
     learned = calibrated({key: 200.0}, drift)
@@ -286,7 +298,7 @@ def test_a_prometheus_scrapes_what_is_expected(tmp_path):
         assert [(one.labels["message_size"], one.value) for one in found] == [("1-2MB", 200.0)]
         server = Prometheus(f"http://127.0.0.1:{port}")
         assert server.query(metrics.CALIBRATED)[0].value == pytest.approx(learned[key])
-        assert server.query(metrics.FACTOR)[0].labels["class"] == "AllReduce 8"
+        assert server.query(metrics.FACTOR)[0].labels["class"] == "AllReduce 8 over 2"
         assert {one.labels["of"] for one in server.query(metrics.MAPE)} == {"model", "calibrated"}
     finally:
         process.kill()
@@ -333,3 +345,13 @@ def test_an_exporter_needs_a_cluster_and_a_free_port(tmp_path, capsys):
     with pytest.raises(urllib.error.HTTPError):
         urllib.request.urlopen(exporter.url.replace("/metrics", "/etc/passwd"), timeout=5)
     exporter.close()
+
+
+def test_ranks_on_as_many_hosts_are_slower_than_on_one(runs):
+    """Four accelerators of one host have NVLink, four of four hosts have a NIC each."""
+    cluster = runs[0]
+    near, far = expected_s(cluster, "all_reduce", 1 << 28, 4, 1), expected_s(cluster, "all_reduce", 1 << 28, 4, 4)
+    assert near == expected_s(cluster, "all_reduce", 1 << 28, 4)
+    assert far > 3 * near
+    assert expected_s(cluster, "all_reduce", 1 << 28, 4, 3) is None
+    assert expected_s(cluster, "all_reduce", 1 << 28, 32, 16) is None

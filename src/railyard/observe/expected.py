@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 _KINDS = {kind.name.lower(): kind for kind in CollectiveKind}
 
 
-def expected_s(cluster: Cluster, kind: str, size_bytes: int, ranks: int) -> float | None:
-    """Seconds of one collective with the network to itself, over the first ranks of a cluster.
+def expected_s(cluster: Cluster, kind: str, size_bytes: int, ranks: int, hosts: int = 0) -> float | None:
+    """Seconds of one collective with the network to itself, over the first ranks of the first hosts of a cluster.
 
     Args:
         cluster: The machine.
         kind: all_reduce and so on.
         size_bytes: As in nccl-tests: the larger of a rank's two buffers.
         ranks: How many; 0: all.
+        hosts: Over which they lie, as many on each; 0: over as few as hold them.
 
     Returns:
         None where the cluster has too few, or the model does not know such a collective.
@@ -39,7 +40,19 @@ def expected_s(cluster: Cluster, kind: str, size_bytes: int, ranks: int) -> floa
     count = ranks or cluster.ranks
     if not 2 <= count <= cluster.ranks:
         return None
-    return collective_s(cluster, kind, size_bytes, np.arange(count, dtype=np.int32))
+    members = _members(cluster, count, hosts)
+    return None if members is None else collective_s(cluster, kind, size_bytes, members)
+
+
+def _members(cluster: Cluster, count: int, hosts: int) -> NDArray[np.int32] | None:
+    """The first accelerators of each host; None where they are not as many on each, or there are too few hosts."""
+    if hosts < 1:
+        return np.arange(count, dtype=np.int32)
+    each, rest = divmod(count, hosts)
+    if rest or each > cluster.ranks_per_server or hosts * cluster.ranks_per_server > cluster.ranks:
+        return None
+    first = cluster.ranks_per_server * np.arange(hosts, dtype=np.int32)
+    return (first[:, None] + np.arange(each, dtype=np.int32)).ravel().astype(np.int32)
 
 
 def collective_s(cluster: Cluster, kind: str, size_bytes: int, members: NDArray[np.int32]) -> float | None:
@@ -76,18 +89,18 @@ def collective_s(cluster: Cluster, kind: str, size_bytes: int, members: NDArray[
 
 def compared(timings: Sequence[Timed], cluster: Cluster | None) -> list[dict[str, Any]]:
     """Timings alike in kind, size and ranks: the median, its busbw and, with a cluster, what is expected of it."""
-    alike: dict[tuple[str, str, int, int], list[Timed]] = {}
+    alike: dict[tuple[str, str, int, int, int], list[Timed]] = {}
     for one in timings:
-        alike.setdefault((one.group, one.kind, one.size_bytes, one.ranks), []).append(one)
+        alike.setdefault((one.group, one.kind, one.size_bytes, one.ranks, one.hosts), []).append(one)
     rows, known = [], {}
-    for (group, kind, size, ranks), those in alike.items():
+    for (group, kind, size, ranks, hosts), those in alike.items():
         seconds = float(np.median([one.seconds for one in those]))
         count = ranks or (cluster.ranks if cluster else 0)
         factor = BUSBW[kind](count) if kind in BUSBW and count > 1 else None
         written = [one.busbw_bps for one in those if one.busbw_bps is not None]
-        if cluster is not None and (kind, size, ranks) not in known:
-            known[kind, size, ranks] = expected_s(cluster, kind, size, ranks)
-        should = known.get((kind, size, ranks))
+        if cluster is not None and (kind, size, ranks, hosts) not in known:
+            known[kind, size, ranks, hosts] = expected_s(cluster, kind, size, ranks, hosts)
+        should = known.get((kind, size, ranks, hosts))
         rows.append(
             {
                 "kind": kind or "unknown",
@@ -113,15 +126,17 @@ def hourly(timings: Sequence[Timed], cluster: Cluster) -> dict[str, Any]:
         timings: Those with `at_s` count.
         cluster: What is expected of.
     """
-    known: dict[tuple[str, int, int], float | None] = {}
+    known: dict[tuple[str, int, int, int], float | None] = {}
     seen = []
     for one in sorted((one for one in timings if np.isfinite(one.at_s)), key=lambda one: one.at_s):
-        key = (one.kind, one.size_bytes, one.ranks)
+        key = (one.kind, one.size_bytes, one.ranks, one.hosts)
         if key not in known:
             known[key] = expected_s(cluster, *key)
         should = known[key]
         if should is not None and one.seconds > 0:
-            seen.append(Seen(one.at_s, f"{one.kind} {one.ranks or cluster.ranks}", should, one.seconds))
+            seen.append(
+                Seen(one.at_s, f"{one.kind} {one.ranks or cluster.ranks}{_over(one.hosts)}", should, one.seconds)
+            )
     drift = Drift()
     drift.take(seen)
     if not drift.hours:
@@ -134,6 +149,10 @@ def hourly(timings: Sequence[Timed], cluster: Cluster) -> dict[str, Any]:
         ],
         "changes": [asdict(change) for change in drift.changes],
     }
+
+
+def _over(hosts: int) -> str:
+    return f" over {hosts}" if hosts else ""
 
 
 def _rate(size_bytes: int, seconds: float, factor: float | None) -> float | None:

@@ -8,8 +8,18 @@ from typing import Any
 from railyard.observe.live import metrics
 
 _PANELS = (
-    ("busbw of collectives, GB/s", metrics.BUSBW, "{{collective}} {{message_size}} {{comm_name}} rank {{rank}}", "GBs"),
-    ("busbw that the model expects, GB/s", metrics.EXPECTED, "{{collective}} {{message_size}} {{nranks}} ranks", "GBs"),
+    (
+        "busbw of collectives, GB/s",
+        metrics.BUSBW,
+        "{{collective}} {{message_size}} {{comm_name}} {{node}} {{gpu}}",
+        "GBs",
+    ),
+    (
+        "busbw that the model expects, GB/s",
+        metrics.EXPECTED,
+        "{{collective}} {{message_size}} {{nranks}} ranks on {{n_nodes}} nodes",
+        "GBs",
+    ),
     ("measured over expected", metrics.RATIO, "{{collective}} {{comm_name}}", "percentunit"),
     ("symbol errors a second", f"rate({metrics.SYMBOL_ERRORS}[5m])", "{{instance}} {{device}}", "short"),
     (

@@ -22,14 +22,19 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-Expected = dict[tuple[str, str, str], float]
+Key = tuple[str, ...]
 
 
-def page(expected: Expected, calibrated: Mapping[tuple[str, str, str], float], drift: Drift) -> str:
+def labels_of(key: Key) -> dict[str, str]:
+    """Labels by name; an empty one is left out, as Prometheus reads it."""
+    return {name: text for name, text in zip(metrics.KEYS, key, strict=True) if text}
+
+
+def page(expected: Mapping[Key, float], calibrated: Mapping[Key, float], drift: Drift) -> str:
     """The page: expected values, those with constants learned from the cluster, and their errors.
 
     Args:
-        expected: GB/s by `collective`, `message_size` and `nranks`.
+        expected: GB/s by `metrics.KEYS`.
         calibrated: The same with the constants that are applied.
         drift: Constants and errors.
     """
@@ -39,9 +44,7 @@ def page(expected: Expected, calibrated: Mapping[tuple[str, str, str], float], d
         (metrics.CALIBRATED, calibrated, "The same with constants learned from this cluster, GB/s."),
     ):
         lines += [f"# TYPE {name} gauge", f"# HELP {name} {words}"]
-        for (collective, size, ranks), rate in sorted(rates.items()):
-            labels = {"collective": collective, "message_size": size, "nranks": ranks}
-            lines.append(metrics.line(name, labels, rate))
+        lines += [metrics.line(name, labels_of(key), rate) for key, rate in sorted(rates.items())]
     lines += [f"# TYPE {metrics.FACTOR} gauge", f"# HELP {metrics.FACTOR} Learned time over the model's, by class."]
     lines += [metrics.line(metrics.FACTOR, {"class": name}, one.factor) for name, one in sorted(drift.classes.items())]
     lines += [f"# TYPE {metrics.MAPE} gauge", f"# HELP {metrics.MAPE} Mean absolute error of predictions in an hour."]

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 
 BUSBW = "nccl_bus_bandwidth_gbs"
-"""NCCL inspector's: GB/s; labels `collective`, `message_size` (a range), `nranks`, `comm_name`, `rank`."""
+"""NCCL inspector's: GB/s; labels `collective`, `message_size` (a range), `nranks`, `n_nodes`, `comm_name`, `node`,
+`gpu`."""
+
+KEYS = ("collective", "message_size", "nranks", "n_nodes")
+"""Labels by which a value is expected; older exporters write no `n_nodes`, which is then empty."""
 
 EXPECTED = "railyard_expected_bus_bandwidth_gbs"
-"""What the model expects of it, by `collective`, `message_size` and `nranks`."""
+"""What the model expects of it, by `KEYS`."""
 
 CALIBRATED = "railyard_calibrated_bus_bandwidth_gbs"
 """The same with the constants that were learned from the cluster."""

@@ -103,8 +103,8 @@ def rules(hold: str = "2m", every: str = "15s") -> str:
         hold: How long an alert must hold before it fires.
         every: How often rules are evaluated.
     """
-    join = "on (collective, message_size, nranks) group_left ()"
-    ratio = f"{metrics.BUSBW} / {join} {metrics.EXPECTED}"
+    keys = ", ".join(metrics.KEYS)
+    ratio = f"{metrics.BUSBW} / on ({keys}) group_left () max by ({keys}) ({metrics.EXPECTED})"
     groups = [
         {
             "name": "railyard",

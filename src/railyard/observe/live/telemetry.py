@@ -27,13 +27,19 @@ if TYPE_CHECKING:
 Key = tuple[tuple[str, str], ...]
 
 
-def busbw_gbs(record: Record) -> dict[Key, float]:
-    """GB/s of every communicator's collectives, the median, by labels as NCCL inspector writes them."""
+def busbw_gbs(record: Record, per_host: int) -> dict[Key, float]:
+    """GB/s of every communicator's collectives, the median, by labels as NCCL inspector writes them.
+
+    Args:
+        record: A step with its graph.
+        per_host: Accelerators of a server.
+    """
     graph = record.graph
     found: dict[Key, list[float]] = {}
     for task in np.flatnonzero((graph.kind == Kind.COLLECTIVE) & record.ended).tolist():
         group, size = int(graph.rank[task]), int(graph.size_bytes[task])
-        ranks = len(graph.communicators.members(group))
+        members = graph.communicators.members(group)
+        ranks = len(members)
         kind = CollectiveKind(graph.collective[task])
         seconds = float(record.end_ps[task] - record.start_ps[task]) * 1e-12 / max(int(graph.count[task]), 1)
         if seconds <= 0 or ranks < 2 or kind.name.lower() not in BUSBW:
@@ -42,6 +48,7 @@ def busbw_gbs(record: Record) -> dict[Key, float]:
             "collective": "".join(word.capitalize() for word in kind.name.split("_")),
             "comm_name": f"{graph.communicators.group[group]} {group}",
             "message_size": metrics.range_of(size),
+            "n_nodes": str(len(np.unique(members // per_host))),
             "nranks": str(ranks),
         }
         rate = size * BUSBW[kind.name.lower()](ranks) / seconds / 1e9
@@ -49,10 +56,10 @@ def busbw_gbs(record: Record) -> dict[Key, float]:
     return {key: float(np.median(rates)) for key, rates in found.items()}
 
 
-def expected_gbs(record: Record) -> dict[Key, float]:
-    """What a run as it should be expects, by collective, size and number of ranks: the median over communicators."""
+def expected_gbs(record: Record, per_host: int) -> dict[Key, float]:
+    """What a run as it should be expects, by `metrics.KEYS`: the median over communicators."""
     alike: dict[Key, list[float]] = {}
-    for key, rate in busbw_gbs(record).items():
+    for key, rate in busbw_gbs(record, per_host).items():
         alike.setdefault(tuple(label for label in key if label[0] != "comm_name"), []).append(rate)
     return {key: float(np.median(rates)) for key, rates in alike.items()}
 
@@ -85,13 +92,14 @@ def openmetrics(
         every_s: From one sample to the next.
     """
     times = np.arange(start_s, end_s, every_s)
-    rates = busbw_gbs(healthy), busbw_gbs(faulty)
+    per_host = cluster.ranks_per_server
+    rates = busbw_gbs(healthy, per_host), busbw_gbs(faulty, per_host)
     yield f"# TYPE {metrics.BUSBW} gauge"
     for key in rates[0]:
         for at in times.tolist():
             yield metrics.line(metrics.BUSBW, dict(key), rates[at >= fault_s].get(key, 0.0), at)
     yield f"# TYPE {metrics.EXPECTED} gauge"
-    for key, rate in expected_gbs(healthy).items():
+    for key, rate in expected_gbs(healthy, per_host).items():
         for at in times.tolist():
             yield metrics.line(metrics.EXPECTED, dict(key), rate, at)
     yield f"# TYPE {metrics.TRANSMITTED.removesuffix('_total')} counter"

@@ -9,6 +9,7 @@ from railyard.observe.drift import Seen
 from railyard.observe.expected import expected_s
 from railyard.observe.live import metrics
 from railyard.observe.live.dashboard import dashboard
+from railyard.observe.live.exporter import Key, labels_of
 from railyard.observe.live.rules import rules
 from railyard.observe.reader import is_count
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from railyard.observe.drift import Drift
     from railyard.observe.live.prometheus import Prometheus
 
-Expected = dict[tuple[str, str, str], float]
-"""GB/s by `collective`, `message_size` and `nranks`."""
+Expected = dict[Key, float]
+"""GB/s by `metrics.KEYS`."""
 
 
 def expectations(server: Prometheus, cluster: Cluster, known: Expected) -> Expected:
@@ -31,16 +32,12 @@ def expectations(server: Prometheus, cluster: Cluster, known: Expected) -> Expec
         InputError: The server does not answer.
     """
     found = dict(known)
-    for sample in server.query(f"count by (collective, message_size, nranks) ({metrics.BUSBW})"):
-        key = (
-            sample.labels.get("collective", ""),
-            sample.labels.get("message_size", ""),
-            sample.labels.get("nranks", ""),
-        )
+    for sample in server.query(f"count by ({', '.join(metrics.KEYS)}) ({metrics.BUSBW})"):
+        key = _key(sample.labels)
         kind, size = kind_of(key[0]), metrics.size_of(key[1])
         if key in found or size is None or kind not in BUSBW or not is_count(key[2]):
             continue
-        seconds = expected_s(cluster, kind, size, int(key[2]))
+        seconds = expected_s(cluster, kind, size, int(key[2]), int(key[3]) if is_count(key[3]) else 0)
         if seconds:
             found[key] = size * BUSBW[kind](int(key[2])) / seconds / 1e9
     return found
@@ -49,10 +46,12 @@ def expectations(server: Prometheus, cluster: Cluster, known: Expected) -> Expec
 def exposition(expected: Expected) -> str:
     """The expected values for an exporter or for node_exporter's folder of text files."""
     lines = [f"# HELP {metrics.EXPECTED} Bus bandwidth that the model expects.", f"# TYPE {metrics.EXPECTED} gauge"]
-    for (collective, size, ranks), rate in sorted(expected.items()):
-        labels = {"collective": collective, "message_size": size, "nranks": ranks}
-        lines.append(metrics.line(metrics.EXPECTED, labels, rate))
+    lines += [metrics.line(metrics.EXPECTED, labels_of(key), rate) for key, rate in sorted(expected.items())]
     return "\n".join(lines) + "\n"
+
+
+def _key(labels: Mapping[str, str]) -> Key:
+    return tuple(labels.get(name, "") for name in metrics.KEYS)
 
 
 def files(folder: Path) -> dict[Path, str]:
@@ -73,16 +72,20 @@ def learn(drift: Drift, rows: Sequence[Mapping[str, Any]], at_s: float) -> None:
         kind, size = kind_of(one["collective"]), metrics.size_of(one["message_size"])
         if one["expected_gbs"] and one["busbw_gbs"] > 0 and size is not None:
             moved = size * BUSBW[kind](int(one["nranks"])) / 1e9
-            name = f"{one['collective']} {one['nranks']}"
+            name = _class((one["collective"], "", one["nranks"], one["n_nodes"]))
             seen.append(Seen(at_s, name, moved / one["expected_gbs"], moved / one["busbw_gbs"]))
     drift.take(seen)
+
+
+def _class(key: Key) -> str:
+    return f"{key[0]} {key[2]}" + (f" over {key[3]}" if key[3] else "")
 
 
 def calibrated(expected: Expected, drift: Drift) -> Expected:
     """GB/s with the constants that are applied."""
     found = {}
     for key, rate in expected.items():
-        kind, size, mine = kind_of(key[0]), metrics.size_of(key[1]), drift.classes.get(f"{key[0]} {key[2]}")
+        kind, size, mine = kind_of(key[0]), metrics.size_of(key[1]), drift.classes.get(_class(key))
         if mine is None or size is None:
             continue
         moved = size * BUSBW[kind](int(key[2])) / 1e9
@@ -98,19 +101,16 @@ def look(server: Prometheus, expected: Expected) -> dict[str, Any]:
     """
     rows = []
     for sample in server.query(metrics.BUSBW):
-        key = (
-            sample.labels.get("collective", ""),
-            sample.labels.get("message_size", ""),
-            sample.labels.get("nranks", ""),
-        )
+        key = _key(sample.labels)
         should = expected.get(key)
         rows.append(
             {
                 "collective": key[0],
                 "message_size": key[1],
                 "nranks": key[2],
+                "n_nodes": key[3],
                 "communicator": sample.labels.get("comm_name", ""),
-                "rank": sample.labels.get("rank", ""),
+                "rank": " ".join(sample.labels[name] for name in ("node", "gpu", "rank") if sample.labels.get(name)),
                 "busbw_gbs": sample.value,
                 "expected_gbs": should,
                 "ratio": None if not should else sample.value / should,
