@@ -262,3 +262,29 @@ def test_the_command_line_says_what_links_did_and_fails_with_a_rank(tmp_path, ca
     assert guard.run(["lab", "exec", file, "--", "false"]) == 1
     assert "rank 0 ended with status 1" in capsys.readouterr().err
     assert guard.run(["lab", "exec", file, "--routing", "rip", "--", "true"]) == 2
+
+
+@yard.needs_lab
+@pytest.mark.slow
+def test_the_slow_link_of_a_run_is_found(tmp_path, capsys):
+    """What docs/how-to/lab.md shows: a cable at 40 %, named from the record and the cluster's file alone."""
+    scenario = str(Path(__file__).parents[2] / "examples" / "lab" / "slow-link.yaml")
+    assert guard.run(["run", scenario, "-q", "--json", "--out", str(tmp_path)]) == 0
+    capsys.readouterr()
+    (run,) = (file.parent for file in tmp_path.rglob("timeline.parquet"))
+    assert guard.run(["diagnose", str(run), "--cluster", scenario, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["part"] for one in found["verdict"]] == ["leaf 0 - spine 1"]
+
+
+@yard.needs_lab
+@pytest.mark.slow
+def test_an_unmodified_torch_program_runs_and_its_traces_are_read(tmp_path, capsys):
+    pytest.importorskip("torch", reason="PyTorch is not here")
+    yard.cluster(tmp_path, 2, yard.STAR)
+    script = str(Path(__file__).parents[2] / "examples" / "lab" / "train.py")
+    words = [sys.executable, script, str(tmp_path / "traces")]
+    assert guard.run(["lab", "exec", str(tmp_path / "cluster.yaml"), "--", *words]) == 0
+    capsys.readouterr()
+    assert guard.run(["observe", str(tmp_path / "traces"), "--json"]) == 0
+    assert "all_reduce" in capsys.readouterr().out

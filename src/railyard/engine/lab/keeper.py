@@ -420,6 +420,7 @@ def run_commands(plan: Blueprint, keeper: Keeper) -> Ran:
 def main() -> None:
     """Builds, runs and answers; then ends, and with it everything that it made."""
     answer = int(sys.argv[1])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asked for the lab hears it, and ends this process
     plan: Blueprint = read_frame(0)
     try:
         raised_priority()
