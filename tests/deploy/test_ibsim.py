@@ -143,6 +143,21 @@ def test_tables_of_opensm_are_imported_and_predicted(tmp_path, engine):
     assert checked.design["forwarding"]["worst_shift_load_min_hop"] == [1, 1]
 
 
+@pytest.mark.parametrize(("engine", "loads"), [("minhop", [1, 4]), ("updn", [1, 4]), ("ftree", [1, 1])])
+def test_over_three_tiers_min_hop_loads_cables_four_times_and_ftree_once(tmp_path, engine, loads):
+    """Eight leafs, eight spines, four cores: what is balanced by count is not by shifts, as predicted."""
+    plan = planned(draft(512, "three-tier", server="dgx-a100"))
+    with Fabric(tmp_path, netlist(drawn(plan, 0, dialects(plan, 0)[0]))) as fabric:
+        fabric.manage(engine)
+        seen = ibnetdiscover.read(fabric.run("ibnetdiscover"), "seen")
+    checked = audit(seen, gather([tmp_path / "opensm-lfts.dump"], []))
+    assert not checked.findings
+    figures = checked.design["forwarding"]
+    assert figures["worst_shift_load"] == loads
+    assert figures["worst_shift_load_min_hop"] == [1, 4]
+    assert figures["slower_than_min_hop"] == (pytest.approx(0.4, abs=0.01) if engine == "ftree" else 1)
+
+
 def test_tables_that_are_older_than_the_cables_lead_nowhere(tmp_path):
     """A cable goes and OpenSM does not sweep: the switch whose table leads into the empty port is named."""
     found = plan_of(16)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railyard.cli.messages import say
 from railyard.cli.tables import Table, emit
@@ -114,9 +114,24 @@ def _design(found: Audit) -> None:
             f"  {lows} {block['lower']} x {highs} above, {block['cables_a_pair']} cables a pair:"
             f" {block['found']:,} of {block['cables']:,} cables{words}"
         )
+    if "forwarding" in design:
+        _forwarding(design["forwarding"])
     for words in design["doubts"]:
         say(f"not sure: {words}")
     say(design["assumptions"])
+
+
+def _forwarding(figures: dict[str, Any]) -> None:
+    emit(
+        f"  forwarding tables of {figures['switches']:,} switches reach {figures['pairs_reached']:.2%} of all"
+        f" {figures['destinations']:,} destinations from every leaf"
+    )
+    if "worst_shift_load" in figures:
+        mine, usual = figures["worst_shift_load"], figures["worst_shift_load_min_hop"]
+        emit(
+            f"  with them, worst load of a shift permutation {mine[0]:g} to {mine[1]:g}; min-hop's on the same cables"
+            f" {usual[0]:g} to {usual[1]:g}, all shifts in {1 / figures['slower_than_min_hop']:.2f} of the time"
+        )
 
 
 def work(found: Audit) -> None:
