@@ -16,6 +16,7 @@ from railyard.cluster.asbuilt.reported.gather import gather
 from railyard.deploy.audit.audit import audit_plan
 from railyard.deploy.emit import frr
 from railyard.deploy.emit.intent import BFD_MS, BFD_MULTIPLIER, HOLD_S, KEEPALIVE_S, switches
+from railyard.deploy.emit.read_back import differences
 from railyard.deploy.plan.drawn import drawn
 
 from .namespaces import Lab, why
@@ -62,6 +63,9 @@ def test_what_was_written_routes_and_a_swapped_cable_is_found(tmp_path):
     with Lab() as lab:
         lab.open(cables, {name: frr.render(intent) for name, intent in intents.items()})
         healthy(lab, intents)
+        for name, intent in intents.items():  # what runs is what was meant, in FRR's own words
+            runs = lab.inside(name, "vtysh", "-N", lab.space(name), "-c", "show running-config")
+            assert not differences(intent, "frr", runs)
         leaf = next(name for name in intents if "leaf" in name)
         others = {f"{i.loopback}/32" for n, i in intents.items() if "leaf" in n and n != leaf}
         full = dict.fromkeys(others, len(intents[leaf].sessions))

@@ -13,7 +13,7 @@ from railyard.cluster.asbuilt.reported.gather import gather
 from railyard.deploy.audit.against import frames_share
 from railyard.deploy.audit.audit import audit, audit_documented, audit_plan
 from railyard.deploy.audit.evidence.parts import pcie_bps
-from railyard.deploy.emit import eos, frr, sonic
+from railyard.deploy.emit import eos, frr, junos, sonic
 from railyard.deploy.emit.intent import switches
 from railyard.deploy.plan.drawn import drawn
 from railyard.errors import InputError
@@ -100,7 +100,10 @@ def test_a_session_that_is_down_costs_what_its_cable_does(tmp_path, form):
     assert one.loss > 0
 
 
-@pytest.mark.parametrize(("dialect", "render"), [("sonic", sonic.render), ("eos", eos.render), ("frr", frr.render)])
+@pytest.mark.parametrize(
+    ("dialect", "render"),
+    [("sonic", sonic.render), ("eos", eos.render), ("junos", junos.render), ("frr", frr.render)],
+)
 def test_settings_are_held_against_the_plan(tmp_path, dialect, render):
     one = draft(64, "leaf-spine", "roce", {"ports_per_leaf": 16, "spines": 4})
     plan = planned(one)
@@ -112,6 +115,7 @@ def test_settings_are_held_against_the_plan(tmp_path, dialect, render):
     broken = {
         "sonic": texts[leaf].replace('"26": "3"', '"26": "0"'),
         "eos": texts[leaf].replace("qos map dscp 26 to traffic-class 3", "! qos map dscp 26 to traffic-class 3"),
+        "junos": texts[leaf].replace("code-points 011010", "code-points 011011"),
         "frr": texts[leaf].replace("neighbor fabric bfd\n", ""),
     }[dialect]
     assert broken != texts[leaf]
