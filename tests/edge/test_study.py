@@ -265,3 +265,22 @@ def test_impossible_sites(change, words):
 def test_an_engine_is_refused():
     with pytest.raises(InputError, match="engine of their own"):
         api.execute(load.from_text(ROUNDS, Path("x.yaml")), [], engine="packet", out=None)
+
+
+def test_tables():
+    for text, name, rows in ((ROUNDS, "clients", 5), (SITES, "sites", 2)):
+        run_of = api.execute(load.from_text(text, Path("x.yaml")), [], out=None)
+        assert len(run_of.table("variants")) == 1
+        assert len(run_of.table(name)) == rows
+        assert len(run_of.table("time")) == len(
+            run_of.result.variants[0].plain()[{"clients": "federated"}.get(name, "local")]["causes"]
+        )
+
+
+def test_other_commands_ask_for_a_cluster():
+    from railyard import catalog
+    from railyard.study import compose
+
+    draft = load.from_text(SITES, Path("x.yaml"))
+    with pytest.raises(InputError, match="needs a cluster"):
+        compose.cluster_of(draft, catalog.load())

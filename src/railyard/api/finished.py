@@ -44,6 +44,14 @@ OPERATED_TABLES = {
 }
 
 
+#: Further tables of work outside one hall.
+WIDE_TABLES = {
+    "clients": "each device, link and region: population, there, selected, heard, bias",
+    "sites": "each site that trains",
+    "places": "each place that may answer",
+}
+
+
 @dataclass(frozen=True, repr=False)
 class Run:
     """A finished run.
@@ -73,14 +81,14 @@ class Run:
 
         Args:
             name: One of `railyard.api.TABLES`; of a serving run also of `SERVED_TABLES`, of a cluster in time of
-                `OPERATED_TABLES`.
+                `OPERATED_TABLES`, of clients, sites and the edge of `WIDE_TABLES`.
 
         Raises:
             InputError: There is no such table, or the folder of the run is gone.
         """
         from railyard.api import frames
 
-        tables = TABLES | SERVED_TABLES | OPERATED_TABLES
+        tables = TABLES | SERVED_TABLES | OPERATED_TABLES | WIDE_TABLES
         if name not in tables:
             raise InputError(
                 f"there is no table `{name}`", found=name, allowed=list(tables), hint=did_you_mean(name, tables)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
+from railyard.result.variants.edge import EdgeVariant
+from railyard.result.variants.federated import FederatedVariant
+from railyard.result.variants.local import LocalVariant
 from railyard.result.variants.operate import OperateVariant
 from railyard.result.variants.serving import ServedVariant
 from railyard.result.variants.variant import BaseVariant, StepVariant
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     Row = dict[str, object]
 
 
+WIDE = (FederatedVariant, LocalVariant, EdgeVariant)
 _FILES = {"tasks": "timeline.parquet", "requests": "requests.parquet"}
 """Tables that lie in the folder of the run: of a training run the tasks, of a serving run the requests."""
 
@@ -58,7 +62,32 @@ def _rows(variant: Variant, name: str) -> Iterable[Row]:
         return _STEP_ROWS.get(name, _none)(variant)
     if isinstance(variant, OperateVariant):
         return _operated(variant, name)
+    if isinstance(variant, WIDE):
+        return _wide(variant, name)
     return _SERVED_ROWS.get(name, _none)(variant) if isinstance(variant, ServedVariant) else ()
+
+
+_WIDE_LISTS = {"clients": ("participation", "groups"), "sites": ("sites",), "places": ("places",)}
+"""Where the rows of a table of work outside one hall stand."""
+
+
+def _wide(variant: FederatedVariant | LocalVariant | EdgeVariant, name: str) -> Iterable[Row]:
+    """The figures of rounds, sites or places, the causes of their time, and their rows."""
+    found: dict[str, Any] = variant.plain()[type(variant).__module__.rpartition(".")[2]]
+    if name == "variants":
+        return [_settings(variant) | {key: value for key, value in _columns_of(found).items() if not _listed(value)}]
+    if name == "time":
+        places = [(row["name"], row["causes"]) for row in found.get("places", ())]
+        rows = [({"place": place} | cause) for place, causes in places for cause in causes]
+        return rows or list(found["causes"])
+    inner: Any = found
+    for key in _WIDE_LISTS.get(name, ("",)):
+        inner = inner.get(key, {}) if isinstance(inner, dict) else {}
+    return [{key: value for key, value in _columns_of(row).items() if not _listed(value)} for row in inner]
+
+
+def _listed(value: object) -> bool:
+    return isinstance(value, list | tuple)
 
 
 def _operated(variant: OperateVariant, name: str) -> Iterable[Row]:

@@ -66,8 +66,11 @@ def cluster_of(draft: Draft, catalog: Catalog, section: ClusterSection | None = 
     Raises:
         InputError: It cannot be built.
     """
+    written: ClusterSection | None = section or draft.scenario.cluster
+    if written is None:
+        error = InputError(f"this needs a cluster; `{draft.kind}` brings its own machines", found=draft.kind)
+        raise draft.blame(error, "workload")
     with blaming(draft, "cluster"):
-        written = section or draft.scenario.cluster
         spec = written.spec()
         bounds.check_cluster(spec)
         return clusters.build(spec, catalog, written.arrangement())

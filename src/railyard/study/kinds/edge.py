@@ -29,7 +29,7 @@ def _write(folder: Path, asked: Asked, _found: MeasuredPlaces) -> None:
         )
         for one in asked.answers
     ]
-    pl.concat(tables).write_parquet(folder / "requests.parquet")
+    pl.concat(tables).write_parquet(folder / "answers.parquet")
 
 
 EDGE = kinds.add(
