@@ -35,8 +35,8 @@ CONGESTION: Mapping[str, tuple[Any, ...]] = {
     "packet.set.marking_low": ("50 kB", "400 kB", "1 MB"),
     "packet.set.marking_high": ("500 kB", "3 MB"),
     "packet.set.marking_most": ("0.05", "1.0"),
-    "packet.set.dcqcn_additive": ("40 Mb/s", "1 Gb/s"),
-    "packet.set.dcqcn_increase_interval": ("10 us", "300 us"),
+    "packet.set.dcqcn_additive": ("40 Mb/s", "1 Gb/s", "4 Gb/s", "20 Gb/s"),
+    "packet.set.dcqcn_increase_interval": ("5 us", "10 us", "300 us"),
     "packet.set.rdma_cnp_interval": ("10 us", "50 us"),
 }
 """ECN thresholds of switches and DCQCN of interfaces, on packets alone."""

@@ -1,0 +1,1 @@
+"""Settings of a fabric that change while traffic runs, by what is measured of it."""
