@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from railyard.result.result import Result
     from railyard.result.variants.operate import OperateVariant
 
+LITTLE = 0.0005
+"""Of all time: less is shown as 0.0 %."""
 MOST_NOISY = 3
 """Pairs of a job and its neighbour that a variant's table names."""
 
@@ -248,6 +250,8 @@ def _tied(best: OperateVariant, other: OperateVariant) -> bool:
 def _time(variant: OperateVariant) -> str:
     found = variant.operate
     most = max(found.time[1:], key=lambda part: part.share)
+    if most.share < LITTLE:
+        return f"{variant.name}: {numbers.percent(found.goodput)} of all GPU time is work"
     return (
         f"{variant.name}: {numbers.percent(found.goodput)} of all GPU time is work; most of the rest is {most.name},"
         f" {numbers.percent(most.share)}"
