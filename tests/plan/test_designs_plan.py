@@ -106,6 +106,19 @@ def test_points_that_cannot_be_are_kept_with_their_error():
     assert all(row["error"] for row in found["failed"])
 
 
+def test_points_are_rows_that_sql_asks(tmp_path):
+    import polars as pl
+
+    from railyard.plan.designs import files
+
+    draft = load.from_values(values(effort={"flow": 0, "draws": 100}))
+    folder = files.write(planned(draft), draft, tmp_path)
+    table = pl.scan_parquet(folder / "points.parquet")
+    found = table.sql("SELECT fabric, min(cpmt) AS cpmt FROM self WHERE engine = 'analytic' GROUP BY fabric").collect()
+    assert "roce" in found["fabric"].to_list()
+    assert (found["cpmt"] > 0).all()
+
+
 def test_a_plan_of_nothing_that_can_be_says_why():
     with pytest.raises(InputError, match="none of the 2 designs can be"):
         planned(load.from_values(values(space={"accelerators": [60, 61]})))

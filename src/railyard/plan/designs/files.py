@@ -50,6 +50,11 @@ def page(planned: Planned, result: dict[str, Any]) -> str:
     return template.replace("{{name}}", html.escape(result["name"])).replace("{{data}}", data.replace("<", "\\u003c"))
 
 
+def _cell(value: object) -> str:
+    """A value of the space as SQL compares it: a name as it is, else JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def _points(planned: Planned) -> Any:
     """A row a point, demand and engine."""
     import polars as pl
@@ -62,7 +67,7 @@ def _points(planned: Planned) -> Any:
                 "demand": planned.space.demands[demand].name,
                 "engine": engine,
                 "error": outcome.error or None,
-                **{key: json.dumps(value) for key, value in planned.space.settings(point).items()},
+                **{key: _cell(value) for key, value in planned.space.settings(point).items()},
                 "layout": json.dumps(outcome.layouts[0]) if outcome.layouts else None,
                 "missed": planned.missed.get(point),
                 "step_s": outcome.step_s or None,
