@@ -12,6 +12,9 @@ from railyard.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS
 if TYPE_CHECKING:
     from railyard.deploy.emit.intent import Port, SwitchIntent
 
+LINES = (",\n  ", ": ")
+"""Between items, and between a key and its value."""
+
 CLASSES = 8
 DSCPS = 64
 
@@ -44,7 +47,13 @@ def render(intent: SwitchIntent) -> str:
         **_bgp(intent),
         **_qos(intent),
     }
-    return json.dumps(tables, indent=2, sort_keys=True) + "\n"
+    return _text(tables)
+
+
+def _text(tables: dict[str, Any]) -> str:
+    """JSON with an item a line, so that a changed key is a changed line; `indent` would take json's slow encoder."""
+    rows = (f'"{name}": {json.dumps(tables[name], sort_keys=True, separators=LINES)}' for name in sorted(tables))
+    return "{" + ",\n".join(rows) + "}\n"
 
 
 def _port(one: Port, mtu: int) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from railyard.deploy.plan.cabling import Plan
 
 
+@lru_cache(1)
 def cables(plan: Plan, ethernet: Dialect) -> pl.DataFrame:
     """A row a cable in the order in which they are pulled: both ends with rack, unit, port and lane, length, medium.
 
@@ -88,6 +90,7 @@ def _name(plan: Plan, ethernet: Dialect, column: list[int]) -> str:
     return str(port) if kind == 1 else ethernet.port(cage, None if lanes == 1 else lane, lanes)
 
 
+@lru_cache(1)
 def devices(plan: Plan) -> pl.DataFrame:
     """A row a device: name, role, box, rack and lowest unit, height, power, loopback, autonomous system."""
     import polars as pl
@@ -111,6 +114,7 @@ def devices(plan: Plan) -> pl.DataFrame:
     )
 
 
+@lru_cache(1)
 def addresses(plan: Plan) -> pl.DataFrame:
     """A row a cable of a server: names, addresses of both ends in both families."""
     import polars as pl

@@ -7,6 +7,8 @@ again; all cores share one; each leaf has its own. 32 bits (RFC 6996), since 1,0
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,7 +84,12 @@ def ipv4(number: int) -> str:
 
 
 def ipv6(base: int, number: int) -> str:
-    """The address of the same number in another family: `fd00:1::a00:1`."""
-    from ipaddress import IPv6Address
+    """The address of the same number of 32 bits in another family: `fd00:1::a00:1`."""
+    high, low = divmod(number, 1 << 16)
+    return f"{_start(base)}{high:x}:{low:x}" if high else str(IPv6Address(base | number))
 
-    return str(IPv6Address(base | number))
+
+@cache
+def _start(base: int) -> str:
+    """`fd00:1::`: what all addresses of a family begin with, whose last 96 bits hold zeros and then the number."""
+    return str(IPv6Address(base))
