@@ -57,6 +57,11 @@ class Routed:
         """Whether the counters do not contradict the paths."""
         return not self.astray > ALIKE
 
+    @property
+    def fixed(self) -> bool:
+        """Whether the fabric leads no packets around a slow cable."""
+        return self.cluster.fabric.load_balancing not in MOVES
+
     def replay(self, links: Iterable[int] = (), factor: float = 1.0) -> Record:
         """All of it again, with some links at a share of their rate."""
         faults = [DegradeLink(factor=factor, link=link) for link in links] if factor < 1 else []

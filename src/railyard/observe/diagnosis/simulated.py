@@ -131,11 +131,16 @@ def _networking(found: Weighed, paths: Routed, record: Record, price: Price, ans
         return
     against = network.rivals(found.guesses)
     confidence = 1 / (1 + sum(float(np.exp((one.weight - best.weight) / TEMPERATURE)) for one in against))
-    if confidence < SURE or best.explained < _enough(best) or (not paths.known and best.part.kind == "link"):
+    if confidence < SURE or best.explained < _enough(best) or not _sure_of_path(best, paths):
         _not_known(found, best, record, answer)
         return
     slower = answer.what_if["S_communication"]
     answer.verdict.append(_suspect(best, min(confidence, 1 - 0.5 * float(np.exp(-odds / ODDS))), slower, price))
+
+
+def _sure_of_path(best: Guess, paths: Routed) -> bool:
+    """A cable is named where its paths are known; where packets are led around it only if counters point at it too."""
+    return best.part.kind != "link" or (paths.known and (paths.fixed or best.pointed_at >= POINTED))
 
 
 def _enough(best: Guess) -> float:
