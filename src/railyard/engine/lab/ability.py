@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -28,6 +29,8 @@ def missing() -> str:
         return f"`{'` and `'.join(absent)}` of iproute2"
     if not SEED.exists():
         return "Linux 6.11 or newer, whose switches can be given the seed of their hashes"
+    if not os.access(SEED, os.W_OK):
+        return "settings of the network that can be written; /proc/sys is mounted without that right, as in a container"
     return ""
 
 

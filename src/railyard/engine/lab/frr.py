@@ -22,8 +22,10 @@ FIRST_AS = 4_200_000_000
 
 CONVERGED_S = 60.0
 
+# Next hops written into each route stand in the order of their gateways; groups of them in that of their discovery.
 TEMPLATE = """\
 hostname {name}
+no zebra nexthop kernel enable
 ip nht resolve-via-default
 router bgp {number}
  bgp router-id 192.0.{high}.{low}
