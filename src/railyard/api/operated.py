@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LITTLE = 0.0005
 """Of all time: less is shown as 0.0 %."""
+MOST_TIED = 4
+"""Variants that are named as tied."""
 MOST_NOISY = 3
 """Pairs of a job and its neighbour that a variant's table names."""
 
@@ -217,7 +219,8 @@ def why(result: Result) -> str:
     tied = [one.name for _, one in priced if one is not best and _tied(best, one)]
     words = f"a useful GPU-hour costs ${low:.2f} with {best.name}"
     if tied:
-        words += f" (tied over the draws of failures: {', '.join(tied)})"
+        more = f" and {len(tied) - MOST_TIED} more" if len(tied) > MOST_TIED else ""
+        words += f" (tied over the draws of failures: {', '.join(tied[:MOST_TIED])}{more})"
     if worst.name in tied:
         return f"{words}: which variant is cheapest hangs on when things fail, not on the variant"
     apart = {part.name: worst.operate.share(part.name) - part.share for part in best.operate.time[1:]}
