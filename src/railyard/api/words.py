@@ -155,8 +155,13 @@ def notes(result: Result) -> list[str]:
     for name, lines in warned:
         for line in lines:
             found.setdefault(line, []).append(name)
-    many = len(result.variants) > 1
-    return [f"note: {', '.join(names)}: {line}" if many else f"note: {line}" for line, names in found.items()]
+    everybody = len(result.variants)
+    return [f"note: {_whom(names, everybody)}{line}" for line, names in found.items()]
+
+
+def _whom(names: Sequence[str], everybody: int) -> str:
+    """Whom a note is about: nothing is said where it is about every variant."""
+    return "" if len(names) == everybody else f"{', '.join(names)}: "
 
 
 def _waiting(variant: StepVariant) -> str:
