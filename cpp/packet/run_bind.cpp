@@ -58,7 +58,7 @@ Outcome run_packets(const PacketNodes& network, const PacketFlows& traffic, Opti
                     const Column<std::int32_t>& failed_links, const LinkFaults& faults,
                     const Column<std::int32_t>& sample_links, const Column<std::int32_t>& sample_flows,
                     const std::optional<Progress>& progress, std::int64_t retune_ps,
-                    const std::optional<nb::callable>& retune) {
+                    const std::optional<nb::typed<nb::callable, bool(Reading, Options)>>& retune) {
   options.failed_links = view(failed_links);
   options.faults = faults.columns();
   options.sample_links = view(sample_links);
