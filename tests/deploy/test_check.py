@@ -121,27 +121,43 @@ def test_deadlock_is_refused_where_it_cannot_be_told():
         judged("no PFC deadlock", topology="torus")
 
 
-def test_headroom_is_a_round_trip_three_frames_and_a_pause_of_every_port():
-    """128 ports of 400 Gb/s: at 300 m 153,900 + 27,648 + 64 bytes each; 86.5 of 173 MB are enough up to 1,263.29 m."""
-    near, just, far = judged("headroom holds at 300 m", "headroom holds at 1.263 km", "headroom holds at 1264 m")
-    assert near == Outcome("back-end leaf 0 needs 23.25 MB and has 86.5 MB", holds=True)
-    assert (just.holds, far.holds) == (True, False)
+TH5 = "figures of Tomahawk 5 are not public: Spectrum-4 stands in"
+
+
+def test_headroom_is_what_the_configuration_holds_of_every_port():
+    """128 ports of 400 Gb/s. On the way at 300 m 9,216 + 2 x 300 m / 198,000 km/s at 400 Gb/s + 819.2 + 905 x 64 +
+    120 ns at 400 Gb/s = 225,470 bytes; three times that and 4,178: 665 KiB. Half of 173 MB is 659 KiB each: 296 m."""
+    just, far, more = judged("headroom holds at 296 m", "headroom holds at 297 m", "headroom holds at 300 m")
+    words = "back-end leaf 0 needs 86.38 MB and has 86.5 MB, by SONiC's law for Spectrum-4"
+    assert just == Outcome(words, holds=True, remark=TH5)
+    assert (far.holds, more.holds) == (False, False)
+    assert more.found.startswith(f"back-end leaf 0 needs {128 * 665 * 1024 / 1e6:.4g} MB")
+
+
+def given_headroom(size, *lengths, **back_end):
+    draft = drafted(fabric="roce")
+    values = {"cluster.back_end.fabric": {"name": "roce", "headroom": size}}
+    values |= {f"cluster.back_end.{key}": value for key, value in back_end.items()}
+    draft = draft.with_values(values | {"check": [f"headroom holds at {length}" for length in lengths]}, "a test")
+    return [one.outcome for one in check(draft, lambda: None, lambda *_: None)]
 
 
 def test_headroom_that_the_fabric_gives_is_compared_link_by_link():
-    """180 kB: 179,560 bytes are needed at 296 m, 181,612 at 300 m."""
-    draft = drafted(fabric="roce").with_values(
-        {
-            "cluster.back_end.fabric": {"name": "roce", "headroom": "180 kB"},
-            "check": ["headroom holds at 296 m", "headroom holds at 300 m"],
-        },
-        "a test",
-    )
-    found = [one.outcome for one in check(draft, lambda: None, lambda *_: None)]
-    assert [one.holds for one in found] == [True, False]
-    assert found[1].found == "back-end leaf 0 needs 181.6 kB a link and has 180 kB"
+    """675 kB: 659 KiB are needed at 296 m, 661 KiB at 297 m."""
+    just, far = given_headroom("675 kB", "296 m", "297 m")
+    assert (just.holds, far.holds) == (True, False)
+    assert far.found == "back-end leaf 0 needs 676.9 kB a link and has 675 kB, by SONiC's law for Spectrum-4"
     with pytest.raises(InputError, match="does not pause"):
         judged("headroom holds at 300 m", fabric="uec")
+
+
+def test_headroom_is_that_of_the_switch_where_its_figures_are_public():
+    """Spectrum-3 has nothing under way inside: 9,216 + 505.05 x 137 + 819.2 + 57,920 bytes = 137,147; 406 KiB."""
+    just, far = given_headroom("416 kB", "137 m", "138 m", switch="spectrum-3-sn4700")
+    assert just == Outcome(
+        "back-end leaf 0 needs 415.7 kB a link and has 416 kB, by SONiC's law for Spectrum-3", holds=True
+    )
+    assert not far.holds
 
 
 def test_one_spine_of_one_parts_servers_and_one_of_two_does_not():

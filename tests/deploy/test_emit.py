@@ -63,8 +63,8 @@ def test_a_changed_number_is_noticed(plan, system):
 
 def test_sonic_holds_what_is_under_way_on_each_cable(intents):
     """Each port's buffer has the room for its own rate and length."""
-    from railyard.deploy.emit.headroom import headroom
     from railyard.deploy.emit.sonic import render
+    from railyard.deploy.headroom import headroom
 
     tables = json.loads(render(intents[0]))
     for port, metres in tables["CABLE_LENGTH"]["AZURE"].items():
@@ -74,6 +74,24 @@ def test_sonic_holds_what_is_under_way_on_each_cable(intents):
         assert (int(profile["xon"]), int(profile["xoff"]), int(profile["size"])) == (room.xon, room.xoff, room.size)
     assert tables["WRED_PROFILE"]["AZURE_LOSSLESS"]["green_min_threshold"] == "150000"
     assert tables["WRED_PROFILE"]["AZURE_LOSSLESS"]["green_drop_probability"] == "20"
+
+
+def test_sonic_holds_what_the_switch_of_the_plan_needs():
+    """Spectrum-3 has nothing under way inside; Tomahawk 5 is taken for Spectrum-4, with 120 ns at 400 Gb/s."""
+    from railyard.deploy.emit.sonic import render
+
+    def xoff(**switch):
+        one = draft(64, "leaf-spine", "roce").with_values(
+            {f"cluster.back_end.{key}": value for key, value in switch.items()}, "a test"
+        )
+        tables = json.loads(render(next(switches(planned(one), 0, DIALECTS["sonic"]))))
+        port, metres = sorted(tables["CABLE_LENGTH"]["AZURE"].items())[0]
+        profile = tables["BUFFER_PROFILE"][tables["BUFFER_PG"][f"{port}|3"]["profile"]]
+        return int(profile["xoff"]), float(metres.removesuffix("m"))
+
+    for found, inside in ((xoff(), 6000), (xoff(switch="spectrum-3-sn4700"), 0)):
+        bytes_on_way = 9216 + found[1] * 2 / 198e6 * 400e9 / 8 + 819.2 + 57_920 + inside
+        assert found[0] - 1024 < 3 * bytes_on_way + 4178 <= found[0]
 
 
 def test_numbers_of_systems_follow_rfc_7938(plan):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from railyard.deploy.emit.headroom import ASICS, EIGHT, PACKET, headroom
+from railyard import catalog
+from railyard.deploy.headroom import ASICS, EIGHT, PACKET, USUAL, asic_of, headroom
 
 DATA = Path(__file__).parent / "data"
 LUA = next((name for name in ("lua5.1", "lua5.2", "lua5.3", "lua5.4", "lua", "luajit") if shutil.which(name)), "")
@@ -32,6 +33,14 @@ def test_ours_is_what_sonic_reckons(name):
             for lanes in (4, EIGHT):
                 room = headroom(rate, length, asic=ASICS[name], lanes=lanes)
                 assert (room.xon, room.xoff, room.size) == theirs(name, rate, length, lanes), (rate, length, lanes)
+
+
+def test_figures_are_those_of_the_chip_where_public():
+    known = catalog.load()
+    for box, chip in (("spectrum-3-sn4700", "Spectrum-3"), ("spectrum-6-sn6600", "Spectrum-6")):
+        assert asic_of(known.switch(box)) == (ASICS[chip.lower()], chip)
+    assert asic_of(known.switch("tomahawk-5")) == (USUAL, "Spectrum-4")
+    assert max(headroom(800e9, 37, asic=one).xoff for one in ASICS.values()) == headroom(800e9, 37).xoff
 
 
 def test_a_port_of_400_gigabit_over_30_metres():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.deploy.headroom import Asic, asic_of
 from railyard.deploy.plan.addresses import addresses_of, ipv4
 from railyard.deploy.plan.drawn import HOST_MTU, MTU, interface
 
@@ -77,6 +78,7 @@ class SwitchIntent:
         pauses: Whether the fabric holds back RoCE by PFC.
         marks: Whether it marks by ECN.
         red: First and last mark of the queue, bytes, and the probability at the last, percent.
+        asic: What the headroom of its ports depends on.
         mtu: Largest frame, bytes.
     """
 
@@ -88,6 +90,7 @@ class SwitchIntent:
     pauses: bool
     marks: bool
     red: tuple[int, int, int]
+    asic: Asic
     mtu: int = MTU["ethernet"]
 
     @property
@@ -116,7 +119,7 @@ class HostIntent:
 def switches(plan: Plan, network: int, dialect: Dialect) -> Iterator[SwitchIntent]:
     """Switches of an Ethernet network, one after another."""
     key = list(plan.cluster.plans)[network]
-    fabric = plan.cluster.plans[key].fabric
+    fabric, boxes = plan.cluster.plans[key].fabric, plan.cluster.plans[key].switches
     rows, devices, numbers = plan.cables, plan.devices, addresses_of(plan)
     mine = np.flatnonzero(rows.network == network)
     ends = np.concatenate([rows.a[mine], rows.b[mine]])
@@ -149,6 +152,7 @@ def switches(plan: Plan, network: int, dialect: Dialect) -> Iterator[SwitchInten
             pauses=bool(fabric.pauses),
             marks=red[1] > 0,
             red=red,
+            asic=asic_of(boxes[devices.box[device]])[0],
         )
 
 

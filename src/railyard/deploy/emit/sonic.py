@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from railyard.cluster.asbuilt.port_names import SONIC_LANES
-from railyard.deploy.emit.headroom import headroom
 from railyard.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS
+from railyard.deploy.headroom import headroom
 
 if TYPE_CHECKING:
     from railyard.deploy.emit.intent import Port, SwitchIntent
@@ -141,7 +141,7 @@ def _lossless(intent: SwitchIntent) -> dict[str, Any]:
     profiles, groups = {}, {}
     for one in intent.ports:
         name = profile_of(one.rate_bps, one.length_m)
-        room = headroom(one.rate_bps, one.length_m)
+        room = headroom(one.rate_bps, one.length_m, asic=intent.asic)
         profiles[name] = {
             "pool": "ingress_lossless_pool",
             "xoff": str(room.xoff),

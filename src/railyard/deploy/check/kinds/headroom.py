@@ -1,4 +1,8 @@
-"""`headroom holds at 300 m`: with every cable of the back-end at least so long, what arrives after a pause fits."""
+"""`headroom holds at 300 m`: with every cable of the back-end at least so long, what arrives after a pause fits.
+
+By the law that rendered configurations follow (`deploy.headroom`): that of the switch's ASIC in SONiC, as buffer taken
+when all packets are small, not as bytes on the cable.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,20 @@ import numpy as np
 
 from railyard import units
 from railyard.cluster.names import node_name
-from railyard.cluster.reach import HEADROOM_SHARE, headroom_bytes
+from railyard.cluster.reach import HEADROOM_SHARE
 from railyard.deploy.check.assertion import Outcome, assertions
 from railyard.deploy.check.figures import rounded
+from railyard.deploy.headroom import asic_of, headroom
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from railyard.cluster import Cluster
+    from railyard.cluster.plan import NetworkPlan
+    from railyard.cluster.topology.wiring import Wiring
     from railyard.deploy.check.assertion import Subject
+    from railyard.deploy.headroom import Asic
 
 _FORM = re.compile(r"headroom holds at (.+)", re.IGNORECASE)
 
@@ -29,11 +39,15 @@ class Room(NamedTuple):
         where: Name of the switch.
         needed_bytes: Of all its links, or of one where the fabric gives each so much.
         had_bytes: For the same.
+        chip: Of the switch.
+        law: Chip whose figures say what is needed; another one where those of its own are not public.
     """
 
     where: str
     needed_bytes: float
     had_bytes: float
+    chip: str
+    law: str
 
 
 @dataclass(frozen=True)
@@ -71,9 +85,10 @@ class HeadroomHolds:
         each = " a link" if fabric.headroom_bytes else ""
         found = (
             f"{room.where} needs {rounded(units.format_size, room.needed_bytes)}{each}"
-            f" and has {rounded(units.format_size, room.had_bytes)}"
+            f" and has {rounded(units.format_size, room.had_bytes)}, by SONiC's law for {room.law}"
         )
-        return Outcome(found, room.needed_bytes <= room.had_bytes)
+        other = "" if room.law == room.chip else f"figures of {room.chip} are not public: {room.law} stands in"
+        return Outcome(found, room.needed_bytes <= room.had_bytes, other)
 
 
 def tightest(cluster: Cluster, length_m: float) -> Room:
@@ -87,25 +102,36 @@ def tightest(cluster: Cluster, length_m: float) -> Room:
         length_m: Least length of every cable.
     """
     plan, network = cluster.plans["back_end"], cluster.back_end
-    wiring = network.wiring
-    kinds, kind = np.unique(np.stack([wiring.tier, wiring.line_bps]), axis=1, return_inverse=True)
-    needed = np.array(
-        [headroom_bytes(rate, max(length_m, plan.runs[int(tier)].length_m)) for tier, rate in kinds.T], np.float64
-    )[kind.ravel()]
+    target = network.wiring.target
     given = plan.fabric.headroom_bytes
     rooms = []
     for group in network.groups:
-        into = (wiring.target >= group.first) & (wiring.target < group.first + group.count)
-        node = wiring.target[into] - group.first
+        box = plan.switches[group.box]
+        asic, law = asic_of(box)
+        into = np.flatnonzero((target >= group.first) & (target < group.first + group.count))
+        needed, node = _needed(plan, network.wiring, into, asic, length_m), target[into] - group.first
         if given:
-            at = int(np.argmax(needed[into]))
-            most, had, worst = float(needed[into][at]), float(given), int(node[at])
+            at = int(np.argmax(needed))
+            most, had, worst = float(needed[at]), float(given), int(node[at])
         else:
-            total = np.bincount(node, needed[into], minlength=group.count)
+            total = np.bincount(node, needed, minlength=group.count)
             worst = int(np.argmax(total))
-            most, had = float(total[worst]), HEADROOM_SHARE * plan.switches[group.box].buffer_bytes
-        rooms.append(Room(node_name(cluster, network.node_offset + group.first + worst), most, had))
+            most, had = float(total[worst]), HEADROOM_SHARE * box.buffer_bytes
+        where = node_name(cluster, network.node_offset + group.first + worst)
+        rooms.append(Room(where, most, had, box.chip, law))
     return max(rooms, key=lambda room: room.needed_bytes / room.had_bytes if room.had_bytes else np.inf)
+
+
+def _needed(
+    plan: NetworkPlan, wiring: Wiring, into: NDArray[np.int64], asic: Asic, length_m: float
+) -> NDArray[np.float64]:
+    """float64[links], bytes that may still come into switches of one kind over each of their links after a pause."""
+    links = np.stack([wiring.tier[into], wiring.line_bps[into]])
+    kinds, kind = np.unique(links, axis=1, return_inverse=True)
+    xoff = [
+        headroom(rate, max(length_m, plan.runs[int(tier)].length_m), asic=asic).xoff for tier, rate in kinds.T.tolist()
+    ]
+    return np.array(xoff, np.float64)[kind.ravel()]
 
 
 assertions.add("headroom", HeadroomHolds)

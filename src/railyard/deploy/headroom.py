@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from railyard.catalog import Switch
 
 FRAME = 9216
 """Bytes of the largest frame, one of which has begun when a pause is to be sent."""
@@ -64,8 +68,10 @@ ASICS = {
 }
 """Switches whose figures are public (sonic-buildimage, asic_table.j2; sonic-swss, buffer_headroom_mellanox.lua)."""
 
-USUAL = ASICS["spectrum-4"]
-"""Of switches whose figures are not public: the one that needs most of its rates."""
+USUAL_CHIP = "Spectrum-4"
+
+USUAL = ASICS[USUAL_CHIP.lower()]
+"""Of switches whose figures are not public: the one that needs most at 800 Gb/s, and a KiB less than most at 400."""
 
 PACKET = 4096 + 82
 """Bytes of a full lossless packet: RoCE's payload and headers."""
@@ -78,6 +84,12 @@ class Headroom:
     xon: int
     xoff: int
     size: int
+
+
+def asic_of(switch: Switch) -> tuple[Asic, str]:
+    """A switch's ASIC by its chip, and the chip whose figures these are: another's where its own are not public."""
+    own = ASICS.get(switch.chip.lower())
+    return (USUAL, USUAL_CHIP) if own is None else (own, switch.chip)
 
 
 def headroom(rate_bps: float, length_m: float, *, asic: Asic = USUAL, lanes: int = 8) -> Headroom:
