@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 
 import pytest
 
@@ -78,7 +78,8 @@ def test_every_number_says_where_it_comes_from(kind, name):
     known = records(type(entry))
     for field in fields(entry):
         record = known.get(field.name)
-        if record is None or not record.sourced or getattr(entry, field.name) == field.default:
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if record is None or not record.sourced or getattr(entry, field.name) == default:
             continue
         keys = [key for key in entry.provenance if key.split(".")[0] == field.name]
         assert keys, f"{field.name} has no source"

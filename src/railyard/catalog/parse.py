@@ -100,7 +100,7 @@ class Parser:
             if record.key in pairs:
                 values[field.name] = self._value(record, pairs[record.key], prefix + field.name)
                 self._note_quantity(kind, field.name, values[field.name])
-            elif field.default is MISSING and (self.base is None or prefix):
+            elif field.default is field.default_factory is MISSING and (self.base is None or prefix):
                 self._report(
                     node, prefix + record.key, "is missing", allowed=record.unit or ", ".join(record.allowed) or None
                 )

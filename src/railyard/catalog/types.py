@@ -20,6 +20,7 @@ DATATYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4"
 SCALE_UP_KINDS = ("switched", "mesh", "torus", "none")
 SWITCH_FAMILIES = ("ethernet", "infiniband", "scheduled-leaf", "scheduled-fabric")
 POOL_ATTACHMENTS = ("cxl", "network")
+CIPHERED = ("macsec", "ipsec", "psp", "tls")
 QUANTILES = ("p5", "p25", "p50", "p75", "p95")
 CABLE_KINDS = ("dac", "aec", "optic", "fibre", "amplifier", "terminal", "route")
 
@@ -201,6 +202,15 @@ class Nic(Entry):
     )
     power_w: Range = field(metadata=f.power_range("power", "Drawn by the card without its optics"))
     price_usd: Range = field(metadata=f.money_range("price", "Price of one card"))
+    encryption_bps: Mapping[str, float] = field(
+        default_factory=dict,
+        hash=False,
+        metadata=f.rate_table(
+            "encryption",
+            "What it encrypts inline, ONE WAY, and decrypts besides, by protocol; left out where none is published",
+            CIPHERED,
+        ),
+    )
 
     @property
     def port_rate_bps(self) -> float:
@@ -236,6 +246,15 @@ class Switch(Entry):
     long_haul_m: float = field(
         default=0.0,
         metadata=f.length("long_haul", "Distance for which ports hold credits; 0: as any switch", "40 km"),
+    )
+    encryption_bps: Mapping[str, float] = field(
+        default_factory=dict,
+        hash=False,
+        metadata=f.rate_table(
+            "encryption",
+            "What all its ports together encrypt, ONE WAY, and decrypt besides; left out where none is published",
+            CIPHERED[:1],
+        ),
     )
 
     def ports_at(self, rate_bps: float) -> int:
@@ -345,10 +364,10 @@ class AccessLink(Entry):
     """The last mile of a client: quantiles over clients and time of what one connection gets."""
 
     down_bps: Mapping[str, float] = field(
-        hash=False, metadata=f.rate_quantiles("down", "To the client, ONE WAY, by quantile", QUANTILES)
+        hash=False, metadata=f.rate_table("down", "To the client, ONE WAY, by quantile", QUANTILES)
     )
     up_bps: Mapping[str, float] = field(
-        hash=False, metadata=f.rate_quantiles("up", "From the client, ONE WAY, by quantile", QUANTILES)
+        hash=False, metadata=f.rate_table("up", "From the client, ONE WAY, by quantile", QUANTILES)
     )
     rtt_ps: Mapping[str, float] = field(
         hash=False, metadata=f.time_quantiles("rtt", "ROUND TRIP to a server near by, no load, by quantile", QUANTILES)

@@ -233,14 +233,14 @@ def _crossbar(rows: _Rows, plan: NetworkPlan, nodes: int, prefix: str) -> int:
 
 
 def _usable(plan: NetworkPlan) -> NDArray[np.float64]:
-    """float64[links], what the NIC at an end can use of a link; 1 between switches and at storage servers."""
+    """float64[links], what the NIC or the switch at an end can use of a link; 1 where it is line rate."""
     factor = _usable_by(plan)
     return np.minimum(factor[plan.wiring.source], factor[plan.wiring.target])
 
 
 def _usable_by(plan: NetworkPlan) -> NDArray[np.float64]:
     """float64[nodes], the same of what stands at a node."""
-    factor = np.ones(plan.wiring.nodes)
+    factor = plan.ciphered
     factor[plan.wiring.port_of] = plan.usable
     return factor
 

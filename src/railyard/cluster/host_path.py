@@ -88,7 +88,13 @@ def unbounded(nics: int, rate_bps: float) -> HostPath:
     return HostPath(np.full(nics, rate_bps), np.zeros(nics, np.int64))
 
 
-def host_path(server: Server, nics_of: NDArray[np.int64], nic_bps: NDArray[np.float64], spec: HostSpec) -> HostPath:
+def host_path(
+    server: Server,
+    nics_of: NDArray[np.int64],
+    nic_bps: NDArray[np.float64],
+    spec: HostSpec,
+    cipher_core_bps: float | None = None,
+) -> HostPath:
     """The path of each back-end NIC of a server.
 
     Args:
@@ -96,11 +102,13 @@ def host_path(server: Server, nics_of: NDArray[np.int64], nic_bps: NDArray[np.fl
         nics_of: int64[accelerators in use, NICs of each], NICs of a server by their number.
         nic_bps: float64[NICs of a server], what each moves with direct access: its rate or its share of PCIe.
         spec: How bytes get there.
+        cipher_core_bps: What a core that runs TCP encrypts or decrypts, where that is its work too.
 
     Raises:
         InputError: TCP would take more cores than there are.
     """
-    return _Host(server, nics_of, nic_bps, spec).path()
+    core_bps = TCP_CORE_BPS if cipher_core_bps is None else 1 / (1 / TCP_CORE_BPS + 1 / cipher_core_bps)
+    return _Host(server, nics_of, nic_bps, spec, core_bps).path()
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,7 @@ class _Host:
     nics_of: NDArray[np.int64]
     nic_bps: NDArray[np.float64]
     spec: HostSpec
+    core_bps: float
 
     @property
     def nics(self) -> int:
@@ -171,7 +180,7 @@ class _Host:
         return each
 
     def _tcp(self) -> NDArray[np.float64]:
-        return np.full(self.nics, self.spec.tcp_cores / 2 * TCP_CORE_BPS if self._is_tcp else np.inf)
+        return np.full(self.nics, self.spec.tcp_cores / 2 * self.core_bps if self._is_tcp else np.inf)
 
     def _remarks(self, bounds: dict[str, NDArray[np.float64]], rate: NDArray[np.float64], cores: float) -> list[str]:
         slow = int(np.argmin(rate))

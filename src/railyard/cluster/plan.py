@@ -10,11 +10,13 @@ import numpy as np
 
 from railyard.cluster import cabling
 from railyard.cluster.boxes import parts_of
+from railyard.cluster.ciphering import bounded, switch_share
 from railyard.cluster.host_path import HostSpec, host_path, unbounded
 from railyard.cluster.reach import headroom_bytes, headroom_left_bytes, headroom_share, round_trip_ps
 from railyard.cluster.spec import NetworkSpec
 from railyard.cluster.topology.wiring import Endpoints
 from railyard.errors import InputError
+from railyard.fabric.encryption import encrypted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +72,11 @@ class NetworkPlan:
     def usable(self) -> NDArray[np.float64]:
         """float64[NICs of a server], what each can use of its link's rate, at most 1."""
         return np.minimum(self.host.rate_bps / self.link_bps, 1.0)
+
+    @property
+    def ciphered(self) -> NDArray[np.float64]:
+        """float64[nodes], share of the rate of its links that a switch encrypts while all are busy; 1 elsewhere."""
+        return switch_share(self.wiring, self.switches, self.spec.encryption)
 
     @property
     def border(self) -> Switch | None:
@@ -238,17 +245,21 @@ class _Job:
 
     def _fabric(self) -> Fabric:
         try:
-            return self.network.fabric.resolve()
+            clear = self.network.fabric.resolve()
         except InputError as error:
             raise error.located(key="fabric") from None
+        return encrypted(clear, self.network.encryption, self.network.host.transport)
 
     def _host(self, hardware: Hardware) -> HostPath:
+        encryption = self.network.encryption
         if self.key == "back_end":
             most_bps = np.full(self.nics, self.most_bps)
-            return host_path(hardware.server, nics_of_ranks(hardware, self.nics), most_bps, self.network.host)
+            nics_of = nics_of_ranks(hardware, self.nics)
+            path = host_path(hardware.server, nics_of, most_bps, self.network.host, encryption.core_bps)
+            return bounded(path, self.nic, encryption)
         if self.network.host != HostSpec():
             raise InputError("how accelerators reach NICs is a matter of the back-end", key="gpudirect")
-        return unbounded(self.nics, self.most_bps)
+        return bounded(unbounded(self.nics, self.most_bps), self.nic, encryption)
 
     def _link_bps(self, catalog: Catalog) -> float:
         asked = self.network.link_rate_bps

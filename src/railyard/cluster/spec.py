@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from railyard.cluster.host_path import HostSpec
 from railyard.cluster.topology.leaf_spine import LeafSpine
+from railyard.fabric.encryption import Encryption
 from railyard.fabric.fabric import FabricSpec
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class NetworkSpec:
             default.
         seed: Seed of the switches' hashes.
         host: How bytes get from accelerators to the NICs of the back-end.
+        encryption: Of its packets.
     """
 
     topology: TopologySpec = field(default_factory=LeafSpine)
@@ -44,6 +46,7 @@ class NetworkSpec:
     lengths_m: Mapping[str, float] = field(default_factory=dict)
     seed: int = 0
     host: HostSpec = field(default_factory=HostSpec)
+    encryption: Encryption = field(default_factory=Encryption)
 
 
 @dataclass(frozen=True)

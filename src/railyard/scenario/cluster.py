@@ -10,11 +10,14 @@ from railyard.catalog.types import Accelerator, Nic, Server, Switch
 from railyard.cluster.host_path import HostSpec
 from railyard.cluster.placement import policies
 from railyard.cluster.spec import Background, ClusterSpec, MemoryPoolSpec, NetworkSpec, Placement, StorageSpec
+from railyard.fabric.encryption import Encryption
 from railyard.fabric.fabric import FabricSpec
 from railyard.scenario.quantity import Length, Natural, Positive, Rate, Ratio, Text
-from railyard.scenario.section import Key, Section, keys_of
-from railyard.scenario.unions import FabricSection, TopologySection, fabric_overrides, topology_spec
+from railyard.scenario.section import Key, Section, build, keys_of, section_of
+from railyard.scenario.unions import FabricSection, TopologySection, fabric_overrides, tagged, topology_spec
 from railyard.schema.field import FieldRecord, records
+
+EncryptionSection = section_of(Encryption, "EncryptionSection")
 
 
 class NetworkSection(Section):
@@ -56,6 +59,11 @@ class NetworkSection(Section):
     tcp_cores: Positive = Field(
         default=4, description="Cores that serve a NIC under TCP, half of them for each direction."
     )
+    encryption: Annotated[EncryptionSection, tagged("protocol")] = Field(  # type: ignore[valid-type]
+        default={"protocol": "none"},
+        validate_default=True,
+        description="What encrypts its packets, and what differs from the protocol's usual options.",
+    )
 
     def spec(self) -> NetworkSpec:
         """The record that the cluster room takes."""
@@ -69,6 +77,7 @@ class NetworkSection(Section):
             lengths_m=dict(self.cable_length),
             seed=self.seed,
             host=HostSpec(self.gpudirect, self.transport, self.tcp_cores),
+            encryption=build(self.encryption, Encryption),
         )
 
 

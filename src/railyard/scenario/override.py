@@ -19,6 +19,7 @@ SHORT: Mapping[str, str] = {
     "accelerators": "cluster.accelerators",
     "server": "cluster.server",
     "fabric": "cluster.back_end.fabric",
+    "encryption": "cluster.back_end.encryption",
     "topology": "cluster.back_end.topology",
     "oversubscription": "cluster.back_end.topology.oversubscription",
     "link_rate": "cluster.back_end.link_rate",

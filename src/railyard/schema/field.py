@@ -127,8 +127,8 @@ def flops_table(key: str, help_: str, names: tuple[str, ...]) -> dict[str, Field
     return _meta(FieldRecord(key, "table", help_, quantity.FLOPS.parse, quantity.FLOPS.example, allowed=names))
 
 
-def rate_quantiles(key: str, help_: str, names: tuple[str, ...]) -> dict[str, FieldRecord]:
-    """Rates in bit/s by quantile."""
+def rate_table(key: str, help_: str, names: tuple[str, ...]) -> dict[str, FieldRecord]:
+    """Rates in bit/s by name."""
     return _meta(FieldRecord(key, "table", help_, quantity.RATE.parse, quantity.RATE.example, allowed=names))
 
 

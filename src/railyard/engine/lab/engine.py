@@ -100,6 +100,9 @@ class LabEngine:
         ability.need(self.routing)
         if jitter != Jitter():
             raise InputError("the lab has jitter of its own", key="jitter", allowed="none, or another engine")
+        if (protocol := cluster.spec.back_end.encryption.protocol) != "none":
+            key = "cluster.back_end.encryption"
+            raise InputError("the lab does not encrypt", key=key, found=protocol, allowed="none, or another engine")
         policy = policy or CollectivePolicy()
         merged, arranged = joint(jobs, cluster)
         there = placed_faults(faults, merged.every_rank)
