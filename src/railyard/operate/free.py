@@ -94,12 +94,13 @@ class Free:
             for count, group in zip(self.idle_in, self.tree.group, strict=True):
                 np.add.at(count, group[nodes[moved]], change[moved])
         for node, room in zip(nodes.tolist(), after.tolist(), strict=True):
-            heappush(self._by_room[room], node)
+            if room:  # nobody looks for a node without room
+                heappush(self._by_room[room], node)
         if sum(map(len, self._by_room)) > _STALE * self.tree.nodes:
             self._refill()
 
     def _refill(self) -> None:
-        for room, heap in enumerate(self._by_room):
+        for room, heap in enumerate(self._by_room[1:], start=1):
             heap[:] = np.flatnonzero(self.room == room).tolist()
             heapify(heap)
 

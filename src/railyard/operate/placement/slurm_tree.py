@@ -79,13 +79,11 @@ class _Paths(NamedTuple):
     """The switches above each leaf, from the leaf upward; of a cluster, the same for every job.
 
     Attributes:
-        path: int32[levels, leafs], group of each leaf at each level.
-        above: The same as lists.
+        path: int64[levels, leafs], group of each leaf at each level.
         real: bool[levels, leafs], whether the group has a name; levels that a file fills up have none.
     """
 
     path: NDArray[np.int64]
-    above: list[list[int]]
     real: NDArray[np.bool_]
 
 
@@ -96,94 +94,107 @@ def _paths(tree: NodeTree) -> _Paths:
         path.append(parent[path[-1]])
     names = [tree.group_names[len(tree.levels) - 1 - step] for step in range(len(path))]
     real = [[bool(name[group]) for group in groups.tolist()] for name, groups in zip(names, path, strict=True)]
-    return _Paths(np.stack(path), [groups.tolist() for groups in path], np.array(real))
+    return _Paths(np.stack(path), np.array(real))
 
 
 class _Leafs:
-    """The choice of leafs for one job; lists, because the scan reads single numbers."""
+    """The choice of leafs for one job.
+
+    Arrays have a column for each leaf with nodes for the job, in the order of the file, and a row for each level from
+    the leaf upward.
+    """
 
     def __init__(self, tree: NodeTree, counts: list[NDArray[np.int32]], *, renew: bool) -> None:
-        self._counts = [count.tolist() for count in counts]
+        paths = _paths(tree)
+        self._leafs = np.flatnonzero(counts[-1])
+        self._path, self._real = paths.path[:, self._leafs], paths.real[:, self._leafs]
+        # nodes in the switch above each leaf
+        self._count = np.stack([count[path] for count, path in zip(reversed(counts), self._path, strict=True)])
+        self._free = np.ones(len(self._leafs), np.bool_)
         self._renew = renew
-        self._path, self._above, self._real = _paths(tree)
-        self._distance = np.zeros(len(counts[-1]), np.int64)
+        self._distance = np.zeros(len(self._leafs), np.int64)
 
     def choose(self, wanted: int) -> list[int]:
         """Leafs in the order in which they are taken; their nodes are at least `wanted`."""
         leafs: list[int] = []
         while wanted > 0:
-            leaf = self._nearest(wanted) if leafs else self._best(wanted)
-            leafs.append(leaf)
-            wanted -= self._counts[-1][leaf]
-            self._take(leaf)
+            column = self._nearest(wanted) if leafs else self._best(wanted)
+            leafs.append(int(self._leafs[column]))
+            wanted -= int(self._count[0, column])
+            if wanted > 0:
+                self._take(column)
         return leafs
 
-    def _take(self, leaf: int) -> None:
-        taken = self._counts[-1][leaf]
+    def _take(self, column: int) -> None:
+        apart = self._path != self._path[:, column : column + 1]
         if self._renew:
-            for level, above in zip(reversed(range(len(self._counts))), self._above, strict=True):
-                self._counts[level][above[leaf]] -= taken
-        self._counts[-1][leaf] = 0
-        self._distance += self._hops(leaf)
-
-    def _hops(self, leaf: int) -> NDArray[np.int64]:
-        """int64[leafs], cables to each leaf through the narrowest common switch; levels without names have none."""
-        apart = self._path != self._path[:, leaf : leaf + 1]
-        real = self._real
-        return np.asarray((apart & real).sum(axis=0) + (apart & real[:, leaf : leaf + 1]).sum(axis=0), np.int64)
+            self._count -= self._count[0, column] * ~apart
+        self._free[column] = False
+        # cables to each leaf through the narrowest common switch; levels without names have none
+        self._distance += (apart & self._real).sum(axis=0) + (apart & self._real[:, column : column + 1]).sum(axis=0)
 
     def _best(self, wanted: int) -> int:
         """The first leaf: all are equally far, so that the scan comes down to a minimum."""
-        candidates = np.flatnonzero(np.array(self._counts[-1]) > 0)
-        depth = len(self._above)
-        for step in range(depth):
-            count = np.array(self._counts[depth - 1 - step])[self._path[step, candidates]]
-            fits = count >= wanted
-            if fits.any():
-                fullest = candidates[fits & (count == count[fits].min())][0]
-                return self._down(candidates, step, int(fullest))
-        return self._down(candidates, depth, int(candidates[0]))
+        for step, count in enumerate(self._count):
+            fitting = np.flatnonzero(count >= wanted)
+            if len(fitting):
+                return self._down(step, int(fitting[np.argmin(count[fitting])]))
+        return self._down(len(self._count), 0)
 
-    def _down(self, candidates: NDArray[np.int64], step: int, leaf: int) -> int:
-        """From a switch above `leaf` down: at each level the emptiest, the first of equals."""
-        depth = len(self._above)
-        while step > 0:
-            if step < depth:
-                candidates = candidates[self._path[step, candidates] == self._path[step, leaf]]
-            step -= 1
-            count = np.array(self._counts[depth - 1 - step])[self._path[step, candidates]]
-            leaf = int(candidates[np.argmax(count)])
-        return leaf
+    def _down(self, step: int, column: int) -> int:
+        """From a switch above a leaf down: at each level the emptiest, the first of equals."""
+        under = np.arange(len(self._leafs))
+        for level in reversed(range(step)):
+            if level + 1 < len(self._path):
+                under = under[self._path[level + 1, under] == self._path[level + 1, column]]
+            column = int(under[np.argmax(self._count[level, under])])
+        return column
 
     def _nearest(self, wanted: int) -> int:
-        distance, best = self._distance.tolist(), -1
-        for leaf, count in enumerate(self._counts[-1]):
-            if not count:
-                continue
-            if best < 0:
-                best = leaf
-                continue
-            if distance[leaf] > distance[best]:
-                continue
-            better, fits = self._compare(leaf, best, wanted)
-            nearer = distance[leaf] < distance[best] and (fits if self._renew else better >= 0)
-            if nearer or (distance[leaf] == distance[best] and better > 0):
-                best = leaf
-        return best
+        """A further leaf: the scan jumps from one that replaces the best so far to the next that does."""
+        rest = np.flatnonzero(self._free)
+        rest = rest[self._distance[rest] <= self._distance[rest[0]]]  # the best so far only gets nearer
+        count = self._count[:, rest]
+        scan = _Scan(count, count >= wanted, self._path[:, rest], self._distance[rest])
+        best, after = 0, 0
+        while after >= 0:
+            best, after = after, scan.replacement(after, renew=self._renew)
+        return int(rest[best])
 
-    def _compare(self, leaf: int, best: int, wanted: int) -> tuple[int, bool]:
-        """Whether a leaf is better (1), worse (-1) or as good; whether the switch above it that decided has room."""
-        for level, above in zip(reversed(range(len(self._counts))), self._above, strict=True):
-            one, other = self._counts[level][above[leaf]], self._counts[level][above[best]]
-            fits, fitted = one >= wanted, other >= wanted
-            if fits or fitted:
-                return (int(one < other) - int(one > other) if fits == fitted else int(fits) - int(fitted)), fits
-            if (
-                level == 0
-                or self._above[len(self._counts) - level][leaf] == self._above[len(self._counts) - level][best]
-            ):
-                break
-        return int(one > other) - int(one < other), fits
+
+class _Scan(NamedTuple):
+    """Leafs in the order in which Slurm looks at them; levels from the leaf upward.
+
+    Attributes:
+        counts: int32[levels, leafs], nodes in the switches above each.
+        fits: bool[levels, leafs], whether these are all that the job still lacks.
+        path: int64[levels, leafs], group of each leaf at each level.
+        distance: int64[leafs], cables to the leafs taken.
+    """
+
+    counts: NDArray[np.int32]
+    fits: NDArray[np.bool_]
+    path: NDArray[np.int64]
+    distance: NDArray[np.int64]
+
+    def replacement(self, best: int, *, renew: bool) -> int:
+        """The first leaf after the best so far that Slurm takes in its place; -1: none.
+
+        The narrowest level decides at which a switch above either has room, or above which both have the same one.
+        """
+        later, columns = slice(best + 1, None), np.arange(len(self.distance) - best - 1)
+        here = slice(best, best + 1)
+        decides = self.fits[:, later] | self.fits[:, here]
+        decides[:-1] |= self.path[1:, later] == self.path[1:, here]
+        decides[-1] = True
+        step = decides.argmax(axis=0)
+        fits, fitted = self.fits[:, later][step, columns], self.fits[step, best]
+        more = self.counts[:, later][step, columns] - self.counts[step, best]
+        better = np.where(fits & fitted, -more, more)
+        farther = self.distance[later] - self.distance[best]
+        nearer = fits if renew else better >= 0
+        found = np.flatnonzero(((farther < 0) & nearer) | ((farther == 0) & (better > 0)))
+        return best + 1 + int(found[0]) if len(found) else -1
 
 
 policies.add(
