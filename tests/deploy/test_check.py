@@ -31,6 +31,8 @@ from railyard.routes import RouteBuilder
 from railyard.scenario import load
 from railyard.study import compose
 from railyard.study.study import prepare
+from railyard.study.training.fastest import Fastest
+from railyard.study.training.step_runs import StepRuns
 
 from .scenarios import draft as drafted
 
@@ -50,7 +52,7 @@ check:
 def judged(*asserted, **cluster):
     draft = drafted(fabric=cluster.pop("fabric", "roce"), **cluster)
     draft = draft.with_values({"check": list(asserted)}, "a test")
-    return [one.outcome for one in check(draft, lambda: pytest.fail("no figure is asked for"), lambda *_: None)]
+    return [one.outcome for one in check(draft, lambda _: pytest.fail("no figure is asked for"), lambda *_: None)]
 
 
 def compose_cluster(draft):
@@ -139,7 +141,7 @@ def given_headroom(size, *lengths, **back_end):
     values = {"cluster.back_end.fabric": {"name": "roce", "headroom": size}}
     values |= {f"cluster.back_end.{key}": value for key, value in back_end.items()}
     draft = draft.with_values(values | {"check": [f"headroom holds at {length}" for length in lengths]}, "a test")
-    return [one.outcome for one in check(draft, lambda: None, lambda *_: None)]
+    return [one.outcome for one in check(draft, lambda _: None, lambda *_: None)]
 
 
 def test_headroom_that_the_fabric_gives_is_compared_link_by_link():
@@ -332,6 +334,21 @@ def test_wrong_assertions_come_all_at_once_before_anything_runs(call, tmp_path):
     assert (code, "no such folder" in err) == (2, True)
 
 
+def test_layouts_are_searched_once_and_what_would_help_is_not_tried(monkeypatch, capsys, tmp_path):
+    """Figures of the run and steps without a part ask for the same layout; no assertion asks for trials."""
+    searched, search = [], Fastest._searched
+    monkeypatch.setattr(Fastest, "_searched", lambda self, found: searched.append(1) or search(self, found))
+    monkeypatch.setattr(StepRuns, "better", lambda *_: pytest.fail("what would help is tried"))
+    lines = "  - step < 9 s\n  - mfu > 0\n  - survives any one uplink with step < 9 x\n"
+    text = SMALL.format(fabric="roce", engine="flow").replace(", parallelism: {tp: 2}", "")
+    file = tmp_path / "small.yaml"
+    file.write_text(text + lines, encoding="utf-8")
+    larger = ["--set", "cluster.accelerators=128", "--set", "workload.training.global_batch=128"]
+    assert guard.run(["check", str(file), "--quiet", *larger]) == 0
+    assert capsys.readouterr().err == ""
+    assert len(searched) == 1
+
+
 def test_a_scenario_without_assertions_is_refused(capsys, tmp_path):
     file = tmp_path / "small.yaml"
     file.write_text(SMALL.format(fabric="roce", engine="flow").removesuffix("check:\n"), encoding="utf-8")
@@ -353,21 +370,21 @@ def test_configurations_are_held_against_the_plan(tmp_path):
     file.write_text(SMALL.format(fabric="roce", engine="flow") + "  - configurations in plan/switches hold\n")
     draft = load.load(file)
     with pytest.raises(InputError, match="no such folder"):
-        check(draft, lambda: None, lambda *_: None)
+        check(draft, lambda _: None, lambda *_: None)
     for system in ("frr", "sonic", "eos", "junos"):
         assert guard.run(["deploy", str(file), "--out", str(tmp_path / "plan"), "--os", system, "-q"]) == 0
-        (found,) = check(draft, lambda: None, lambda *_: None)
+        (found,) = check(draft, lambda _: None, lambda *_: None)
         assert found.outcome.holds, system
         first = sorted((tmp_path / "plan" / "switches").iterdir())[0]
         text = first.read_text()
         first.write_text(text.replace("4201000000", "4201000999"))
-        (found,) = check(draft, lambda: None, lambda *_: None)
+        (found,) = check(draft, lambda _: None, lambda *_: None)
         assert not found.outcome.holds
         assert "asn: intended 4201000000, the file says 4201000999" in found.outcome.found
         first.write_text(text[: len(text) // 3])
-        assert not check(draft, lambda: None, lambda *_: None)[0].outcome.holds
+        assert not check(draft, lambda _: None, lambda *_: None)[0].outcome.holds
     first.rename(first.with_name("other.junos.set"))
-    assert "there is no file" in check(draft, lambda: None, lambda *_: None)[0].outcome.found
+    assert "there is no file" in check(draft, lambda _: None, lambda *_: None)[0].outcome.found
     (tmp_path / "plan" / "switches" / "x.eos.cfg").write_text("")
     with pytest.raises(InputError, match="one operating system"):
-        check(draft, lambda: None, lambda *_: None)
+        check(draft, lambda _: None, lambda *_: None)

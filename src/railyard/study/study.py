@@ -55,6 +55,7 @@ def run(
     faces: Sequence[Face] = (),
     progress: Progress | None = None,
     searched: bool = True,
+    prepared: Sequence[Any] | None = None,
 ) -> Finished:
     """Runs a document with every variant that it compares.
 
@@ -66,6 +67,7 @@ def run(
         faces: Each writes further files (the report) into the folder, given the result.
         progress: Called with what is being done, and its share from 0 to 1.
         searched: Whether it is tried what would help.
+        prepared: Its variants as `prepare` gives them, where that was done already.
 
     Raises:
         InputError: The document cannot be run; nothing has been written then.
@@ -74,7 +76,7 @@ def run(
     notify: Progress = progress or (lambda _what, _share: None)
     notify("preparing", 0.0)
     kind = kinds.get(document.kind)
-    variants, prepared = _prepared(kind, document, varies, engine)
+    variants, prepared = _prepared(kind, document, varies, engine, prepared)
     plain = kind.resolved(document, varies) if engine is None else {**kind.resolved(document, varies), "engine": engine}
     name = folders.name_of(plain, version())
     with nullcontext(None) if out is None else folders.replaced(out, name) as folder:
@@ -119,11 +121,11 @@ def keep(result: Result, out: Path, *faces: Face) -> Path:
 
 
 def _prepared(
-    kind: AnyKind, document: Document, varies: Sequence[str], engine: str | None
+    kind: AnyKind, document: Document, varies: Sequence[str], engine: str | None, prepared: Sequence[Any] | None = None
 ) -> tuple[Sequence[Named], Sequence[Any]]:
     kind.check(document, engine)
     variants = kind.expand(document, varies)
-    return variants, kind.prepare(variants, engine)
+    return variants, kind.prepare(variants, engine) if prepared is None else prepared
 
 
 def _places(folder: Path | None, variants: Sequence[Named]) -> list[Path | None]:

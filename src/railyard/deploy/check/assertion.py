@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 from railyard.deploy.audit.step_price import StepPricing
 from railyard.registry import Registry
 from railyard.study import compose
-from railyard.study.study import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,12 +39,14 @@ class Subject:
     Attributes:
         name: Of the variant.
         draft: Its scenario, without a comparison.
+        prepared: Gives it ready to run.
         measured: Gives the variant of the result.
         progress: Takes what is being done, and its share from 0 to 1.
     """
 
     name: str
     draft: Draft
+    prepared: Callable[[], Any] = field(repr=False)
     measured: Callable[[], Any] = field(repr=False)
     progress: Callable[[str, float], None] = field(repr=False)
 
@@ -57,7 +58,7 @@ class Subject:
     @cached_property
     def pricing(self) -> StepPricing:
         """Steps of the job on the network with parts lost."""
-        return StepPricing(prepare(self.draft)[0])
+        return StepPricing(self.prepared())
 
 
 class Assertion(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from railyard.deploy.check import grammar
@@ -12,9 +12,10 @@ from railyard.deploy.junit import Case
 from railyard.errors import InputError
 from railyard.scenario.load import blaming
 from railyard.scenario.variants import expand
+from railyard.study.study import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from railyard.deploy.check.assertion import Assertion, Outcome
     from railyard.errors import Problem
@@ -49,21 +50,24 @@ class Checked:
         return plain | ({"remark": one.remark} if one.remark else {})
 
 
-def check(draft: Draft, run: Callable[[], Result], progress: Callable[[str, float], None]) -> list[Checked]:
+def check(
+    draft: Draft, run: Callable[[Sequence[Any]], Result], progress: Callable[[str, float], None]
+) -> list[Checked]:
     """Judges every assertion of a scenario, in its order, of every variant that it compares.
 
     Args:
         draft: The scenario.
-        run: Runs it with all variants; called once, and only where an assertion is about figures.
+        run: Runs its variants, given ready to run; called once, and only where an assertion is about figures.
         progress: Takes what is being done, and its share from 0 to 1.
 
     Raises:
         InputError: There is no assertion, one is wrong, or one cannot be judged of this scenario.
         SimulationError: The run cannot finish.
     """
-    asserted, result = _read(draft), cache(run)
+    asserted, prepared = _read(draft), cache(partial(prepare, draft))
+    result = cache(lambda: run(prepared()))
     subjects = [
-        Subject(variant.name, variant.draft, _Measured(result, number), progress)
+        Subject(variant.name, variant.draft, _Prepared(prepared, number), _Measured(result, number), progress)
         for number, variant in enumerate(expand(draft))
     ]
     for number, (_, assertion) in enumerate(asserted):
@@ -84,6 +88,17 @@ class _Measured:
 
     def __call__(self) -> Any:
         return self.result().variants[self.number]
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """One variant, ready to run; all are prepared at once, so that layouts are searched once."""
+
+    prepared: Callable[[], Sequence[Any]]
+    number: int
+
+    def __call__(self) -> Any:
+        return self.prepared()[self.number]
 
 
 def _read(draft: Draft) -> list[tuple[str, Assertion]]:
