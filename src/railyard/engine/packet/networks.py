@@ -42,10 +42,10 @@ class _Wiring:
             np.arange(self.hosts), 0, self.hosts, self.routes.choices(up[:, None]), width=1, stride=self.hosts
         )
 
-    def below(self, node: Ints, lo: Ints, down: Ints, *, stride: int) -> None:
-        """Each node reaches `stride` hosts from `lo` on by the first of its links `down[node, link]`, and so on."""
-        count = down.shape[1] * stride
-        self.routes.records(node, lo, lo + count, self.routes.choices(down), width=1, stride=stride)
+    def below(self, node: Ints, lo: Ints, down: Ints, *, stride: int, width: int = 1) -> None:
+        """Each node reaches `stride` hosts from `lo` on by its first `width` links `down[node, link]`, and so on."""
+        count = down.shape[1] // width * stride
+        self.routes.records(node, lo, lo + count, self.routes.choices(down), width=width, stride=stride)
 
     def above(self, node: Ints, lo: Ints, hi: Ints, up: Ints) -> None:
         """Each node reaches every host not in `[lo, hi)` by any of its links `up[node, link]`."""
@@ -82,8 +82,9 @@ def leaf_spine(
     rate_bps: int,
     latency_ps: int = 1_000_000,
     up_rate_bps: int | None = None,
+    cables: int = 1,
 ) -> PacketNetwork:
-    """Leaves of `leaf_hosts` hosts, each joined to every spine by one link.
+    """Leaves of `leaf_hosts` hosts, each joined to every spine by as many links.
 
     Args:
         hosts: Hosts.
@@ -92,6 +93,7 @@ def leaf_spine(
         rate_bps: Rate of the hosts' links, bit/s.
         latency_ps: Delay of every link, ps.
         up_rate_bps: Rate of the links between leaves and spines, bit/s; `rate_bps` when None.
+        cables: Parallel links between a leaf and a spine.
 
     Raises:
         InputError: `leaf_hosts` does not divide `hosts`.
@@ -105,16 +107,17 @@ def leaf_spine(
     host = np.arange(hosts)
     leaf = hosts + host // leaf_hosts
     host_up, host_down = wiring.links(host, leaf, rate_bps), wiring.links(leaf, host, rate_bps)
-    lower = hosts + np.repeat(np.arange(leaves), spines)
-    upper = hosts + leaves + np.tile(np.arange(spines), leaves)
+    lower = hosts + np.repeat(np.arange(leaves), spines * cables)
+    upper = hosts + leaves + np.tile(np.repeat(np.arange(spines), cables), leaves)
     rate = up_rate_bps or rate_bps
-    up = wiring.links(lower, upper, rate).reshape(leaves, spines)
-    down = wiring.links(upper, lower, rate).reshape(leaves, spines)
+    up = wiring.links(lower, upper, rate).reshape(leaves, spines * cables)
+    down = wiring.links(upper, lower, rate).reshape(leaves, spines, cables)
     wiring.only_up(host_up)
     node, first = hosts + np.arange(leaves), leaf_hosts * np.arange(leaves)
     wiring.below(node, first, host_down.reshape(leaves, leaf_hosts), stride=1)
     wiring.above(node, first, first + leaf_hosts, up)
-    wiring.below(hosts + leaves + np.arange(spines), np.zeros(spines, np.int64), down.T, stride=leaf_hosts)
+    below = down.transpose(1, 0, 2).reshape(spines, leaves * cables)
+    wiring.below(hosts + leaves + np.arange(spines), np.zeros(spines, np.int64), below, stride=leaf_hosts, width=cables)
     return wiring.build(hosts + leaves + spines, latency_ps)
 
 
