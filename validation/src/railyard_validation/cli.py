@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from railyard.cli.app import Json  # noqa: TC001 - typer reads the annotations when it runs
+from railyard.cli.options import Json  # noqa: TC001 - typer reads the annotations when it runs
 from railyard.errors import InputError
 
 app = typer.Typer(help="Predicted against measured, row by row.", no_args_is_help=True, rich_markup_mode=None)

@@ -1,0 +1,28 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Scenario = Annotated[Path, typer.Argument(metavar="SCENARIO", help="The scenario, a YAML file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Engine = Annotated[str | None, typer.Option("--engine", metavar="NAME", help="Engine, in place of the scenario's.")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set one dotted key; may be repeated.")
+]
+Vary = Annotated[
+    list[str] | None,
+    typer.Option("--vary", metavar="KEY=A,B,C", help="Compare these values of a key; may be repeated."),
+]
+Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the folder of the run is put.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No words and no progress, only data and errors.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
+Extra = Annotated[
+    Path | None, typer.Option("--catalog", metavar="FILE", help="A catalogue of your own over the built-in one.")
+]
+
+RUNS = Path("runs")
+"""Where folders of runs are put."""

@@ -1,0 +1,84 @@
+"""Commands that decide what to build, and play what was built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from railyard.cli.operate import PLAY
+from railyard.cli.options import RUNS, Json, Out, Quiet, Scenario, Set, Vary
+from railyard.cli.planning import DESIGNS
+from railyard.cli.roots import operating, planning
+
+
+@planning.command(DESIGNS, short_help="Look for the best cluster; the word may be left out.")
+def plan_designs(
+    file: Annotated[Path, typer.Argument(metavar="PLAN", help="A scenario with `plan.space`, a YAML file.")],
+    *,
+    set_: Set = None,
+    ray: Annotated[str | None, typer.Option("--ray", metavar="ADDRESS", help="Run on a Ray cluster.")] = None,
+    out: Out = RUNS,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find which cluster to build: the front of its objectives, how sure it is, and what would change it."""
+    from railyard.cli import plan_designs as designer
+
+    raise typer.Exit(designer.designs(file, sets=set_ or [], out=out, ray=ray, as_json=json, quiet=quiet))
+
+
+@planning.command("growth", short_help="What it costs to grow a cluster, by path and future.")
+def plan_growth(file: Scenario, *, set_: Set = None, json: Json = False) -> None:
+    """Price the paths from a cluster to larger ones: what is bought, stranded and cabled anew, and the regret."""
+    from railyard.cli import plan_growth as grower
+
+    grower.growth(file, sets=set_ or [], as_json=json)
+
+
+@planning.command("serving")
+def plan_serving(
+    scenario: Scenario,
+    *,
+    set_: Set = None,
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="FILE.yaml", help="Write a scenario with the best plan.")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find the cheapest hardware, layout and replicas for each stage of a pipeline, within its objective."""
+    from railyard.cli import plan as planner
+
+    planner.serving(scenario, sets=set_ or [], write=write, as_json=json, quiet=quiet)
+
+
+@operating.command(PLAY, short_help="Play a scenario; the word may be left out.")
+def operate_scenario(
+    scenario: Scenario,
+    *,
+    vary: Vary = None,
+    set_: Set = None,
+    out: Out = RUNS,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Play the jobs of a scenario: who waits, who runs where, what breaks, what an hour of use costs."""
+    from railyard.cli import operate
+
+    operate.scenario(scenario, sets=set_ or [], varies=vary or [], out=out, as_json=json, quiet=quiet)
+
+
+@operating.command("failures", short_help="What recorded faults say of the coming weeks.")
+def operate_failures(
+    *,
+    fit: Annotated[Path, typer.Option("--fit", metavar="FILE.csv", help="Faults: day, node, event.")],
+    servers: Annotated[int, typer.Option("--servers", min=1, metavar="N", help="Servers that were watched.")],
+    days: Annotated[float, typer.Option("--days", min=0.0, metavar="D", help="For how long, from day 0.")],
+    json: Json = False,
+) -> None:
+    """Forecast faults a week, repair times and servers away at once, with bands, from recorded faults."""
+    from railyard.cli import operate
+
+    operate.failures(fit, servers=servers, days=days, as_json=json)

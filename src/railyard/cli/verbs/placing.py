@@ -1,0 +1,163 @@
+"""Commands about where jobs go, and by which schedules data move."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from railyard.cli.options import Engine, Force, Json, Quiet, Scenario, Set
+from railyard.cli.roots import app
+
+
+@app.command(short_help="Which nodes jobs get, by a scheduler's rule.")
+def place(
+    jobs: Annotated[
+        Path,
+        typer.Argument(metavar="JOBS", help="A row a job, a job's scenario, or workloads of Kueue."),
+    ],
+    *,
+    nodes: Annotated[
+        Path,
+        typer.Option(
+            "--nodes",
+            metavar="FILE",
+            help="The cluster: topology.conf or .yaml, ibnetdiscover, CSV, objects; of a scenario its free nodes.",
+        ),
+    ],
+    policy: Annotated[str, typer.Option("--policy", metavar="NAME", help="The rule.")] = "slurm-tree",
+    format: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="Of the cluster's file; recognised without it.")
+    ] = None,
+    busy: Annotated[Path | None, typer.Option("--busy", metavar="FILE", help="A list of nodes that are taken.")] = None,
+    names: Annotated[
+        Path | None, typer.Option("--names", metavar="FILE", help="Names of a scenario's servers, in order.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Place jobs on a cluster as a scheduler would; a scenario's job with its step by every policy."""
+    from railyard.cli import place as placing
+
+    placing.place(jobs, nodes=nodes, name=format, policy=policy, busy=busy, names=names, as_json=json)
+
+
+@app.command(short_help="How nodes hang together, in the words of a scheduler.")
+def topology(
+    source: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A scenario, a scheduler's file, a discovered fabric.")
+    ],
+    *,
+    target: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="Write it as: slurm-tree, slurm-yaml, kueue and others.")
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="Of FILE; recognised without it.")
+    ] = None,
+    names: Annotated[
+        Path | None, typer.Option("--names", metavar="FILE", help="Names of a scenario's servers, in order.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to; stdout without it.")] = None,
+    force: Force = False,
+) -> None:
+    """Print how the nodes of a cluster hang together, or write it for Slurm, Kueue, Volcano or topograph."""
+    from railyard.cli import place as placing
+
+    placing.topology(source, name=format, target=target, names=names, out=out, force=force)
+
+
+@app.command(short_help="A schedule of a collective for a given network of links.")
+def synthesize(
+    *,
+    links: Annotated[
+        Path, typer.Option("--links", metavar="FILE.csv", help="source, destination, gb_per_s (decimal), latency_us.")
+    ],
+    collective: Annotated[
+        str, typer.Option("--collective", metavar="NAME", help="all-gather, reduce-scatter, all-reduce or all-to-all.")
+    ] = "all-gather",
+    size: Annotated[str, typer.Option("--size", metavar="SIZE", help="Of the whole output, such as 1 MB.")] = "1 MB",
+    topology: Annotated[
+        str | None, typer.Option("--topology", metavar="NAME", help="Which, where the table holds several.")
+    ] = None,
+    chassis: Annotated[
+        str | None, typer.Option("--chassis", metavar="N", help="Which, where the table holds several.")
+    ] = None,
+    switches: Annotated[
+        str | None, typer.Option("--switches", metavar="0,17", help="Nodes that only pass on; guessed without it.")
+    ] = None,
+    most_sends: Annotated[
+        int, typer.Option("--most-sends", metavar="N", min=1, help="Finest schedule to try: more take longer.")
+    ] = 200_000,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE.csv", help="Write a row a send.")] = None,
+    msccl: Annotated[Path | None, typer.Option("--msccl", metavar="FILE.xml", help="Write an MSCCL algorithm.")] = None,
+    force: Force = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make a schedule of a collective for any network of links, and say what no schedule beats."""
+    from railyard.cli import synthesize as synthesizing
+
+    synthesizing.synthesize(
+        links,
+        collective=collective,
+        size=size,
+        topology=topology,
+        chassis=chassis,
+        switches=switches,
+        most_sends=most_sends,
+        out=out,
+        msccl=msccl,
+        force=force,
+        as_json=json,
+        quiet=quiet,
+    )
+
+
+@app.command(short_help="Settings of collectives and fabric that make a step shorter.")
+def tune(
+    scenario: Scenario,
+    *,
+    engine: Engine = None,
+    set_: Set = None,
+    env: Annotated[Path | None, typer.Option("--env", metavar="FILE", help="Write NCCL's environment.")] = None,
+    tuner: Annotated[
+        Path | None, typer.Option("--tuner", metavar="FILE.csv", help="Write the table of NCCL's tuner plugin.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+    ray: Annotated[str | None, typer.Option("--ray", metavar="ADDRESS", help="Run on a Ray cluster.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Search settings on some draws of the hashes, and judge them on draws and loads they have not seen."""
+    from railyard.cli import tune as tuning
+
+    tuning.tune(
+        scenario,
+        sets=set_ or [],
+        engine=engine,
+        ray=ray,
+        env=env,
+        table=tuner,
+        force=force,
+        as_json=json,
+        quiet=quiet,
+    )
+
+
+@app.command(short_help="What is in a trace of requests: rate, lengths, bursts, shared prefixes.")
+def trace(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The trace; its format is recognised.")],
+    *,
+    format: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="Format, in place of the recognised one.")
+    ] = None,
+    sort: Annotated[bool, typer.Option("--sort", help="Sort rows that are out of order, instead of refusing.")] = False,
+    drop_empty: Annotated[
+        bool, typer.Option("--drop-empty", help="Drop rows without an answer, instead of refusing.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Print what is in a trace of requests: rate, lengths, burstiness and how much of the prompts is shared."""
+    from railyard.cli import trace as traces
+
+    traces.trace(file, name=format, sort=sort, drop_empty=drop_empty, as_json=json)
