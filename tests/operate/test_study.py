@@ -183,6 +183,23 @@ def test_a_queue_that_grows_is_said():
     assert "1.70 times" in found.operated[0].warnings[0]
 
 
+def test_a_queue_that_never_drains_is_said(tmp_path):
+    # Leafs of four nodes and of two; a spare of the second takes over in the first, whose repaired node is a spare then.
+    file = tmp_path / "jobs.csv"
+    rows = ("0,2000000,40,all,", "2592000,100,32,wide,leaf", "2592010,100,8,late,")
+    file.write_text("\n".join(["submit_s,duration_s,accelerators,job,within", *rows]))
+    cluster = {
+        "accelerators": 48,
+        "server": "hgx-h100",
+        "back_end": {"topology": {"kind": "leaf-spine", "ports_per_leaf": 32}},
+    }
+    section = {"jobs": str(file), "placement": "slurm-tree", "recovery": {"spares": 1}, "draws": 1}
+    section["failures"] = {"profile": "llama3", "scale": 8.0}
+    found = operate(from_values({"name": "stuck", "cluster": cluster, "workload": {"operate": section}})).result
+    assert found.operated[0].warnings == ("the queue never drains: job `wide` waits for ever",)
+    assert (found.operated[0].operate.jobs.done, found.operated[0].operate.jobs.stuck) == (2, 1)
+
+
 def test_command_line(tmp_path, capsys):
     file = tmp_path / "yard.yaml"
     section = {"jobs": {"synthetic": DRAWN}}

@@ -226,6 +226,8 @@ def _stuck(run: Operation) -> list[str]:
     left = [run.jobs.name[job] for job, status in enumerate(run.state.status) if status == STUCK]
     if not left:
         return []
+    if len(left) == 1:
+        return [f"the queue never drains: job `{left[0]}` waits for ever"]
     return [f"the queue never drains: {len(left)} jobs wait for ever, the first of them `{left[0]}`"]
 
 
