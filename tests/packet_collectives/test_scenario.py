@@ -69,3 +69,13 @@ def test_settings_reach_the_engine():
 def test_what_cannot_be_is_refused_with_its_place(changes, word):
     with pytest.raises(InputError, match=word):
         variant(**changes)
+
+
+def test_queue_pairs_of_a_hashed_fabric_run_encrypted_or_not():
+    roce = {"cluster.back_end.fabric": {"name": "roce", "qps": 3}}
+    clear, hidden = (
+        execute(load.from_values(SMALL, {**roce, "cluster.back_end.encryption": name}), engine="packet").result.plain()
+        for name in ("none", "psp")
+    )
+    seconds = [found["variants"][0]["step"]["seconds"] for found in (clear, hidden)]
+    assert seconds[1] > seconds[0]

@@ -70,7 +70,7 @@ def _settings(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings,
     from railyard.scenario.packet import PacketSettings, assign, fabric
 
     if section.fabric is None:
-        composed = settings_of(cluster, cluster.fabric)
+        composed = replace(settings_of(cluster, cluster.fabric), rdma_qps=1)  # plans have a leg for every queue pair
         base = PacketSettings(**{name: getattr(composed, name) for name in CONSTANTS})
         left_out = cluster.fabric.packets.left_out
     else:
