@@ -184,7 +184,7 @@ def test_a_queue_that_grows_is_said():
 
 
 def test_a_queue_that_never_drains_is_said(tmp_path):
-    # Leafs of four nodes and of two; a spare of the second takes over in the first, whose repaired node is a spare then.
+    # Leafs of four nodes and of two; a spare of the second takes over in the first, whose mended node is a spare then.
     file = tmp_path / "jobs.csv"
     rows = ("0,2000000,40,all,", "2592000,100,32,wide,leaf", "2592010,100,8,late,")
     file.write_text("\n".join(["submit_s,duration_s,accelerators,job,within", *rows]))
