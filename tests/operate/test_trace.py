@@ -5,7 +5,7 @@ import pytest
 
 from railyard.errors import InputError
 from railyard.operate import trace
-from railyard.operate.drawn import drawn
+from railyard.operate.drawn import DrawnKind, drawn
 
 from .yard import tree
 
@@ -124,7 +124,8 @@ def test_formats_are_documented():
 
 
 def test_drawn_jobs_have_their_load_and_seed():
-    how = {"count": 4000, "load": 0.7, "sizes": {1: 0.5, 8: 0.4, 16: 0.1}, "median_s": 600, "p90_s": 6000}
+    kinds = [DrawnKind(sizes={1: 0.5, 8: 0.4, 16: 0.1}, median_s=600, p90_s=6000)]
+    how = {"kinds": kinds, "count": 4000, "load": 0.7}
     jobs = drawn(tree(), **how, tenants=3, seed=7)
     assert (jobs.accelerators * jobs.work_us).sum() / 32 / jobs.submit_us[-1] == pytest.approx(0.7, rel=1e-6)
     assert np.median(jobs.work_us) / 1e6 == pytest.approx(600, rel=0.08)

@@ -14,8 +14,12 @@ from railyard.study.study import prepare
 from railyard.study.study import run as execute
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FABRICS = {EXAMPLES / "packet" / "my_fabric.yaml"}  # no scenario: tests/packet_user tries it
-FILES = sorted(set(EXAMPLES.rglob("*.yaml")) - FABRICS)
+OTHERS = {
+    EXAMPLES / "packet" / "my_fabric.yaml",  # tests/packet_user tries it
+    EXAMPLES / "operate" / "kueue.yaml",  # objects of Kubernetes: tests/operate places them
+}
+"""No scenarios."""
+FILES = sorted(set(EXAMPLES.rglob("*.yaml")) - OTHERS)
 QUICK = ["first.yaml", "straggler.yaml", "hf-config/own-model.yaml", "designed.yaml"]
 
 
