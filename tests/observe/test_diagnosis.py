@@ -222,3 +222,17 @@ def test_garbage_ends_with_code_2(tmp_path, capsys):
     for command in ("observe", "diagnose"):
         assert guard.run([command, str(path)]) == 2
         assert "x.parquet" in capsys.readouterr().err
+
+
+def test_a_record_of_another_cluster_is_refused(tmp_path, capsys):
+    small = tmp_path / "small.yaml"
+    small.write_text(SCENARIO, encoding="utf-8")
+    larger = tmp_path / "larger.yaml"
+    accelerators = next(line for line in SCENARIO.splitlines() if "accelerators:" in line)
+    larger.write_text(SCENARIO.replace(accelerators, "  accelerators: 128"), encoding="utf-8")
+    assert guard.run(["run", str(small), "-q", "--out", str(tmp_path)]) == 0
+    run = str(next(tmp_path.glob("*/timeline.parquet")).parent)
+    capsys.readouterr()
+    for command in (["diagnose", run], ["watch", "--rehearse", run, "--out", str(tmp_path / "out")]):
+        assert guard.run([*command, "--cluster", str(larger)]) == 2
+        assert "the record was made on another cluster" in capsys.readouterr().err

@@ -46,6 +46,8 @@ def cut(tmp_path, old, new):
         ("queueName: team-a", "queueName: team-x", "default/train is for a queue that is not there"),
         ("topologyName: fabric", "topologyName: fabrik", "ResourceFlavor h100 names a Topology that is not there"),
         ("nominalQuota: 48", "nominalQuota: many", "no quantity of nvidia.com/gpu"),
+        ("nominalQuota: 48", "nominalQuta: 48", "no `nominalQuota`; did you mean `nominalQuota`?"),
+        ("count: 2", "count: -2", "a pod set has a number of pods"),
         ("kind: ClusterQueue", "kind: Clusterqueue", "is for a queue that is not there"),
         ("spec: {clusterQueue: team-a}", "spec: {}", "LocalQueue team-a has no 'clusterQueue'"),
         ("{kind: Node", "{kinds: Node", "an object has a `kind`"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 from railyard.cli.messages import say
@@ -27,6 +28,8 @@ def run(file: Path, words: Sequence[str], *, dilation: float, routing: str, as_j
     """
     if not words:
         raise InputError("there is no command", hint="railyard lab exec SCENARIO -- python train.py")
+    if shutil.which(words[0]) is None:
+        raise InputError("there is no such program", found=words[0])
     if routing not in ("static", "frr"):
         raise InputError("there is no such routing", key="--routing", found=routing, allowed="static, frr")
     done = execute(cluster_of(file), words, lambda: None, dilation=dilation, routing=routing)

@@ -27,14 +27,15 @@ def rehearse(run: Path, *, cluster: Path | None, out: Path | None) -> None:
     from railyard.errors import InputError
     from railyard.files import write_text
     from railyard.graph.parquet import read_record
-    from railyard.observe.clusterfile import cluster_of, seed_of
+    from railyard.observe.clusterfile import cluster_for, seed_of
     from railyard.observe.figures import record_file
     from railyard.observe.live.telemetry import openmetrics, undisturbed
 
     file = record_file(run)
     if file is None or cluster is None or out is None:
         raise InputError("a rehearsal needs a run, its --cluster and --out", key="--rehearse", found=run)
-    faulty, machine, now = read_record(file), cluster_of(cluster), time.time()
+    faulty, now = read_record(file), time.time()
+    machine = cluster_for(faulty, cluster)
     healthy = undisturbed(faulty, machine, seed_of(cluster))
     out.mkdir(parents=True, exist_ok=True)
     lines = openmetrics(healthy, faulty, machine, start_s=now - 3600, fault_s=now - 600, end_s=now, every_s=15)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.cluster import Cluster
+    from railyard.graph import Record
 
 
 def cluster_of(path: Path) -> Cluster:
@@ -30,6 +31,32 @@ def cluster_of(path: Path) -> Cluster:
         return clusters.build(written.spec(), _catalog(path, tree), written.arrangement())
     except InputError as error:
         raise problems.place(error, section, ()) from None
+
+
+def cluster_for(record: Record, path: Path) -> Cluster:
+    """The cluster of a record.
+
+    Raises:
+        InputError: As of `cluster_of`; or it is not the cluster that the record was made on.
+    """
+    cluster = cluster_of(path)
+    if cluster.ranks < record.graph.ranks:
+        raise InputError(
+            "the cluster has fewer accelerators than the record ranks",
+            file=path,
+            found=cluster.ranks,
+            allowed=f"at least {record.graph.ranks}",
+        )
+    if "links" in record.tables:
+        counted, known = len(record.tables["links"]["bytes"]), cluster.links.physical
+        if counted not in {known, len(cluster.links)}:
+            raise InputError(
+                "the record was made on another cluster",
+                file=path,
+                found=f"{known:,} links",
+                allowed=f"the {counted:,} that the record counted",
+            )
+    return cluster
 
 
 def seed_of(path: Path) -> int:

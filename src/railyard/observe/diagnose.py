@@ -54,7 +54,7 @@ def _is_operations(file: Path) -> bool:
 
 def _record(file: Path, cluster_file: Path | None) -> Diagnosis:
     from railyard.graph.parquet import read_record
-    from railyard.observe.clusterfile import cluster_of, seed_of
+    from railyard.observe.clusterfile import cluster_for, seed_of
     from railyard.observe.diagnosis.simulated import diagnose as of_tasks
     from railyard.observe.diagnosis.verdict import Price
     from railyard.observe.price import usd_per_hour
@@ -64,14 +64,7 @@ def _record(file: Path, cluster_file: Path | None) -> Diagnosis:
         raise InputError(
             "the record has no task graph, which a diagnosis replays", file=file, found=f"rows: {record.rows}"
         )
-    cluster = None if cluster_file is None else cluster_of(cluster_file)
-    if cluster is not None and cluster.ranks < record.graph.ranks:
-        raise InputError(
-            "the cluster has fewer accelerators than the record ranks",
-            file=cluster_file,
-            found=cluster.ranks,
-            allowed=f"at least {record.graph.ranks}",
-        )
+    cluster = None if cluster_file is None else cluster_for(record, cluster_file)
     price = Price() if cluster is None else Price(usd_per_hour(record, cluster))
     said = record.meta.get("seed")
     seeds = [] if cluster_file is None else [seed_of(cluster_file), *([said] if isinstance(said, int) else [])]

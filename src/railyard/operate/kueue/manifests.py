@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from railyard.errors import InputError
 from railyard.operate.kueue.objects import (
     Assignment,
     Node,
@@ -87,12 +88,19 @@ def _container(one: Manifest) -> Requests:
     return {**requests(resources.get("limits")), **requests(resources.get("requests"))}
 
 
+def _pods(manifest: Manifest) -> int:
+    found = manifest.get("count", 1)
+    if not isinstance(found, int) or found < 0:
+        raise InputError("a pod set has a number of pods", key="count", found=found, allowed="0 or more")
+    return found
+
+
 def pod_set(manifest: Manifest) -> PodSet:
     """A pod set of a workload."""
     spec = (manifest.get("template") or {}).get("spec") or {}
     return PodSet(
         text(manifest, "name", "main"),
-        int(manifest.get("count", 1)),
+        _pods(manifest),
         pod_requests(spec),
         topology_request(manifest.get("topologyRequest")),
         selection(spec),

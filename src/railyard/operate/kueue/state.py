@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from railyard.errors import InputError
+from railyard.errors import InputError, did_you_mean
 from railyard.operate.kueue.manifests import (
     assignment,
     node,
@@ -139,13 +139,25 @@ def _groups(spec: Manifest) -> tuple[ResourceGroup, ...]:
     )
 
 
+def _nominal(resource: Manifest) -> Any:
+    """The quota, which the API wants too: a misspelt key must not read as nothing."""
+    if "nominalQuota" not in resource:
+        known = ("nominalQuota", "borrowingLimit", "lendingLimit")
+        odd = [key for key in resource if key not in {"name", *known}]
+        hint = did_you_mean(odd[0], known) if odd else None
+        raise InputError(
+            "a resource has no `nominalQuota`", key=str(resource.get("name")), found=odd or None, hint=hint
+        )
+    return resource["nominalQuota"]
+
+
 def _limits(resources: list[Manifest]) -> dict[str, Quota]:
     def limit(one: Manifest, key: str) -> int | None:
         return None if one.get(key) is None else amount(one["name"], one[key])
 
     return {
         text(one, "name"): Quota(
-            amount(one["name"], one.get("nominalQuota", 0)), limit(one, "borrowingLimit"), limit(one, "lendingLimit")
+            amount(one["name"], _nominal(one)), limit(one, "borrowingLimit"), limit(one, "lendingLimit")
         )
         for one in resources
     }
