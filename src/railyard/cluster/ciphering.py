@@ -1,4 +1,4 @@
-"""What devices encrypt of a network: bounds of NICs and switches, and what to know of them."""
+"""What devices encrypt of a network: bounds of NICs and switches."""
 
 from __future__ import annotations
 
@@ -7,21 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.fabric.encryption import lost
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from railyard.catalog import Nic, Switch
     from railyard.cluster.host_path import HostPath
-    from railyard.cluster.plan import NetworkPlan
     from railyard.cluster.topology.wiring import Wiring
     from railyard.fabric.encryption import Encryption
-
-_LONG_S = 86_400.0
-"""Keys that last longer are not worth a word."""
 
 
 def nic_bps(nic: Nic, encryption: Encryption) -> float | None:
@@ -52,36 +44,3 @@ def switch_share(wiring: Wiring, switches: dict[str, Switch], encryption: Encryp
             span = slice(group.first, group.first + group.count)
             share[span] = np.minimum(1.0, most / np.maximum(line[span], 1.0))
     return share
-
-
-def notes_of(plan: NetworkPlan) -> Iterator[str]:
-    """Sentences on what encryption takes from a network, and on what is assumed of it."""
-    encryption = plan.spec.encryption
-    if encryption.protocol == "none":
-        return
-    where = f"{plan.name} network: "
-    yield from (where + words for words in lost(plan.spec.fabric.resolve(), encryption))
-    unknown = list(_unknown(plan))
-    if unknown:
-        yield f"{where}no rate of {encryption.protocol} is published for {', '.join(unknown)}: line rate is assumed"
-    share = plan.ciphered.min()
-    if share < 1:
-        yield f"{where}{encryption.protocol} in switches bounds links at {share:.0%} of their rate while all are busy"
-    unit = encryption.facts.unit_bytes + plan.fabric.header_bytes
-    life = encryption.facts.key_life_s(plan.link_bps, unit)
-    if life < _LONG_S:
-        yield (
-            f"{where}a key of {encryption.protocol} lasts at least {life:.3g} s at {plan.link_bps / 1e9:g} Gb/s;"
-            " that changing it costs no time is assumed"
-        )
-
-
-def _unknown(plan: NetworkPlan) -> Iterator[str]:
-    """Devices that encrypt, and of which no rate is known."""
-    encryption = plan.spec.encryption
-    if encryption.core_bps is not None:
-        return
-    if nic_bps(plan.nic, encryption) is None:
-        yield plan.nic.name
-    if encryption.facts.every_hop:
-        yield from (name for name, box in plan.switches.items() if encryption.protocol not in box.encryption_bps)

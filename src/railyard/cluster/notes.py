@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster import ciphering
+from railyard.cluster import cipher_notes
 from railyard.cluster.bill import bill_of
 from railyard.cluster.ports import ports_of
 from railyard.cluster.topology.rail_optimized import RailOptimized
@@ -27,7 +27,7 @@ def notes_of(cluster: Cluster) -> Iterator[str]:
     yield from (f"no part in the catalogue, not priced: {words}" for words in bill_of(cluster).unpriced)
     for plan in cluster.plans.values():
         yield from _undersubscribed(plan)
-        yield from ciphering.notes_of(plan)
+        yield from cipher_notes.notes_of(plan)
         if plan.border is not None:
             yield from _slowed(cluster, plan)
             yield from _lossy(plan)
