@@ -136,8 +136,26 @@ def test_a_folder_is_written_in_full_and_replaced_in_full(plan, tmp_path):
     out = tmp_path / "plan"
     for _ in range(2):
         names = folder.write(plan, out, "frr", "<script>alert(1)</script>", lambda *_: None)
-    tabled = ["addresses.csv", "back-end.dot", "bill.csv", "cables.csv", "devices.csv", "dns", "front-end.dot"]
-    assert names == [*tabled, "index.html", "netbox", "racks.svg", "railyard.clab.yml", "servers", "switches"]
+    tabled = [
+        "addresses.csv",
+        "back-end.dot",
+        "bill.csv",
+        "cables.csv",
+        "devices.csv",
+        "dns",
+        "front-end.dot",
+        "hall.svg",
+    ]
+    assert names == [
+        *tabled,
+        "index.html",
+        "netbox",
+        "racks.csv",
+        "racks.svg",
+        "railyard.clab.yml",
+        "servers",
+        "switches",
+    ]
     assert [path.name for path in tmp_path.iterdir()] == ["plan"]
     page = (out / "index.html").read_text()
     assert "<script>" not in page

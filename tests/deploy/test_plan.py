@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.cluster.bill import bill_of
 from railyard.deploy.audit.audit import audit_plan
-from railyard.deploy.plan import racks
 from railyard.deploy.plan.drawn import dialects, drawn
 
 from .scenarios import draft, planned
@@ -59,30 +57,6 @@ def test_the_bill_is_the_economics(size, case):
     for row in bill_of(plan.cluster).of("switch"):
         bill[row.name] += row.count
     assert switches == bill
-
-
-def test_racks_hold_what_power_and_height_allow():
-    plan = planned(draft(1024))
-    assert plan.racks.power_w.max() <= racks.AIR_W
-    server = plan.devices.role == "server"
-    # Four HGX H100 of 10.4 kW are within 44 kW, a fifth is not; four of 8 U are 32 of 42.
-    assert set(Counter(plan.racks.rack[server].tolist()).values()) == {4}
-    top = plan.racks.unit + plan.devices.height_u - 1
-    assert top.max() <= racks.UNITS
-    taken = Counter()
-    for rack, unit, height in zip(plan.racks.rack, plan.racks.unit, plan.devices.height_u, strict=True):
-        taken.update((int(rack), int(unit) + k) for k in range(int(height)))
-    assert set(taken.values()) == {1}
-
-
-def test_a_route_goes_over_the_trays_with_slack():
-    plan = planned(draft(1024))
-    one, other = (np.array([plan.devices.name.index(name)], np.int32) for name in ("node000", "node127"))
-    # Rack A01 unit 1 and rack B12 (the 32nd of 20 a row) unit 25: 11 racks of 0.6 m, a row of 2.4 m, twice 2.6 m up
-    # less 26 units of 44.45 mm, half a metre left over at each end.
-    assert plan.racks.names()[int(plan.racks.rack[other][0])] == "B12"
-    assert plan.racks.metres(one, other)[0] == pytest.approx(11 * 0.6 + 2.4 + 5.2 - 26 * 0.04445 + 1.0)
-    assert racks.bought(np.array([0.4, 2.01, 20.0, 501.2])).tolist() == [0.5, 2.5, 20.0, 502.0]
 
 
 def test_a_plan_audited_as_it_was_drawn_has_no_fault():

@@ -114,4 +114,7 @@ export interface HallHead {
   servers: number;
   accelerators_per_server: number;
   remarks: string[];
+  rack_units: number;
+  /** Of a rack, in widths of one. */
+  rack_depth: number;
 }

@@ -1,6 +1,6 @@
 /** The hall as it is painted: racks from afar, what stands in them nearer by, ports from close. */
 
-import { at, RACK_DEPTH, ROW_PITCH, UNITS, type Cabling, type Hall } from "./hall";
+import { at, type Cabling, type Hall } from "./hall";
 
 export interface Camera {
   /** Pixels a rack is wide. */
@@ -37,12 +37,12 @@ const MOST_LINES = 600;
 
 /** Of the canvas: as high as the hall needs, within bounds. */
 export function heightFor(hall: Hall, width: number): number {
-  const scale = Math.min((width - 24) / hall.columns, 140);
-  return Math.round(Math.min(Math.max(hall.rows * ROW_PITCH * scale + 40, 260), 560));
+  const scale = Math.min((width - 24) / hall.wide, 140);
+  return Math.round(Math.min(Math.max(hall.high * scale + 40, 260), 560));
 }
 
 export function fitted(hall: Hall, width: number, height: number): Camera {
-  const [wide, high] = [hall.columns, hall.rows * ROW_PITCH];
+  const { wide, high } = hall;
   const scale = Math.max(0.5, Math.min((width - 24) / wide, (height - 24) / high, 140));
   return { scale, x: (width - wide * scale) / 2, y: (height - high * scale) / 2 };
 }
@@ -50,25 +50,23 @@ export function fitted(hall: Hall, width: number, height: number): Camera {
 /** A rack's left, top, width and height in pixels. */
 function box({ hall, camera }: Scene, rack: number): [number, number, number, number] {
   const [x, y] = hall.place(rack);
-  return [camera.x + x * camera.scale, camera.y + y * camera.scale, camera.scale * 0.9, camera.scale * RACK_DEPTH];
+  return [camera.x + x * camera.scale, camera.y + y * camera.scale, camera.scale * 0.9, camera.scale * hall.head.rack_depth];
 }
 
 /** A device's box within its rack, seen from the front. */
 export function front(scene: Scene, device: number): [number, number, number, number] {
   const { hall } = scene;
   const [left, top, width, height] = box(scene, at(hall.rack, device));
-  const unit = height / UNITS;
+  const unit = height / hall.head.rack_units;
   const upper = at(hall.unit, device) - 1 + at(hall.height, device);
   return [left, top + height - upper * unit, width, at(hall.height, device) * unit];
 }
 
 export function hit(scene: Scene, x: number, y: number): { rack: number; device: number | undefined } | undefined {
   const { hall, camera } = scene;
-  const [column, row] = [Math.floor((x - camera.x) / camera.scale), Math.floor((y - camera.y) / (camera.scale * ROW_PITCH))];
   for (let rack = 0; rack < hall.row.length; rack++) {
-    if (at(hall.row, rack) !== row || at(hall.column, rack) !== column) continue;
-    const [, top, , height] = box(scene, rack);
-    if (y > top + height) return undefined;
+    const [left, top, width, height] = box(scene, rack);
+    if (x < left || x > left + width || y < top || y > top + height) continue;
     const device = hall.inside[rack]?.find((each) => { const [, upper, , high] = front(scene, each); return y >= upper && y < upper + high; });
     return { rack, device: camera.scale >= NEAR ? device : undefined };
   }

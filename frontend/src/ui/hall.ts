@@ -5,11 +5,6 @@ import type { Packed } from "./packed";
 
 type Numbers = ArrayLike<number>;
 
-/** A rack is one wide; rows stand this far apart, the aisle between them included. */
-export const ROW_PITCH = 2.2;
-export const RACK_DEPTH = 1.3;
-export const UNITS = 48;
-
 export interface Cable {
   row: number;
   peer: number;
@@ -21,6 +16,10 @@ export class Hall {
   readonly head: HallHead;
   readonly row: Numbers;
   readonly column: Numbers;
+  /** Left and front of each rack, in widths of one. */
+  readonly x: Numbers;
+  readonly y: Numbers;
+  readonly zone: Numbers;
   readonly power: Numbers;
   readonly rack: Numbers;
   readonly unit: Numbers;
@@ -31,19 +30,23 @@ export class Hall {
   /** Devices of each rack. */
   readonly inside: number[][];
   readonly rows: number;
-  readonly columns: number;
+  /** Of the hall, in widths of a rack. */
+  readonly wide: number;
+  readonly high: number;
   readonly mostPower: number;
   readonly mostDraw: number;
 
   constructor(packed: Packed<HallHead>) {
     this.head = packed.head;
     [this.row, this.column, this.power] = [packed.column("row"), packed.column("column"), packed.column("power_w")];
+    [this.x, this.y, this.zone] = [packed.column("x"), packed.column("y"), packed.column("zone")];
     [this.rack, this.unit, this.height] = [packed.column("rack"), packed.column("unit"), packed.column("height")];
     [this.role, this.box, this.draw] = [packed.column("role"), packed.column("box"), packed.column("draw_w")];
     this.inside = Array.from({ length: this.row.length }, () => []);
     for (let device = 0; device < this.rack.length; device++) this.inside[at(this.rack, device)]?.push(device);
     this.rows = 1 + largest(this.row);
-    this.columns = 1 + largest(this.column);
+    this.wide = 1 + largest(this.x);
+    this.high = this.head.rack_depth + largest(this.y);
     this.mostPower = largest(this.power);
     this.mostDraw = largest(this.draw);
   }
@@ -56,7 +59,7 @@ export class Hall {
 
   /** Left and top of a rack, racks being one wide. */
   place(rack: number): [number, number] {
-    return [at(this.column, rack), at(this.row, rack) * ROW_PITCH];
+    return [at(this.x, rack), at(this.y, rack)];
   }
 }
 

@@ -43,6 +43,9 @@ def deploy(scenario: Path, *, sets: Sequence[str], out: Path, system: str, as_js
         "racks": len(plan.racks),
         "links": len(plan.cables),
         "cable_km": float(plan.cables.length_m.sum()) / 1e3,
+        "beyond_copper": float(plan.beyond_copper.mean()) if len(plan.cables) else 0.0,
+        "rows": int(plan.racks.floor.row.max()) + 1,
+        "zones": int(plan.racks.floor.zone.max()) + 1,
         "power_w": float(plan.racks.power_w.sum()),
         "remarks": plan.remarks,
     }
@@ -57,8 +60,10 @@ def deploy(scenario: Path, *, sets: Sequence[str], out: Path, system: str, as_js
             table.add(tier.network, tier.name, f"{len(length):,}", tier.medium or "none fits", *ends)
     table.print()
     emit(
-        f"{figures['devices']:,} devices in {figures['racks']:,} racks, {plan.racks.power_w.sum() / 1e6:.2f} MW at most"
+        f"{figures['devices']:,} devices in {figures['racks']:,} racks, {figures['rows']:,} rows and"
+        f" {figures['zones']:,} zones of power and cooling, {plan.racks.power_w.sum() / 1e6:.2f} MW at most"
     )
+    emit(f"{figures['cable_km']:,.1f} km of cable, {figures['beyond_copper']:.0%} of them longer than copper")
     for words in plan.remarks:
         say(words)
     if not quiet:

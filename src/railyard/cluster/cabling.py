@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # group index of 1.468 would give 4.90, and routes are longer than the straight line).
 FIBRE_S_PER_M = 5.13e-9
 _ORDER = {"dac": 0, "aec": 1, "optic": 2}
+_COPPER = ("dac", "aec")
 
 
 @dataclass(frozen=True)
@@ -70,3 +71,15 @@ def _fitting(catalog: Catalog, rate_bps: float, length_m: float) -> Cable | None
         if cable.kind in _ORDER and cable.rate_bps >= rate_bps * (1 - 1e-9) and cable.reach_m >= length_m
     ]
     return min(fit, key=lambda cable: (_ORDER[cable.kind], cable.rate_bps, cable.reach_m, cable.name), default=None)
+
+
+def copper_reach_m(catalog: Catalog, rate_bps: float) -> float:
+    """Longest copper cable (passive or active) of a rate, m; 0 where there is none.
+
+    Args:
+        catalog: Where cables are looked up.
+        rate_bps: Rate that one cable carries, bit/s.
+    """
+    cables = (catalog.cable(name) for name in catalog.names("cable"))
+    fit = [cable.reach_m for cable in cables if cable.kind in _COPPER and cable.rate_bps >= rate_bps * (1 - 1e-9)]
+    return max(fit, default=0.0)

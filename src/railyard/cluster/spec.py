@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from railyard.cluster.hall.spec import HallSpec
 from railyard.cluster.host_path import HostSpec
 from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.fabric.encryption import Encryption
@@ -111,6 +112,7 @@ class ClusterSpec:
         ranks_per_domain: Accelerators in use of each scale-up domain, whole servers; None uses all. The
             others are bought and powered, and idle.
         gateway_ports: Ports of the back-end network that lead to other networks; the last of its extra ports.
+        hall: Where it stands.
     """
 
     accelerators: int
@@ -123,6 +125,7 @@ class ClusterSpec:
     background: tuple[Background, ...] = ()
     ranks_per_domain: int | None = None
     gateway_ports: int = 0
+    hall: HallSpec = field(default_factory=HallSpec)
 
 
 @dataclass(frozen=True)

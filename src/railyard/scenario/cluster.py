@@ -7,6 +7,7 @@ from pydantic import Discriminator, Field, Tag, create_model
 
 from railyard import units
 from railyard.catalog.types import Accelerator, Nic, Server, Switch
+from railyard.cluster.hall.spec import HallSpec
 from railyard.cluster.host_path import HostSpec
 from railyard.cluster.placement import policies
 from railyard.cluster.spec import Background, ClusterSpec, MemoryPoolSpec, NetworkSpec, Placement, StorageSpec
@@ -18,6 +19,7 @@ from railyard.scenario.unions import FabricSection, TopologySection, fabric_over
 from railyard.schema.field import FieldRecord, records
 
 EncryptionSection = section_of(Encryption, "EncryptionSection")
+HallSection = section_of(HallSpec, "HallSection")
 
 
 class NetworkSection(Section):
@@ -177,6 +179,9 @@ class ClusterSection(Section):
     )
     overrides: _Figures = Field(default_factory=_Figures, description="Figures that differ from the catalogue.")
     background: tuple[BackgroundSection, ...] = Field(default=(), description="Traffic of others.")
+    hall: HallSection = Field(  # type: ignore[valid-type]
+        default_factory=HallSection, description="Where it stands: limits of racks, rows and zones, aisles, trays."
+    )
     placement: Literal[_KEEPS_DOMAINS] = Field(  # type: ignore[valid-type]
         default="packed", description="Ranks fill server after server, or servers in a shuffled order."
     )
@@ -205,6 +210,7 @@ class ClusterSection(Section):
             overrides=self._overrides(),
             background=tuple(Background(item.network, item.load, item.tier) for item in self.background),
             ranks_per_domain=self.ranks_per_domain,
+            hall=build(self.hall, HallSpec),
         )
 
     def arrangement(self) -> Placement:

@@ -52,7 +52,7 @@ def site_of(plan: Plan) -> Site:
     near = _joined(count, a[own], b[own])
     above = _joined(count, a[~own], b[~own])
     place = np.empty(count, np.int64)
-    place[np.lexsort((racks.column, racks.row))] = np.arange(count)
+    place[np.lexsort((racks.floor.column, racks.floor.row))] = np.arange(count)
     return Site(
         servers=np.bincount(racks.rack[: plan.devices.servers], minlength=count),
         accelerators=plan.cluster.ranks_per_server,

@@ -1,4 +1,4 @@
-"""Racks drawn as SVG: what stands in which unit, row by row."""
+"""Racks drawn as SVG: what stands in which unit, row by row; and the hall from above."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.deploy.plan.racks import UNITS
-
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from railyard.deploy.plan.cabling import Plan
 
 COLOURS = {
@@ -20,47 +20,123 @@ COLOURS = {
     "spine": "#dd8452",
     "core": "#c44e52",
 }
+OTHER = "#8172b3"
+"""Of roles without a colour of their own."""
+
 _WIDE, _UNIT, _GAP, _TOP = 86, 9, 14, 30
 
 
 def elevation(plan: Plan, most: int = 120) -> str:
-    """An SVG of the racks, with all of which at most `most` are drawn, switches' racks first among equals in a row.
+    """An SVG of the racks, front view.
 
     Args:
         plan: The plan.
-        most: Racks that are drawn.
+        most: Racks that are drawn: whole rows from the first on, one at least.
     """
-    racks = plan.racks
-    chosen = np.lexsort((racks.column, racks.row))[:most]
-    rows = np.unique(racks.row[chosen])
-    place = {int(row): at for at, row in enumerate(rows)}
-    columns = int(racks.column[chosen].max()) + 1
-    tall = UNITS * _UNIT + _TOP + _GAP
-    names = racks.names()
-    parts = [_rack(plan, int(rack), names[int(rack)], place[int(racks.row[rack])] * tall) for rack in chosen]
-    wide = columns * (_WIDE + _GAP) + _GAP
-    rest = "" if len(racks) <= most else f'<text x="4" y="12">{most} of {len(racks):,} racks</text>'
-    box = f"0 0 {wide} {len(rows) * tall + _GAP}"
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" font-family="sans-serif"'
-    return "\n".join([f'{head} font-size="7" width="{wide}">', rest, *parts, "</svg>", ""])
+    floor, tall = plan.racks.floor, plan.racks.spec.rack_units
+    order = np.lexsort((floor.column, floor.row))
+    ends = np.flatnonzero(np.diff(floor.row[order], append=-1)) + 1
+    chosen = order[: max(int(ends[np.searchsorted(ends, most, side="right") - 1]) if most >= ends[0] else most, 1)]
+    high = tall * _UNIT + _TOP + _GAP
+    first = int(floor.row[chosen].min())
+    names = plan.racks.names()
+    devices: dict[int, list[int]] = {}
+    for number, rack in enumerate(plan.racks.rack.tolist()):
+        devices.setdefault(rack, []).append(number)
+    parts = [
+        _rack(plan, rack, names[rack], (int(floor.row[rack]) - first) * high, devices.get(rack, []))
+        for rack in chosen.tolist()
+    ]
+    wide = (int(floor.column[chosen].max()) + 1) * (_WIDE + _GAP) + _GAP
+    rows = int(floor.row[chosen].max()) - first + 1
+    words = "" if len(chosen) == len(plan.racks) else f"{len(chosen)} of {len(plan.racks):,} racks"
+    rest = f'<text x="4" y="12">{words}</text>' if words else ""
+    return _svg(wide, rows * high + _GAP, [rest, *parts])
 
 
-def _rack(plan: Plan, rack: int, name: str, top: int) -> str:
-    x = _GAP + int(plan.racks.column[rack]) * (_WIDE + _GAP)
-    floor = top + _TOP + UNITS * _UNIT
+def _svg(wide: float, high: float, parts: list[str]) -> str:
+    box = f'viewBox="0 0 {wide:g} {high:g}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {box} font-family="sans-serif" font-size="7" width="{wide:g}">'
+    return "\n".join([head, *parts, "</svg>", ""])
+
+
+def _rack(plan: Plan, rack: int, name: str, top: int, devices: list[int]) -> str:
+    x = _GAP + int(plan.racks.floor.column[rack]) * (_WIDE + _GAP)
+    tall = plan.racks.spec.rack_units * _UNIT
+    floor = top + _TOP + tall
     watts = plan.racks.power_w[rack] / 1e3
     parts = [
         f'<text x="{x}" y="{top + _TOP - 6}" font-size="9">{name} <tspan fill="#666">{watts:.1f} kW</tspan></text>',
-        f'<rect x="{x}" y="{top + _TOP}" width="{_WIDE}" height="{UNITS * _UNIT}" fill="#f4f4f4" stroke="#999"/>',
+        f'<rect x="{x}" y="{top + _TOP}" width="{_WIDE}" height="{tall}" fill="#f4f4f4" stroke="#999"/>',
     ]
-    devices = plan.devices
-    for number in np.flatnonzero(plan.racks.rack == rack).tolist():
-        height = int(devices.height_u[number]) * _UNIT
+    for number in devices:
+        height = int(plan.devices.height_u[number]) * _UNIT
         y = floor - (int(plan.racks.unit[number]) - 1) * _UNIT - height
-        colour = COLOURS.get(str(devices.role[number]), "#8172b3")
+        colour = COLOURS.get(str(plan.devices.role[number]), OTHER)
         parts.append(f'<rect x="{x + 2}" y="{y + 0.5}" width="{_WIDE - 4}" height="{height - 1}" fill="{colour}"/>')
         parts.append(
             f'<text x="{x + _WIDE / 2}" y="{y + height / 2 + 2.5}" fill="#fff" text-anchor="middle">'
-            f"{escape(devices.name[number])}</text>"
+            f"{escape(plan.devices.name[number])}</text>"
         )
     return "".join(parts)
+
+
+_PIXELS, _MARGIN = 12.0, 24.0
+
+
+def hall(plan: Plan) -> str:
+    """An SVG of the hall from above, to scale: racks by what stands in them, zones of power and cooling by shade."""
+    floor, spec = plan.racks.floor, plan.racks.spec
+    scale = min(_PIXELS, 1800.0 / max(float(floor.x_m.max() - floor.x_m.min()) + spec.rack_width_m, 1.0))
+    left, front = float(floor.x_m.min()) - spec.rack_width_m / 2, float(floor.y_m.min()) - spec.rack_depth_m / 2
+
+    def box(x: float, y: float, wide: float, deep: float, look: str) -> str:
+        place = f'x="{(x - left) * scale + _MARGIN:.1f}" y="{(y - front) * scale + _MARGIN:.1f}"'
+        return f'<rect {place} width="{wide * scale:.1f}" height="{deep * scale:.1f}" {look}/>'
+
+    parts = [box(x, y, wide, deep, f'fill="{("#eef3f8", "#f8f2ea")[number % 2]}"') for number, x, y, wide, deep in
+             _zones(plan)]  # fmt: skip
+    role = _highest(plan)
+    for rack, (x, y) in enumerate(zip(floor.x_m.tolist(), floor.y_m.tolist(), strict=True)):
+        look = f'fill="{COLOURS.get(role[rack], OTHER)}" stroke="#fff" stroke-width="0.4"'
+        corner = x - spec.rack_width_m / 2, y - spec.rack_depth_m / 2
+        parts.append(box(*corner, spec.rack_width_m, spec.rack_depth_m, look))
+    wide, deep = float(floor.x_m.max()) - left, float(floor.y_m.max()) - front
+    wide, deep = wide + spec.rack_width_m / 2, deep + spec.rack_depth_m / 2
+    parts += _legend(plan, role, deep * scale + 2 * _MARGIN)
+    return _svg(max(wide * scale + 2 * _MARGIN, 560), deep * scale + 2 * _MARGIN + 30, parts)
+
+
+def _zones(plan: Plan) -> Iterator[tuple[int, float, float, float, float]]:
+    """Number, left, front, width and depth of each zone, with half of the aisles around it."""
+    floor, spec = plan.racks.floor, plan.racks.spec
+    aside = spec.rack_width_m / 2 + spec.cross_aisle_m / 4
+    before = spec.rack_depth_m / 2 + min(spec.cold_aisle_m, spec.hot_aisle_m) / 2
+    for zone in np.unique(floor.zone).tolist():
+        mine = floor.zone == zone
+        x, y = floor.x_m[mine], floor.y_m[mine]
+        wide, deep = float(np.ptp(x)) + 2 * aside, float(np.ptp(y)) + 2 * before
+        yield zone, float(x.min()) - aside, float(y.min()) - before, wide, deep
+
+
+def _highest(plan: Plan) -> list[str]:
+    """Role of the highest tier in each rack."""
+    out = [""] * len(plan.racks)
+    order = np.argsort(plan.devices.level, kind="stable")
+    for number in order.tolist():
+        out[int(plan.racks.rack[number])] = str(plan.devices.role[number])
+    return out
+
+
+def _legend(plan: Plan, role: list[str], y: float) -> list[str]:
+    floor, spec = plan.racks.floor, plan.racks.spec
+    parts, x = [], _MARGIN
+    for name in dict.fromkeys(sorted(role, key=list(COLOURS).index if set(role) <= set(COLOURS) else None)):
+        words = f"{name} ({role.count(name):,})"
+        parts.append(f'<rect x="{x:g}" y="{y - 8:g}" width="9" height="9" fill="{COLOURS.get(name, OTHER)}"/>')
+        parts.append(f'<text x="{x + 13:g}" y="{y:g}" font-size="10">{escape(words)}</text>')
+        x += 30 + 6 * len(words)
+    wide = float(np.ptp(floor.x_m)) + spec.rack_width_m
+    deep = float(np.ptp(floor.y_m)) + spec.rack_depth_m
+    words = f"{wide:.0f} m x {deep:.0f} m, {int(floor.row.max()) + 1} rows, {int(floor.zone.max()) + 1} zones (shaded)"
+    return [*parts, f'<text x="{_MARGIN}" y="{y + 16:g}" font-size="10">{words} of power and cooling</text>']

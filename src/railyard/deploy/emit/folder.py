@@ -11,7 +11,7 @@ import numpy as np
 from railyard.cluster.asbuilt.port_names import dialect
 from railyard.deploy.emit import configurations, containerlab, dns, netbox, tables
 from railyard.deploy.emit.dot import dot
-from railyard.deploy.emit.elevation import elevation
+from railyard.deploy.emit.elevation import elevation, hall
 from railyard.deploy.emit.netlist import netlist
 from railyard.deploy.folders import replaced
 from railyard.deploy.plan.drawn import drawn, is_infiniband
@@ -50,6 +50,7 @@ def _files(plan: Plan, ethernet: str, title: str) -> Iterator[tuple[str, str | b
     for name, frame in (
         ("cables.csv", tables.cables(plan, names)),
         ("devices.csv", tables.devices(plan)),
+        ("racks.csv", tables.racks(plan)),
         ("addresses.csv", tables.addresses(plan)),
         ("bill.csv", tables.bill(plan)),
         *((f"netbox/{name}", frame) for name, frame in netbox.files(plan, names)),
@@ -58,6 +59,7 @@ def _files(plan: Plan, ethernet: str, title: str) -> Iterator[tuple[str, str | b
         frame.write_csv(buffer)
         yield name, buffer.getvalue()
     yield "racks.svg", elevation(plan, ELEVATION)
+    yield "hall.svg", hall(plan)
     for number, network in enumerate(plan.networks):
         infiniband = is_infiniband(plan, number)
         found = drawn(plan, number, dialect("infiniband") if infiniband else names)
@@ -86,14 +88,17 @@ def page(plan: Plan, title: str) -> str:
     pulls = "" if first is None else _table(first.columns, [list(map(_cell, row)) for row in first.rows()])
     remarks = "".join(f"<li>{escape(words)}</li>" for words in plan.remarks)
     kilometres = float(np.sum(plan.cables.length_m)) / 1e3
+    longer = float(plan.beyond_copper.mean()) if len(plan.cables) else 0.0
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{escape(title)}: plan</title>
 {_STYLE}
 <h1>{escape(title)}</h1>
 <p>{len(plan.devices):,} devices in {len(plan.racks):,} racks, {len(plan.cables):,} links,
-{kilometres:,.1f} km of cable, {plan.racks.power_w.sum() / 1e6:,.2f} MW at most.</p>
+{kilometres:,.1f} km of cable, of which {longer:.0%} are longer than copper,
+{plan.racks.power_w.sum() / 1e6:,.2f} MW at most.</p>
 <ul>{remarks}</ul>
 <h2>Bill of materials</h2>{_head(frame.columns)}{rows}</table>
+<h2>Hall</h2><div class="racks">{hall(plan)}</div>
 <h2>Racks</h2><div class="racks">{elevation(plan, ELEVATION)}</div>
 <h2>First cables to pull</h2>{pulls or "<p>cables.csv has all, in order.</p>"}
 </html>

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.deploy.emit import tables
 from railyard.deploy.plan.drawn import HOST_MTU, MTU
-from railyard.deploy.plan.racks import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +54,9 @@ def files(plan: Plan, ethernet: Dialect) -> Iterator[tuple[str, pl.DataFrame]]:
     racks = devices["rack"].unique(maintain_order=True)
     yield (
         "05-racks.csv",
-        pl.DataFrame({"site": SITE, "name": racks, "status": "planned", "width": 19, "u_height": UNITS}),
+        pl.DataFrame(
+            {"site": SITE, "name": racks, "status": "planned", "width": 19, "u_height": plan.racks.spec.rack_units}
+        ),
     )
     yield (
         "06-devices.csv",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.cluster.bill import bill_of
+from railyard.cluster.hall.devices import NETWORKS
 from railyard.deploy.plan.addresses import addresses_of
-from railyard.deploy.plan.devices import NETWORKS
 from railyard.deploy.plan.drawn import is_infiniband
 
 if TYPE_CHECKING:
@@ -112,6 +112,27 @@ def devices(plan: Plan) -> pl.DataFrame:
             "asn": [one or None for one in numbers.asn.tolist()],
         }
     )
+
+
+def racks(plan: Plan) -> pl.DataFrame:
+    """A row a rack: place in its row and in the hall, zone of power and cooling, power, units that are taken."""
+    import polars as pl
+
+    floor, devices = plan.racks.floor, plan.devices
+    units = np.bincount(plan.racks.rack, weights=devices.height_u, minlength=len(plan.racks))
+    frame = pl.DataFrame(
+        {
+            "rack": plan.racks.names(),
+            "row": floor.row + 1,
+            "column": floor.column + 1,
+            "zone": floor.zone + 1,
+            "x_m": np.round(floor.x_m, 3),
+            "y_m": np.round(floor.y_m, 3),
+            "power_w": plan.racks.power_w,
+            "units": units.astype(np.int32),
+        }
+    )
+    return frame.sort("row", "column")
 
 
 @lru_cache(1)

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.deploy.plan.devices import NETWORKS, Devices, devices_of
+from railyard.cluster.cabling import copper_reach_m
+from railyard.cluster.hall.devices import NETWORKS, Devices, devices_of, nodes_of
+from railyard.cluster.hall.racks import Racks, bought, racks_of
 from railyard.deploy.plan.ports import sockets
-from railyard.deploy.plan.racks import Racks, bought, racks_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from railyard.catalog import Catalog
     from railyard.cluster import Cluster
     from railyard.cluster.plan import NetworkPlan
 
@@ -67,6 +69,7 @@ class PlannedTier:
         medium: Catalogue name of the copper cable or module; empty where the catalogue has none.
         fibre: Of the fibre between two modules; else empty.
         reach_m: Of the medium.
+        copper_m: Longest copper cable of the rate.
         access: Whether a server is at its lower end.
     """
 
@@ -75,6 +78,7 @@ class PlannedTier:
     medium: str
     fibre: str
     reach_m: float
+    copper_m: float
     access: bool
 
 
@@ -113,6 +117,13 @@ class Plan:
                 )
         return out
 
+    @property
+    def beyond_copper(self) -> NDArray[np.bool_]:
+        """bool[cables], whether a cable is longer than any of copper is: it needs optics."""
+        longest = np.array([tier.copper_m for tier in self.tiers])
+        longer: NDArray[np.bool_] = self.cables.length_m > longest[self.cables.tier] * (1 + 1e-9)
+        return longer
+
     def of_network(self, name: str) -> NDArray[np.int64]:
         """Rows of the cables of a network."""
         return np.flatnonzero(self.cables.network == self.networks.index(name))
@@ -132,21 +143,23 @@ def plan_of(cluster: Cluster) -> Plan:
     for number, key in enumerate(networks):
         plan = cluster.plans[key]
         parts.append(_network(cluster, devices, key, number, len(tiers)))
-        tiers += _tiers(plan)
+        tiers += _tiers(cluster.catalog, plan)
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    racks = racks_of(cluster, devices, _below(devices, columns["a"], columns["b"]))
+    racks = racks_of(cluster, devices, columns["a"], columns["b"])
     columns["length_m"] = bought(racks.metres(columns["a"], columns["b"]))
     columns["order"] = _pulled(racks, columns)
     names = tuple(cluster.plans[key].name for key in networks)
     return Plan(cluster, devices, racks, Cables(**columns), names, tuple(tiers))
 
 
-def _tiers(plan: NetworkPlan) -> list[PlannedTier]:
-    out = []
+def _tiers(catalog: Catalog, plan: NetworkPlan) -> list[PlannedTier]:
+    out: list[PlannedTier] = []
     for tier, run in zip(plan.wiring.tiers, plan.runs, strict=True):
         medium, reach = ("", np.inf) if run.cable is None else (run.cable.name, run.cable.reach_m)
         fibre = "" if run.fibre is None else run.fibre.name
-        out.append(PlannedTier(plan.name, tier.name, medium, fibre, float(reach), tier.kind == "access"))
+        rate = float(plan.wiring.line_bps[plan.wiring.tier == len(out)].max(initial=0.0)) * run.lanes
+        copper = copper_reach_m(catalog, rate)
+        out.append(PlannedTier(plan.name, tier.name, medium, fibre, float(reach), copper, tier.kind == "access"))
     return out
 
 
@@ -157,7 +170,7 @@ def _network(cluster: Cluster, devices: Devices, key: str, number: int, first_ti
     low, high = wiring.source[0::2].astype(np.int32), wiring.target[0::2].astype(np.int32)
     rate, tier = wiring.line_bps[0::2], wiring.tier[0::2]
     count = len(low)
-    device, nic = _nodes(cluster, devices, key)
+    device, nic = nodes_of(cluster, devices, key)
     ends = sockets(
         plan,
         np.concatenate([low, high]),
@@ -189,41 +202,6 @@ def _numbers(tier: NDArray[np.int16], plan: NetworkPlan) -> NDArray[np.int32]:
         mine = tier == index
         out[mine] = np.arange(np.count_nonzero(mine)) // run.lanes
     return out
-
-
-def _nodes(cluster: Cluster, devices: Devices, key: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Device of each node of a network, and the number of each port on its server, from 1."""
-    plan = cluster.plans[key]
-    wiring = plan.wiring
-    device, nic = np.full(wiring.nodes, -1, np.int32), np.zeros(wiring.nodes, np.int32)
-    servers, nics = wiring.port_of.shape
-    device[wiring.port_of] = np.arange(servers)[:, None]
-    nic[wiring.port_of] = np.arange(1, nics + 1)[None, :]
-    at = devices.servers
-    for ports in (plan.storage_ports, plan.pool_ports):
-        if ports.size:
-            role = "storage" if ports is plan.storage_ports else "memory"
-            first = int(np.flatnonzero(devices.role == role)[0])
-            device[ports] = first + np.arange(len(ports))[:, None]
-            nic[ports] = np.arange(1, ports.shape[1] + 1)[None, :]
-    at = devices.first[key]
-    for group in wiring.groups:
-        device[group.first : group.first + group.count] = at + np.arange(group.count)
-        at += group.count
-    return device, nic
-
-
-def _below(devices: Devices, a: NDArray[np.int32], b: NDArray[np.int32]) -> NDArray[np.float64]:
-    """Of each switch the mean number of the servers below it, tier by tier."""
-    mean = np.full(len(devices), np.nan)
-    mean[: devices.servers] = np.arange(devices.servers)
-    for level in range(1, int(devices.level.max(initial=0)) + 1):
-        mine = (devices.level[b] == level) & ~np.isnan(mean[a])
-        count = np.bincount(b[mine], minlength=len(devices))
-        total = np.bincount(b[mine], weights=mean[a[mine]], minlength=len(devices))
-        known = (count > 0) & (devices.level == level)
-        mean[known] = total[known] / count[known]
-    return mean
 
 
 def _pulled(racks: Racks, columns: dict[str, NDArray[Any]]) -> NDArray[np.int32]:

@@ -9,7 +9,7 @@ import numpy as np
 from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
 from railyard.cluster.asbuilt.ibnetdiscover import PORT_LANES
 from railyard.cluster.asbuilt.port_names import DIALECTS, Dialect
-from railyard.deploy.plan.devices import NETWORKS
+from railyard.cluster.hall.devices import NETWORKS
 
 if TYPE_CHECKING:
     from railyard.deploy.plan.cabling import Plan

@@ -43,6 +43,7 @@ def hall(question: dict[str, Any]) -> bytes:
     """
     plan, _ = _opened(question)
     devices, racks = plan.devices, plan.racks
+    floor, wide = racks.floor, racks.spec.rack_width_m
     roles = list(dict.fromkeys(devices.role.tolist()))
     boxes = list(dict.fromkeys(devices.box.tolist()))
     head = {
@@ -56,12 +57,17 @@ def hall(question: dict[str, Any]) -> bytes:
         "servers": devices.servers,
         "accelerators_per_server": plan.cluster.ranks_per_server,
         "remarks": plan.remarks,
+        "rack_units": racks.spec.rack_units,
+        "rack_depth": racks.spec.rack_depth_m / wide,
     }
     return packed(
         head,
         {
-            "row": racks.row.astype(np.int32),
-            "column": racks.column.astype(np.int32),
+            "row": floor.row.astype(np.int32),
+            "column": floor.column.astype(np.int32),
+            "x": ((floor.x_m - floor.x_m.min()) / wide).astype(np.float32),
+            "y": ((floor.y_m - floor.y_m.min()) / wide).astype(np.float32),
+            "zone": floor.zone.astype(np.int32),
             "power_w": racks.power_w.astype(np.float32),
             "rack": racks.rack.astype(np.int32),
             "unit": racks.unit.astype(np.int32),

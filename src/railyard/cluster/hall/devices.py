@@ -129,5 +129,26 @@ def _numbered(stem: str, count: int) -> list[str]:
     return [f"{stem}{number:0{width}d}" for number in range(count)]
 
 
+def nodes_of(cluster: Cluster, devices: Devices, key: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Device of each node of a network, and the number of each port on its server, from 1."""
+    plan = cluster.plans[key]
+    wiring = plan.wiring
+    device, nic = np.full(wiring.nodes, -1, np.int32), np.zeros(wiring.nodes, np.int32)
+    servers, nics = wiring.port_of.shape
+    device[wiring.port_of] = np.arange(servers)[:, None]
+    nic[wiring.port_of] = np.arange(1, nics + 1)[None, :]
+    for ports in (plan.storage_ports, plan.pool_ports):
+        if ports.size:
+            role = "storage" if ports is plan.storage_ports else "memory"
+            first = int(np.flatnonzero(devices.role == role)[0])
+            device[ports] = first + np.arange(len(ports))[:, None]
+            nic[ports] = np.arange(1, ports.shape[1] + 1)[None, :]
+    at = devices.first[key]
+    for group in wiring.groups:
+        device[group.first : group.first + group.count] = at + np.arange(group.count)
+        at += group.count
+    return device, nic
+
+
 def _height(accelerators: int) -> int:
     return next((units for most, units in HEIGHT_U.items() if accelerators <= most), 10)

@@ -1,0 +1,166 @@
+"""Racks in rows: servers in rows of one length, switches in the middle of what they serve.
+
+A row holds as many racks of servers as make whole blocks (servers with the same leafs) or even parts of one, and leaves
+places for the racks of leafs in its middle. Switches that serve several rows stand in the middle one, or, where it has
+no places left, in rows of their own among those that they serve.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster.hall.devices import Devices
+    from railyard.cluster.hall.segments import Segment
+    from railyard.cluster.hall.spec import HallSpec
+
+
+@dataclass(eq=False)
+class Row:
+    """Racks side by side.
+
+    Attributes:
+        racks: Numbers, from left to right.
+        servers: First and last server that the row is for; those of rows of switches are of whom they serve.
+        central: Whether it serves all of a hall of several parts.
+    """
+
+    racks: list[int]
+    servers: tuple[int, int]
+    central: bool = False
+
+
+@dataclass(eq=False)
+class Filling:
+    """Racks and rows so far.
+
+    Attributes:
+        spec: Of the hall.
+        devices: All of them.
+        limit_w: Most power of a rack.
+        panels: int64[devices], ports on patch panels that each needs in its rack.
+        panel_ports: Of a panel, one rack unit each.
+        rack, unit: int32[devices].
+        power_w: Of each rack.
+        rows: In order; cables are short between neighbours.
+    """
+
+    spec: HallSpec
+    devices: Devices
+    limit_w: float
+    panels: NDArray[np.int64]
+    panel_ports: int
+    rack: NDArray[np.int32]
+    unit: NDArray[np.int32]
+    power_w: list[float] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+
+    def pack(self, order: Sequence[int], units: int, *, hang: bool = False) -> list[int]:
+        """Puts devices one upon the other, in a new rack where height or power ends; panels take units, too.
+
+        Args:
+            order: Devices.
+            units: That they may take of a rack.
+            hang: From the top down, as switches are: their cables leave over the rack.
+        """
+        racks: list[int] = []
+        used, ports = units + 1, 0
+        for number in order:
+            height, watts = int(self.devices.height_u[number]), float(self.devices.power_w[number])
+            more = ports + int(self.panels[number])
+            full = used + height + math.ceil(more / self.panel_ports) > units
+            if not racks or full or self.power_w[racks[-1]] + watts > self.limit_w:
+                racks.append(len(self.power_w))
+                self.power_w.append(0.0)
+                used, more = 0, int(self.panels[number])
+            self.rack[number] = racks[-1]
+            self.unit[number] = self.spec.rack_units - used - height + 1 if hang else used + 1
+            self.power_w[racks[-1]] += watts
+            used, ports = used + height, more
+        return racks
+
+    def watts(self, row: Row) -> float:
+        """Of a row."""
+        return sum(self.power_w[rack] for rack in row.racks)
+
+
+def server_rows(filling: Filling, racks: Sequence[int], each: int, tiers: Sequence[Sequence[Segment]]) -> None:
+    """Racks of servers in rows.
+
+    Args:
+        filling: What the rows are added to.
+        racks: Of servers, in order.
+        each: Servers of a rack.
+        tiers: Segments of the back-end's switches, tier by tier from the lowest.
+    """
+    wide, block, starts = _width(filling, len(racks), each, tiers)
+    for begin, end in zip(starts, [*starts[1:], len(racks)], strict=True):
+        blocks = math.ceil((end - begin) / block)
+        rows = math.ceil(blocks / max(wide // block, 1))
+        for part in np.array_split(np.arange(blocks), rows):
+            first, last = begin + int(part[0]) * block, min(begin + (int(part[-1]) + 1) * block, end)
+            filling.rows.append(Row(list(racks[first:last]), (first * each, last * each - 1)))
+
+
+def _width(filling: Filling, racks: int, each: int, tiers: Sequence[Sequence[Segment]]) -> tuple[int, int, list[int]]:
+    """Most racks of servers in a row, racks that stay together, and racks with which a row begins."""
+    wide, block = _widest(filling, racks), 1
+    for segments in tiers:
+        most = max(math.ceil((one.last + 1) / each) - one.first // each for one in segments)
+        if most > wide:
+            return wide, block, sorted({0, *(one.first // each for one in segments)})
+        block = max(block, most)
+    return wide, block, [0]
+
+
+def _widest(filling: Filling, racks: int) -> int:
+    """So many that the racks of their leafs have places in the row."""
+    spec, devices = filling.spec, filling.devices
+    leafs = np.flatnonzero(devices.level == 1)
+    units = devices.height_u[leafs].sum() + filling.panels[leafs].sum() / filling.panel_ports
+    watts = devices.power_w[leafs].sum()
+    share = max(units / spec.network_units, watts / filling.limit_w) / max(racks, 1)
+    highest = max(filling.power_w[:racks], default=0.0)
+    for wide in range(spec.row_racks, 0, -1):
+        more = math.ceil(wide * share - 1e-9)
+        power = wide * highest + more * filling.limit_w * min(1.0, watts / filling.limit_w / max(racks * share, 1e-9))
+        if wide + more <= spec.row_racks and power <= spec.row_w:
+            return wide
+    return 1
+
+
+def network_rows(filling: Filling, segments: Sequence[Segment]) -> None:
+    """Switches of a tier: in the middle of the row that they serve, or of several, or in rows of their own."""
+    all_rows = list(filling.rows)
+    together: dict[tuple[int, int], list[int]] = {}
+    for one in segments:
+        covered = [at for at, row in enumerate(all_rows) if row.servers[0] <= one.last and row.servers[1] >= one.first]
+        ends = (covered[0], covered[-1]) if covered else (0, len(all_rows) - 1)
+        together.setdefault(ends, []).extend(one.switches.tolist())
+    for (first, last), switches in together.items():
+        racks = filling.pack(switches, filling.spec.network_units, hang=True)
+        _place(filling, racks, all_rows[first : last + 1], whole=last - first + 1 == len(all_rows) > 1)
+
+
+def _place(filling: Filling, racks: list[int], served: list[Row], *, whole: bool) -> None:
+    spec, middle = filling.spec, served[(len(served) - 1) // 2]
+    watts = filling.watts(middle) + sum(filling.power_w[rack] for rack in racks)
+    if len(middle.racks) + len(racks) <= spec.row_racks and watts <= spec.row_w and not middle.central:
+        at = (len(middle.racks) + 1) // 2
+        middle.racks[at:at] = racks
+        return
+    highest = max(filling.power_w[rack] for rack in racks)
+    most = min(spec.row_racks, max(1, int(spec.row_w // max(highest, 1.0))))
+    count = math.ceil(len(racks) / most)
+    at = filling.rows.index(middle) + 1
+    servers = served[0].servers[0], served[-1].servers[1]
+    for number, part in enumerate(np.array_split(racks, count)):
+        filling.rows.insert(at + number, Row(part.tolist(), servers, whole))

@@ -1,0 +1,86 @@
+"""A hall as it is asked for: what a rack, a row and a zone take, and how wide the aisles are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from railyard.errors import InputError
+from railyard.schema import field as f
+
+
+@dataclass(frozen=True, kw_only=True)
+class HallSpec:
+    """The hall that racks stand in: limits of racks, rows and zones, aisles, trays.
+
+    Sizes of racks and aisles are those that ANSI/TIA-942 asks for (front 1.2 m, behind 1 m preferred, 0.6 m at least);
+    limits of power are assumptions that stand beside each.
+
+    Attributes:
+        rack_units: Of a rack (EIA-310).
+        air_w: What is cooled in a rack with air: four HGX H100 servers of 10.2 kW, as in NVIDIA's DGX SuperPOD H100
+            reference.
+        liquid_w: With liquid, where a scale-up domain spans servers: 132 kW for a GB200 NVL72 rack (maker's figure).
+        network_units: Units of a rack of switches that switches and panels take; the rest is for fibre trays.
+        row_racks: Most racks of a row: 12 m, so that cables within a row are short and ways out are, too.
+        row_w: Most power of a row: two busways of 1,600 A at 415 V, each to 80 % (0.92 MW), each with a twin.
+        zone_w: Most power of a zone: rows that share a block of UPS, generator and cooling; 3 MW, assumed.
+        rack_width_m, rack_depth_m: Of a rack.
+        cold_aisle_m, hot_aisle_m: Between fronts and between backs of rows.
+        cross_aisle_m: Between banks, which are rows behind one another.
+        banks: How many stand side by side; None: as many as make the cables shortest in total.
+        tray_m: Height of the trays over the floor.
+        slack_m: Left over at each end of a cable.
+    """
+
+    rack_units: int = field(default=42, metadata=f.count("rack_units", "Units of a rack"))
+    air_w: float = field(
+        default=44_000.0, metadata=f.power("rack_power", "What is cooled in a rack with air: four HGX H100 servers")
+    )
+    liquid_w: float = field(
+        default=140_000.0,
+        metadata=f.power("liquid_rack_power", "With liquid, where a scale-up domain spans servers: a GB200 NVL72"),
+    )
+    network_units: int = field(
+        default=36, metadata=f.count("network_units", "Units that switches and panels take of a rack of switches")
+    )
+    row_racks: int = field(default=20, metadata=f.count("row_racks", "Most racks of a row"))
+    row_w: float = field(
+        default=1_840_000.0,
+        metadata=f.power("row_power", "Most power of a row: two busways of 1,600 A at 415 V to 80 %, assumed"),
+    )
+    zone_w: float = field(
+        default=3_000_000.0,
+        metadata=f.power("zone_power", "Most power of the rows that share UPS, generator and cooling, assumed"),
+    )
+    rack_width_m: float = field(default=0.6, metadata=f.length("rack_width", "Of a rack", "0.8 m"))
+    rack_depth_m: float = field(default=1.2, metadata=f.length("rack_depth", "Of a rack", "1.2 m"))
+    cold_aisle_m: float = field(
+        default=1.2, metadata=f.length("cold_aisle", "Between the fronts of two rows: TIA-942", "1.8 m")
+    )
+    hot_aisle_m: float = field(
+        default=1.0, metadata=f.length("hot_aisle", "Between the backs of two rows: TIA-942", "1.2 m")
+    )
+    cross_aisle_m: float = field(
+        default=1.8, metadata=f.length("cross_aisle", "Between banks of rows, assumed", "2.4 m")
+    )
+    banks: int | None = field(
+        default=None,
+        metadata=f.count("banks", "Banks of rows side by side; else as many as make the cables shortest in total"),
+    )
+    tray_m: float = field(default=2.6, metadata=f.length("tray_height", "Of cable trays over the floor", "3 m"))
+    slack_m: float = field(default=0.5, metadata=f.length("slack", "Left over at each end of a cable", "1 m"))
+
+    def __post_init__(self) -> None:
+        """Refuses what no hall is."""
+        for name, key in (("rack_units", "rack_units"), ("network_units", "network_units"), ("row_racks", "row_racks")):
+            if getattr(self, name) < 1:
+                raise InputError("a hall needs at least one of these", key=f"hall.{key}", found=getattr(self, name))
+        if self.banks is not None and self.banks < 1:
+            raise InputError("a hall has at least one bank", key="hall.banks", found=self.banks)
+        if self.network_units > self.rack_units:
+            raise InputError(
+                "more units for switches than a rack has",
+                key="hall.network_units",
+                found=self.network_units,
+                allowed=f"up to {self.rack_units}",
+            )
