@@ -209,12 +209,21 @@ def _shares(unit: NDArray[np.int64], hop: int, wide: int) -> F:
     groups = unit[: blocks * hop * wide].reshape(blocks, wide, hop)
     size = np.bincount(groups.ravel(), minlength=int(unit.max()) + 1)
     ring = (groups != np.roll(groups, -1, axis=1)).astype(np.float64)
-    near = sum((groups == groups[:, each : each + 1]).astype(np.float64) for each in range(wide)) - 1.0
+    near = _in_unit(groups) - 1.0
     leaving = [ring, 1.0 - near / (wide - 1)]
     by_unit = [np.bincount(groups.ravel(), each.ravel(), minlength=len(size)) for each in leaving]
     sends, at_once = _sends(groups, size)
     fullest = [float(np.max(each / np.maximum(size, 1))) for each in by_unit]
     return np.array([[float(each.mean()) for each in leaving] + [sends], [*fullest, at_once]])
+
+
+def _in_unit(groups: NDArray[np.int64]) -> F:
+    """float64[blocks, wide, hop], domains of a group in the unit of each of its domains."""
+    blocks, _, hop = groups.shape
+    number = np.arange(blocks * hop).reshape(blocks, 1, hop)
+    _, at, count = np.unique(number * (groups.max() + 1) + groups, return_inverse=True, return_counts=True)
+    found: F = count[at].reshape(groups.shape).astype(np.float64)
+    return found
 
 
 def _sends(groups: NDArray[np.int64], size: NDArray[np.int64]) -> tuple[float, float]:
@@ -224,7 +233,6 @@ def _sends(groups: NDArray[np.int64], size: NDArray[np.int64]) -> tuple[float, f
     stage = np.broadcast_to(np.arange(source.shape[1])[None, :, None], source.shape)
     most = 0.0
     for end in (source, target):
-        count = np.bincount((stage * len(size) + end)[away], minlength=1)
-        share = count / np.maximum(size[np.arange(len(count)) % len(size)], 1)
-        most = max(most, float(share.max()))
+        met, count = np.unique((stage * len(size) + end)[away], return_counts=True)
+        most = max(most, float((count / size[met % len(size)]).max(initial=0.0)))
     return float(away.mean()), most
