@@ -3,6 +3,7 @@
     RailyardError
     ├── InputError        what the user wrote is wrong: exit code 2
     ├── SimulationError   a run cannot finish: exit code 1 (`Hung`: for dead links)
+    ├── OutputError       what was found cannot be kept, the disk being full: exit code 1
     └── StaleCoreError    Railyard was updated and its compiled part was not: exit code 1
 
 An `InputError` names the file, line, key, what was found, what is allowed and the nearest right spelling, and may carry
@@ -49,6 +50,18 @@ class Hung(SimulationError):
         super().__init__(message)
         self.since_ps = since_ps
         self.what = what
+
+
+class OutputError(RailyardError):
+    """What was found cannot be kept: the disk is full, or files may not grow so large. Nothing is left behind.
+
+    Args:
+        reason: In words of the system.
+        file: That it was about.
+    """
+
+    def __init__(self, reason: str, file: Path) -> None:
+        super().__init__(f"the output cannot be written: {reason}\n  --> {file}")
 
 
 class StaleCoreError(RailyardError):

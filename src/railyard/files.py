@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from railyard.errors import InputError
+from railyard.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import polars as pl
+
+    from railyard.errors import RailyardError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a system says where nothing more fits: a full disk, a user's share of it, a file as large as it may be."""
 
 MOST_BYTES = 256 << 20
 """Of a text that is read at once; a device that never ends would fill the memory."""
@@ -66,7 +78,9 @@ def keep_existing(path: Path | None, *, force: bool) -> None:
     """
     if path is not None and not path.parent.is_dir():
         raise InputError("there is no such folder", file=path.parent)
-    if path is not None and not force and (path.is_file() or path.is_dir()):
+    if path is not None and path.is_dir():
+        raise InputError("this is a folder, and a file is due", file=path)
+    if path is not None and not force and path.is_file():
         raise InputError("the file exists already and is left as it is", file=path, hint="`--force` replaces it")
 
 
@@ -83,28 +97,71 @@ def expect_folder(path: Path) -> None:
         raise InputError("the folder cannot be written", file=there)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes a file beside its place and moves it there; into a device or a pipe, such as /dev/stdout, it just writes.
+def unwritten(error: OSError, path: Path) -> RailyardError:
+    """What it means that a file was not written: no space is nobody's mistake, any other reason the place's."""
+    reason = error.strerror or str(error)
+    if error.errno in FULL:
+        return OutputError(reason, path)
+    return InputError(f"the file cannot be written: {reason}", file=path)
+
+
+@contextmanager
+def appearing(path: Path) -> Iterator[Path]:
+    """A file to write, which takes the place of `path` when the block ends well and vanishes when it does not.
+
+    A device or a pipe, such as /dev/stdout, is written into as it is.
 
     Raises:
-        InputError: It cannot be written; nothing is left behind.
+        OutputError: There is no space.
+        InputError: It cannot be written for another reason.
     """
     name = ""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
-            path.write_text(text, encoding="utf-8")
+            yield path
             return
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.name[:100]}.", delete=False, encoding="utf-8"
-        ) as file:
-            name = file.name
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
+        os.close(number)
+        yield Path(name)
         Path(name).chmod(0o644)
         Path(name).replace(path)
     except OSError as error:
-        raise InputError(f"the file cannot be written: {error.strerror}", file=path) from error
+        raise unwritten(error, path) from error
     finally:
         if name:
             Path(name).unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file; it appears complete or not at all.
+
+    Raises:
+        OutputError: There is no space; nothing is left behind.
+        InputError: It cannot be written for another reason.
+    """
+    with appearing(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        if unfinished != path:
+            os.fsync(file.fileno())
+
+
+def write_frame(path: Path, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
+    """Writes a table as Parquet, its folder too where that is missing; the file appears complete or not at all.
+
+    Args:
+        path: Where to.
+        frame: The table.
+        metadata: Of the file.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    from polars.exceptions import ComputeError
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with appearing(path) as unfinished:
+        try:
+            frame.write_parquet(unfinished, metadata=metadata)
+        except ComputeError as error:  # so Polars says that a file cannot grow
+            raise OutputError(str(error), path) from error

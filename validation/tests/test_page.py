@@ -40,6 +40,22 @@ def test_written_whole(page, tmp_path, name):
     assert (tmp_path / "page-scatter.svg").exists() == name.endswith(".md")
 
 
+def test_html_of_a_table_is_shown_and_not_kept(tmp_path):
+    evil = "<img src=x onerror=alert(1)> | [go](javascript:alert(1))\n<script>"
+    rows = [Point(evil, evil, 1.0, 1.1, 0.1, evil)]
+    write(Validation(evil, "", "s", rows, [evil]), tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text()
+    assert "<img" not in text
+    assert "<script" not in text
+    assert "\n&lt;script" not in text
+    assert "&lt;img src=x onerror=alert(1)&gt; \\| \\[go](javascript" in text
+    for figure in tmp_path.glob("*.svg"):
+        assert "<img" not in figure.read_text()
+        assert "<script" not in figure.read_text()
+    write(Validation(evil, evil, "s", rows, [evil]), tmp_path / "page.html")
+    assert "<img" not in (tmp_path / "page.html").read_text()
+
+
 def test_another_ending_is_refused(page, tmp_path):
     with pytest.raises(InputError, match=r"Markdown or HTML"):
         write(page, tmp_path / "page.pdf")

@@ -16,7 +16,7 @@ from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
-from railyard.files import keep_existing
+from railyard.files import keep_existing, write_text
 
 if TYPE_CHECKING:
     from railyard.calibrate.calibration import Calibration, Sample
@@ -105,10 +105,7 @@ def serving(runs: Path, *, out: Path | None, force: bool, as_json: bool) -> None
     engines = ", ".join(dict.fromkeys(run.engine for run in recorded))
     profiles, steps = profiles_of(recorded, known, f"{engines}: {len(recorded)} recorded runs in {runs.name}")
     if out is not None:
-        try:
-            out.write_text(written(profiles), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"the file cannot be written: {error.strerror}", file=out) from error
+        write_text(out, written(profiles))
     report = validate_runs(runs, known, profiles=profiles)
     if as_json:
         content = {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from railyard.cli import memory, plain
 from railyard.cli.completion import COMPLETING, prepare
 from railyard.cli.messages import paint, say, show
 from railyard.errors import RailyardError
@@ -35,15 +36,29 @@ def run(arguments: Sequence[str]) -> int:
         return _unwritten(OSError(errno.EBADF, "stdout is closed"))
     if COMPLETING in os.environ:
         prepare()
+    plain.letters(sys.stdout, sys.stderr)
     try:
+        memory.prepare()
         outcome = command().main(args=list(arguments), prog_name="railyard", standalone_mode=False)
         sys.stdout.flush()
-    except (
-        Exception,
-        KeyboardInterrupt,
-    ) as error:  # the outermost frame: here every ending becomes loud and gets its code
+    except SystemExit:
+        raise
+    except BaseException as error:  # the outermost frame: here every ending becomes loud and gets its code
         return next(end for kind, end in _ENDINGS if isinstance(error, kind))(error)
     return _code(outcome if isinstance(outcome, int) else 0)
+
+
+def at_once() -> None:
+    """Ends a process whose main thread hears nothing any more; what it was writing is removed."""
+    folder = sys.modules.get("railyard.study.folder")
+    if folder is not None:
+        folder.clear()
+    multiprocessing = sys.modules.get("multiprocessing")
+    for child in () if multiprocessing is None else multiprocessing.active_children():
+        child.kill()
+    _stopped()
+    sys.stderr.flush()
+    os._exit(INTERRUPTED)
 
 
 def _code(code: int) -> int:
@@ -92,8 +107,18 @@ def _usage(error: Any) -> int:
     return 2
 
 
-def _fault(error: Exception) -> int:
+def _exhausted(error: BaseException) -> int:
+    del error
+    sys.stderr.write(f"{paint('error:', 'red')} {memory.WORDS}\n")
+    say(f"\nhint: {memory.HINT}")
+    return 1
+
+
+def _fault(error: BaseException) -> int:
     import traceback
+
+    if memory.bound() is not None and any(word in str(error) for word in memory.SIGNS):
+        return _exhausted(error)
 
     with tempfile.NamedTemporaryFile(
         "w", prefix="railyard-fault-", suffix=".txt", delete=False, encoding="utf-8"
@@ -114,6 +139,7 @@ _ENDINGS: tuple[tuple[Any, Callable[[Any], int]], ...] = (
     (typer.Exit, lambda ending: _code(ending.exit_code)),
     (_UsageProblem, _usage),
     (RailyardError, _refused),
+    (MemoryError, _exhausted),
     (OSError, _os),
-    (Exception, _fault),
+    (BaseException, _fault),  # a panic of Polars is no `Exception`
 )

@@ -10,6 +10,7 @@ from railyard.api import numbers
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
+from railyard.files import keep_existing, write_text
 from railyard.plan.serving.planning import plan
 from railyard.plan.serving.summary import gain, to_json, why
 from railyard.scenario import load
@@ -32,11 +33,12 @@ def serving(scenario: Path, *, sets: Sequence[str], write: Path | None, as_json:
     Raises:
         InputError: The scenario is wrong, or nothing is in time.
     """
+    keep_existing(write, force=True)
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
         planned = plan(load.load(scenario, sets), progress)
     if write is not None and planned.best_yaml:
-        write.write_text(planned.best_yaml, encoding="utf-8")
+        write_text(write, planned.best_yaml)
     if as_json:
         emit(json.dumps(to_json(planned), ensure_ascii=False, allow_nan=False))
         return

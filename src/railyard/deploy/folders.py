@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
+from railyard.files import unwritten
+from railyard.written import refuse_changed, take_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 def replaced(
     out: Path, mark: str, files: Iterable[tuple[str, str | bytes]], progress: Callable[[str, float], None]
 ) -> list[str]:
-    """Writes a folder; one of the same kind that is there already is replaced.
+    """Writes a folder; of one of the same kind that is there already, files of others stay.
 
     Args:
         out: The folder.
@@ -28,12 +30,14 @@ def replaced(
         Names of the files, folders once.
 
     Raises:
-        InputError: It cannot be written; what was there is there still.
+        OutputError: There is no space; what was there is there still.
+        InputError: It cannot be written for another reason, or files in it were changed since Railyard wrote them.
     """
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / mark).is_file())):
         raise InputError(
             "the folder holds something else", key="--out", found=out, allowed=f"a new folder, or one with {mark}"
         )
+    refuse_changed(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
@@ -49,11 +53,9 @@ def replaced(
             if name.endswith(".sh"):
                 path.chmod(0o755)
         names = sorted({path.relative_to(unfinished).parts[0] for path in unfinished.rglob("*") if path.is_file()})
-        if out.exists():
-            shutil.rmtree(out)
-        unfinished.rename(out)
+        take_place(unfinished, out)
     except OSError as error:
-        raise InputError(f"the folder cannot be written: {error.strerror}", file=out) from error
+        raise unwritten(error, out) from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return names

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.files import write_frame
 from railyard.graph.columns import COLUMNS, CORE, TABLES
 from railyard.graph.record import Record
 from railyard.graph.task_graph import Communicators, Label, TaskGraph
@@ -32,7 +33,7 @@ _OPTIONAL_COLUMNS = {"loss_index": "beside", "release_ps": "release_ps", "delay_
 
 def write_graph(graph: TaskGraph, path: Path) -> None:
     """Writes the graph alone; the file appears whole or not at all."""
-    _write(_graph_frame(graph), {"format": GRAPH_FORMAT, "graph": _graph_metadata(graph)}, path)
+    write_frame(path, _graph_frame(graph), {"format": GRAPH_FORMAT, "graph": _graph_metadata(graph)})
 
 
 def read_graph(path: Path) -> TaskGraph:
@@ -58,7 +59,8 @@ def write_record(record: Record, path: Path, *, figures: Mapping[str, NDArray[An
     for name, part in record.parts.items():
         write_record(part, file_of(path, name))
     for name, table in record.tables.items():
-        _write(_frame(table, TABLES.get(name).columns), {"format": TABLE_FORMAT, "table": name}, file_of(path, name))
+        about = {"format": TABLE_FORMAT, "table": name}
+        write_frame(file_of(path, name), _frame(table, TABLES.get(name).columns), about)
     graph = record.work if isinstance(record.work, TaskGraph) else None
     metadata = {
         "format": RECORD_FORMAT,
@@ -75,7 +77,7 @@ def write_record(record: Record, path: Path, *, figures: Mapping[str, NDArray[An
 
         metadata["graph"] = _graph_metadata(graph)
         frame = pl.concat([_graph_frame(graph), frame.drop("size_bytes")], how="horizontal")
-    _write(frame.with_columns(**(figures or {})), metadata, path)
+    write_frame(path, frame.with_columns(**(figures or {})), metadata)
 
 
 def read_record(path: Path) -> Record:
@@ -188,13 +190,6 @@ def _graph(frame: pl.DataFrame, text: str) -> TaskGraph:
         dep_at=None if about.get("dep_at") is None else np.array(about["dep_at"], np.uint8),
         loss=np.array(about["loss"], np.float64) if about.get("loss") else None,
     ).validate()
-
-
-def _write(frame: pl.DataFrame, metadata: dict[str, str], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".tmp")
-    frame.write_parquet(unfinished, metadata=metadata)
-    unfinished.replace(path)
 
 
 def _read(path: Path, wanted: str) -> tuple[pl.DataFrame, dict[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from railyard.files import write_frame
 from railyard.graph.perfetto.events import write_events
 from railyard.operate.accounts import columns
 from railyard.operate.ledger import Outcome
@@ -36,9 +37,7 @@ def _parquet(columns_: dict[str, Any], path: Path) -> None:
     import polars as pl
 
     schema = {"nodes": pl.List(pl.Int64)} if path.stem == "allocations" else None
-    unfinished = path.with_name(path.name + ".tmp")
-    pl.DataFrame(columns_, schema_overrides=schema).write_parquet(unfinished)
-    unfinished.replace(path)
+    write_frame(path, pl.DataFrame(columns_, schema_overrides=schema))
 
 
 def _events(run: Operation) -> Iterator[str]:

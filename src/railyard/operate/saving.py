@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.files import appearing
 from railyard.operate.failures.fault import Effect
 from railyard.operate.free import Free
 from railyard.operate.running import Active
@@ -140,12 +141,10 @@ def _faults(active: Mapping[int, Active]) -> dict[str, NDArray[Any]]:
 
 def _write(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".tmp")
-    with unfinished.open("wb") as handle:
+    with appearing(path) as unfinished, unfinished.open("wb") as handle:
         np.savez(handle, allow_pickle=False, **dict(columns))
         handle.flush()
         os.fsync(handle.fileno())
-    unfinished.replace(path)
 
 
 def load(run: Operation, path: Path, about: str = "") -> bool:

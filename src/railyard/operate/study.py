@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
+from railyard.files import write_text
 from railyard.operate import files, saving
 from railyard.operate.accounts import columns, shares
 from railyard.operate.draws import draw_figures, draw_row
@@ -138,7 +139,7 @@ def operate(
     if out is None:
         return Finished(None, result, tuple(played))
     with folders.replaced(out, name) as folder:
-        (folder / "result.json").write_text(result.text(), encoding="utf-8")
+        write_text(folder / "result.json", result.text())
         write_inputs(folder, plain, variants)
         _write(folder, played)
         for face in faces:

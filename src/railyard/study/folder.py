@@ -2,7 +2,7 @@
 
 Everything is written into a hidden folder beside the final one, which is then renamed. A run that is stopped, even by
 `kill -9`, leaves no half-written folder under a name that anyone would open; what such a run left behind is cleared
-by the next one.
+by the next one. Files that Railyard did not write stay in a folder that is written again.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from railyard.errors import InputError
+from railyard.errors import InputError, OutputError
+from railyard.files import FULL
+from railyard.written import refuse_changed, restore, take_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 _UNFINISHED = ".unfinished"
+_writing: set[Path] = set()
+"""Folders that this process has begun."""
 
 
 def slug(name: str) -> str:
@@ -46,42 +50,50 @@ def replaced(root: Path, name: str) -> Iterator[Path]:
     """A folder to write into, which becomes `root/name` when the block ends well and vanishes when it does not.
 
     Raises:
-        InputError: The folder cannot be made.
+        OutputError: There is no space.
+        InputError: The folder cannot be made, or a file in it was changed since Railyard wrote it.
     """
     unfinished = root / _UNFINISHED / f"{name}-{os.getpid()}"
     try:
+        refuse_changed(root / name)
         fresh = not root.exists()
         _clear_left_behind(root / _UNFINISHED)
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
+        _writing.add(unfinished)
     except OSError as error:
+        if error.errno in FULL:
+            raise OutputError(str(error.strerror), root / name) from None
         raise InputError(f"the folder of the run cannot be made: {error.strerror}", file=root / name) from None
     try:
         yield unfinished
-        _replace(unfinished, root / name)
+        take_place(unfinished, root / name)
+    except OSError as error:
+        if error.errno in FULL:
+            raise OutputError(str(error.strerror), root / name) from None
+        raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+        _writing.discard(unfinished)
         _remove_if_empty(root / _UNFINISHED)
         if fresh:
             _remove_if_empty(root)
 
 
-def _replace(new: Path, final: Path) -> None:
-    old = new.with_name(f"{new.name}-old")
-    if final.exists():
-        final.replace(old)
-    new.replace(final)
-    shutil.rmtree(old, ignore_errors=True)
+def clear() -> None:
+    """Removes what this process has begun to write, for one that ends at once."""
+    for folder in list(_writing):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _clear_left_behind(unfinished: Path) -> None:
-    """Removes what killed runs left: folders whose process is gone."""
+    """Clears what killed runs left: folders whose process is gone."""
     if not unfinished.is_dir():
         return
     for folder in unfinished.iterdir():
-        pid = folder.name.removesuffix("-old").rpartition("-")[2]
+        name, _, pid = folder.name.removesuffix("-old").rpartition("-")
         if pid.isdecimal() and not _alive(int(pid)):
-            shutil.rmtree(folder, ignore_errors=True)
+            restore(folder, unfinished.parent / name)
 
 
 def _alive(pid: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any
 
+from railyard.files import write_text
 from railyard.schema import yaml
 from railyard.study.compose import model_file
 from railyard.study.folder import slug
@@ -36,7 +37,7 @@ def write_inputs(folder: Path, plain: dict[str, object], variants: Sequence[Vari
             target = folder / names[name]
             target.parent.mkdir(exist_ok=True)
             _copy(path, target)
-    (folder / "scenario.yaml").write_text(yaml.to_text(_renamed(plain, names)), encoding="utf-8")
+    write_text(folder / "scenario.yaml", yaml.to_text(_renamed(plain, names)))
 
 
 def _copy(path: Path, target: Path) -> None:

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from railyard.files import write_text
 from railyard.study import folder as folders
 from railyard.study.control import Control, Meter
 from railyard.study.kind import kinds
@@ -136,7 +137,7 @@ def _places(folder: Path | None, variants: Sequence[Named]) -> list[Path | None]
 
 
 def _write(folder: Path, result: Result, faces: Sequence[Face]) -> None:
-    (folder / "result.json").write_text(result.text(), encoding="utf-8")
+    write_text(folder / "result.json", result.text())
     for face in faces:
         face(result, folder)
 

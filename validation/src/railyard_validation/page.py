@@ -216,7 +216,7 @@ def write(page: Validation, path: Path) -> None:
 
 def markdown(page: Validation, stem: str) -> str:
     """The page as Markdown; its figures are `STEM-NAME.svg` beside it, `scatter` and `errors` unless it has others."""
-    parts = [f"# {page.title}\n\n"]
+    parts = [f"# {_plain(page.title)}\n\n"]
     if page.lead:
         parts.append(page.lead + "\n\n")
     names = page.figures or _CAPTIONS
@@ -300,9 +300,14 @@ def _skipped(page: Validation) -> tuple[list[str], list[list[str]]]:
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+        return "| " + " | ".join(map(_plain, cells)) + " |\n"
 
     return line(headings) + "|" + "---|" * len(headings) + "\n" + "".join(line(row) for row in rows)
+
+
+def _plain(text: str) -> str:
+    """Text of tables that strangers wrote, as Markdown that shows it: no HTML, no links, no cell of its own."""
+    return escape(" ".join(text.split()), quote=False).replace("|", "\\|").replace("[", "\\[")
 
 
 def _html_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -13,6 +13,8 @@ import io
 import json
 from typing import TYPE_CHECKING, Any
 
+from railyard.files import appearing
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
@@ -29,14 +31,12 @@ def write_events(events: Iterable[str], path: Path, head: Mapping[str, Any]) -> 
         head: Fields of the trace besides its events, at least one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".tmp")
-    with unfinished.open("wb") as raw:
+    with appearing(path) as unfinished, unfinished.open("wb") as raw:
         if path.suffix == ".gz":
             with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
                 _write_text(events, io.TextIOWrapper(packed, encoding="utf-8"), head)
         else:
             _write_text(events, io.TextIOWrapper(raw, encoding="utf-8"), head)
-    unfinished.replace(path)
 
 
 def _write_text(events: Iterable[str], out: io.TextIOWrapper, head: Mapping[str, Any]) -> None:

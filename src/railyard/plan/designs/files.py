@@ -6,6 +6,7 @@ import json
 from importlib.resources import files as resources
 from typing import TYPE_CHECKING, Any
 
+from railyard.files import write_frame, write_text
 from railyard.plan.designs.summary import scatter, to_json
 from railyard.scenario.load import dump
 from railyard.study import folder as folders
@@ -35,9 +36,9 @@ def write(planned: Planned, draft: Draft, out: Path) -> Path:
     name = folders.name_of(plain, version())
     result = to_json(planned)
     with folders.replaced(out, name) as folder:
-        (folder / "plan.json").write_text(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False), "utf-8")
-        _points(planned).write_parquet(folder / POINTS)
-        (folder / "plan.html").write_text(page(planned, result), "utf-8")
+        write_text(folder / "plan.json", json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False))
+        write_frame(folder / POINTS, _points(planned))
+        write_text(folder / "plan.html", page(planned, result))
     return out / name
 
 

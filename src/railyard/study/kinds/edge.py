@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from railyard.files import write_frame
 from railyard.scenario.variants import expand, resolved
 from railyard.study.edge.measuring import measure
 from railyard.study.edge.prepare import prepare
@@ -29,7 +30,7 @@ def _write(folder: Path, asked: Asked, _found: MeasuredPlaces) -> None:
         )
         for one in asked.answers
     ]
-    pl.concat(tables).write_parquet(folder / "answers.parquet")
+    write_frame(folder / "answers.parquet", pl.concat(tables))
 
 
 EDGE = kinds.add(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from railyard.files import write_frame
 from railyard.scenario.variants import expand, resolved
 from railyard.study.federated.measuring import measure
 from railyard.study.federated.prepare import prepare
@@ -25,7 +26,7 @@ def _write(folder: Path, learned: Learned, _found: MeasuredLearning) -> None:
 
     told = learned.told
     columns = {"at_s": told.at_s, "took_s": told.took_s, "used": told.used, "left": told.left, "ok": told.ok}
-    pl.DataFrame(columns).write_parquet(folder / "rounds.parquet")
+    write_frame(folder / "rounds.parquet", pl.DataFrame(columns))
 
 
 FEDERATED = kinds.add(

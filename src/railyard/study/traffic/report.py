@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.files import write_text
 from railyard.percentile import percentile
 
 if TYPE_CHECKING:
@@ -130,9 +131,9 @@ class Report:
             self._row(number, row) for number, row in enumerate(np.flatnonzero(self.flows.travels).tolist(), start=1)
         ]
         try:
-            path.write_text("\n".join([heading, *rows, ""]), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"the file cannot be written: {error.strerror}", file=path, key="--fct") from None
+            write_text(path, "\n".join([heading, *rows, ""]))
+        except InputError as error:
+            raise error.located(key="--fct") from None
 
     def _row(self, number: int, row: int) -> str:
         flows, line = self.flows, self.record.column("line")[row]

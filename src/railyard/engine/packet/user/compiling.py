@@ -115,8 +115,8 @@ def compile_hook(function: Any, hook: str, owner: str, state: Mapping[str, float
         return (function if isinstance(function, int) else int(function.address)), function
     numba = numba_module()
     try:
-        body = numba.njit(error_model="numpy")(function)
-        made = numba.cfunc(signature(hook, state), error_model="numpy")(_wrapped(numba, hook, body, function))
+        body = numba.njit(error_model="python")(function)
+        made = numba.cfunc(signature(hook, state), error_model="python")(_wrapped(numba, hook, body, function))
     except numba.core.errors.NumbaError as error:
         raise _refused(error, function, f"{owner}.{hook}") from None
     except KeyError as error:  # WHY: so Numba says that a record has no such field

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.files import appearing
 from railyard.graph.request_table import LAST_PS, MOST_TOKENS, NO_SESSION
 from railyard.workload.serving.traces.numbers import integers
 from railyard.workload.serving.traces.record import FORMATS, Rows, TraceFormat
@@ -91,15 +92,12 @@ def write_trace(requests: RequestTable, path: Path) -> None:
     ends = requests.block_ptr.tolist()
     columns = (getattr(requests, name).tolist() for name in (*_NEEDED, "session"))
     rows = zip(*columns, kinds, ends, ends[1:], strict=False)
-    try:
-        with path.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(",".join((*_NEEDED, *_OPTIONAL)) + "\n")
-            file.writelines(
-                f"{arrival},{prompt},{answer},{session},{kind},{requests.block_tokens},{' '.join(hashes[start:end])}\n"
-                for arrival, prompt, answer, session, kind, start, end in rows
-            )
-    except OSError as error:
-        raise InputError(f"the file cannot be written: {error.strerror}", file=path) from None
+    with appearing(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(",".join((*_NEEDED, *_OPTIONAL)) + "\n")
+        file.writelines(
+            f"{arrival},{prompt},{answer},{session},{kind},{requests.block_tokens},{' '.join(hashes[start:end])}\n"
+            for arrival, prompt, answer, session, kind, start, end in rows
+        )
 
 
 FORMATS.add(
