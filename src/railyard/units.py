@@ -178,6 +178,11 @@ def length(value: object) -> float:
     return float(_not_negative(_parse(value, _LENGTH, "a length", "30 m"), value, "a length"))
 
 
+def loss(value: object) -> float:
+    """A loss of light in decibels: `0.75 dB`."""
+    return float(_not_negative(_parse(value, {"dB": Decimal(1)}, "a loss", "0.75 dB"), value, "a loss"))
+
+
 def delay_per_length(value: object) -> float:
     """A propagation delay, one way, in seconds per metre: `5 ns/m`."""
     return float(_not_negative(_parse(value, _DELAY, "a delay per length", "5 ns/m"), value, "a delay per length"))
@@ -321,6 +326,11 @@ def format_flops(value_flops: float) -> str:
 def format_length(length_m: float) -> str:
     """`30 m` from metres."""
     return f"{_short(length_m / 1000)} km" if length_m >= 1000 else f"{_short(length_m)} m"
+
+
+def format_loss(loss_db: float) -> str:
+    """`0.75 dB` from decibels."""
+    return f"{_short(loss_db)} dB"
 
 
 def format_money(usd: float) -> str:

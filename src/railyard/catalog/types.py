@@ -22,7 +22,7 @@ SWITCH_FAMILIES = ("ethernet", "infiniband", "scheduled-leaf", "scheduled-fabric
 POOL_ATTACHMENTS = ("cxl", "network")
 CIPHERED = ("macsec", "ipsec", "psp", "tls")
 QUANTILES = ("p5", "p25", "p50", "p75", "p95")
-CABLE_KINDS = ("dac", "aec", "optic", "fibre", "amplifier", "terminal", "route")
+CABLE_KINDS = ("dac", "aec", "optic", "fibre", "trunk", "panel", "amplifier", "terminal", "route")
 
 
 @dataclass(frozen=True)
@@ -289,6 +289,13 @@ class Cable(Entry):
     power_w: Range = field(metadata=f.power_range("power", "Drawn at one end"))
     price_usd: Range = field(metadata=f.money_range("price", "Of one module, or of one whole cable of copper or fibre"))
     fibre: str = field(default="", metadata=f.text("fibre", "Name of the fibre that an optical module takes"))
+    budget_db: float = field(
+        default=0.0,
+        metadata=f.loss("budget", "Loss of light that a link between two of these modules may have; 0 dB: not known"),
+    )
+    ports: int = field(
+        default=0, metadata=f.count("ports", "Of a patch panel, connectors on its front; of a trunk, its legs")
+    )
 
     @property
     def pieces_per_link(self) -> int:

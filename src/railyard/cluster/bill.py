@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.catalog.types import Range
+from railyard.cluster.hall.hall import hall_of
+from railyard.cluster.hall.patching import PANEL, trunk_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from railyard.cluster.cabling import CableRun
+    from railyard.cluster.hall.patching import Patching
     from railyard.cluster.machine import Cluster
     from railyard.cluster.plan import NetworkPlan
 
@@ -34,8 +37,8 @@ class BillRow:
     """One item.
 
     Attributes:
-        kind: `accelerator`, `server`, `nic`, `switch`, `cable` (copper), `optic`, `fibre`, `terminal`, `amplifier`,
-            `route` (lines between sites), `storage` or `memory-pool`.
+        kind: `accelerator`, `server`, `nic`, `switch`, `cable` (copper), `optic`, `fibre`, `trunk`, `panel`
+            (patch panels), `terminal`, `amplifier`, `route` (lines between sites), `storage` or `memory-pool`.
         name: Catalogue name.
         count: How many.
         price_usd: Of one.
@@ -107,14 +110,25 @@ def bill_of(cluster: Cluster) -> BillOfMaterials:
     ]
     rows += _idle_rows(cluster)
     unpriced: list[str] = []
+    patching = _patching(cluster)
+    first = 0
     for plan in cluster.plans.values():
         rows.append(
             BillRow("nic", plan.nic.name, cluster.servers * plan.nics, plan.nic.price_usd, plan.nic.power_w, plan.name)
         )
         rows += _switch_rows(plan)
         for index, run in enumerate(plan.runs):
-            rows += _cable_rows(plan, index, run, unpriced)
+            through, trunks = _patched(cluster, patching, first + index)
+            rows += _cable_rows(plan, index, through, unpriced)
             rows += _line_rows(cluster, plan, index, run)
+            if trunks and run.fibre is not None:
+                trunk = cluster.catalog.cable(trunk_of(run.fibre.name))
+                name = plan.wiring.tiers[index].name
+                rows.append(BillRow("trunk", trunk.name, trunks, trunk.price_usd, NOTHING, plan.name, name))
+        first += len(plan.runs)
+    if patching is not None:
+        panel = cluster.catalog.cable(PANEL)
+        rows.append(BillRow("panel", panel.name, len(patching.panel_rack), panel.price_usd, NOTHING))
     if cluster.storage_servers is not None:
         entry = cluster.storage_servers.entry
         price = entry.price_usd_per_tb.scaled(entry.capacity_bytes / 1e12)
@@ -122,6 +136,22 @@ def bill_of(cluster: Cluster) -> BillOfMaterials:
         rows.append(BillRow("storage", entry.name, cluster.storage_servers.count, price, entry.power_w, network))
     rows += _pool_rows(cluster)
     return BillOfMaterials(tuple(row for row in rows if row.count), tuple(unpriced))
+
+
+def _patching(cluster: Cluster) -> Patching | None:
+    """Patch panels of its hall; None where nothing goes through any."""
+    if all(plan.spec.patch_panels == "none" for plan in cluster.plans.values()):
+        return None
+    return hall_of(cluster).racks.patching
+
+
+def _patched(cluster: Cluster, patching: Patching | None, tier: int) -> tuple[int, int]:
+    """Cables of a tier, counted over all networks, that go through panels, and their trunks."""
+    if patching is None:
+        return 0, 0
+    ends = hall_of(cluster).ends
+    numbers = ends.number[(ends.tier == tier) & (patching.trunk >= 0)]
+    return len(np.unique(numbers)), int(np.count_nonzero(patching.trunk_tier == tier))
 
 
 def _pool_rows(cluster: Cluster) -> list[BillRow]:
@@ -195,7 +225,9 @@ def _site_pairs(plan: NetworkPlan, index: int) -> int:
     return len(np.unique(np.sort(site, axis=0), axis=1).T)
 
 
-def _cable_rows(plan: NetworkPlan, index: int, run: CableRun, unpriced: list[str]) -> list[BillRow]:
+def _cable_rows(plan: NetworkPlan, index: int, through: int, unpriced: list[str]) -> list[BillRow]:
+    """Cables of a tier; those `through` panels take a cord at each end where others have one fibre."""
+    run = plan.runs[index]
     cables = math.ceil(int(np.count_nonzero(plan.wiring.tier == index)) / 2 / run.lanes)
     tier = plan.wiring.tiers[index].name
     if not cables:
@@ -210,5 +242,5 @@ def _cable_rows(plan: NetworkPlan, index: int, run: CableRun, unpriced: list[str
         BillRow("optic", cable.name, cables * cable.pieces_per_link, cable.price_usd, cable.power_w, plan.name, tier)
     ]
     if run.fibre is not None:
-        rows.append(BillRow("fibre", run.fibre.name, cables, run.fibre.price_usd, NOTHING, plan.name, tier))
+        rows.append(BillRow("fibre", run.fibre.name, cables + through, run.fibre.price_usd, NOTHING, plan.name, tier))
     return rows

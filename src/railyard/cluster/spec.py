@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from railyard.cluster.topology.wiring import TopologySpec
 
 
+Patched = Literal["none", "switches", "all"]
 PoolNetwork = Literal["host", "cxl", "back_end", "front_end"]
 
 
@@ -36,6 +37,7 @@ class NetworkSpec:
         seed: Seed of the switches' hashes.
         host: How bytes get from accelerators to the NICs of the back-end.
         encryption: Of its packets.
+        patch_panels: Which optical cables go through patch panels: `none`, those between `switches`, or `all`.
     """
 
     topology: TopologySpec = field(default_factory=LeafSpine)
@@ -48,6 +50,7 @@ class NetworkSpec:
     seed: int = 0
     host: HostSpec = field(default_factory=HostSpec)
     encryption: Encryption = field(default_factory=Encryption)
+    patch_panels: Patched = "none"
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ COMPONENT_OF_KIND = {
     "optic": OPTICS,
     "cable": OPTICS,
     "fibre": OPTICS,
+    "trunk": OPTICS,
+    "panel": OPTICS,
     "dac": OPTICS,
     "aec": OPTICS,
     "amplifier": LINES,

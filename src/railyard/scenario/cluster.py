@@ -67,6 +67,11 @@ class NetworkSection(Section):
         description="What encrypts its packets, and what differs from the protocol's usual options.",
     )
 
+    patch_panels: Literal["none", "switches", "all"] = Field(
+        default="none",
+        description="Which optical cables go through patch panels and trunks: none, those between switches, or all.",
+    )
+
     def spec(self) -> NetworkSpec:
         """The record that the cluster room takes."""
         return NetworkSpec(
@@ -80,6 +85,7 @@ class NetworkSection(Section):
             seed=self.seed,
             host=HostSpec(self.gpudirect, self.transport, self.tcp_cores),
             encryption=build(self.encryption, Encryption),
+            patch_panels=self.patch_panels,
         )
 
 

@@ -14,6 +14,7 @@ from railyard.schema.quantity import (
     FLOPS,
     FREQUENCY,
     LENGTH,
+    LOSS,
     MONEY,
     MONEY_RATE,
     POWER,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     Power = Annotated[float, POWER]
     Flops = Annotated[float, FLOPS]
     Length = Annotated[float, LENGTH]
+    Loss = Annotated[float, LOSS]
     Frequency = Annotated[float, FREQUENCY]
     Years = Annotated[float, YEARS]
     Count = Annotated[int, COUNT]
@@ -86,6 +88,7 @@ else:
     Power = field_type(POWER, float)
     Flops = field_type(FLOPS, float)
     Length = field_type(LENGTH, float)
+    Loss = field_type(LOSS, float)
     Frequency = field_type(FREQUENCY, float)
     Years = field_type(YEARS, float)
     Count = field_type(COUNT, int)

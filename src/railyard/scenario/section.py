@@ -59,6 +59,7 @@ _READERS: Mapping[Any, Any] = {
     units.power: quantity.Power,
     units.flops: quantity.Flops,
     units.length: quantity.Length,
+    units.loss: quantity.Loss,
     units.frequency: quantity.Frequency,
     units.ratio: quantity.Ratio,
     units.count: quantity.Count,

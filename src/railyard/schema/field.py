@@ -102,6 +102,11 @@ def length(key: str, help_: str, example: str = quantity.LENGTH.example) -> dict
     return _meta(FieldRecord(key, "value", help_, quantity.LENGTH.parse, example))
 
 
+def loss(key: str, help_: str) -> dict[str, FieldRecord]:
+    """A loss of light in dB."""
+    return _meta(FieldRecord(key, "value", help_, quantity.LOSS.parse, quantity.LOSS.example))
+
+
 def delay_per_length(key: str, help_: str) -> dict[str, FieldRecord]:
     """A propagation delay in s/m."""
     return _meta(FieldRecord(key, "value", help_, units.delay_per_length, "5 ns/m"))

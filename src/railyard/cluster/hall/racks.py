@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.cluster.hall.floor import MOST_BANKS, NEARLY, Floor, floor_of, parts_of, zones_of
+from railyard.cluster.hall.patching import FIBRES, PANEL, Patching, patched, trunk_of, wanted
 from railyard.cluster.hall.rows import Filling, Row, network_rows, server_rows
 from railyard.cluster.hall.segments import reach_of, segments_of
-from railyard.cluster.hall.spec import HallSpec
+from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,11 +19,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster.hall.devices import Devices
+    from railyard.cluster.hall.ends import Ends
     from railyard.cluster.hall.segments import Reach, Segment
+    from railyard.cluster.hall.spec import HallSpec
     from railyard.cluster.machine import Cluster
 
 UNIT_M = 0.04445
 """Height of a rack unit (EIA-310)."""
+
+Place = tuple["NDArray[np.int32]", "NDArray[np.int32]"]
+"""Racks and units."""
 
 LENGTHS_M = np.array(
     [0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 7, 10, 15, 20, 25, 30, 35, 40, 50, 60, 75, 100, 125, 150, 200, 250, 300, 400, 500]
@@ -40,6 +46,7 @@ class Racks:
         power_w: float64[racks], of what stands there.
         floor: Places of the racks.
         spec: The hall.
+        patching: Panels and trunks; None where nothing is patched.
         remarks: What does not keep to the limits, in words.
     """
 
@@ -47,7 +54,8 @@ class Racks:
     unit: NDArray[np.int32]
     power_w: NDArray[np.float64]
     floor: Floor
-    spec: HallSpec = field(default_factory=HallSpec)
+    spec: HallSpec
+    patching: Patching | None = None
     remarks: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -60,23 +68,20 @@ class Racks:
 
     def metres(self, a: NDArray[np.int32], b: NDArray[np.int32]) -> NDArray[np.float64]:
         """float64[], shortest way for cables between devices, over the trays where they leave the rack, with slack."""
-        return _metres(self.spec, self.floor, (self.rack, self.unit), a, b)
+        return self.between((self.rack[a], self.unit[a]), (self.rack[b], self.unit[b]))
+
+    def between(self, a: Place, b: Place) -> NDArray[np.float64]:
+        """float64[], the same between places: rack and unit of each."""
+        return _metres(self.spec, self.floor, a, b)
 
 
-def _metres(
-    spec: HallSpec,
-    floor: Floor,
-    place: tuple[NDArray[np.int32], NDArray[np.int32]],
-    a: NDArray[np.int32],
-    b: NDArray[np.int32],
-) -> NDArray[np.float64]:
+def _metres(spec: HallSpec, floor: Floor, a: Place, b: Place) -> NDArray[np.float64]:
     """Trays run along the rows and across them over the racks, so that ways are right-angled."""
-    rack, unit = place
-    one, other = rack[a], rack[b]
+    (one, unit), (other, far) = a, b
     along = np.abs(floor.x_m[one] - floor.x_m[other])
     across = np.abs(floor.y_m[one] - floor.y_m[other])
-    up = 2 * spec.tray_m - (unit[a] + unit[b]) * UNIT_M
-    inside = np.abs(unit[a] - unit[b]) * UNIT_M + 0.5
+    up = 2 * spec.tray_m - (unit + far) * UNIT_M
+    inside = np.abs(unit - far) * UNIT_M + 0.5
     way: NDArray[np.float64] = np.where(one == other, inside, along + across + up + 2 * spec.slack_m)
     return way
 
@@ -96,45 +101,86 @@ def bought(metres: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(at < len(LENGTHS_M), LENGTHS_M[np.minimum(at, len(LENGTHS_M) - 1)], np.ceil(metres))
 
 
-def racks_of(cluster: Cluster, devices: Devices, a: NDArray[np.int32], b: NDArray[np.int32]) -> Racks:
+def racks_of(cluster: Cluster, devices: Devices, ends: Ends) -> Racks:
     """Devices in racks, racks in rows, rows in as many banks as make the cables shortest.
 
     Args:
         cluster: The cluster; its `spec.hall` has the limits.
         devices: Its devices.
-        a: int32[cables], lower device of each.
-        b: int32[cables], upper device.
+        ends: Of its links.
+
+    Raises:
+        InputError: A device is higher than a rack, or patch panels do not fit beside what is patched.
     """
+    highest, tall = int(devices.height_u.max(initial=0)), cluster.spec.hall.rack_units
+    if highest > tall:
+        box = devices.box[int(np.argmax(devices.height_u))]
+        raise InputError(
+            f"{box} is higher than a rack", key="hall.rack_units", found=tall, allowed=f"{highest} or more"
+        )
+    links = wanted(cluster, ends)
+    reserve = 0
+    while True:
+        racks = _laid_out(cluster, devices, ends, links, reserve)
+        if racks.patching is None or not racks.patching.shortage:
+            return racks
+        reserve += racks.patching.shortage
+        if reserve >= cluster.spec.hall.network_units:
+            raise InputError(
+                "the patch panels of a switch do not fit into its rack",
+                key="back_end.patch_panels",
+                found=f"{racks.patching.shortage} units too few in a rack of {cluster.spec.hall.rack_units}",
+                allowed="higher racks, or `none`",
+            )
+
+
+def _laid_out(cluster: Cluster, devices: Devices, ends: Ends, links: NDArray[np.bool_], reserve: int) -> Racks:
+    """One layout that keeps so many units of each rack free for panels besides those of the ports themselves."""
     spec = cluster.spec.hall
     domain = max(cluster.scale_up_domain // max(cluster.ranks_per_server, 1), 1)
     limit = spec.liquid_w if domain > 1 else spec.air_w
-    filling = Filling(
-        spec, devices, limit, np.zeros(len(devices), np.int64), 1,
-        np.full(len(devices), -1, np.int32), np.ones(len(devices), np.int32),
-    )  # fmt: skip
+    panel = cluster.catalog.cable(PANEL).ports
+    count = len(devices)
+    ports = np.bincount(ends.a[links], minlength=count) + np.bincount(ends.b[links], minlength=count)
+    place = np.full(count, -1, np.int32), np.ones(count, np.int32)
+    filling = Filling(spec, devices, limit, ports, panel, reserve, *place)
     each = _fit(filling, domain)
     starts = range(0, devices.servers, each)
     servers = [filling.pack(range(at, min(at + each, devices.servers)), spec.rack_units)[0] for at in starts]
-    reach = reach_of(devices, a, b)
-    tiers = _tiers(devices, reach)
+    tiers = _tiers(devices, reach_of(devices, ends.a, ends.b))
     server_rows(filling, servers, each, [next(iter(networks.values())) for networks in tiers])
     for networks in tiers:
         network_rows(filling, [one for segments in networks.values() for one in segments])
-    others = np.flatnonzero((devices.level == 0) & (np.arange(len(devices)) >= devices.servers))
+    others = np.flatnonzero((devices.level == 0) & (np.arange(count) >= devices.servers))
     apart = filling.pack(others.tolist(), spec.rack_units)
     for at in range(0, len(apart), spec.row_racks):
         filling.rows.append(Row(apart[at : at + spec.row_racks], (devices.servers, devices.servers)))
-    floor = _shortest(filling, a, b)
+    floor = _shortest(filling, ends.a, ends.b)
     power = np.array(filling.power_w)
-    zones = zones_of(spec, floor, power)
-    floor = Floor(floor.row, floor.column, zones, floor.x_m, floor.y_m, floor.banks)
-    return Racks(filling.rack, filling.unit, power, floor, spec, tuple(_remarks(filling, floor)))
+    floor = replace(floor, zone=zones_of(spec, floor, power))
+    patching = None
+    if links.any():
+        legs = cluster.catalog.cable(trunk_of(FIBRES[0])).ports
+        patching = patched(links, ends, filling.rack, _free(filling), (legs, panel))
+    return Racks(filling.rack, filling.unit, power, floor, spec, patching, tuple(_remarks(filling, floor)))
+
+
+def _free(filling: Filling) -> list[list[int]]:
+    """Free units of each rack, highest first."""
+    tall = filling.spec.rack_units
+    taken: list[set[int]] = [set() for _ in filling.power_w]
+    columns = filling.rack.tolist(), filling.unit.tolist(), filling.devices.height_u.tolist()
+    for rack, unit, height in zip(*columns, strict=True):
+        taken[rack].update(range(unit, unit + height))
+    return [[unit for unit in range(tall, 0, -1) if unit not in one] for one in taken]
 
 
 def _fit(filling: Filling, domain: int) -> int:
     """Servers of a rack: whole scale-up domains where one fits."""
     watts, height = float(filling.devices.power_w[0]), int(filling.devices.height_u[0])
-    fit = max(1, min(int(filling.limit_w // watts), filling.spec.rack_units // height))
+    fit = max(1, min(int(filling.limit_w // watts), (filling.spec.rack_units - filling.reserve) // height))
+    while fit > 1 and fit * height + filling.panels_for(fit * int(filling.panels[0])) > filling.spec.rack_units:
+        fit -= 1
     return fit // domain * domain or fit
 
 
@@ -154,8 +200,8 @@ def _shortest(filling: Filling, a: NDArray[np.int32], b: NDArray[np.int32]) -> F
     parts = parts_of(filling, max(1, int(spec.zone_w // max(highest, 1.0))))
     choices = range(1, min(MOST_BANKS, len(parts)) + 1) if spec.banks is None else [spec.banks]
     floors = [floor_of(spec, filling.rows, parts, banks, racks) for banks in choices]
-    place = filling.rack, filling.unit
-    total = [float(_metres(spec, one, place, a, b).sum()) for one in floors]
+    near, far = (filling.rack[a], filling.unit[a]), (filling.rack[b], filling.unit[b])
+    total = [float(_metres(spec, one, near, far).sum()) for one in floors]
     good = [one for one, metres in zip(floors, total, strict=True) if metres <= NEARLY * min(total)]
     return min(good, key=Floor.area_m2)
 

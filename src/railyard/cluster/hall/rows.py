@@ -48,6 +48,7 @@ class Filling:
         limit_w: Most power of a rack.
         panels: int64[devices], ports on patch panels that each needs in its rack.
         panel_ports: Of a panel, one rack unit each.
+        reserve: Units of each rack with patched devices that stay free for panels besides.
         rack, unit: int32[devices].
         power_w: Of each rack.
         rows: In order; cables are short between neighbours.
@@ -58,6 +59,7 @@ class Filling:
     limit_w: float
     panels: NDArray[np.int64]
     panel_ports: int
+    reserve: int
     rack: NDArray[np.int32]
     unit: NDArray[np.int32]
     power_w: list[float] = field(default_factory=list)
@@ -76,7 +78,7 @@ class Filling:
         for number in order:
             height, watts = int(self.devices.height_u[number]), float(self.devices.power_w[number])
             more = ports + int(self.panels[number])
-            full = used + height + math.ceil(more / self.panel_ports) > units
+            full = used + height + self.panels_for(more) > units
             if not racks or full or self.power_w[racks[-1]] + watts > self.limit_w:
                 racks.append(len(self.power_w))
                 self.power_w.append(0.0)
@@ -86,6 +88,10 @@ class Filling:
             self.power_w[racks[-1]] += watts
             used, ports = used + height, more
         return racks
+
+    def panels_for(self, ports: int) -> int:
+        """Units for the panels of so many ports."""
+        return math.ceil(ports / self.panel_ports) + self.reserve if ports else 0
 
     def watts(self, row: Row) -> float:
         """Of a row."""

@@ -30,6 +30,8 @@ class HallSpec:
         banks: How many stand side by side; None: as many as make the cables shortest in total.
         tray_m: Height of the trays over the floor.
         slack_m: Left over at each end of a cable.
+        patch_db: Lost at each connection in a patch panel: the most that TIA-568 allows a mated pair; 0.35 dB where
+            connectors are bought as low-loss.
     """
 
     rack_units: int = field(default=42, metadata=f.count("rack_units", "Units of a rack"))
@@ -69,6 +71,11 @@ class HallSpec:
     )
     tray_m: float = field(default=2.6, metadata=f.length("tray_height", "Of cable trays over the floor", "3 m"))
     slack_m: float = field(default=0.5, metadata=f.length("slack", "Left over at each end of a cable", "1 m"))
+
+    patch_db: float = field(
+        default=0.75,
+        metadata=f.loss("patch_loss", "Lost at each connection in a panel: at most by TIA-568; low-loss 0.35 dB"),
+    )
 
     def __post_init__(self) -> None:
         """Refuses what no hall is."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.deploy.emit.tables import panel_names
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -19,6 +21,7 @@ COLOURS = {
     "leaf": "#55a868",
     "spine": "#dd8452",
     "core": "#c44e52",
+    "panel": "#55595f",
 }
 OTHER = "#8172b3"
 """Of roles without a colour of their own."""
@@ -43,10 +46,11 @@ def elevation(plan: Plan, most: int = 120) -> str:
     devices: dict[int, list[int]] = {}
     for number, rack in enumerate(plan.racks.rack.tolist()):
         devices.setdefault(rack, []).append(number)
-    parts = [
-        _rack(plan, rack, names[rack], (int(floor.row[rack]) - first) * high, devices.get(rack, []))
-        for rack in chosen.tolist()
-    ]
+    panels = _panels(plan)
+    parts = []
+    for rack in chosen.tolist():
+        top = (int(floor.row[rack]) - first) * high
+        parts.append(_rack(plan, (rack, names[rack]), top, devices.get(rack, []), panels.get(rack, [])))
     wide = (int(floor.column[chosen].max()) + 1) * (_WIDE + _GAP) + _GAP
     rows = int(floor.row[chosen].max()) - first + 1
     words = "" if len(chosen) == len(plan.racks) else f"{len(chosen)} of {len(plan.racks):,} racks"
@@ -60,25 +64,42 @@ def _svg(wide: float, high: float, parts: list[str]) -> str:
     return "\n".join([head, *parts, "</svg>", ""])
 
 
-def _rack(plan: Plan, rack: int, name: str, top: int, devices: list[int]) -> str:
+def _rack(plan: Plan, which: tuple[int, str], top: int, devices: list[int], panels: list[tuple[int, str]]) -> str:
+    rack, name = which
     x = _GAP + int(plan.racks.floor.column[rack]) * (_WIDE + _GAP)
     tall = plan.racks.spec.rack_units * _UNIT
-    floor = top + _TOP + tall
     watts = plan.racks.power_w[rack] / 1e3
     parts = [
         f'<text x="{x}" y="{top + _TOP - 6}" font-size="9">{name} <tspan fill="#666">{watts:.1f} kW</tspan></text>',
         f'<rect x="{x}" y="{top + _TOP}" width="{_WIDE}" height="{tall}" fill="#f4f4f4" stroke="#999"/>',
     ]
     for number in devices:
-        height = int(plan.devices.height_u[number]) * _UNIT
-        y = floor - (int(plan.racks.unit[number]) - 1) * _UNIT - height
-        colour = COLOURS.get(str(plan.devices.role[number]), OTHER)
-        parts.append(f'<rect x="{x + 2}" y="{y + 0.5}" width="{_WIDE - 4}" height="{height - 1}" fill="{colour}"/>')
-        parts.append(
-            f'<text x="{x + _WIDE / 2}" y="{y + height / 2 + 2.5}" fill="#fff" text-anchor="middle">'
-            f"{escape(plan.devices.name[number])}</text>"
-        )
+        place = int(plan.racks.unit[number]), int(plan.devices.height_u[number])
+        parts.append(_box(plan, place, (x, top), str(plan.devices.role[number]), plan.devices.name[number]))
+    parts += [_box(plan, (unit, 1), (x, top), "panel", words) for unit, words in panels]
     return "".join(parts)
+
+
+def _box(plan: Plan, place: tuple[int, int], corner: tuple[int, int], role: str, name: str) -> str:
+    """What stands in some units of a rack (the lowest, and how many), with its name."""
+    (unit, height_u), (x, top) = place, corner
+    y = top + _TOP + (plan.racks.spec.rack_units - unit + 1 - height_u) * _UNIT
+    high = height_u * _UNIT
+    return (
+        f'<rect x="{x + 2}" y="{y + 0.5}" width="{_WIDE - 4}" height="{high - 1}" fill="{COLOURS.get(role, OTHER)}"/>'
+        f'<text x="{x + _WIDE / 2}" y="{y + high / 2 + 2.5}" fill="#fff" text-anchor="middle">{escape(name)}</text>'
+    )
+
+
+def _panels(plan: Plan) -> dict[int, list[tuple[int, str]]]:
+    """Units and names of the patch panels of each rack."""
+    out: dict[int, list[tuple[int, str]]] = {}
+    one = plan.racks.patching
+    if one is not None:
+        columns = one.panel_rack.tolist(), one.panel_unit.tolist(), panel_names(plan)
+        for rack, unit, name in zip(*columns, strict=True):
+            out.setdefault(rack, []).append((unit, name))
+    return out
 
 
 _PIXELS, _MARGIN = 12.0, 24.0

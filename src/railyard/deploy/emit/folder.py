@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    import polars as pl
+
     from railyard.deploy.plan.cabling import Plan
 
 ELEVATION = 120
@@ -55,9 +57,10 @@ def _files(plan: Plan, ethernet: str, title: str) -> Iterator[tuple[str, str | b
         ("bill.csv", tables.bill(plan)),
         *((f"netbox/{name}", frame) for name, frame in netbox.files(plan, names)),
     ):
-        buffer = io.BytesIO()
-        frame.write_csv(buffer)
-        yield name, buffer.getvalue()
+        yield name, _csv(frame)
+    for name, table in (("trunks.csv", tables.trunk_table(plan)), ("panels.csv", tables.panel_table(plan, names))):
+        if table is not None:
+            yield name, _csv(table)
     yield "racks.svg", elevation(plan, ELEVATION)
     yield "hall.svg", hall(plan)
     for number, network in enumerate(plan.networks):
@@ -73,6 +76,12 @@ def _files(plan: Plan, ethernet: str, title: str) -> Iterator[tuple[str, str | b
         yield "railyard.clab.yml", small
     yield from configurations.files(plan, ethernet)
     yield "index.html", page(plan, title)
+
+
+def _csv(frame: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.write_csv(buffer)
+    return buffer.getvalue()
 
 
 _STYLE = """<style>body{font:14px sans-serif;margin:2em;max-width:100em}table{border-collapse:collapse}

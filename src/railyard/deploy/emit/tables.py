@@ -9,6 +9,8 @@ import numpy as np
 
 from railyard.cluster.bill import bill_of
 from railyard.cluster.hall.devices import NETWORKS
+from railyard.cluster.hall.hall import trunks
+from railyard.cluster.hall.patching import trunk_of
 from railyard.deploy.plan.addresses import addresses_of
 from railyard.deploy.plan.drawn import is_infiniband
 
@@ -48,13 +50,120 @@ def cables(plan: Plan, ethernet: Dialect) -> pl.DataFrame:
         "length_m": rows.length_m,
         "medium": _pick([one.medium for one in plan.tiers], tier),
         "fibre": _pick([one.fibre for one in plan.tiers], tier),
+        "loss_db": np.round(plan.loss_db, 3),
+        "budget_db": np.array([one.budget_db for one in plan.tiers])[tier],
+        **_patched(plan),
     }
     frame = pl.DataFrame({key: _column(value) for key, value in data.items()})
     label = (pl.col("stem") + pl.col("number").cast(pl.String).str.zfill(6)).alias("label")
     lane = [pl.when(pl.col(f"{side}_lane") >= 0).then(pl.col(f"{side}_lane")).alias(f"{side}_lane") for side in "ab"]
-    frame = frame.with_columns(label, *lane).sort("pull")
+    unknown = pl.when(pl.col("budget_db") > 0).then(pl.col("budget_db")).alias("budget_db")
+    frame = frame.with_columns(label, *lane, unknown).sort("pull")
     order = ["pull", "label", *(key for key in data if key not in ("pull", "stem", "number"))]
     return frame.select(order)
+
+
+def _patched(plan: Plan) -> dict[str, Any]:
+    """Panel and port at each end of every cable, trunk and leg between; empty where it goes straight."""
+    one = plan.racks.patching
+    if one is None:
+        nothing = [None] * len(plan.cables)
+        return dict.fromkeys(("a_panel", "trunk", "leg", "b_panel"), nothing)
+    names, labels = panel_names(plan), trunk_labels(plan)
+    found: dict[str, Any] = {}
+    for side in "ab":
+        panel, port = getattr(one, f"{side}_panel").tolist(), getattr(one, f"{side}_port").tolist()
+        found[f"{side}_panel"] = [
+            f"{names[at]}:{number:02d}" if at >= 0 else None for at, number in zip(panel, port, strict=True)
+        ]
+    trunk, leg = one.trunk.tolist(), one.leg.tolist()
+    found["trunk"] = [labels[at] if at >= 0 else None for at in trunk]
+    found["leg"] = [number + 1 if number >= 0 else None for number in leg]
+    return {key: found[key] for key in ("a_panel", "trunk", "leg", "b_panel")}
+
+
+def panel_names(plan: Plan) -> list[str]:
+    """`A09-P1`: the rack, and the number of the panel in it."""
+    one, racks = plan.racks.patching, plan.racks.names()
+    if one is None:
+        return []
+    places = zip(one.panel_rack.tolist(), one.panel_number.tolist(), strict=True)
+    return [f"{racks[rack]}-P{number}" for rack, number in places]
+
+
+def trunk_labels(plan: Plan) -> list[str]:
+    """`be-leaf-spine-T0001`: network, tier and number of a trunk."""
+    one = plan.racks.patching
+    if one is None:
+        return []
+    stems = [f"{NETWORKS[tier.network]}-{tier.name}-T" for tier in plan.tiers]
+    count = [0] * len(stems)
+    labels = []
+    for tier in one.trunk_tier.tolist():
+        labels.append(f"{stems[tier]}{count[tier]:04d}")
+        count[tier] += 1
+    return labels
+
+
+def trunk_table(plan: Plan) -> pl.DataFrame | None:
+    """A row a trunk: label, panel and first port at both ends, legs that are used, length, kind; None without any."""
+    import polars as pl
+
+    one = plan.racks.patching
+    if one is None:
+        return None
+    names = panel_names(plan)
+    used = one.trunk >= 0
+    legs = np.unique(np.stack([one.trunk[used], one.leg[used]]), axis=1)[0]
+    kinds = [trunk_of(tier.fibre) if tier.fibre else "" for tier in plan.tiers]
+    data: dict[str, Any] = {"trunk": trunk_labels(plan)}
+    for at, side in enumerate("ab"):
+        data[f"{side}_panel"] = [names[panel] for panel in one.trunk_panels[:, at].tolist()]
+        data[f"{side}_first_port"] = one.trunk_first[:, at]
+    data["legs"] = np.full(len(one.trunk_tier), one.legs, np.int32)
+    data["used"] = np.bincount(legs, minlength=len(one.trunk_tier)).astype(np.int32)
+    data["length_m"] = trunks(plan.racks, one)
+    data["kind"] = [kinds[tier] for tier in one.trunk_tier.tolist()]
+    return pl.DataFrame(data)
+
+
+def panel_table(plan: Plan, ethernet: Dialect) -> pl.DataFrame | None:
+    """A row a port of a panel that has a cord: the port map, with the device that it leads to; None without any."""
+    import polars as pl
+
+    one = plan.racks.patching
+    if one is None:
+        return None
+    names, racks = panel_names(plan), plan.racks.names()
+    frame = cables(plan, ethernet)
+    unit = dict(
+        zip(names, zip([racks[at] for at in one.panel_rack], one.panel_unit.tolist(), strict=True), strict=True)
+    )
+    sides = []
+    for side, far in (("a", "b"), ("b", "a")):
+        mine = frame.filter(pl.col(f"{side}_panel").is_not_null())
+        place = mine[f"{side}_panel"].str.split_exact(":", 1).struct
+        sides.append(
+            mine.select(
+                panel=place.field("field_0"),
+                port=place.field("field_1").cast(pl.Int32),
+                device=f"{side}_device",
+                device_port=f"{side}_port",
+                cord=pl.col("label") + f"-{side.upper()}",
+                trunk="trunk",
+                leg="leg",
+                far_panel=f"{far}_panel",
+                far_device=f"{far}_device",
+                far_port=f"{far}_port",
+            )
+        )
+    both = pl.concat(sides).unique(["panel", "port"], maintain_order=True)
+    rack = {name: place for name, (place, _) in unit.items()}
+    units = {name: number for name, (_, number) in unit.items()}
+    both = both.with_columns(
+        rack=pl.col("panel").replace_strict(rack), unit=pl.col("panel").replace_strict(units, return_dtype=pl.Int32)
+    )
+    return both.select("rack", "unit", *both.columns[:-2]).sort("rack", "unit", "port", descending=[False, True, False])
 
 
 def _column(values: Any) -> Any:

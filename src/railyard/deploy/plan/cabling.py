@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.cluster.cabling import copper_reach_m
-from railyard.cluster.hall.devices import NETWORKS, Devices, devices_of, nodes_of
-from railyard.cluster.hall.racks import Racks, bought, racks_of
+from railyard.cluster.hall.devices import NETWORKS, Devices, nodes_of
+from railyard.cluster.hall.hall import hall_of, lengths
+from railyard.cluster.hall.patching import CONNECTIONS, lost_db_per_m
 from railyard.deploy.plan.ports import sockets
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
+    from railyard.cluster.hall.racks import Racks
     from railyard.cluster.plan import NetworkPlan
 
 
@@ -71,6 +73,8 @@ class PlannedTier:
         reach_m: Of the medium.
         copper_m: Longest copper cable of the rate.
         access: Whether a server is at its lower end.
+        budget_db: Loss of light that its modules bear; 0 where not known or of copper.
+        db_per_m: Lost in its fibre.
     """
 
     network: str
@@ -80,6 +84,8 @@ class PlannedTier:
     reach_m: float
     copper_m: float
     access: bool
+    budget_db: float = 0.0
+    db_per_m: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +121,30 @@ class Plan:
                     f" reaches ({length.max():g} m, {tier.reach_m:g} m): with `cable_length: {{{tier.name}:"
                     f" {length.max():g} m}}` the {tier.network} is bought with another medium"
                 )
+        return out + self._dim()
+
+    def _dim(self) -> list[str]:
+        """Tiers of which links lose more light than their modules bear."""
+        out, lost = [], self.loss_db
+        for number, tier in enumerate(self.tiers):
+            mine = lost[self.cables.tier == number]
+            late = int(np.count_nonzero(mine > tier.budget_db + 1e-9)) if tier.budget_db else 0
+            if late:
+                out.append(
+                    f"{late:,} of {len(mine):,} cables of {tier.network} {tier.name} lose up to {mine.max():.2f} dB,"
+                    f" more than the {tier.budget_db:g} dB that {tier.medium} bears: fewer connections, or"
+                    " `hall.patch_loss` of low-loss ones"
+                )
         return out
+
+    @property
+    def loss_db(self) -> NDArray[np.float64]:
+        """float64[cables], light lost between the modules: in fibre and at the connections of panels; 0 of copper."""
+        rate = np.array([tier.db_per_m for tier in self.tiers])[self.cables.tier]
+        lost: NDArray[np.float64] = self.cables.length_m * rate
+        if self.racks.patching is not None:
+            lost = lost + np.where(self.racks.patching.trunk >= 0, CONNECTIONS * self.racks.spec.patch_db, 0.0)
+        return lost
 
     @property
     def beyond_copper(self) -> NDArray[np.bool_]:
@@ -136,17 +165,18 @@ class Plan:
 
 def plan_of(cluster: Cluster) -> Plan:
     """The plan of a cluster."""
-    devices = devices_of(cluster)
+    hall = hall_of(cluster)
+    devices, racks = hall.devices, hall.racks
     parts: list[dict[str, NDArray[Any]]] = []
     tiers: list[PlannedTier] = []
     networks = list(cluster.plans)
     for number, key in enumerate(networks):
-        plan = cluster.plans[key]
-        parts.append(_network(cluster, devices, key, number, len(tiers)))
-        tiers += _tiers(cluster.catalog, plan)
+        parts.append(_network(cluster, devices, key, number))
+        tiers += _tiers(cluster.catalog, cluster.plans[key])
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    racks = racks_of(cluster, devices, columns["a"], columns["b"])
-    columns["length_m"] = bought(racks.metres(columns["a"], columns["b"]))
+    ends = hall.ends
+    columns |= {"a": ends.a, "b": ends.b, "tier": ends.tier.astype(np.int16), "number": ends.number}
+    columns["length_m"] = lengths(racks, ends)
     columns["order"] = _pulled(racks, columns)
     names = tuple(cluster.plans[key].name for key in networks)
     return Plan(cluster, devices, racks, Cables(**columns), names, tuple(tiers))
@@ -159,18 +189,20 @@ def _tiers(catalog: Catalog, plan: NetworkPlan) -> list[PlannedTier]:
         fibre = "" if run.fibre is None else run.fibre.name
         rate = float(plan.wiring.line_bps[plan.wiring.tier == len(out)].max(initial=0.0)) * run.lanes
         copper = copper_reach_m(catalog, rate)
-        out.append(PlannedTier(plan.name, tier.name, medium, fibre, float(reach), copper, tier.kind == "access"))
+        light = (0.0, 0.0) if run.cable is None or not fibre else (run.cable.budget_db, lost_db_per_m(fibre))
+        access = tier.kind == "access"
+        out.append(PlannedTier(plan.name, tier.name, medium, fibre, float(reach), copper, access, *light))
     return out
 
 
-def _network(cluster: Cluster, devices: Devices, key: str, number: int, first_tier: int) -> dict[str, NDArray[Any]]:
+def _network(cluster: Cluster, devices: Devices, key: str, number: int) -> dict[str, NDArray[Any]]:
     plan = cluster.plans[key]
     network = next(one for one in cluster.networks if one.name == plan.name)
     wiring = plan.wiring
     low, high = wiring.source[0::2].astype(np.int32), wiring.target[0::2].astype(np.int32)
-    rate, tier = wiring.line_bps[0::2], wiring.tier[0::2]
+    rate = wiring.line_bps[0::2]
     count = len(low)
-    device, nic = nodes_of(cluster, devices, key)
+    _, nic = nodes_of(cluster, devices, key)
     ends = sockets(
         plan,
         np.concatenate([low, high]),
@@ -183,25 +215,12 @@ def _network(cluster: Cluster, devices: Devices, key: str, number: int, first_ti
     lane, lanes = np.where(host, 0, ends.lane), np.where(host, 1, ends.lanes)
     columns: dict[str, NDArray[Any]] = {
         "network": np.full(count, number, np.int8),
-        "a": device[low],
-        "b": device[high],
         "rate_bps": rate,
-        "tier": (tier + first_tier).astype(np.int16),
-        "number": _numbers(tier, plan),
         "link": network.link_offset + 2 * np.arange(count, dtype=np.int64),
     }
     for name, values in (("port", port), ("cage", cage), ("lane", lane), ("lanes", lanes)):
         columns[f"a_{name}"], columns[f"b_{name}"] = values[:count].astype(np.int32), values[count:].astype(np.int32)
     return columns
-
-
-def _numbers(tier: NDArray[np.int16], plan: NetworkPlan) -> NDArray[np.int32]:
-    """Number of the physical cable in its tier."""
-    out = np.zeros(len(tier), np.int32)
-    for index, run in enumerate(plan.runs):
-        mine = tier == index
-        out[mine] = np.arange(np.count_nonzero(mine)) // run.lanes
-    return out
 
 
 def _pulled(racks: Racks, columns: dict[str, NDArray[Any]]) -> NDArray[np.int32]:
