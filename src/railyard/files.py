@@ -59,6 +59,21 @@ def read_text(path: Path, most: int | None = None, *, errors: Literal["strict", 
         raise InputError(f"the file is no text: byte {error.start} is no UTF-8", file=path) from error
 
 
+@contextmanager
+def reading_csv(file: str | Path, line: int | None = None) -> Iterator[None]:
+    """What Python's reader of CSV has to say, with its place.
+
+    Raises:
+        InputError: A row is none.
+    """
+    import csv
+
+    try:
+        yield
+    except csv.Error as error:
+        raise InputError(f"this cannot be read as CSV: {error}", file=file, line=line) from error
+
+
 def without_waiting(name: str, flags: int) -> int:
     """An opener of `open` that does not wait for a writer of a named pipe; such a pipe reads as empty."""
     number = os.open(name, flags | os.O_NONBLOCK)

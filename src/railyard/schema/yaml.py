@@ -136,6 +136,9 @@ def parse(text: str, file: str) -> Node:
 
     try:
         return _Builder(events_of(text), file).document()
+    except UnicodeEncodeError as error:
+        reason = f"this is no text: byte {ord(error.object[error.start]) & 0xFF} is no UTF-8"
+        raise InputError(reason, file=file, line=text.count("\n", 0, error.start) + 1) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         reason = f"this is not valid YAML: the character U+{ord(_character(error)):04X} is not allowed"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
 from railyard.cluster.asbuilt.hosts import hosts_of
 from railyard.errors import InputError, Problem, did_you_mean
-from railyard.files import read_text
+from railyard.files import read_text, reading_csv
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -62,29 +62,30 @@ def read(path: Path) -> Discovery:
 
 
 def _csv(reading: _Reading, text: str) -> None:
-    rows = csv.DictReader(text.lstrip("\ufeff").splitlines(), skipinitialspace=True)
-    heads = {head.strip().lower(): head for head in rows.fieldnames or () if head}
-    column = {key: next((heads[name] for name in names if name in heads), None) for key, names in COLUMNS.items()}
-    for key, head in column.items():
-        if head is None:
-            allowed = ", ".join(COLUMNS[key])
-            free = set(heads) - set().union(*COLUMNS.values())
-            near = next((hint for name in sorted(free) if (hint := did_you_mean(name, COLUMNS[key]))), None)
-            raise InputError(
-                f"a table of cables has no column for {_words(key)}",
-                file=reading.file, line=1, found=", ".join(heads), allowed=allowed, hint=near,
-            )  # fmt: skip
-    for row in rows:
-        given = {key: str(row.get(str(head)) or "").strip() for key, head in column.items()}
-        if str(_get(row, heads, "status")).lower() in GONE:
-            continue
-        if not all(given.values()):
-            missing = ", ".join(_words(key) for key, value in given.items() if not value)
-            reading.wrong(f"a cable has no {missing}", rows.line_num, str(list(row.values()))[:80])
-            continue
-        length = _metres(_get(row, heads, "length"), _get(row, heads, "length_unit", "length unit"))
-        ends = (given["a"], given["a_port"]), (given["b"], given["b_port"])
-        reading.cables.append((*ends, length, rows.line_num))
+    with reading_csv(reading.file):
+        rows = csv.DictReader(text.lstrip("\ufeff").splitlines(), skipinitialspace=True)
+        heads = {head.strip().lower(): head for head in rows.fieldnames or () if head}
+        column = {key: next((heads[name] for name in names if name in heads), None) for key, names in COLUMNS.items()}
+        for key, head in column.items():
+            if head is None:
+                allowed = ", ".join(COLUMNS[key])
+                free = set(heads) - set().union(*COLUMNS.values())
+                near = next((hint for name in sorted(free) if (hint := did_you_mean(name, COLUMNS[key]))), None)
+                raise InputError(
+                    f"a table of cables has no column for {_words(key)}",
+                    file=reading.file, line=1, found=", ".join(heads), allowed=allowed, hint=near,
+                )  # fmt: skip
+        for row in rows:
+            given = {key: str(row.get(str(head)) or "").strip() for key, head in column.items()}
+            if str(_get(row, heads, "status")).lower() in GONE:
+                continue
+            if not all(given.values()):
+                missing = ", ".join(_words(key) for key, value in given.items() if not value)
+                reading.wrong(f"a cable has no {missing}", rows.line_num, str(list(row.values()))[:80])
+                continue
+            length = _metres(_get(row, heads, "length"), _get(row, heads, "length_unit", "length unit"))
+            ends = (given["a"], given["a_port"]), (given["b"], given["b_port"])
+            reading.cables.append((*ends, length, rows.line_num))
 
 
 def _words(key: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from railyard.deploy.acceptance import perftest
 from railyard.deploy.acceptance.tests import NCCL, WRITE, Test
 from railyard.errors import InputError, Problem, did_you_mean
+from railyard.files import reading_csv
 from railyard.observe.collective_names import BUSBW
 from railyard.observe.readers import nccl_tests
 from railyard.observe.sources import Source, sources
@@ -180,15 +181,18 @@ def _write(source: Source, text: str, tests: Sequence[Test], named: dict[str, Te
 
 def _table(source: Source, text: str, named: dict[str, Test], found: Results) -> None:
     """`test,value` and, where a test has sizes, `size_bytes`."""
-    rows = csv.DictReader(io.StringIO(text))
-    if rows.fieldnames is None or not set(rows.fieldnames) >= _HEADS:
-        allowed = "a log of nccl-tests or ib_write_bw, or a CSV with the columns `test` and `value`"
-        raise InputError("the file is no result of a test", file=source.name, found=text[:60] or None, allowed=allowed)
-    for row in rows:
-        try:
-            _row(row, named, found)
-        except InputError as error:
-            found.problems += error.located(file=source.name, line=rows.line_num).problems
+    with reading_csv(source.name):
+        rows = csv.DictReader(io.StringIO(text))
+        if rows.fieldnames is None or not set(rows.fieldnames) >= _HEADS:
+            allowed = "a log of nccl-tests or ib_write_bw, or a CSV with the columns `test` and `value`"
+            raise InputError(
+                "the file is no result of a test", file=source.name, found=text[:60] or None, allowed=allowed
+            )
+        for row in rows:
+            try:
+                _row(row, named, found)
+            except InputError as error:
+                found.problems += error.located(file=source.name, line=rows.line_num).problems
 
 
 def _row(row: dict[str, str | None], named: dict[str, Test], found: Results) -> None:

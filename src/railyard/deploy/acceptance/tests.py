@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.files import read_text
+from railyard.files import read_text, reading_csv
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -91,16 +91,17 @@ def read(path: Path) -> list[Test]:
     Raises:
         InputError: It is no such file, or a bound is no number.
     """
-    rows = csv.DictReader(io.StringIO(read_text(path)))
-    if rows.fieldnames is None or not set(_HEADS) <= set(rows.fieldnames):
-        missing = [head for head in _HEADS if head not in (rows.fieldnames or ())]
-        raise InputError("a column of the tests is missing", file=path, found=rows.fieldnames, allowed=missing)
-    by_name: dict[str, tuple[dict[str, str], list[Mark]]] = {}
-    for row in rows:
-        first, marks = by_name.setdefault(row["test"], (row, []))
-        if any(row[key] != first[key] for key in ("scope", "method", "collective", "unit")):
-            raise InputError(f"two tests are called `{row['test']}`", file=path, line=rows.line_num)
-        marks.append(_mark(row, path, rows.line_num))
+    with reading_csv(path):
+        rows = csv.DictReader(io.StringIO(read_text(path)))
+        if rows.fieldnames is None or not set(_HEADS) <= set(rows.fieldnames):
+            missing = [head for head in _HEADS if head not in (rows.fieldnames or ())]
+            raise InputError("a column of the tests is missing", file=path, found=rows.fieldnames, allowed=missing)
+        by_name: dict[str, tuple[dict[str, str], list[Mark]]] = {}
+        for row in rows:
+            first, marks = by_name.setdefault(row["test"], (row, []))
+            if any(row[key] != first[key] for key in ("scope", "method", "collective", "unit")):
+                raise InputError(f"two tests are called `{row['test']}`", file=path, line=rows.line_num)
+            marks.append(_mark(row, path, rows.line_num))
     return [_test(row, marks) for row, marks in by_name.values()]
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from railyard import units
 from railyard.engine.packet.faults import LinkFault, of_node
 from railyard.errors import InputError, did_you_mean
+from railyard.files import reading_csv
 from railyard.study.traffic.fault_file import TreePlaces
 from railyard.workload.replay.text_file import decimal, lines
 
@@ -48,7 +49,7 @@ def read(path: Path, network: PacketNetwork, names: LinkNames) -> tuple[LinkFaul
     rows = [(number, text) for number, text in lines(path) if text.strip() and not text.startswith("#")]
     if not rows:
         raise InputError("the file holds no faults", file=path, allowed=",".join(COLUMNS))
-    heading = tuple(_cells(rows[0][1]))
+    heading = tuple(_cells(path, *rows[0]))
     if heading != COLUMNS:
         raise InputError(
             "the first line names the columns", file=path, line=rows[0][0], found=rows[0][1], allowed=",".join(COLUMNS)
@@ -56,14 +57,15 @@ def read(path: Path, network: PacketNetwork, names: LinkNames) -> tuple[LinkFaul
     faults: list[LinkFault] = []
     for number, text in rows[1:]:
         try:
-            faults += _faults(_cells(text), network, names)
+            faults += _faults(_cells(path, number, text), network, names)
         except InputError as error:
             raise error.located(file=path, line=number) from None
     return tuple(faults)
 
 
-def _cells(text: str) -> list[str]:
-    return [cell.strip() for cell in next(csv.reader([text]))]
+def _cells(path: Path, line: int, text: str) -> list[str]:
+    with reading_csv(path, line):
+        return [cell.strip() for cell in next(csv.reader([text]))]
 
 
 def _faults(cells: list[str], network: PacketNetwork, names: LinkNames) -> list[LinkFault]:

@@ -14,6 +14,7 @@ import csv
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError, did_you_mean
+from railyard.files import reading_csv
 from railyard.graph import AT_RECEIVER
 from railyard.workload.replay.builder import GraphBuilder
 from railyard.workload.replay.text_file import MOST_HOSTS, decimal, integer, lines
@@ -45,7 +46,8 @@ def read(path: Path, *, hosts: int | None = None) -> Trace:
     columns = _heading(*numbered[0], path)
     rows: list[dict[str, str]] = []
     for line, text in numbered[1:]:
-        cells = next(csv.reader([text]))
+        with reading_csv(path, line):
+            cells = next(csv.reader([text]))
         if len(cells) != len(columns):
             raise InputError(
                 "as many cells as the heading has", file=path, line=line, found=len(cells), allowed=len(columns)
@@ -56,7 +58,8 @@ def read(path: Path, *, hosts: int | None = None) -> Trace:
 
 
 def _heading(line: int, text: str, path: Path) -> list[str]:
-    columns = [cell.strip() for cell in next(csv.reader([text]))]
+    with reading_csv(path, line):
+        columns = [cell.strip() for cell in next(csv.reader([text]))]
     for name in columns:
         if name not in COLUMNS:
             hint = did_you_mean(name, COLUMNS)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.cluster.asbuilt.reported.reports import Part, Reader, Report, Reports, readers
 from railyard.errors import Problem, did_you_mean
+from railyard.files import reading_csv
 from railyard.units import rate
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def _is_smi(report: Report) -> bool:
 
 
 def _smi(report: Report, out: Reports) -> None:
-    rows = csv.DictReader(report.text.splitlines(), skipinitialspace=True)
+    with reading_csv(report.file):
+        rows = list(csv.DictReader(report.text.splitlines(), skipinitialspace=True))
     for number, row in enumerate(rows):
         given = {str(key).partition(" [")[0].strip(): str(value).strip() for key, value in row.items()}
 
@@ -137,8 +139,10 @@ def _is_table(report: Report) -> bool:
 
 def _table(report: Report, out: Reports) -> None:
     known = {one.name for one in fields(Part)}
-    rows = csv.DictReader(report.text.splitlines(), skipinitialspace=True)
-    for head in rows.fieldnames or ():
+    with reading_csv(report.file):
+        reader = csv.DictReader(report.text.splitlines(), skipinitialspace=True)
+        heads, rows = reader.fieldnames or (), list(reader)
+    for head in heads:
         if head.strip() not in known:
             out.problems.append(
                 Problem(
