@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import shutil
+import subprocess
 from ipaddress import ip_address
 
 import polars as pl
@@ -15,6 +18,8 @@ from railyard.deploy.audit.audit import audit_plan
 from railyard.deploy.emit import containerlab, dns, netbox, tables
 
 from .scenarios import draft, planned
+
+PATHS = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +80,32 @@ def test_zones_agree_forwards_and_backwards(plan):
         assert name.removesuffix(f".{dns.ZONE}") in names[str(ip_address(address))]
     assert "node0 IN A 10.0.0.1\n" in forward
     assert "node0-be7 IN AAAA fd00:1::a00:f\n" in forward
+
+
+def test_ipv6_backwards_by_hand(plan):
+    """fd00:1::a00:f, the address of node0's be7: 32 digits, the last first, without the `fd00` of the zone."""
+    zone = dict(dns.files(plan))["dns/0.0.d.f.ip6.arpa.zone"]
+    digits = "f.0.0.0.0.0.a.0" + ".0" * 16 + ".1.0.0.0"
+    assert f"{digits} IN PTR node0-be7.cluster.internal.\n" in zone
+    assert zone.count(" PTR ") == len(tables.addresses(plan))
+    for row in tables.addresses(plan).rows(named=True):
+        back = ip_address(row["ipv6"]).reverse_pointer.removesuffix(".0.0.d.f.ip6.arpa")
+        assert f"{back} IN PTR {row['name']}.{dns.ZONE}\n" in zone
+
+
+@pytest.mark.skipif(not shutil.which("named-checkzone", path=PATHS), reason="no named-checkzone (Debian: bind9-utils)")
+def test_bind_takes_every_zone(plan, tmp_path):
+    for name, text in dns.files(plan):
+        file = tmp_path / name.replace("/", "-")
+        file.write_text(text)
+        origin = name.removeprefix("dns/").removesuffix("zone")
+        command = [shutil.which("named-checkzone", path=PATHS), "-i", "none", origin, str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+        assert done.stdout.rstrip().endswith("OK")
+        if "PTR" in text:
+            file.write_text(text.replace(" IN PTR ", " IN PTR x..", 1))
+            assert subprocess.run(command, capture_output=True, check=False).returncode != 0
 
 
 def test_a_lab_has_every_device_and_cable_once(plan):

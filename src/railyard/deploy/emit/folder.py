@@ -12,6 +12,7 @@ from railyard.cluster.asbuilt.port_names import dialect
 from railyard.deploy.emit import configurations, containerlab, dns, netbox, tables
 from railyard.deploy.emit.dot import dot
 from railyard.deploy.emit.elevation import elevation, hall
+from railyard.deploy.emit.infragraph import infragraph
 from railyard.deploy.emit.netlist import netlist
 from railyard.deploy.folders import replaced
 from railyard.deploy.plan.drawn import drawn, is_infiniband
@@ -71,6 +72,7 @@ def _files(plan: Plan, ethernet: str, title: str) -> Iterator[tuple[str, str | b
         else:
             yield f"{network}.dot", dot(found)
     yield from dns.files(plan)
+    yield "infragraph.json", infragraph(plan, title)
     small = containerlab.lab(plan, "railyard") if ethernet == "frr" else None
     if small is not None:
         yield "railyard.clab.yml", small
