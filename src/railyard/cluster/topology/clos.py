@@ -87,6 +87,27 @@ def spines_for(leafs: int, leaf_up: int, spine_ports: int) -> int | None:
     return next((count for count in divisors(leaf_up) if leafs * (leaf_up // count) <= spine_ports), None)
 
 
+def even_uplinks(leafs: int, down: int, least: int, parts: Parts, uplink_bps: float) -> int:
+    """Uplinks of a leaf under one layer of spines: up to an eighth more than asked where that takes fewer spines.
+
+    A prime number of uplinks would need a spine for each: 8 leafs of 31 take 31 spines, of 32 four.
+
+    Args:
+        leafs: Under the spines.
+        down: Ports of a leaf to NICs.
+        least: Uplinks that the oversubscription asks for.
+        parts: Switches.
+        uplink_bps: Rate of an uplink, bit/s.
+    """
+    if parts.leaf.fabric_bps > 0:
+        return least
+    free = math.floor((parts.leaf.capacity_bps - down * parts.link_bps) / uplink_bps * (1 + 1e-9))
+    most = max(least, min(free, parts.leaf.max_ports - down, least + least // 8))
+    radix = parts.spine.ports(uplink_bps)
+    counts = [(spines, up) for up in range(least, most + 1) if (spines := spines_for(leafs, up, radix)) is not None]
+    return min(counts)[1] if counts else least
+
+
 def cores_for(pods: int, spine_up: int, core_ports: int) -> int | None:
     """Fewest cores in a group that join so many pods."""
     return next((count for count in divisors(spine_up) if pods * (spine_up // count) <= core_ports), None)

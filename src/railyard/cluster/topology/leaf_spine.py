@@ -34,7 +34,8 @@ class LeafSpine:
         server 0   server 1   server 2        (consecutive servers)
 
     A cluster that fits on one leaf has no spine. Leafs are filled evenly. The number of spines is the smallest that
-    divides a leaf's uplinks and has ports for all leafs.
+    divides a leaf's uplinks and has ports for all leafs; uplinks may be up to an eighth more than asked where that
+    takes fewer spines.
     """
 
     kind: ClassVar[str] = "leaf-spine"
@@ -60,6 +61,8 @@ class LeafSpine:
             down = evenly(endpoints, down)
         leafs = math.ceil(endpoints.ports / down)
         up = clos.uplinks_of(down, self.oversubscription, parts, uplink) if leafs > 1 else 0
+        if up and self.spines is None:
+            up = clos.even_uplinks(leafs, down, up, parts, uplink)
         spines = self._spines(leafs, up, parts, uplink) if leafs > 1 else 0
         tree = clos.FoldedClos(down, up, leafs, 1, spines, 0, 0, parts.link_bps, uplink)
         numbers = np.arange(endpoints.ports, dtype=np.int32)

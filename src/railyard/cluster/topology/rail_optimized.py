@@ -114,7 +114,10 @@ class RailOptimized:
             leafs = endpoints.nics // self.rails_per_leaf * even + extra_leafs
             if leafs == 1 and pods == 1:
                 return _Pods(even, 1, 1, 0, (0, 0, 0))
-            up = clos.uplinks_of(down * self.rails_per_leaf, self.oversubscription, parts, uplink_bps)
+            ports = down * self.rails_per_leaf
+            up = clos.uplinks_of(ports, self.oversubscription, parts, uplink_bps)
+            if pods == 1:
+                up = clos.even_uplinks(leafs, ports, up, parts, uplink_bps)
             upper = clos.upper_tiers(leafs, pods, up, self.spine_oversubscription, radix)
             if upper is not None:
                 return _Pods(even, pods, leafs, up, upper)
