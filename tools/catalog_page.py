@@ -18,6 +18,7 @@ TITLES = {
     "cables": "Cables, optics and fibre",
     "storage": "Storage",
     "memory-pools": "Memory pools",
+    "appliances": "Management, power and racks",
     "devices": "Devices at the edge",
     "access-links": "Access links",
     "models": "Models",

@@ -79,7 +79,7 @@ def test_leafs_and_spines_stand_in_the_middle_of_what_they_serve():
     for role, row, column in (("leaf", 0, 8), ("leaf", 1, 8), ("spine", 0, 9)):
         mine = rack[(devices.role == role) & (floor.row[rack] == row)]
         assert set(floor.column[mine].tolist()) == {column}
-    assert plan.racks.unit[devices.role == "leaf"].max() == 41  # 2 U at the top of 42
+    assert plan.racks.unit[devices.role == "leaf"].max() == 42  # 1 U each, from the top
 
 
 def test_a_route_goes_over_the_trays_with_slack():

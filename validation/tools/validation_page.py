@@ -112,11 +112,12 @@ is stale.
 - [Contention by patterns](contention.md), [published effects of placement](placement.md),
   [what is equal to which scheduler](schedulers.md), and [a fleet's faults, said beforehand](forecast.md).
 - [The lab](lab.md): flow's predictions of real sockets in namespaces, made before the run.
+- [Bills of materials of published designs](bills.md), item by item.
 - [Clients, sites and the edge](edge.md): real TCP in namespaces, rates that DiLoCo needs, INTELLECT-1, a job of Flower.
 - [Calibrated](calibrated.md): what a few rows of a system of your own are worth.
 - [Engines against each other](../explanation/agreement.md).
 
-`railyard validate training|memory|collectives|serving|fabric|htsim` runs the same on your own tables and logs;
+`railyard validate training|memory|collectives|serving|fabric|htsim|bills` runs the same on your own tables and logs;
 `--page FILE` writes such a page.
 """
 TRAINING = """**{mean} mean error, {median} median, of {rows} judged steps whose source no constant has seen**

@@ -11,6 +11,7 @@ from railyard.catalog.store import KINDS, Catalog, load
 from railyard.catalog.types import (
     Accelerator,
     AccessLink,
+    Appliance,
     Cable,
     Device,
     Entry,
@@ -29,6 +30,7 @@ __all__ = [
     "MLA",
     "Accelerator",
     "AccessLink",
+    "Appliance",
     "Cable",
     "Catalog",
     "Device",

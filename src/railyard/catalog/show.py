@@ -10,6 +10,7 @@ from railyard.catalog.model import Model
 from railyard.catalog.types import (
     Accelerator,
     AccessLink,
+    Appliance,
     Cable,
     Device,
     Entry,
@@ -190,6 +191,12 @@ _COLUMNS: dict[type[Entry], dict[str, Callable[[Entry], str]]] = {
         "write": _column(Storage, lambda it: units.format_byte_rate(it.write_bps)),
         "capacity": _column(Storage, lambda it: _value_text(it, "capacity_bytes")),
         "price a TB": _column(Storage, lambda it: _money(it.price_usd_per_tb)),
+    },
+    Appliance: {
+        "role": _column(Appliance, lambda it: it.role),
+        "units": _column(Appliance, lambda it: str(it.height_u)),
+        "power": _column(Appliance, lambda it: _power(it.power_w)),
+        "price": _column(Appliance, lambda it: _money(it.price_usd)),
     },
     MemoryPool: {
         "attachment": _column(MemoryPool, lambda it: it.attachment),

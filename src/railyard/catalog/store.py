@@ -14,6 +14,7 @@ from railyard.catalog.show import Listing, Row, describe, listing
 from railyard.catalog.types import (
     Accelerator,
     AccessLink,
+    Appliance,
     Cable,
     Device,
     Entry,
@@ -41,6 +42,7 @@ KINDS: dict[str, type[Entry]] = {
     "cables": Cable,
     "storage": Storage,
     "memory-pools": MemoryPool,
+    "appliances": Appliance,
     "devices": Device,
     "access-links": AccessLink,
     "models": Model,
@@ -111,6 +113,10 @@ class Catalog:
         """The memory pool of that name or alias; InputError with the nearest name when there is none."""
         return self._get(MemoryPool, "memory-pools", name)
 
+    def appliance(self, name: str) -> Appliance:
+        """The appliance of that name or alias; InputError with the nearest name when there is none."""
+        return self._get(Appliance, "appliances", name)
+
     def device(self, name: str) -> Device:
         """The device at the edge of that name or alias; InputError with the nearest name when there is none."""
         return self._get(Device, "devices", name)
@@ -131,8 +137,8 @@ class Catalog:
         """The names of a kind, sorted.
 
         Args:
-            kind: `accelerators`, `servers`, `nics`, `switches`, `cables`, `storage`, `memory-pools`, `devices`,
-                `access-links`, `models` or `prices`; the singular is understood too.
+            kind: `accelerators`, `servers`, `nics`, `switches`, `cables`, `storage`, `memory-pools`,
+                `appliances`, `devices`, `access-links`, `models` or `prices`; the singular is understood too.
 
         Raises:
             InputError: No such kind.

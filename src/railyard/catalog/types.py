@@ -19,10 +19,11 @@ CONFIDENCES = ("vendor", "measured", "estimated", "user")
 DATATYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4")
 SCALE_UP_KINDS = ("switched", "mesh", "torus", "none")
 SWITCH_FAMILIES = ("ethernet", "infiniband", "scheduled-leaf", "scheduled-fabric")
+APPLIANCE_ROLES = ("fabric-manager", "management-server", "pdu", "rack")
 POOL_ATTACHMENTS = ("cxl", "network")
 CIPHERED = ("macsec", "ipsec", "psp", "tls")
 QUANTILES = ("p5", "p25", "p50", "p75", "p95")
-CABLE_KINDS = ("dac", "aec", "optic", "fibre", "trunk", "panel", "amplifier", "terminal", "route")
+CABLE_KINDS = ("dac", "aec", "aoc", "optic", "fibre", "trunk", "panel", "amplifier", "terminal", "route")
 
 
 @dataclass(frozen=True)
@@ -247,6 +248,9 @@ class Switch(Entry):
         default=0.0,
         metadata=f.length("long_haul", "Distance for which ports hold credits; 0: as any switch", "40 km"),
     )
+    height_u: int = field(
+        default=0, metadata=f.count("height_units", "Rack units of the box; 0 where only its ports tell")
+    )
     encryption_bps: Mapping[str, float] = field(
         default_factory=dict,
         hash=False,
@@ -270,14 +274,15 @@ class Switch(Entry):
 class Cable(Entry):
     """A cable, one optical module, or a part of a line between sites.
 
-    Copper is priced a cable. An optic is priced a module: a link takes one at each end, with a `fibre` between. A line
-    has a `terminal` at each end of a fibre pair, an `amplifier` after every span, and a `route` for every kilometre.
+    Copper and active optical cables are priced a cable. An optic is priced a module: a link takes one at each end, with
+    a `fibre` between. A line has a `terminal` at each end of a fibre pair, an `amplifier` after every span, and a
+    `route` for every kilometre.
     """
 
     kind: str = field(
         metadata=f.choice(
             "kind",
-            "Copper, active copper, optic, fibre, part of a line",
+            "Copper, active copper, active optical, optic, fibre, trunk, panel, part of a line",
             CABLE_KINDS,
             sourced=True,
         )
@@ -343,6 +348,22 @@ class MemoryPool(Entry):
     )
     power_w: Range = field(metadata=f.power_range("power", "Drawn by one unit"))
     price_usd_per_tb: Range = field(metadata=f.money_per_terabyte_range("price", "Price of its capacity, all parts in"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Appliance(Entry):
+    """A box that a cluster needs and no job runs on: fabric manager, management server, power distribution, rack."""
+
+    role: str = field(metadata=f.choice("role", "What it is for", APPLIANCE_ROLES, sourced=True))
+    height_u: int = field(metadata=f.count("height_units", "Rack units that it takes; of a rack, those that it has"))
+    power_w: Range = field(metadata=f.power_range("power", "Drawn by one, or lost in it"))
+    price_usd: Range = field(metadata=f.money_range("price", "Price of one"))
+    fabric_ports: int = field(
+        default=0, metadata=f.count("fabric_ports", "Links of a fabric manager to leafs of the network that it manages")
+    )
+    rating_w: float = field(
+        default=0.0, metadata=f.power("rating", "What a power distribution unit delivers; 0 W of other boxes")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

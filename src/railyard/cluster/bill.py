@@ -11,6 +11,7 @@ import numpy as np
 from railyard.catalog.types import Range
 from railyard.cluster.hall.hall import hall_of
 from railyard.cluster.hall.patching import PANEL, trunk_of
+from railyard.cluster.management import management_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,13 +38,14 @@ class BillRow:
     """One item.
 
     Attributes:
-        kind: `accelerator`, `server`, `nic`, `switch`, `cable` (copper), `optic`, `fibre`, `trunk`, `panel`
-            (patch panels), `terminal`, `amplifier`, `route` (lines between sites), `storage` or `memory-pool`.
+        kind: `accelerator`, `server`, `nic`, `switch`, `cable` (copper, active optical), `optic`, `fibre`, `trunk`,
+            `panel` (patch panels), `terminal`, `amplifier`, `route` (lines between sites), `storage`, `memory-pool`,
+            `management-server`, `fabric-manager`, `pdu` or `rack`.
         name: Catalogue name.
         count: How many.
         price_usd: Of one.
         power_w: Of one, at work.
-        network: `back-end`, `front-end`, `storage`, or empty.
+        network: `back-end`, `front-end`, `storage`, `in-band`, `out-of-band`, or empty.
         tier: Tier of links, role of switches, `idle` for what the job leaves unused, or empty.
     """
 
@@ -135,6 +137,7 @@ def bill_of(cluster: Cluster) -> BillOfMaterials:
         network = "" if cluster.storage is None else cluster.storage.name
         rows.append(BillRow("storage", entry.name, cluster.storage_servers.count, price, entry.power_w, network))
     rows += _pool_rows(cluster)
+    rows += _management_rows(cluster)
     return BillOfMaterials(tuple(row for row in rows if row.count), tuple(unpriced))
 
 
@@ -162,6 +165,25 @@ def _pool_rows(cluster: Cluster) -> list[BillRow]:
     price = pool.entry.price_usd_per_tb.scaled(pool.entry.capacity_bytes / 1e12)
     network = "" if cluster.pool_network is None else cluster.pool_network.name
     return [BillRow("memory-pool", pool.entry.name, pool.units, price, pool.entry.power_w, network)]
+
+
+def _management_rows(cluster: Cluster) -> list[BillRow]:
+    """Management networks, fabric managers, racks and their power distribution, where they are asked for."""
+    made = management_of(cluster)
+    if made is None:
+        return []
+    return [
+        BillRow(
+            item.kind,
+            item.part.name,
+            item.count,
+            item.part.price_usd,
+            item.part.power_w.scaled(2.0) if item.kind == "cable" else item.part.power_w,
+            item.network,
+            item.tier,
+        )
+        for item in made.items
+    ]
 
 
 def _idle_rows(cluster: Cluster) -> list[BillRow]:

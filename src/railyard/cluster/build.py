@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from railyard.cluster.assemble import assemble
 from railyard.cluster.hardware import Hardware
+from railyard.cluster.management import check as check_management
 from railyard.cluster.memory_pool import plan_pool
 from railyard.cluster.placement import place
 from railyard.cluster.plan import plan_networks
@@ -38,6 +39,8 @@ def build(spec: ClusterSpec, catalog: Catalog, placement: Placement = PACKED) ->
             storage = catalog.storage(spec.storage.name)
         except InputError as error:
             raise error.located(key="storage.name") from None
+    if spec.management is not None:
+        check_management(spec.management, catalog)
     pool = plan_pool(spec, catalog, hardware.servers)
     plans = plan_networks(spec, catalog, hardware, (storage, pool))
     cluster = assemble(spec, catalog, hardware, plans, (storage, pool))

@@ -8,6 +8,7 @@ import numpy as np
 
 from railyard.cluster import cipher_notes
 from railyard.cluster.bill import bill_of
+from railyard.cluster.management import management_of
 from railyard.cluster.ports import ports_of
 from railyard.cluster.topology.rail_optimized import RailOptimized
 
@@ -25,6 +26,8 @@ FELT = 0.97
 def notes_of(cluster: Cluster) -> Iterator[str]:
     """Sentences for the warnings of a result."""
     yield from (f"no part in the catalogue, not priced: {words}" for words in bill_of(cluster).unpriced)
+    made = management_of(cluster)
+    yield from () if made is None else made.missing
     for plan in cluster.plans.values():
         yield from _undersubscribed(plan)
         yield from cipher_notes.notes_of(plan)

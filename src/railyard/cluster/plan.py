@@ -147,7 +147,8 @@ def plan_networks(
         count = max(1, hardware.server.front_end_nics)
         asked.append(("front_end", spec.front_end, front, count, front.rate_bps))
     if home == "storage" and spec.storage is not None and isinstance(spec.storage.network, NetworkSpec):
-        asked.append(("storage", spec.storage.network, front, 1, front.rate_bps))
+        nic = _storage_nic(spec.storage, front, catalog)
+        asked.append(("storage", spec.storage.network, nic, spec.storage.nics, nic.rate_bps))
     plans = {}
     for key, network, nic, nics, most_bps in asked:
         here = home == key
@@ -159,6 +160,18 @@ def plan_networks(
         except InputError as error:
             raise error.located(key="storage.network" if key == "storage" else key) from None
     return plans
+
+
+def _storage_nic(storage: StorageSpec, front: Nic, catalog: Catalog) -> Nic:
+    """NIC of the servers on a network that storage has to itself."""
+    if storage.nics < 1:
+        raise InputError("each server has a NIC on the network of storage", key="storage.nics", found=storage.nics)
+    if storage.nic is None:
+        return front
+    try:
+        return catalog.nic(storage.nic)
+    except InputError as error:
+        raise error.located(key="storage.nic") from None
 
 
 def _storage_home(spec: ClusterSpec, storage: Storage | None) -> str | None:

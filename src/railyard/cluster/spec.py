@@ -61,11 +61,48 @@ class StorageSpec:
         name: Catalogue name of one of its nodes.
         servers: Number of nodes.
         network: `back_end` (converged), `front_end`, or a network of its own.
+        nic: Catalogue name of the servers' NICs on its own network; None takes those of the front-end.
+        nics: Of each server, on its own network.
     """
 
     name: str
     servers: int
     network: str | NetworkSpec = "front_end"
+    nic: str | None = None
+    nics: int = 1
+
+
+@dataclass(frozen=True)
+class ManagementSpec:
+    """What a cluster needs beside the networks of its jobs; its traffic is not modelled.
+
+    Attributes:
+        servers: Management servers.
+        server: Catalogue name of one.
+        file_servers: Servers of home directories, on the in-band network.
+        fabric_manager: Catalogue name; each InfiniBand network has a pair of them.
+        in_band: Catalogue name of its switch.
+        in_band_cable: Of its cables.
+        core_links: From each in-band leaf to each of two cores, and from each core to the site.
+        peer_links: Between the two leafs of a pair.
+        out_of_band: Catalogue name of the switch of management ports.
+        out_of_band_cable: Of its cables.
+        pdu: Catalogue name of a power distribution unit; each rack has one more than its power needs.
+        rack: Catalogue name of a rack.
+    """
+
+    servers: int = 4
+    server: str = "management-server"
+    file_servers: int = 0
+    fabric_manager: str = "ufm-appliance"
+    in_band: str = "spectrum-3-sn4600c"
+    in_band_cable: str = "aoc-100g"
+    core_links: int = 2
+    peer_links: int = 2
+    out_of_band: str = "spectrum-1-sn2201"
+    out_of_band_cable: str = "cat5e"
+    pdu: str = "pdu-34-kva"
+    rack: str = "rack-42u"
 
 
 @dataclass(frozen=True)
@@ -109,6 +146,7 @@ class ClusterSpec:
         front_end: Network between hosts; None leaves it out.
         storage: Storage system; None leaves it out.
         memory_pool: Memory beyond the accelerators' own; None leaves it out.
+        management: Networks for management, fabric managers, power distribution; None leaves them out.
         overrides: Catalogue values that differ, by record and attribute: `{"accelerator": {"memory_bps": 2.6e13}}`;
             records are `accelerator`, `server`, `nic`, `switch`.
         background: Traffic of others.
@@ -124,6 +162,7 @@ class ClusterSpec:
     front_end: NetworkSpec | None = None
     storage: StorageSpec | None = None
     memory_pool: MemoryPoolSpec | None = None
+    management: ManagementSpec | None = None
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     background: tuple[Background, ...] = ()
     ranks_per_domain: int | None = None

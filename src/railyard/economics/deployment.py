@@ -18,6 +18,7 @@ from railyard.catalog import Range
 from railyard.economics.capital import Capex, capex
 from railyard.economics.inputs import hourly_inputs
 from railyard.economics.parts import (
+    MANAGEMENT,
     NICS,
     OPTICS,
     SERVERS,
@@ -159,7 +160,7 @@ def _prompt_share(uses: Sequence[Use]) -> float:
 def _power(uses: Sequence[Use], parts: Sequence[Part], pue: Range, span_s: float) -> Power:
     lines = [
         PowerLine("accelerator", total(use.drawn_w.scaled(use.count) for use in uses)),
-        PowerLine("host", power_of(parts, SERVERS)),
+        PowerLine("host", power_of(parts, SERVERS) + power_of(parts, MANAGEMENT)),
         PowerLine("nic", power_of(parts, NICS)),
         PowerLine("switch", power_of(parts, SWITCHES)),
         PowerLine("optics", power_of(parts, OPTICS)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.economics.parts import ACCELERATORS, NETWORK_COMPONENTS, SERVERS, STORAGE
+from railyard.economics.parts import ACCELERATORS, MANAGEMENT, NETWORK_COMPONENTS, SERVERS, STORAGE
 from railyard.economics.ranges import total
 
 if TYPE_CHECKING:
@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 
 def hourly_inputs(bought: Capex, drawn: Power, assumptions: Assumptions) -> dict[str, Range]:
-    """Inputs of an hour's price: capital by part (USD), power (W), and the world around."""
+    """Inputs of an hour's price: capital by part (USD), power (W), and the world around.
+
+    Management servers, fabric managers, racks and their power count among the servers.
+    """
     return {
         "accelerators_usd": bought.line(ACCELERATORS),
-        "servers_usd": bought.line(SERVERS),
+        "servers_usd": bought.line(SERVERS) + bought.line(MANAGEMENT),
         "network_usd": total(bought.line(name) for name in NETWORK_COMPONENTS),
         "storage_usd": bought.line(STORAGE),
         "it_w": drawn.it_w,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Range
 
-ACCELERATORS, SERVERS, NICS, SWITCHES, OPTICS, LINES, STORAGE = (
+ACCELERATORS, SERVERS, NICS, SWITCHES, OPTICS, LINES, STORAGE, MANAGEMENT = (
     "accelerators",
     "servers",
     "NICs",
@@ -21,8 +21,9 @@ ACCELERATORS, SERVERS, NICS, SWITCHES, OPTICS, LINES, STORAGE = (
     "optics and cables",
     "lines between sites",
     "storage",
+    "management and racks",
 )
-COMPONENTS = (ACCELERATORS, SERVERS, NICS, SWITCHES, OPTICS, LINES, STORAGE)
+COMPONENTS = (ACCELERATORS, SERVERS, NICS, SWITCHES, OPTICS, LINES, STORAGE, MANAGEMENT)
 NETWORK_COMPONENTS = (NICS, SWITCHES, OPTICS, LINES)
 
 COMPONENT_OF_KIND = {
@@ -42,6 +43,10 @@ COMPONENT_OF_KIND = {
     "route": LINES,
     "storage": STORAGE,
     "memory-pool": STORAGE,
+    "management-server": MANAGEMENT,
+    "fabric-manager": MANAGEMENT,
+    "pdu": MANAGEMENT,
+    "rack": MANAGEMENT,
 }
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from railyard.catalog import Range
-from railyard.economics.parts import ACCELERATORS, NICS, OPTICS, SERVERS, STORAGE, SWITCHES, Part, power_of
+from railyard.economics.parts import ACCELERATORS, MANAGEMENT, NICS, OPTICS, SERVERS, STORAGE, SWITCHES, Part, power_of
 from railyard.economics.ranges import End, at, band_of, by_end, total
 from railyard.economics.sources import Source
 from railyard.result.money import DeploymentPower, PowerComponent, StepPower
@@ -205,7 +205,7 @@ def power(decomposition: StepShares, accelerator: Accelerator, parts: Sequence[P
     busy = accelerator_w(decomposition, accelerator)
     lines = [
         PowerLine("accelerator", total([busy.scaled(ranks), accelerator.idle_power_w.scaled(unused)])),
-        PowerLine("host", power_of(parts, SERVERS)),
+        PowerLine("host", power_of(parts, SERVERS) + power_of(parts, MANAGEMENT)),
         PowerLine("nic", power_of(parts, NICS)),
         PowerLine("switch", power_of(parts, SWITCHES)),
         PowerLine("optics", power_of(parts, OPTICS)),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from railyard.catalog import Range
 from railyard.economics.assumptions import PRICES, Assumptions
 from railyard.economics.cost import BREAKDOWN, input_end, usd_per_h
-from railyard.economics.parts import ACCELERATORS, NETWORK_COMPONENTS, SERVERS, STORAGE
+from railyard.economics.parts import ACCELERATORS, MANAGEMENT, NETWORK_COMPONENTS, SERVERS, STORAGE
 from railyard.economics.ranges import ENDS, End, at, exactly
 from railyard.errors import InputError, did_you_mean
 from railyard.result.variants.serving import ServingVariant
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _BOUGHT = {
     "accelerators_usd": (ACCELERATORS,),
-    "servers_usd": (SERVERS,),
+    "servers_usd": (SERVERS, MANAGEMENT),
     "network_usd": NETWORK_COMPONENTS,
     "storage_usd": (STORAGE,),
 }

@@ -110,6 +110,18 @@ def htsim(
     printing.htsim(folder, only=only, seeds=seeds, as_json=json)
 
 
+@app.command("bills")
+def bills(
+    *,
+    table: Annotated[Path, typer.Option("--table", metavar="FILE.csv", help="Items of published designs.")],
+    json: Json = False,
+) -> None:
+    """Compare bills of materials of published designs with ours, item by item."""
+    from railyard_validation import printing
+
+    printing.bills(table, as_json=json)
+
+
 @app.command("fabric")
 def fabric(
     *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from railyard import catalog
@@ -241,6 +242,28 @@ def fabric(figures: Sequence[str], *, as_json: bool) -> None:
     emit(f"\n{counts['ok']} rows agree, {counts['off']} do not")
     for name in dict.fromkeys(row.figure for row in report.rows):
         emit(f"{name:4s} {FIGURES[name].claim} ({FIGURES[name].source})")
+
+
+def bills(table: Path, *, as_json: bool) -> None:
+    """Published bills of materials, item by item.
+
+    Raises:
+        InputError: The table or a scenario in it is wrong.
+    """
+    from railyard_validation.bills import compare
+
+    found = compare(table)
+    if as_json:
+        rows = [{**asdict(one), "difference": one.difference} for one in found]
+        emit(json.dumps({"items": rows}, indent=1, allow_nan=False))
+        return
+    shown = Table(("table", "case", "item", "published", "ours", "difference", "cause"), right=(3, 4, 5))
+    for one in found:
+        ours = "" if one.ours is None else f"{one.ours:,g}"
+        shown.add(one.table, one.case, one.item, f"{one.published:,g}", ours, f"{one.difference:+,g}", one.cause)
+    shown.print()
+    equal = sum(one.difference == 0 for one in found)
+    emit(f"\n{equal} of {len(found)} items are equal")
 
 
 def htsim(folder: Path, *, only: str, seeds: int, as_json: bool) -> None:

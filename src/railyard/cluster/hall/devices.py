@@ -13,7 +13,8 @@ from railyard.catalog.types import Range
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.cluster import Cluster
+    from railyard.catalog import Switch
+    from railyard.cluster.machine import Cluster
     from railyard.cluster.plan import NetworkPlan
 
 NETWORKS = {"back-end": "be", "front-end": "fe", "storage": "st"}
@@ -24,6 +25,10 @@ HEIGHT_U = {1: 1, 2: 2, 4: 4, 8: 8}
 
 CAGES_PER_U = 36
 """Modules on the front of a rack unit at most: 32 to 36 OSFP or QSFP-DD on a 1 U switch, 64 on 2 U."""
+
+
+STORAGE_U = 2
+"""Of a storage node or a host that lends memory: as most NVMe appliances are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +75,9 @@ def devices_of(cluster: Cluster) -> Devices:
     """All devices that are cabled."""
     rows, server = _Rows([], []), cluster.server
     names = _numbered("node", cluster.servers)
-    rows.add(names, ("server", "", server.name), 0, _height(server.accelerators), watts(cluster))
+    rows.add(names, ("server", "", server.name), 0, server_units(cluster), watts(cluster))
     for count, stem, role, box, power in _stores(cluster):
-        rows.add(_numbered(stem, count), (role, "", box), 0, 2, power.high)
+        rows.add(_numbered(stem, count), (role, "", box), 0, STORAGE_U, power.high)
     first: dict[str, int] = {}
     for key, plan in cluster.plans.items():
         first[key] = len(rows.name)
@@ -118,10 +123,8 @@ def _switches(rows: _Rows, plan: NetworkPlan) -> None:
         part = group.part.replace(" ", "").lower()
         stem = "-".join(word for word in (NETWORKS[plan.name], part, group.role) if word)
         box = plan.switches[group.box]
-        cages = max(box.ports, 1)
-        height = max(1, math.ceil(cages / CAGES_PER_U))
         names = _numbered(stem, group.count)
-        rows.add(names, (group.role, plan.name, group.box), group.tier, height, box.power_w.high)
+        rows.add(names, (group.role, plan.name, group.box), group.tier, switch_units(box), box.power_w.high)
 
 
 def _numbered(stem: str, count: int) -> list[str]:
@@ -150,5 +153,25 @@ def nodes_of(cluster: Cluster, devices: Devices, key: str) -> tuple[NDArray[np.i
     return device, nic
 
 
-def _height(accelerators: int) -> int:
-    return next((units for most, units in HEIGHT_U.items() if accelerators <= most), 10)
+def server_units(cluster: Cluster) -> int:
+    """Rack units of a server."""
+    return next((units for most, units in HEIGHT_U.items() if cluster.server.accelerators <= most), 10)
+
+
+def switch_units(box: Switch) -> int:
+    """Rack units of a switch: as the catalogue has it, else by its ports."""
+    return box.height_u or max(1, math.ceil(max(box.ports, 1) / CAGES_PER_U))
+
+
+def rack_limit_w(cluster: Cluster) -> float:
+    """What is cooled in a rack of its hall."""
+    spec = cluster.spec.hall
+    return spec.liquid_w if cluster.scale_up_domain // max(cluster.ranks_per_server, 1) > 1 else spec.air_w
+
+
+def servers_per_rack(cluster: Cluster) -> int:
+    """Servers of a rack by power and height: whole scale-up domains where one fits."""
+    domain = max(cluster.scale_up_domain // max(cluster.ranks_per_server, 1), 1)
+    by_power = int(rack_limit_w(cluster) // watts(cluster))
+    fit = max(1, min(by_power, cluster.spec.hall.rack_units // server_units(cluster)))
+    return fit // domain * domain or fit

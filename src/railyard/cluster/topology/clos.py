@@ -87,6 +87,24 @@ def spines_for(leafs: int, leaf_up: int, spine_ports: int) -> int | None:
     return next((count for count in divisors(leaf_up) if leafs * (leaf_up // count) <= spine_ports), None)
 
 
+def given_spines(spines: int, leafs: int, leaf_up: int, spine_ports: int) -> int:
+    """A number of spines that was asked for.
+
+    Raises:
+        InputError: Uplinks do not divide over so many, or these have too few ports.
+    """
+    if spines < 1 or leaf_up % spines or leafs * (leaf_up // spines) > spine_ports:
+        fit = [count for count in divisors(leaf_up) if leafs * (leaf_up // count) <= spine_ports]
+        raise impossible(
+            f"{leafs} leafs with {leaf_up} uplinks each do not divide evenly over so many spines of {spine_ports}"
+            " ports",
+            key="spines",
+            found=spines,
+            possible=f"possible: {', '.join(map(str, fit)) or 'none; use `three-tier`'}",
+        )
+    return spines
+
+
 def even_uplinks(leafs: int, down: int, least: int, parts: Parts, uplink_bps: float) -> int:
     """Uplinks of a leaf under one layer of spines: up to an eighth more than asked where that takes fewer spines.
 

@@ -15,7 +15,6 @@ from railyard.cluster.topology.wiring import (
     Endpoints,
     Parts,
     Wiring,
-    divisors,
     impossible,
     topologies,
 )
@@ -83,15 +82,7 @@ class LeafSpine:
                     possible="use `three-tier`, a switch of higher radix, or more ports per leaf",
                 )
             return found
-        if self.spines < 1 or up % self.spines or leafs * (up // self.spines) > radix:
-            fit = [count for count in divisors(up) if leafs * (up // count) <= radix]
-            raise impossible(
-                f"{leafs} leafs with {up} uplinks each do not divide evenly over so many spines of {radix} ports",
-                key="spines",
-                found=self.spines,
-                possible=f"possible: {', '.join(map(str, fit)) or 'none; use `three-tier`'}",
-            )
-        return self.spines
+        return clos.given_spines(self.spines, leafs, up, radix)
 
 
 def leaf_ports(

@@ -65,6 +65,9 @@ class RailOptimized:
         default=None,
         metadata=f.count("servers_per_pod", "Servers under one layer of spines; as many as there is room for"),
     )
+    spines: int | None = field(
+        default=None, metadata=f.count("spines", "Number of spines under one layer of them; the fewest that do")
+    )
     uplink_bps: float | None = field(
         default=None, metadata=f.rate("uplink_rate", "Rate of a link between switches; that of the NICs")
     )
@@ -116,6 +119,8 @@ class RailOptimized:
                 return _Pods(even, 1, 1, 0, (0, 0, 0))
             ports = down * self.rails_per_leaf
             up = clos.uplinks_of(ports, self.oversubscription, parts, uplink_bps)
+            if pods == 1 and self.spines is not None:
+                return _Pods(even, 1, leafs, up, (clos.given_spines(self.spines, leafs, up, radix), 0, 0))
             if pods == 1:
                 up = clos.even_uplinks(leafs, ports, up, parts, uplink_bps)
             upper = clos.upper_tiers(leafs, pods, up, self.spine_oversubscription, radix)

@@ -21,7 +21,7 @@ import numpy as np
 
 from railyard.economics.assumptions import NAMES
 from railyard.economics.cost import usd_per_h
-from railyard.economics.parts import ACCELERATORS, SERVERS, STORAGE
+from railyard.economics.parts import ACCELERATORS, MANAGEMENT, SERVERS, STORAGE
 from railyard.economics.sensitivity import SHOWN
 from railyard.measure.model_error import collective_error, step_error
 from railyard.measure.verdict import EXPOSED
@@ -42,7 +42,12 @@ if TYPE_CHECKING:
 EIGHT_OF_TEN = 1.2816
 """Of a normal distribution: eight of ten draws lie within so many standard deviations."""
 
-_INSTALLED = {ACCELERATORS: "accelerators_usd", SERVERS: "servers_usd", STORAGE: "storage_usd"}
+_INSTALLED = {
+    ACCELERATORS: "accelerators_usd",
+    SERVERS: "servers_usd",
+    MANAGEMENT: "servers_usd",
+    STORAGE: "storage_usd",
+}
 _HARDWARE = ("accelerators_usd", "servers_usd", "network_usd", "storage_usd")
 _ACCELERATOR_DRAW = "draw of accelerators at work"
 

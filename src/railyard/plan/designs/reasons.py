@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from railyard.economics.parts import ACCELERATORS, NETWORK_COMPONENTS, SERVERS, STORAGE
+from railyard.economics.parts import ACCELERATORS, MANAGEMENT, NETWORK_COMPONENTS, SERVERS, STORAGE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ def _money(best: Choice, other: Choice) -> dict[str, float]:
     lines: dict[str, float] = {}
     for name, components in (
         ("accelerators", (ACCELERATORS,)),
-        ("servers", (SERVERS,)),
+        ("servers", (SERVERS, MANAGEMENT)),
         ("network's capital", NETWORK_COMPONENTS),
         ("storage", (STORAGE,)),
     ):
@@ -75,7 +75,7 @@ def _money(best: Choice, other: Choice) -> dict[str, float]:
             capital = math.fsum(each.capex.line(component).typical for component in components)
             all_parts = math.fsum(
                 each.capex.line(component).typical
-                for component in (ACCELERATORS, SERVERS, STORAGE, *NETWORK_COMPONENTS)
+                for component in (ACCELERATORS, SERVERS, MANAGEMENT, STORAGE, *NETWORK_COMPONENTS)
             )
             part.append(usd * capital / all_parts)
         lines[name] = (part[1] - part[0]) / total
