@@ -77,7 +77,7 @@ def test_help_and_version(railyard):
             },
         ),
         (["diagnose"], {"--cluster", "--symptom", "--json", "--help"}),
-        (["deploy"], {"--out", "--os", "--set", "--json", "--quiet", "--help"}),
+        (["deploy"], {"--out", "--os", "--provision", "--inventory", "--set", "--json", "--quiet", "--help"}),
         (["accept"], {"--out", "--results", "--junit", "--set", "--json", "--quiet", "--help"}),
         (["audit"], {"--ibnetdiscover", "--lldp", "--netbox", "--plan", "--with", "--json", "--help"}),
         (["bring-up"], {"--set", "--json", "--quiet", "--help"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from railyard.cli.messages import say
@@ -13,29 +14,44 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.deploy.audit.audit import Audit
+    from railyard.deploy.emit.provision.files import Provision
 
 SHOWN = 40
 
 
-def deploy(scenario: Path, *, sets: Sequence[str], out: Path, system: str, as_json: bool, quiet: bool) -> None:
+def deploy(
+    scenario: Path,
+    *,
+    sets: Sequence[str],
+    out: Path,
+    system: str,
+    provision: str | None,
+    inventory: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     """Writes the plan of a scenario's cluster and says what it is.
 
     Raises:
-        InputError: The scenario is wrong, or the folder cannot be written.
+        InputError: The scenario, the URL or the inventory is wrong, or the folder cannot be written.
     """
     from railyard.cli.progress import Progress
     from railyard.deploy.emit import folder
     from railyard.deploy.emit.configurations import writer
+    from railyard.deploy.emit.provision.inventory import read
     from railyard.deploy.plan.cabling import plan_of
     from railyard.scenario import load
     from railyard.study import compose
 
     writer(system)
+    asked = _provision(provision, inventory)
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
         draft = load.load(scenario, sets)
         plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))
-        files = folder.write(plan, out, system, draft.title, progress)
+        if asked is not None and inventory is not None:
+            asked = replace(asked, inventory=read(inventory, plan.devices.name))
+        files = folder.write(plan, out, system, draft.title, progress, provision=asked)
     figures = {
         "folder": str(out),
         "files": files,
@@ -68,6 +84,21 @@ def deploy(scenario: Path, *, sets: Sequence[str], out: Path, system: str, as_js
         say(words)
     if not quiet:
         say(f"wrote {out}: {', '.join(files)}")
+
+
+def _provision(url: str | None, inventory: Path | None) -> Provision | None:
+    """How devices are provisioned; None where not asked for."""
+    from railyard.deploy.emit.provision.files import Provision
+    from railyard.deploy.emit.provision.intent import folder_of
+    from railyard.errors import InputError
+
+    if url is None:
+        if inventory is not None:
+            raise InputError(
+                "an inventory is for provisioning", key="--inventory", found=inventory, allowed="with --provision URL"
+            )
+        return None
+    return Provision(folder_of(url))
 
 
 def audit(

@@ -19,6 +19,20 @@ def deploy(
     os: Annotated[
         str, typer.Option("--os", metavar="NAME", help="Of Ethernet switches: frr, sonic, eos or junos.")
     ] = "sonic",
+    provision: Annotated[
+        str | None,
+        typer.Option(
+            "--provision",
+            metavar="URL",
+            help="Write DHCP (Kea) and first-boot files; the folder is served by this URL.",
+        ),
+    ] = None,
+    inventory: Annotated[
+        Path | None,
+        typer.Option(
+            "--inventory", metavar="FILE.csv", help="Of the devices: device, mac, serial, circuit_id, for --provision."
+        ),
+    ] = None,
     set_: Set = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -26,7 +40,16 @@ def deploy(
     """Write the plan of a scenario's cluster: every cable with both ends, racks, addresses, files for its devices."""
     from railyard.cli import deploy as deploying
 
-    deploying.deploy(scenario, sets=set_ or [], out=out, system=os, as_json=json, quiet=quiet)
+    deploying.deploy(
+        scenario,
+        sets=set_ or [],
+        out=out,
+        system=os,
+        provision=provision,
+        inventory=inventory,
+        as_json=json,
+        quiet=quiet,
+    )
 
 
 @app.command(short_help="Tests that a new cluster has to pass: written from the model, and read back.")

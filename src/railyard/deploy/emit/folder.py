@@ -14,6 +14,7 @@ from railyard.deploy.emit.dot import dot
 from railyard.deploy.emit.elevation import elevation, hall
 from railyard.deploy.emit.infragraph import infragraph
 from railyard.deploy.emit.netlist import netlist
+from railyard.deploy.emit.provision import files as provisioning
 from railyard.deploy.folders import replaced
 from railyard.deploy.plan.drawn import drawn, is_infiniband
 
@@ -23,13 +24,22 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from railyard.deploy.emit.provision.files import Provision
     from railyard.deploy.plan.cabling import Plan
 
 ELEVATION = 120
 """Racks on the page and in the drawing."""
 
 
-def write(plan: Plan, out: Path, ethernet: str, title: str, progress: Callable[[str, float], None]) -> list[str]:
+def write(
+    plan: Plan,
+    out: Path,
+    ethernet: str,
+    title: str,
+    progress: Callable[[str, float], None],
+    *,
+    provision: Provision | None = None,
+) -> list[str]:
     """Writes a plan.
 
     Args:
@@ -38,6 +48,7 @@ def write(plan: Plan, out: Path, ethernet: str, title: str, progress: Callable[[
         ethernet: Dialect of the Ethernet switches.
         title: For the page.
         progress: Told of each file.
+        provision: How devices are given addresses and files at their first boot; None leaves that out.
 
     Returns:
         Names of the files, folders once.
@@ -45,10 +56,10 @@ def write(plan: Plan, out: Path, ethernet: str, title: str, progress: Callable[[
     Raises:
         InputError: It cannot be written; what was there is there still.
     """
-    return replaced(out, "cables.csv", _files(plan, ethernet, title), progress)
+    return replaced(out, "cables.csv", _files(plan, ethernet, title, provision), progress)
 
 
-def _files(plan: Plan, ethernet: str, title: str) -> Iterator[tuple[str, str | bytes]]:
+def _files(plan: Plan, ethernet: str, title: str, provision: Provision | None) -> Iterator[tuple[str, str | bytes]]:
     names = dialect(ethernet)
     for name, frame in (
         ("cables.csv", tables.cables(plan, names)),
@@ -77,6 +88,8 @@ def _files(plan: Plan, ethernet: str, title: str) -> Iterator[tuple[str, str | b
     if small is not None:
         yield "railyard.clab.yml", small
     yield from configurations.files(plan, ethernet)
+    if provision is not None:
+        yield from provisioning.files(plan, ethernet, provision)
     yield "index.html", page(plan, title)
 
 

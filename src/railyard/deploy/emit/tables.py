@@ -201,7 +201,7 @@ def _name(plan: Plan, ethernet: Dialect, column: list[int]) -> str:
 
 @lru_cache(1)
 def devices(plan: Plan) -> pl.DataFrame:
-    """A row a device: name, role, box, rack and lowest unit, height, power, loopback, autonomous system."""
+    """A row a device: name, role, box, rack and lowest unit, height, power, management, loopback, AS."""
     import polars as pl
 
     from railyard.deploy.plan.addresses import ipv4
@@ -217,6 +217,7 @@ def devices(plan: Plan) -> pl.DataFrame:
             "unit": plan.racks.unit,
             "height_u": rows.height_u,
             "power_w": rows.power_w,
+            "management": [ipv4(one) if one else None for one in numbers.management.tolist()],
             "loopback": [ipv4(one) if one else None for one in numbers.loopback.tolist()],
             "asn": [one or None for one in numbers.asn.tolist()],
         }

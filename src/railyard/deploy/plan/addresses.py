@@ -24,6 +24,12 @@ CORE_AS, SPINE_AS, LEAF_AS = 4_200_000_000, 4_200_100_000, 4_201_000_000
 LOOPBACKS, LOOPBACKS6 = 0x0A_F0_00_00, 0xFD00_00F0 << 96
 """10.240.0.0/13, one address a switch, and the same in fd00:f0::/96."""
 
+MANAGEMENT, MANAGEMENT6 = 0x0A_F8_00_00, 0xFD00_00F8 << 96
+"""10.248.0.0/13, one address the port of management of a switch, and the same in fd00:f8::/96."""
+
+SERVICES = 256
+"""First addresses of management, which gateways and servers (DHCP, files) take."""
+
 HOSTS, HOSTS6 = 0x0A_00_00_00, 0xFD00_0001 << 96
 """10.0.0.0/9: each cable of a server is a network of two addresses (RFC 3021), the switch's even; in IPv6 a /127."""
 
@@ -35,11 +41,13 @@ class Addresses:
     Attributes:
         asn: int64[devices], of switches of Ethernet; 0 for others.
         loopback: int64[devices], IPv4; 0 for servers.
+        management: int64[devices], IPv4 of a switch's port of management; 0 for servers.
         access: int64[cables], IPv4 of the switch's end of a server's cable, the server's is one more; 0 for others.
     """
 
     asn: NDArray[np.int64]
     loopback: NDArray[np.int64]
+    management: NDArray[np.int64]
     access: NDArray[np.int64]
 
 
@@ -50,6 +58,8 @@ def addresses_of(plan: Plan) -> Addresses:
     loopback = np.zeros(len(devices), np.int64)
     switches = np.flatnonzero(devices.level > 0)
     loopback[switches] = LOOPBACKS + 1 + np.arange(len(switches))
+    management = np.zeros(len(devices), np.int64)
+    management[switches] = MANAGEMENT + SERVICES + np.arange(len(switches))
     pod = _pods(plan)
     for level, first in ((1, LEAF_AS), (2, SPINE_AS), (3, CORE_AS)):
         mine = devices.level == level
@@ -58,7 +68,7 @@ def addresses_of(plan: Plan) -> Addresses:
     access = np.zeros(len(cables), np.int64)
     own = np.flatnonzero(devices.level[cables.a] == 0)
     access[own] = HOSTS + 2 * np.arange(len(own))
-    return Addresses(asn, loopback, access)
+    return Addresses(asn, loopback, management, access)
 
 
 def _pods(plan: Plan) -> NDArray[np.int64]:

@@ -1,0 +1,44 @@
+"""What a switch fetches at its first boot, where that is not its configuration itself."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from railyard.deploy.emit.provision.intent import ENDING
+
+if TYPE_CHECKING:
+    from railyard.deploy.emit.provision.intent import Boot
+
+FRR = """#!/bin/bash
+# CUMULUS-AUTOPROVISIONING
+set -e
+curl --fail --silent --show-error --output /etc/frr/frr.conf.new {url}
+mv /etc/frr/frr.conf.new /etc/frr/frr.conf
+hostnamectl set-hostname {name}
+systemctl restart frr
+"""
+"""The mark in its second line is what ZTP of Cumulus Linux asks for."""
+
+JUNOS = """#!/bin/sh
+cli -c 'configure exclusive; load set {url}; commit and-quit comment "first boot"'
+"""
+
+
+def file_of(boot: Boot, system: str, folder: str) -> tuple[str, str] | None:
+    """Name in the plan's folder and text; None where a device fetches its configuration, or nothing.
+
+    Args:
+        boot: A device.
+        system: Its operating system.
+        folder: URL of the plan's folder.
+    """
+    if not boot.file or system == "eos":
+        return None
+    url = f"{folder}switches/{boot.device}.{ENDING[system]}"
+    if system == "sonic":
+        source = {"source": url, "destination": "/etc/sonic/config_db.json", "secure": False}
+        document = {"ztp": {"01-configdb-json": {"url": source}}}
+        return f"provision/ztp/{boot.device}.json", json.dumps(document, indent=1) + "\n"
+    text = (FRR if system == "frr" else JUNOS).format(url=url, name=boot.device)
+    return f"provision/ztp/{boot.device}.sh", text
