@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
+from railyard.result.answers.answer import NAMES
 from railyard.result.result import Result
 from railyard.web import documents
 
@@ -17,7 +19,8 @@ Schema = dict[str, Any]
 
 def main(arguments: list[str]) -> int:
     stale = 0
-    for file, text in ((SOURCES / "result.gen.ts", types()), (SOURCES / "ui" / "api.gen.ts", api_types())):
+    made = (("result.gen.ts", types()), ("answers.gen.ts", answer_types()), ("ui/api.gen.ts", api_types()))
+    for file, text in ((SOURCES / name, text) for name, text in made):
         if "--check" in arguments:
             fresh = file.is_file() and file.read_text("utf-8") == text
             print(f"{file.name} is {'fresh' if fresh else 'stale: run python tools/result_types.py'}")
@@ -32,6 +35,21 @@ def types() -> str:
     schema = Result.model_json_schema()
     interfaces = [interface(name, body) for name, body in sorted(schema["$defs"].items())]
     return "\n".join([HEAD.format("result/"), *interfaces, interface("Result", schema)])
+
+
+def answer_types() -> str:
+    """Documents of the commands that answer something else than a run; what a result has too is imported."""
+    known = Result.model_json_schema()["$defs"]
+    shapes: dict[str, Schema] = {}
+    for model in NAMES:
+        schema = model.model_json_schema()
+        shapes |= {**schema.pop("$defs"), model.__name__: schema}
+    interfaces = [interface(name, body) for name, body in sorted(shapes.items()) if name not in known]
+    named = {word for text in interfaces for word in re.findall(r"\w+", text)}
+    shared = sorted(name for name in shapes if name in known and name in named)
+    imported = f'import type {{ {", ".join(shared)} }} from "./result.gen";\n'
+    union = f"export type Answer = {' | '.join(sorted(model.__name__ for model in NAMES))};\n"
+    return "\n".join([HEAD.format("result/answers/"), imported, *interfaces, union])
 
 
 def api_types() -> str:

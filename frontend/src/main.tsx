@@ -1,12 +1,13 @@
 import { render } from "preact";
 import { App } from "./app";
-import { embeddedResult } from "./result";
+import { checked, embedded } from "./result";
+import type { Result } from "./result.gen";
 import "./style.css";
 
 const root = document.getElementById("app");
 if (root === null) throw new Error("the page has no #app");
 
-embeddedResult().then(
+embedded<Result>().then(checked).then(
   (result) => {
     document.title = `${result.name} · Railyard`;
     render(<App result={result} />, root);

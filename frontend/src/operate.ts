@@ -1,5 +1,6 @@
 /** A cluster in time: its parts of time, the axis in hours or days, and the heat map's bytes. */
 
+import { tidy } from "./format";
 import type { Variant } from "./result";
 import type { HeatFigures, OperateVariant } from "./result.gen";
 import type { Scale } from "./scales";
@@ -31,11 +32,9 @@ export function timeScale(span: number, wanted = 8): Scale {
   return { at: (value) => value / (span || 1), ticks };
 }
 
-const TIDY = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
-
 export const moment = (seconds: number, span: number): string => {
   const [scale, unit] = span >= 2 * DAY ? [DAY, "d"] : span >= 2 * HOUR ? [HOUR, "h"] : [60, "min"];
-  return `${TIDY.format(seconds / scale)} ${unit}`;
+  return `${tidy(seconds / scale)} ${unit}`;
 };
 
 /** Of a cell's use, from idle to full; above it: why nodes were away. */

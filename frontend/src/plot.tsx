@@ -32,6 +32,8 @@ interface PlotProps {
   named?: boolean;
   /** Every point is drawn. */
   dots?: boolean;
+  /** A value of x that is marked. */
+  at?: number | undefined;
 }
 
 /** Width of a figure of the axis, and a little. */
@@ -131,6 +133,7 @@ export function Plot(props: PlotProps) {
           {beside && ends(props.series, py, height).map(({ name, color, top }) => (
             <text x={width - right + 8} y={top} class="end-name" style={{ fill: color }}>{name}</text>
           ))}
+          {props.at !== undefined && <line class="marked" x1={px(props.at)} x2={px(props.at)} y1={TOP} y2={height - BOTTOM} />}
           {hover !== null && <line class="cursor" x1={px(hover)} x2={px(hover)} y1={TOP} y2={height - BOTTOM} />}
         </svg>
       )}

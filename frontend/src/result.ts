@@ -18,11 +18,11 @@ async function inflate(base64: string): Promise<string> {
   return new Response(stream).text();
 }
 
-/** The result that the report carries in itself. */
-export async function embeddedResult(): Promise<Result> {
+/** The document that the page carries in itself. */
+export async function embedded<Document>(): Promise<Document> {
   const text = document.getElementById("railyard-result")?.textContent?.trim() ?? "";
   if (text === "" || text.startsWith("@@")) throw new Error("this page carries no result");
-  return checked(JSON.parse(await inflate(text)) as Result);
+  return JSON.parse(await inflate(text)) as Document;
 }
 
 /** The result, if it has the format that the views know. */

@@ -54,7 +54,10 @@ def test_help_and_version(railyard):
         ),
         (["lab", "exec"], {"--dilation", "--routing", "--json", "--help"}),
         (["observe"], {"--out", "--cluster", "--json", "--help"}),
-        (["tune"], {"--engine", "--set", "--env", "--tuner", "--force", "--ray", "--json", "--quiet", "--help"}),
+        (
+            ["tune"],
+            {"--engine", "--set", "--env", "--tuner", "--force", "--ray", "--out", "--json", "--quiet", "--help"},
+        ),
         (
             ["ui"],
             {
@@ -76,10 +79,10 @@ def test_help_and_version(railyard):
                 *("--json", "--help"),
             },
         ),
-        (["diagnose"], {"--cluster", "--symptom", "--json", "--help"}),
+        (["diagnose"], {"--cluster", "--symptom", "--out", "--json", "--help"}),
         (["deploy"], {"--out", "--os", "--provision", "--inventory", "--set", "--json", "--quiet", "--help"}),
         (["accept"], {"--out", "--results", "--junit", "--set", "--json", "--quiet", "--help"}),
-        (["audit"], {"--ibnetdiscover", "--lldp", "--netbox", "--plan", "--with", "--json", "--help"}),
+        (["audit"], {"--ibnetdiscover", "--lldp", "--netbox", "--plan", "--with", "--out", "--json", "--help"}),
         (["bring-up"], {"--set", "--json", "--quiet", "--help"}),
         (["check"], {"--junit", "--set", "--json", "--quiet", "--help"}),
         (["init"], {"--help"}),

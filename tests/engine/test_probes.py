@@ -9,7 +9,8 @@ import pytest
 
 from railyard import engine
 from railyard.engine.faults import FaultColumns
-from railyard.engine.probing import counters
+from railyard.engine.probing import counters, in_bytes
+from railyard.errors import InputError
 
 from .hand import Entity, Graph
 from .test_semantics import GIGABYTE_PER_S, play
@@ -76,3 +77,31 @@ def test_of_a_bundle_the_slower_member_is_full():
 
     assert full() == [75, 70, 70, 70]
     assert full((0, 0, 1, 0.5, 0)) == [5, 70, 0, 70]
+
+
+def test_windows_keep_every_link_in_a_byte():
+    """Link 0 carries 30 % of its rate for the second half of a millisecond, link 1 all of it: 76.5 and 255 of 255."""
+    graph = Graph(1)
+    graph.compute(0, 500_000_000)
+    graph.transfer(0, 0, 0, 0)
+    probes = engine.Probes(windows=16)
+    record = play(graph, [Entity({0: 0.3, 1: 1.0}, 500_000)], [GIGABYTE_PER_S] * 2, probes=probes)
+    time_ps, load = record.table("link_windows").values()
+    assert load.dtype == np.uint8
+    assert load.shape == (len(time_ps), 2)
+    step = int(time_ps[1])
+    before, within = time_ps + step <= 500_000_000, (time_ps >= 500_000_000) & (time_ps + step <= 1_000_000_000)
+    assert (load[before] == 0).all()
+    assert set(map(tuple, load[within].tolist())) <= {(76, 255), (77, 255)}
+    carried = (load / 255 * step).sum(axis=0) * 1e-12 * 1e9
+    assert carried == pytest.approx([150_000, 500_000], rel=0.01)
+    assert "link_series" not in record.tables
+
+
+def test_windows_and_samples_are_one_of_both():
+    with pytest.raises(InputError, match="samples or windows"):
+        engine.Probes(samples=4, windows=4)
+
+
+def test_bytes_of_loads_are_rounded_and_bounded():
+    assert in_bytes(np.array([0.0, 0.001, 0.003, 0.5, 0.999, 1.0, 1.4])).tolist() == [0, 0, 1, 128, 255, 255, 255]

@@ -19,7 +19,7 @@ from railyard.plan.designs.planned import begin
 from railyard.plan.designs.planning import Planner
 from railyard.plan.designs.reasons import why
 from railyard.plan.designs.space import space_of
-from railyard.plan.designs.summary import to_json
+from railyard.plan.designs.summary import answer_of
 from railyard.plan.designs.sweep import sweep
 from railyard.scenario import load
 from railyard.schema import yaml
@@ -59,6 +59,10 @@ class Here:
         """Nothing runs on."""
 
 
+def plain(found):
+    return json.loads(answer_of(found).text())
+
+
 def planned(draft, journal: Journal | None = None, workers: Here | None = None):
     begun, section = begin(draft)
     return Planner(draft, begun, section, workers or Here(), journal or Journal(None), lambda _what, _share: None).run()
@@ -68,7 +72,7 @@ EFFORT = {"flow": 3, "draws": 200}
 
 
 def test_a_plan_says_its_front_why_others_lost_and_how_sure_it_is():
-    found = to_json(planned(load.from_values(values(objectives=["cpmt", "step"], effort=EFFORT))))
+    found = plain(planned(load.from_values(values(objectives=["cpmt", "step"], effort=EFFORT))))
     assert found["looked_at"] == {
         **found["looked_at"],
         **{"designs": 6, "demands": 1, "layouts": 6, "analytic": 6, "flow": 3, "packet": 0, "failed": 0},
@@ -100,7 +104,7 @@ def test_excluded_makers_are_in_no_design():
 
 def test_points_that_cannot_be_are_kept_with_their_error():
     section = {"space": {"accelerators": [60, 64], "fabric": ["roce", "uec"]}, "effort": {"flow": 0, "draws": 100}}
-    found = to_json(planned(load.from_values(values(**section))))
+    found = plain(planned(load.from_values(values(**section))))
     assert {row["variant"].split(",")[0] for row in found["front"]} == {"accelerators 64"}
     assert sum(row["designs"] for row in found["failed"]) == 2
     assert all(row["error"] for row in found["failed"])
@@ -112,7 +116,8 @@ def test_points_are_rows_that_sql_asks(tmp_path):
     from railyard.plan.designs import files
 
     draft = load.from_values(values(effort={"flow": 0, "draws": 100}))
-    folder = files.write(planned(draft), draft, tmp_path)
+    found = planned(draft)
+    folder = files.write(found, answer_of(found), draft, tmp_path)
     table = pl.scan_parquet(folder / "points.parquet")
     found = table.sql("SELECT fabric, min(cpmt) AS cpmt FROM self WHERE engine = 'analytic' GROUP BY fabric").collect()
     assert "roce" in found["fabric"].to_list()
@@ -138,7 +143,7 @@ def test_regret_is_the_worst_excess_over_the_best_for_a_demand():
 
 def test_nothing_that_ended_runs_again_and_the_end_is_the_same(tmp_path):
     draft = load.from_values(values(effort=EFFORT))
-    whole = json.dumps(to_json(planned(draft)))
+    whole = json.dumps(plain(planned(draft)))
     path = tmp_path / "points.jsonl"
     first = Here(stop_after=2)
     stopped = planned(draft, Journal(path), first)
@@ -148,7 +153,7 @@ def test_nothing_that_ended_runs_again_and_the_end_is_the_same(tmp_path):
         file.write(b'["torn line of a run that was ki')
     second = Here()
     again = planned(draft, Journal(path), second)
-    assert json.dumps(to_json(again)) == whole
+    assert json.dumps(plain(again)) == whole
     assert first.calls.count(work.SWEEP) + second.calls.count(work.SWEEP) == 1
     assert first.calls.count(work.RUN) + second.calls.count(work.RUN) == 3
     third = Here()

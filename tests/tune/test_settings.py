@@ -17,6 +17,7 @@ from railyard.scenario.tune_section import TuneSection
 from railyard.schema import yaml
 from railyard.study.journal import Journal
 from railyard.study.tasks import Done
+from railyard.tune.settings.answer import answer_of
 from railyard.tune.settings.export import environment, tuner_table
 from railyard.tune.settings.search import Tuned, Tuner
 from railyard.tune.settings.space import CONGESTION, space_of
@@ -150,3 +151,15 @@ def test_the_command_prints_json_and_writes_what_nccl_reads(tmp_path, capsys):
     assert len(printed["unseen"]["cases"]) == 2
     assert printed["environment"] == env.read_text()
     assert printed["tuner"] == table.read_text()
+
+
+def test_the_answer_sets_what_was_found_beside_what_was_written():
+    draft = load.from_values(values(tune={"space": SPACE}, collectives={"connections": 2}))
+    found = Tuner(draft, "flow", draft.scenario.tune, Known(), Journal(None), lambda *_: None).run()
+    answer = answer_of(found, load.dump(draft.scenario))
+    changes = {one.key: (one.before, one.after) for one in answer.changes}
+    assert changes["collectives.connections"] == (2, 8)
+    assert changes["qps"][1] == 4
+    assert answer.recommended == answer.settings == {"qps": 4, "collectives.connections": 8}
+    assert answer.unseen.gain == pytest.approx(1 - 1 / 1.22)
+    assert [one.kept for one in answer.trials].count(True) >= 2

@@ -1,6 +1,8 @@
 /** Requests to the server; what it refuses arrives as an error in its words. */
 
-import type { Checked, Estimated, FileRow, FileText, PageRow, QueuedJob, Person, Repriced, RunRow, SliceSeen, Strips, Template, Window } from "./api.gen";
+import type { Answer } from "../answers.gen";
+import type { AnswerRow, Checked, Estimated, FileRow, FileText, Marks, PageRow, QueuedJob, Person, Repriced, RunRow, SliceSeen, Strips, Template, Window } from "./api.gen";
+import type { LoadHead } from "./over_time";
 import { Packed } from "./packed";
 import type { Result } from "../result.gen";
 import { checked } from "../result";
@@ -69,9 +71,16 @@ export const api = {
     ask<SliceSeen>("GET", `/runs/${name(run)}/timeline/slice?${query({ variant, lane, at_us })}`, undefined, signal),
   prices: (runs: string[], changes: Record<string, number>, signal: AbortSignal) =>
     ask<Repriced>("GET", `/prices?${[...runs.map((run) => `run=${name(run)}`), ...Object.entries(changes).map(([price, value]) => `change=${name(`${price}:${value}`)}`)].join("&")}`, undefined, signal),
+  answers: () => ask<AnswerRow[]>("GET", "/answers"),
+  answer: (answer: string) => ask<Answer>("GET", `/answers/${name(answer)}`),
+  answerPage: (answer: string) => `${ROOT}/answers/${name(answer)}/page`,
+  marks: (answer: string) => ask<Marks>("GET", `/answers/${name(answer)}/marks`),
   pages: () => ask<PageRow[]>("GET", "/pages"),
   page: (file: string) => `${ROOT}/page?file=${name(file)}`,
   hall: (of: Place) => columns<HallHead>(...placed("hall", of)),
+  load: (run: string, variant: number) => columns<LoadHead>(`/runs/${name(run)}/load?variant=${variant}`),
+  loadOfCables: async (run: string, variant: number, first: number, count: number) =>
+    (await columns<{ first: number; count: number }>(`/runs/${name(run)}/load/cables?${query({ variant, first, count })}`)).column("load") as Uint8Array,
   cables: (of: Place) => columns<{ loaded: boolean }>(...placed("cables", of)),
   scenario: async (run: string) => (await fetch(`${ROOT}/runs/${name(run)}/scenario`, { credentials: "same-origin" })).text(),
   report: (run: string) => `${ROOT}/runs/${name(run)}/report`,
@@ -95,11 +104,11 @@ export interface Schema {
   type?: string;
 }
 
-/** Whose hall: that of a variant of a run, or of a scenario that has not been run. */
-export type Place = { run: string; variant: number } | { file: string; text: string };
+/** Whose hall: that of a variant of a run, of a scenario that has not been run, or of what an answer is about. */
+export type Place = { run: string; variant: number } | { file: string; text: string } | { answer: string };
 
 const placed = (what: string, of: Place): [string, unknown?] =>
-  "run" in of ? [`/runs/${name(of.run)}/${what}?variant=${of.variant}`] : [`/${what}`, of];
+  "answer" in of ? [`/answers/${name(of.answer)}/${what}`] : "run" in of ? [`/runs/${name(of.run)}/${what}?variant=${of.variant}`] : [`/${what}`, of];
 
 /** What a hall says besides its columns. */
 export interface HallHead {

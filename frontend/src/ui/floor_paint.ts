@@ -9,7 +9,13 @@ export interface Camera {
   y: number;
 }
 
-export type Heat = "load" | "power" | "role";
+export type Heat = "load" | "findings" | "power" | "role";
+
+/** What is lit: a finding, or a part that is named. */
+export interface Lit {
+  cables: readonly number[];
+  devices: readonly number[];
+}
 
 export interface Scene {
   hall: Hall;
@@ -18,6 +24,11 @@ export interface Scene {
   heat: Heat;
   /** Whose cables are drawn. */
   chosen: number | undefined;
+  lit: Lit | undefined;
+  /** Devices that something was found at, and its share of the dearest finding. */
+  found: ReadonlyMap<number, number>;
+  /** Load at the hot end of the scale. */
+  most: number;
 }
 
 export interface Inks {
@@ -27,6 +38,9 @@ export interface Inks {
   muted: string;
   accent: string;
   heat: (share: number) => string;
+  found: (share: number) => string;
+  hot: string;
+  panel: string;
   role: (role: string) => string;
 }
 
@@ -90,18 +104,25 @@ export function paint(context: CanvasRenderingContext2D, scene: Scene, width: nu
     }
   }
   if (scene.chosen !== undefined) lines(context, scene, scene.chosen, inks);
+  if (scene.lit !== undefined) light(context, scene, scene.lit, inks);
 }
 
-function rackInk({ hall, cabling, heat }: Scene, rack: number, inks: Inks): string {
+function rackInk(scene: Scene, rack: number, inks: Inks): string {
+  const { hall, cabling, heat } = scene;
   if (heat === "power") return inks.heat(at(hall.power, rack) / Math.max(hall.mostPower, 1));
-  if (heat === "load" && cabling !== undefined && at(cabling.rackLoad, rack) >= 0) return inks.heat(at(cabling.rackLoad, rack) / cabling.most);
+  if (heat === "load" && cabling !== undefined && at(cabling.rackLoad, rack) >= 0) return inks.heat(at(cabling.rackLoad, rack) / scene.most);
+  const worst = heat === "findings" ? Math.max(-1, ...(hall.inside[rack] ?? []).map((device) => scene.found.get(device) ?? -1)) : -1;
+  if (heat === "findings") return worst < 0 ? inks.lane : inks.found(worst);
   const first = hall.inside[rack]?.[0];
   return inks.role(first === undefined ? "" : (hall.head.roles[at(hall.role, first)] ?? ""));
 }
 
-function deviceInk({ hall, cabling, heat }: Scene, device: number, inks: Inks): string {
+function deviceInk(scene: Scene, device: number, inks: Inks): string {
+  const { hall, cabling, heat } = scene;
+  const share = scene.found.get(device);
+  if (heat === "findings") return share === undefined ? inks.line : inks.found(share);
   if (heat === "power") return inks.heat(at(hall.draw, device) / Math.max(hall.mostDraw, 1));
-  if (heat === "load" && cabling !== undefined && at(cabling.deviceLoad, device) >= 0) return inks.heat(at(cabling.deviceLoad, device) / cabling.most);
+  if (heat === "load" && cabling !== undefined && at(cabling.deviceLoad, device) >= 0) return inks.heat(at(cabling.deviceLoad, device) / scene.most);
   return inks.role(hall.head.roles[at(hall.role, device)] ?? "");
 }
 
@@ -116,7 +137,7 @@ function paintDevice(context: CanvasRenderingContext2D, scene: Scene, device: nu
   }
   if (scene.camera.scale >= PORTS && scene.cabling !== undefined) ports(context, scene, device, inks);
   else if (scene.camera.scale >= NAMED && high >= 9) {
-    context.fillStyle = inks.ink;
+    context.fillStyle = scene.heat === "findings" && (scene.found.get(device) ?? 0) > 0.2 ? inks.panel : inks.ink;
     context.fillText(scene.hall.head.names[device] ?? "", left + 4, top + high / 2, wide - 8);
   }
 }
@@ -128,7 +149,7 @@ function ports(context: CanvasRenderingContext2D, scene: Scene, device: number, 
   const each = Math.min((wide - 70) / Math.max(cables.length, 1), high * 0.6);
   cables.forEach((cable, number) => {
     const load = at(scene.cabling?.load ?? [], cable.row);
-    context.fillStyle = load >= 0 ? inks.heat(load / (scene.cabling?.most ?? 1)) : inks.line;
+    context.fillStyle = load >= 0 ? inks.heat(load / scene.most) : inks.line;
     context.strokeStyle = inks.line;
     context.lineWidth = 0.5;
     context.fillRect(left + 64 + number * each, top + high * 0.2, each * 0.8, high * 0.6);
@@ -140,17 +161,51 @@ function ports(context: CanvasRenderingContext2D, scene: Scene, device: number, 
 
 function lines(context: CanvasRenderingContext2D, scene: Scene, device: number, inks: Inks): void {
   const cables = scene.cabling?.of(device) ?? [];
-  const middle = ([left, top, wide, high]: [number, number, number, number]): [number, number] => [left + wide / 2, top + high / 2];
   const [fromX, fromY] = middle(front(scene, device));
   context.lineWidth = 1;
   for (const cable of cables.slice(0, MOST_LINES)) {
     const [toX, toY] = middle(front(scene, cable.peer));
     const load = at(scene.cabling?.load ?? [], cable.row);
-    context.strokeStyle = load >= 0 ? inks.heat(load / (scene.cabling?.most ?? 1)) : inks.accent;
+    context.strokeStyle = load >= 0 ? inks.heat(load / scene.most) : inks.accent;
     context.beginPath();
     context.moveTo(fromX, fromY);
     context.lineTo(toX, fromY);
     context.lineTo(toX, toY);
     context.stroke();
   }
+}
+
+/** Cables over everything else, with the boxes at their ends. */
+function light(context: CanvasRenderingContext2D, scene: Scene, lit: Lit, inks: Inks): void {
+  context.strokeStyle = inks.hot;
+  context.lineWidth = 3;
+  const devices = new Set(lit.devices);
+  for (const row of lit.cables.slice(0, MOST_LINES)) {
+    const ends = scene.cabling?.ends(row);
+    if (ends === undefined) break;
+    const [[fromX, fromY], [toX, toY]] = ends.map((device) => middle(front(scene, device))) as [[number, number], [number, number]];
+    context.beginPath();
+    context.moveTo(fromX, fromY);
+    context.lineTo(toX, fromY);
+    context.lineTo(toX, toY);
+    context.stroke();
+    for (const device of ends) devices.add(device);
+  }
+  for (const device of devices) {
+    const [left, top, wide, high] = front(scene, device);
+    context.strokeRect(left, top, wide, Math.max(high, 2));
+  }
+}
+
+const middle = ([left, top, wide, high]: [number, number, number, number]): [number, number] => [left + wide / 2, top + high / 2];
+
+/** A camera that has all of some devices in it. */
+export function around(hall: Hall, devices: readonly number[], width: number, height: number): Camera {
+  const all = fitted(hall, width, height);
+  if (all.scale >= NAMED) return all;
+  const places = devices.map((device) => hall.place(at(hall.rack, device)));
+  const [left, right] = [Math.min(...places.map(([x]) => x)), 1 + Math.max(...places.map(([x]) => x))];
+  const [top, bottom] = [Math.min(...places.map(([, y]) => y)), hall.head.rack_depth + Math.max(...places.map(([, y]) => y))];
+  const scale = Math.min(Math.max(Math.min((width - 60) / (right - left), (height - 60) / (bottom - top), 150), 6), 150);
+  return { scale, x: width / 2 - ((left + right) / 2) * scale, y: height / 2 - ((top + bottom) / 2) * scale };
 }

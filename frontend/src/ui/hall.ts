@@ -66,13 +66,16 @@ export class Hall {
 /** Cables by device, and the largest load at each. */
 export class Cabling {
   readonly length: Numbers;
-  readonly load: Numbers;
+  /** Of every cable now, -1 where nothing is known. */
+  load: Numbers;
   readonly tier: Numbers;
   readonly rate: Numbers;
   readonly number: Numbers;
   readonly loaded: boolean;
-  /** Load of the busiest cable: the hot end of the scale. */
+  /** Load of the busiest cable over the step: the hot end of the scale. */
   readonly most: number;
+  private readonly overStep: Numbers;
+  private readonly hall: Hall;
   readonly deviceLoad: Float32Array;
   readonly rackLoad: Float32Array;
   private readonly a: Numbers;
@@ -87,6 +90,8 @@ export class Cabling {
     this.ports = [packed.column("a_port"), packed.column("b_port")];
     [this.length, this.load, this.tier] = [packed.column("length_m"), packed.column("load"), packed.column("tier")];
     [this.rate, this.number] = [packed.column("gb_per_s"), packed.column("number")];
+    this.overStep = this.load;
+    this.hall = hall;
     const devices = hall.rack.length;
     this.most = largest(this.load);
     this.first = new Int32Array(devices + 1);
@@ -102,8 +107,29 @@ export class Cabling {
         const place = next[device] ?? 0;
         this.listed[place] = row;
         next[device] = place + 1;
+      }
+    this.light();
+  }
+
+  /** Shows another load, of a moment; that of the step without one. */
+  show(load: Numbers | undefined): void {
+    this.load = load ?? this.overStep;
+    this.light();
+  }
+
+  /** The two devices of a cable. */
+  ends(row: number): [number, number] {
+    return [at(this.a, row), at(this.b, row)];
+  }
+
+  private light(): void {
+    this.deviceLoad.fill(-1);
+    this.rackLoad.fill(-1);
+    for (let row = 0; row < this.a.length; row++)
+      for (const end of [this.a, this.b]) {
+        const device = at(end, row);
         raise(this.deviceLoad, device, at(this.load, row));
-        raise(this.rackLoad, at(hall.rack, device), at(this.load, row));
+        raise(this.rackLoad, at(this.hall.rack, device), at(this.load, row));
       }
   }
 

@@ -13,10 +13,11 @@ import { Login } from "./pages/login";
 import { RunPage } from "./pages/run";
 import { ScenarioPage } from "./pages/scenario";
 
-function usePage(): string {
-  const [here, set] = useState(page);
-  useEffect(() => onMove(() => set(page())), []);
-  return here;
+/** The page, and how often one has gone to another: what a page chooses by itself changes the address, and is no move. */
+function usePage(): [page: string, moves: number] {
+  const [moves, count] = useState(0);
+  useEffect(() => onMove(() => count((last) => last + 1)), []);
+  return [page(), moves];
 }
 
 export function Shell() {
@@ -27,7 +28,7 @@ export function Shell() {
 }
 
 function Inside({ me, left }: { me: Person; left: () => void }) {
-  const here = usePage();
+  const [here, moves] = usePage();
   const [turn, next] = useState(0);
   const jobs = useJobs(() => next((count) => count + 1));
   const open = jobs.filter((job) => !hasEnded(job));
@@ -44,7 +45,7 @@ function Inside({ me, left }: { me: Person; left: () => void }) {
       </nav>
       {open.length > 0 && <ul class="queue" aria-label="Queue">{open.map((job) => <JobRow key={job.id} job={job} />)}</ul>}
       <main id="content" tabIndex={-1}>
-        <Page here={here} turn={turn} jobs={jobs} />
+        <Page key={moves} here={here} turn={turn} jobs={jobs} />
       </main>
     </>
   );
@@ -53,9 +54,10 @@ function Inside({ me, left }: { me: Person; left: () => void }) {
 function Page({ here, turn, jobs }: { here: string; turn: number; jobs: ReturnType<typeof useJobs> }) {
   if (here.startsWith("/run/")) return <RunPage key={here} run={decodeURIComponent(here.slice(5))} />;
   if (here === "/scenario") return <ScenarioPage jobs={jobs} />;
-  if (here === "/timeline") return <Late key={`timeline ${chosen("runs")}`} page={() => import("./pages/timeline").then((each) => each.TimelinePage)} />;
-  if (here === "/floor") return <Late key={`floor ${chosen("run")} ${chosen("file")} ${chosen("variant")}`} page={() => import("./pages/floor").then((each) => each.FloorPage)} />;
-  if (here === "/decide") return <Late key={`decide ${chosen("runs")}`} page={() => import("./pages/decide").then((each) => each.DecidePage)} />;
+  if (here.startsWith("/answer/")) return <Late page={() => import("./pages/answer").then((each) => () => <each.AnswerPage answer={decodeURIComponent(here.slice(8))} />)} />;
+  if (here === "/timeline") return <Late page={() => import("./pages/timeline").then((each) => each.TimelinePage)} />;
+  if (here === "/floor") return <Late page={() => import("./pages/floor").then((each) => each.FloorPage)} />;
+  if (here === "/decide") return <Late page={() => import("./pages/decide").then((each) => each.DecidePage)} />;
   if (here === "/page") return <Written key={chosen("file")} file={chosen("file") ?? ""} />;
   if (here === "/compare") return <Compare />;
   if (here === "" || here === "/") return <Home turn={turn} jobs={jobs} />;

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { bitRate, bytes, count, microseconds, percent, whole } from "../format";
+import { bitRate, bytes, count, fixed, microseconds, percent, whole } from "../format";
 import type { PacketFigures } from "../result.gen";
 import { Section, Table } from "../parts";
 
@@ -11,7 +11,7 @@ function sentences({ packets, reorder }: PacketFigures): string[] {
   told.push(retransmitted > 0 ? `${share(retransmitted)} had to be sent again.` : "None had to be sent again.");
   const lost = [trimmed > 0 ? `${whole(trimmed)} were cut to their headers` : "", dropped > 0 ? `${whole(dropped)} were dropped` : ""].filter((text) => text !== "");
   told.push(lost.length > 0 ? `In full queues ${lost.join(" and ")}.` : "No queue overflowed.");
-  if (marked > 0) told.push(`Switches set ${whole(marked)} marks of congestion, ${(marked / fresh).toFixed(2)} a packet.`);
+  if (marked > 0) told.push(`Switches set ${whole(marked)} marks of congestion, ${fixed(marked / fresh, 2)} a packet.`);
   if (nacks > 0) told.push(`Receivers complained ${whole(nacks)} times of something missing.`);
   if (cnps > 0) told.push(`Receivers sent ${whole(cnps)} notices of congestion.`);
   if (pauses > 0) told.push(`Ports told their neighbours ${whole(pauses)} times to pause.`);

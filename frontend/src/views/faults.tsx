@@ -1,4 +1,4 @@
-import { duration } from "../format";
+import { duration, fixed } from "../format";
 import { Section, Table } from "../parts";
 import type { Stepped } from "../result";
 
@@ -17,7 +17,7 @@ export function Faults({ variant }: { variant: Stepped }) {
           { head: "outcome", text: true, cell: (row) => row.outcome },
           { head: "until it has other paths, is back, or the job is aborted", cell: (row) => duration(row.detection_s) },
           { head: "step longer by", cell: (row) => duration(row.stall_s) },
-          { head: "later steps", cell: (row) => (row.slower > 1 ? `x ${row.slower.toFixed(3)}` : "as long") },
+          { head: "later steps", cell: (row) => (row.slower > 1 ? `x ${fixed(row.slower, 3)}` : "as long") },
           { head: "lost", cell: (row) => duration(row.lost_s) },
         ]}
       />

@@ -1,4 +1,4 @@
-import { count, dollars, duration, percent } from "../format";
+import { count, dollars, duration, fixed, percent } from "../format";
 import { Section, Table } from "../parts";
 import type { Variant } from "../result";
 import type { JobRow, JobsVariant } from "../result.gen";
@@ -32,7 +32,7 @@ export function Jobs({ variant }: { variant: JobsVariant }) {
           { head: "placement", text: true, cell: (row) => row.placement.policy },
           { head: "alone", cell: (row) => measure(row.alone) },
           { head: "together", cell: (row) => measure(row.together) },
-          { head: "slowdown", cell: (row) => row.slowdown.toFixed(3) },
+          { head: "slowdown", cell: (row) => fixed(row.slowdown, 3) },
           { head: "because of", text: true, cell: (row) => because(row) },
           { head: "$/Mtoken alone", cell: (row) => price(row.alone) },
           { head: "together", cell: (row) => price(row.together) },

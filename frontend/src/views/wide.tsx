@@ -1,4 +1,4 @@
-import { band, bitRate, bytes, count, dollars, duration, energy, percent, whole } from "../format";
+import { band, bitRate, bytes, count, dollars, duration, energy, fixed, percent, whole } from "../format";
 import { lineColor } from "../colors";
 import { Figure, Legend, List, Section, StackedBar, Table } from "../parts";
 import { Plot } from "../plot";
@@ -156,7 +156,7 @@ function Rounds({ variant }: { variant: FederatedVariant }) {
             { head: "there", cell: (row) => percent(row.there) },
             { head: "selected", cell: (row) => percent(row.selected) },
             { head: "heard", cell: (row) => percent(row.heard) },
-            { head: "bias", cell: (row) => (row.bias === null ? NONE : row.bias.toFixed(2)) },
+            { head: "bias", cell: (row) => (row.bias === null ? NONE : fixed(row.bias, 2)) },
           ]}
         />
       </Section>

@@ -108,14 +108,16 @@ def audit(
     netbox: Path | None,
     plan: Path | None,
     reports: Sequence[Path],
+    out: Path | None,
     as_json: bool,
 ) -> None:
     """Prints what is wrong with a network as found, dearest first.
 
     Raises:
-        InputError: There is not exactly one discovery, it holds nothing, or the plan is wrong.
+        InputError: There is not exactly one discovery, it holds nothing, the plan is wrong, or it cannot be kept.
     """
     from railyard.cluster.asbuilt.reported.gather import gather
+    from railyard.deploy.audit.answer import answer_of
     from railyard.deploy.audit.audit import audit as audited
     from railyard.deploy.audit.audit import audit_documented, audit_plan
     from railyard.deploy.audit.sources import discovered
@@ -128,14 +130,21 @@ def audit(
         found = audit_plan(there, draft, said)
     else:
         found = audited(there, said) if documented is None else audit_documented(there, documented, said)
+    name = next(path for path in (ibnetdiscover, lldp, netbox) if path is not None).resolve().name
+    answer = answer_of(found, name if draft is None else draft.title)
     if as_json:
-        emit(json.dumps(found.plain(), ensure_ascii=False, allow_nan=False))
-        return
-    for problem in found.problems[:SHOWN]:
-        say(problem.render())
-    _design(found)
-    emit("")
-    work(found)
+        emit(answer.text())
+    else:
+        for problem in found.problems[:SHOWN]:
+            say(problem.render())
+        _design(found)
+        emit("")
+        work(found)
+    if out is not None:
+        from railyard.files import read_text
+        from railyard.report import keep_answer
+
+        say(f"report: {keep_answer(answer, out, None if plan is None else read_text(plan))}/audit.html")
 
 
 def _design(found: Audit) -> None:

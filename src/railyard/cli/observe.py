@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.observe.next_tests import Step
+    from railyard.result.answers.diagnosis import DiagnosisAnswer, TestStep
 
 SHOWN = 20
 
@@ -194,22 +195,33 @@ _SECTIONS = {
 }
 
 
-def diagnose(path: Path, *, cluster: Path | None, as_json: bool) -> None:
+def diagnose(path: Path, *, cluster: Path | None, out: Path | None, as_json: bool) -> None:
     """Prints what is wrong, and what would settle it.
 
     Raises:
-        InputError: Nothing at the path can be read, or the cluster's file is wrong.
+        InputError: Nothing at the path can be read, the cluster's file is wrong, or the answer cannot be kept.
     """
+    from railyard.files import read_text
+    from railyard.observe.answer import answer_of
     from railyard.observe.clusterfile import cluster_of
     from railyard.observe.diagnose import diagnose as diagnosed
-    from railyard.observe.next_tests import after
 
-    answer = diagnosed(path, cluster)
+    found = diagnosed(path, cluster)
+    answer = answer_of(found, path.resolve().name, None if cluster is None else cluster_of(cluster))
     for words in answer.notes:
         say(words)
     if as_json:
-        emit(json.dumps(answer.plain(), ensure_ascii=False, allow_nan=False))
-        return
+        emit(answer.text())
+    else:
+        _verdict(answer)
+        _steps(answer.steps)
+    if out is not None:
+        from railyard.report import keep_answer
+
+        say(f"report: {keep_answer(answer, out, None if cluster is None else read_text(cluster))}/diagnosis.html")
+
+
+def _verdict(answer: DiagnosisAnswer) -> None:
     if answer.what_if:
         emit(f"S {answer.what_if['S']:.4f}")
     if answer.verdict:
@@ -222,7 +234,6 @@ def diagnose(path: Path, *, cluster: Path | None, as_json: bool) -> None:
         emit("something is wrong; I do not know which part" if answer.unknown else "nothing is wrong")
     if answer.verdict and answer.unknown:
         emit("something else is wrong; I do not know which part")
-    _steps(after(answer, None if cluster is None else cluster_of(cluster)))
 
 
 def symptom(name: str, *, cluster: Path | None, as_json: bool) -> None:
@@ -241,7 +252,7 @@ def symptom(name: str, *, cluster: Path | None, as_json: bool) -> None:
         _steps(steps)
 
 
-def _steps(steps: Sequence[Step]) -> None:
+def _steps(steps: Sequence[Step | TestStep]) -> None:
     for number, step in enumerate(steps, 1):
         emit(f"test {number}: {step.run}")
         emit(f"  expected: {step.expected}")

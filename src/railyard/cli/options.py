@@ -18,6 +18,10 @@ Vary = Annotated[
     typer.Option("--vary", metavar="KEY=A,B,C", help="Compare these values of a key; may be repeated."),
 ]
 Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the folder of the run is put.")]
+Keep = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FOLDER", help="Keep the answer and its page there, such as in runs/ for the page."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No words and no progress, only data and errors.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 Extra = Annotated[

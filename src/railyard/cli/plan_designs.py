@@ -10,7 +10,7 @@ from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.plan.designs.constraints import shown
 from railyard.plan.designs.study import plan
-from railyard.plan.designs.summary import to_json
+from railyard.report import answer_page
 from railyard.scenario import load
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def designs(file: Path, *, sets: Sequence[str], out: Path, ray: str | None, as_j
     """
     with Progress(wanted=not quiet) as progress:
         progress("reading the plan", 0.0)
-        finished = plan(load.load(file, sets), out=out, ray=ray, report=progress)
-    result = to_json(finished.planned)
+        finished = plan(load.load(file, sets), out=out, ray=ray, faces=[answer_page], report=progress)
+    result = finished.answer.plain()
     code = 130 if finished.planned.stopped else 0
     if as_json:
         emit(json.dumps(result, ensure_ascii=False, allow_nan=False))

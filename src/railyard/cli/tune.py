@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from railyard.api import numbers
+from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
 from railyard.files import keep_existing, write_text
+from railyard.report import keep_answer
 from railyard.scenario import load
 from railyard.scenario.tune_section import TuneSection
 from railyard.study.journal import Journal
 from railyard.study.workers import workers
+from railyard.tune.settings.answer import answer_of
 from railyard.tune.settings.export import environment, tuner_table
 from railyard.tune.settings.search import Tuner
 
@@ -36,6 +38,7 @@ def tune(
     env: Path | None,
     table: Path | None,
     force: bool,
+    out: Path | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -63,36 +66,13 @@ def tune(
         write_text(env, environment(found))
     if table is not None:
         write_text(table, tuner_table(found))
+    answer = answer_of(found, load.dump(draft.scenario))
     if as_json:
-        emit(json.dumps(plain(found), ensure_ascii=False, allow_nan=False))
-        return
-    _print(found)
-
-
-def plain(found: Tuned) -> dict[str, Any]:
-    """As `--json` prints it."""
-    mean, low, high = found.gain
-    return {
-        "format": "railyard-tune/1",
-        "name": found.name,
-        "engine": found.engine,
-        "settings": found.settings,
-        "recommended": found.settings if found.sure else {},
-        "seen": {"default_s": found.default_s, "tuned_s": found.tuned_s, "gain": 1.0 - found.tuned_s / found.default_s},
-        "unseen": {
-            "gain": mean,
-            "low": low,
-            "high": high,
-            "confidence": 0.9,
-            "cases": [
-                {"seed": seed, "load": share, "default_s": default, "tuned_s": tuned}
-                for (seed, share), (default, tuned) in found.unseen.items()
-            ],
-        },
-        "trials": [vars(trial) for trial in found.trials],
-        "environment": environment(found),
-        "tuner": tuner_table(found),
-    }
+        emit(answer.text())
+    else:
+        _print(found)
+    if out is not None:
+        say(f"report: {keep_answer(answer, out)}/tune.html")
 
 
 def _print(found: Tuned) -> None:

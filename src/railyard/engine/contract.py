@@ -83,13 +83,18 @@ class Probes:
             goes on, so between half and all of them are used.
         links: Physical link ids to sample; None: all.
         full: Whether to count how long each link carries all that it can.
+        windows: At most so many windows of time in which the load of every link is kept in a byte each, 0 for none; in
+            place of `samples`.
     """
 
     samples: int = 0
     links: ArrayLike | None = None
     full: bool = False
+    windows: int = 0
 
     def __post_init__(self) -> None:
+        _check(0 <= self.windows <= 1 << 20, "a number of windows", "probes.windows", self.windows, "0 to 1048576")
+        _check(not (self.windows and self.samples), "samples or windows", "probes.windows", self.windows, "one of both")
         _check(0 <= self.samples <= 1 << 20, "a number of samples", "probes.samples", self.samples, "0 to 1048576")
 
 

@@ -165,7 +165,7 @@ class FluidEngine:
                 rank_sigma=float(jitter.rank_sigma),
                 contention=self.contention,
                 probe_links=probed,
-                probe_samples=probes.samples,
+                probe_samples=probes.windows or probes.samples,
                 count_full=probes.full,
                 progress=_with_total(progress, len(graph)),
             )

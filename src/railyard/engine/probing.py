@@ -42,6 +42,8 @@ def chosen(probes: Probes, links: LinkTable) -> NDArray[np.int32]:
 
 def wanted(probes: Probes, links: LinkTable) -> NDArray[np.int32]:
     """The links that the core has to record: the chosen ones and the bundles that they are part of."""
+    if probes.windows:
+        return np.arange(len(links.rate_bps), dtype=np.int32)
     if probes.samples == 0:
         return np.empty(0, np.int32)
     link = chosen(probes, links)
@@ -73,7 +75,7 @@ def counters(result: _core.Result, changes: FaultColumns, links: LinkTable) -> T
 
 def series(result: _core.Result, probes: Probes, links: LinkTable) -> dict[str, Table]:
     """Utilization of the chosen links as tables: their own load and their part of their bundle's, over their rate."""
-    if probes.samples == 0:
+    if probes.samples == 0 and probes.windows == 0:
         return {}
     recorded, link = wanted(probes, links), chosen(probes, links)
     interval = result.probe_interval_ps
@@ -85,7 +87,18 @@ def series(result: _core.Result, probes: Probes, links: LinkTable) -> dict[str, 
     member = np.flatnonzero(bundle >= 0)
     utilization[:, member] += share[:, np.searchsorted(recorded, bundle[member])]
     time_ps = np.arange(len(load), dtype=np.int64) * interval
+    if probes.windows:
+        return {"link_windows": {"time_ps": time_ps, "load": in_bytes(utilization)}}
     return {
         "sampled_links": {"link": link},
         "link_series": {"time_ps": time_ps, "utilization": utilization.astype(np.float32)},
     }
+
+
+FULL = 255
+"""Of a load in a byte: all that a link can carry."""
+
+
+def in_bytes(utilization: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Shares from 0 to 1 as bytes, rounded."""
+    return np.clip(np.rint(utilization * FULL), 0, FULL).astype(np.uint8)

@@ -189,6 +189,16 @@ TABLES.add(
     ),
 )
 TABLES.add(
+    "link_windows",
+    TableKind(
+        "a window of time; columns of two dimensions have one entry a directed link",
+        _columns(
+            Column("time_ps", "int64", "Start of the window; it ends where the next one begins."),
+            Column("load", "uint8", "Mean load of the link in the window, in 255ths of its rate."),
+        ),
+    ),
+)
+TABLES.add(
     "queue_series",
     TableKind(
         "a sampling time; columns of two dimensions have one entry a row of `sampled_links`",

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from railyard.cluster.ports import ports_of
+from railyard.result.answers.place import PicturePlace
 from railyard.result.network import Picture, PictureBox, PictureEdge, PictureTier, SwitchRow, TopologyFigures
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster, Network
@@ -19,12 +24,112 @@ BOXES = 20
 """Boxes of one tier; more nodes than that are drawn several to a box."""
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One tier of the drawing: which of its boxes each node belongs to."""
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """Boxes that the nodes of a network are drawn in, row by row.
 
-    name: str
-    boxes: list[PictureBox]
+    Attributes:
+        row: int64[nodes], -1 for nodes that are not drawn.
+        box: int64[nodes], in its row.
+        tiers: The rows, from the servers upwards.
+        ends: int64[2, links], nodes.
+    """
+
+    row: NDArray[np.int64]
+    box: NDArray[np.int64]
+    tiers: tuple[PictureTier, ...]
+    ends: NDArray[np.int64]
+
+    @cached_property
+    def _drawn(self) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Which links are drawn; of those the edge; of edges the two places in one number, and their links."""
+        place = self.row[self.ends] * (BOXES + 1) + self.box[self.ends]
+        drawn = (self.row[self.ends] >= 0).all(axis=0) & (place[0] != place[1])
+        low, high = place[:, drawn].min(axis=0), place[:, drawn].max(axis=0)
+        pairs, edge, links = np.unique(low * self._width + high, return_inverse=True, return_counts=True)
+        return drawn, edge.ravel(), pairs, links
+
+    @property
+    def _width(self) -> int:
+        return len(self.tiers) * (BOXES + 1)
+
+    def picture(self, load: NDArray[np.float64]) -> Picture:
+        """The drawing with the load of every link.
+
+        Args:
+            load: float64[links].
+        """
+        drawn, edge, pairs, links = self._drawn
+        share = load[drawn]
+        mean = np.bincount(edge, weights=share, minlength=len(pairs)) / np.maximum(links, 1)
+        busiest = np.zeros(len(pairs))
+        np.maximum.at(busiest, edge, share)
+        edges = tuple(
+            _edge(int(pair), self._width, int(count), float(average), float(most))
+            for pair, count, average, most in zip(pairs, links, mean, busiest, strict=True)
+        )
+        return Picture(tiers=self.tiers, edges=edges)
+
+    def busiest(self, load: NDArray[Any]) -> NDArray[Any]:
+        """The load of the busiest link of every edge, in the order of the picture's.
+
+        Args:
+            load: [..., links].
+        """
+        drawn, edge, pairs, _ = self._drawn
+        order = np.argsort(edge, kind="stable")
+        first = np.searchsorted(edge[order], np.arange(len(pairs)))
+        sorted_load = load[..., drawn][..., order]
+        return np.maximum.reduceat(sorted_load, first, axis=-1) if len(pairs) else sorted_load
+
+    def place(self, links: NDArray[np.int64], nodes: NDArray[np.int64]) -> PicturePlace:
+        """Where some links and nodes are drawn; nodes are joined by the edge between them, where there is one.
+
+        Args:
+            links: Numbers of links.
+            nodes: Numbers of nodes.
+        """
+        drawn, edge, pairs, _ = self._drawn
+        number = np.cumsum(drawn) - 1
+        edges = set(edge[number[links[drawn[links]]]].tolist())
+        nodes = nodes[self.row[nodes] >= 0]
+        boxes = {(int(self.row[node]), int(self.box[node])) for node in nodes}
+        if len(boxes) == 2:
+            low, high = sorted(row * (BOXES + 1) + box for row, box in boxes)
+            edges |= set(np.flatnonzero(pairs == low * self._width + high).tolist())
+        return PicturePlace(boxes=tuple(sorted(boxes)), edges=tuple(sorted(edges)))
+
+
+def drawing_of(cluster: Cluster) -> Drawing:
+    """Of a cluster's back-end: nodes and links have the numbers of its network."""
+    network = cluster.back_end
+    row_of, box_of, tiers = _places(cluster, network)
+    ends = np.stack([network.wiring.source, network.wiring.target]).astype(np.int64)
+    return Drawing(row_of, box_of, tiers, ends)
+
+
+def tiered(name: Sequence[str], row: NDArray[np.int64], tiers: Sequence[str], ends: NDArray[np.int64]) -> Drawing:
+    """Of any network whose nodes have a row: neighbours in the order of their names share a box.
+
+    Args:
+        name: Of each node.
+        row: int64[nodes], -1 for nodes that are not drawn.
+        tiers: Names of the rows.
+        ends: int64[2, links], nodes.
+    """
+    box, rows = np.zeros(len(row), np.int64), []
+    for number, title in enumerate(tiers):
+        nodes = np.array(
+            sorted(np.flatnonzero(row == number).tolist(), key=lambda node: _natural(name[node])), np.int64
+        )
+        box[nodes] = _spread(len(nodes))
+        rows.append(PictureTier(name=title, nodes=tuple(_boxes(box[nodes], [name[node] for node in nodes]))))
+    return Drawing(row, box, tuple(rows), ends)
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    """Numbers in names by their value: leaf 9 before leaf 10."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"([0-9]+)", name) if part]
 
 
 def topology_picture(cluster: Cluster, load: NDArray[np.float64]) -> TopologyFigures:
@@ -35,23 +140,7 @@ def topology_picture(cluster: Cluster, load: NDArray[np.float64]) -> TopologyFig
         load: float64[physical links], see `NetworkUse.load`.
     """
     network = cluster.back_end
-    row_of, box_of, rows = _places(cluster, network)
     wiring = network.wiring
-    ends = np.stack([wiring.source, wiring.target]).astype(np.int64)
-    place = row_of[ends] * (BOXES + 1) + box_of[ends]
-    drawn = (row_of[ends] >= 0).all(axis=0) & (place[0] != place[1])
-    low, high = place[:, drawn].min(axis=0), place[:, drawn].max(axis=0)
-    width = len(rows) * (BOXES + 1)
-    pairs, inverse, links = np.unique(low * width + high, return_inverse=True, return_counts=True)
-    share = load[network.link_offset : network.link_offset + wiring.links][drawn]
-    mean = np.bincount(inverse, weights=share, minlength=len(pairs)) / np.maximum(links, 1)
-    busiest = np.zeros(len(pairs))
-    np.maximum.at(busiest, inverse, share)
-    edges = [
-        _edge(int(pair), width, int(count), float(average), float(most))
-        for pair, count, average, most in zip(pairs, links, mean, busiest, strict=True)
-    ]
-    drawn_rows = tuple(PictureTier(name=row.name, nodes=tuple(row.boxes)) for row in rows)
     return TopologyFigures(
         kind=network.topology,
         tiers=tuple(tier.name for tier in wiring.tiers),
@@ -62,7 +151,7 @@ def topology_picture(cluster: Cluster, load: NDArray[np.float64]) -> TopologyFig
             )
             for row in ports_of(cluster.plans["back_end"])
         ),
-        picture=Picture(tiers=drawn_rows, edges=tuple(edges)),
+        picture=drawing_of(cluster).picture(load[network.link_offset : network.link_offset + wiring.links]),
     )
 
 
@@ -77,20 +166,21 @@ def _edge(pair: int, width: int, links: int, mean: float, most: float) -> Pictur
     )
 
 
-def _places(cluster: Cluster, network: Network) -> tuple[NDArray[np.int64], NDArray[np.int64], list[_Row]]:
+def _places(cluster: Cluster, network: Network) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[PictureTier, ...]]:
     """Row and box of every node of the network (-1 for ports that nothing is plugged into), and the rows."""
     row_of = np.full(network.wiring.nodes, -1, np.int64)
     box_of = np.zeros(network.wiring.nodes, np.int64)
     boxes = _ports(cluster, network, row_of, box_of)
-    rows = [_Row("servers", boxes)]
+    rows = [PictureTier(name="servers", nodes=tuple(boxes))]
     for tier in sorted({group.tier for group in network.groups}):
         groups = [group for group in network.groups if group.tier == tier]
         nodes = np.concatenate([np.arange(group.first, group.first + group.count) for group in groups])
         names = [_switch(group.role, group.part, number) for group in groups for number in range(group.count)]
         box = _spread(len(nodes))
         row_of[nodes], box_of[nodes] = len(rows), box
-        rows.append(_Row(" and ".join(dict.fromkeys(group.role for group in groups)), _boxes(box, names)))
-    return row_of, box_of, rows
+        title = " and ".join(dict.fromkeys(group.role for group in groups))
+        rows.append(PictureTier(name=title, nodes=tuple(_boxes(box, names))))
+    return row_of, box_of, tuple(rows)
 
 
 def _ports(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.result.result import Result
+    from railyard.result.section import Figures
 
 _SEAT = "@@RAILYARD_RESULT@@"
 
@@ -24,10 +25,20 @@ def report_html(result: Result) -> str:
     Args:
         result: It is put into the page as it stands in `result.json` (format railyard/1).
     """
-    page = files("railyard").joinpath("web", "static", "report.html").read_text(encoding="utf-8")
+    return embedded("report.html", result)
+
+
+def embedded(page: str, document: Figures) -> str:
+    """A page of the bundle with a document in it.
+
+    Args:
+        page: File of the bundle.
+        document: What the page shows.
+    """
+    text = files("railyard").joinpath("web", "static", page).read_text(encoding="utf-8")
     # mtime 0 keeps the bytes the same from run to run; base64 cannot contain "</script>".
-    packed = gzip.compress(json.dumps(result.plain(), allow_nan=False, separators=(",", ":")).encode(), mtime=0)
-    return page.replace(_SEAT, base64.b64encode(packed).decode("ascii"))
+    packed = gzip.compress(json.dumps(document.plain(), allow_nan=False, separators=(",", ":")).encode(), mtime=0)
+    return text.replace(_SEAT, base64.b64encode(packed).decode("ascii"))
 
 
 def write_report(result: Result, path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -90,7 +89,3 @@ class Result(Figures):
     def served(self) -> tuple[ServedVariant, ...]:
         """The variants that answer requests: services, pipelines."""
         return tuple(variant for variant in self.variants if isinstance(variant, ServedVariant))
-
-    def text(self) -> str:
-        """As `result.json` holds it."""
-        return json.dumps(self.plain(), ensure_ascii=False, allow_nan=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -30,6 +31,10 @@ class Figures(BaseModel):
     def plain(self) -> dict[str, Any]:
         """As JSON values: keys that were never set are absent."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+    def text(self) -> str:
+        """As a file of it holds it."""
+        return json.dumps(self.plain(), ensure_ascii=False, allow_nan=False)
 
     def __getitem__(self, key: str) -> Any:
         """What `result.json` holds under a key: a path into the file is the same path into the object.

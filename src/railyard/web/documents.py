@@ -102,6 +102,33 @@ class RunRow(ApiBody):
     sentence: str = Field(description="What the comparison says.")
 
 
+class AnswerRow(ApiBody):
+    """What a command other than `run` answered and kept."""
+
+    answer: str = Field(description="Name of its folder.")
+    kind: str = Field(description="plan, diagnosis, tune or audit.")
+    name: str = Field(description="Of what it is about.")
+    sentence: str = Field(description="What it says.")
+    changed: float = Field(description="Seconds since 1970.")
+    hall: bool = Field(description="Whether its parts can be shown in the hall of its cluster.")
+
+
+class Mark(ApiBody):
+    """Where in the hall a finding or a suspected part is."""
+
+    kind: str = Field(description="As the answer has it.")
+    name: str = Field(description="The part, or both ends.")
+    usd_per_month: float | None = Field(default=None, description="What it costs; null where no price is known.")
+    cables: list[int] = Field(description="Rows of the hall's cables.")
+    devices: list[int] = Field(description="Numbers of the hall's devices.")
+
+
+class Marks(ApiBody):
+    """All findings of an answer in the hall."""
+
+    rows: list[Mark] = Field(description="In the order of the answer.")
+
+
 class PageRow(ApiBody):
     """A page that a command wrote: of a plan, a deployment, an acceptance."""
 

@@ -1,4 +1,4 @@
-"""What a list of runs says of each: the comparison as the command line prints it."""
+"""What a list of runs and answers says of each: the comparison as the command line prints it, or a sentence."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from railyard.api import words
 from railyard.api.compared import comparison
 from railyard.errors import InputError
+from railyard.result.answers.answer import NAMES, answer_from
 from railyard.result.reading import result_from
 from railyard.result.result import kind_of
-from railyard.web.documents import RunRow
+from railyard.web.documents import AnswerRow, RunRow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,4 +41,26 @@ def head_of(path: Path, changed_ns: int) -> RunRow | None:
         columns=list(found.headings),
         rows=[list(cells) for cells in found.rows],
         sentence=words.why(result),
+    )
+
+
+@lru_cache(maxsize=4096)
+def answer_head_of(path: Path, changed_ns: int) -> AnswerRow | None:
+    """The head of an answer, or None where this version cannot read it.
+
+    Args:
+        path: Its document.
+        changed_ns: When it was written.
+    """
+    try:
+        answer = answer_from(path.read_bytes())
+    except (OSError, InputError):
+        return None
+    return AnswerRow(
+        answer=path.parent.name,
+        kind=NAMES[type(answer)],
+        name=answer.name,
+        sentence=answer.sentence(),
+        changed=changed_ns / 1e9,
+        hall=(path.parent / "scenario.yaml").is_file(),
     )

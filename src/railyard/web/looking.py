@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from railyard.web.settings import ServerSettings
 
-Verb = Literal["check", "estimate", "hall", "cables", "strips", "window", "slice", "prices"]
+Verb = Literal[
+    "check", "estimate", "hall", "cables", "marks", "load", "load-cables", "strips", "window", "slice", "prices"
+]
 
 _LONGEST_LINE = 64 << 20
 _IDLE_S = 300.0

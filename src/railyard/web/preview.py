@@ -22,7 +22,8 @@ from railyard.study import estimate, inputs
 from railyard.web import sandbox
 from railyard.web.documents import Checked, Estimated, TextFault
 from railyard.web.faults import faults_of
-from railyard.web.views import floor, prices, timeline
+from railyard.web.views import floor, marks, prices, timeline
+from railyard.web.views import load as over_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,6 +102,9 @@ _LOOKS: dict[str, Callable[[Path, dict[str, Any]], BaseModel]] = {"check": _chec
 _VIEWS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "hall": floor.hall,
     "cables": floor.cables,
+    "marks": marks.marks,
+    "load": over_time.windows,
+    "load-cables": over_time.cables,
     "strips": timeline.head,
     "window": timeline.window,
     "slice": timeline.slice_at,

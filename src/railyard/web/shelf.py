@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
 from railyard.files import read_text, write_text
+from railyard.result.answers.answer import NAMES
 from railyard.web.documents import FileRow, FileText, PageRow
-from railyard.web.heads import head_of
+from railyard.web.heads import answer_head_of, head_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.web.documents import RunRow
+    from railyard.web.documents import AnswerRow, RunRow
 
 RUNS = "runs"
 RESULT = "result.json"
@@ -135,6 +136,28 @@ class Shelf:
             raise Missing(name)
         return path
 
+    def answers(self) -> list[AnswerRow]:
+        """What other commands than `run` kept, latest first; what this version cannot read is left out."""
+        root = self.folder / RUNS
+        folders = (
+            [Path(entry.path) for entry in os.scandir(root) if not entry.name.startswith(".")] if root.is_dir() else []
+        )
+        found = sorted(((_changed_ns(path), path) for folder in folders if (path := _answer_in(folder))), reverse=True)
+        heads = (answer_head_of(path, changed) for changed, path in found[:_MOST_FILES] if changed)
+        return [head for head in heads if head is not None]
+
+    def answer(self, name: str) -> Path:
+        """The document of an answer.
+
+        Raises:
+            Missing: There is none of that name.
+        """
+        folder = self.folder / RUNS / name
+        path = None if PurePosixPath(name).name != name or name.startswith(".") else _answer_in(folder)
+        if path is None or not path.resolve().is_relative_to(self.folder):
+            raise Missing(name)
+        return path
+
     def pages(self) -> list[PageRow]:
         """Pages that commands wrote besides reports of runs, latest first."""
         found = [path for path in self._named((".html",), _SKIPPED - {RUNS}) if self._is_page(path)]
@@ -157,7 +180,8 @@ class Shelf:
         return path
 
     def _is_page(self, path: Path) -> bool:
-        return path.resolve().is_relative_to(self.folder) and not (path.parent / RESULT).is_file()
+        shown = (path.parent / RESULT).is_file() or path.with_suffix(".json") == _answer_in(path.parent)
+        return path.resolve().is_relative_to(self.folder) and not shown
 
     def timeline(self, run: str, variant: int) -> Path:
         """The record of a variant of a run.
@@ -206,6 +230,10 @@ class Shelf:
 def fingerprint(text: str) -> str:
     """Of a text, for whoever wants to replace it."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _answer_in(folder: Path) -> Path | None:
+    return next((path for name in NAMES.values() if (path := folder / f"{name}.json").is_file()), None)
 
 
 def _hidden(name: str, skipped: frozenset[str]) -> bool:

@@ -1,7 +1,7 @@
 /** What to buy when prices are others than today: prices moved by hand, and where the choice turns. */
 
 import { useEffect, useState } from "preact/hooks";
-import { band, dollars, percent, whole as inWords } from "../../format";
+import { band, dollars, fixed, percent, whole as inWords } from "../../format";
 import { BandBar, Section, Table } from "../../parts";
 import { choose, chosen } from "../../place";
 import type { KnownPrice, PriceTurn, Repriced, VariantPrice } from "../api.gen";
@@ -9,15 +9,15 @@ import { api } from "../api";
 
 /** How an assumption is called and written. */
 const WORDS: Record<string, [label: string, show: (value: number) => string]> = {
-  accelerators: ["Accelerators", (value) => `${value.toFixed(2)} x`],
-  servers: ["Servers", (value) => `${value.toFixed(2)} x`],
-  network: ["Network", (value) => `${value.toFixed(2)} x`],
-  storage: ["Storage", (value) => `${value.toFixed(2)} x`],
-  electricity_usd_per_kwh: ["Electricity", (value) => `$${value.toFixed(3)}/kWh`],
+  accelerators: ["Accelerators", (value) => `${fixed(value, 2)} x`],
+  servers: ["Servers", (value) => `${fixed(value, 2)} x`],
+  network: ["Network", (value) => `${fixed(value, 2)} x`],
+  storage: ["Storage", (value) => `${fixed(value, 2)} x`],
+  electricity_usd_per_kwh: ["Electricity", (value) => `$${fixed(value, 3)}/kWh`],
   cost_of_capital: ["Cost of capital", (value) => `${percent(value)} a year`],
-  life_years: ["Economic life", (value) => `${value.toFixed(1)} years`],
-  pue: ["PUE", (value) => value.toFixed(2)],
-  space_usd_per_kw_month: ["Space", (value) => `$${value.toFixed(0)}/kW-month`],
+  life_years: ["Economic life", (value) => `${fixed(value, 1)} years`],
+  pue: ["PUE", (value) => fixed(value, 2)],
+  space_usd_per_kw_month: ["Space", (value) => `$${fixed(value, 0)}/kW-month`],
   operations: ["Operations", (value) => `${percent(value)} of capital a year`],
   installation: ["Installation", (value) => `${percent(value)} of hardware`],
 };

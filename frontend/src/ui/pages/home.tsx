@@ -25,6 +25,7 @@ export function Home({ turn, jobs }: { turn: number; jobs: QueuedJob[] }) {
           <ul class="queue plain-queue">{ended.map((job) => <JobRow key={job.id} job={job} />)}</ul>
         </Section>
       )}
+      <Answers turn={turn} />
       <Pages turn={turn} />
       <Start />
     </>
@@ -63,11 +64,32 @@ function Runs({ runs, error }: { runs: RunRow[] | undefined; error: string | und
   );
 }
 
+const KINDS: Record<string, string> = { plan: "plan", diagnosis: "diagnosis", tune: "tuning", audit: "audit" };
+
+function Answers({ turn }: { turn: number }) {
+  const [answers] = useLoaded(api.answers, [turn]);
+  if (answers.error !== undefined) return <Section title="Plans, diagnoses, tunings, audits"><p class="fault">{answers.error}</p></Section>;
+  if (answers.value === undefined || answers.value.length === 0) return null;
+  return (
+    <Section title="Plans, diagnoses, tunings, audits" note={<>What <code>railyard plan</code> kept, and <code>diagnose</code>, <code>tune</code>, <code>audit</code> with <code>--out runs</code>.</>}>
+      <Table
+        rows={answers.value}
+        columns={[
+          { head: "what", text: true, cell: (row) => KINDS[row.kind] ?? row.kind },
+          { head: "of", text: true, cell: (row) => <a href={address(`/answer/${encodeURIComponent(row.answer)}`)} title={row.answer}>{row.name}</a> },
+          { head: "what it says", text: true, cell: (row) => <span class="source">{row.sentence}</span> },
+          { head: "when", text: true, cell: (row) => new Date(row.changed * 1000).toLocaleString(), wide: true },
+        ]}
+      />
+    </Section>
+  );
+}
+
 function Pages({ turn }: { turn: number }) {
   const [pages] = useLoaded(api.pages, [turn]);
   if (pages.value === undefined || pages.value.length === 0) return null;
   return (
-    <Section title="Plans, deployments and other pages" note="What `railyard plan`, `deploy`, `accept` and others wrote into this folder.">
+    <Section title="Deployments and other pages" note={<>What <code>railyard deploy</code>, <code>accept</code> and others wrote into this folder.</>}>
       <ul class="links">
         {pages.value.slice(0, MOST_PAGES).map((row) => <li><a href={address("/page", { file: row.file })}>{row.title}</a> <small>{row.file}, {new Date(row.changed * 1000).toLocaleString()}</small></li>)}
       </ul>

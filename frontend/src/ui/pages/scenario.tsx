@@ -1,7 +1,7 @@
 /** A scenario being written: text and form, faults at their lines, a rough answer while one types, then the run. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { duration } from "../../format";
+import { duration, whole, wholeDollars } from "../../format";
 import { Section } from "../../parts";
 import { address, choose, chosen } from "../../place";
 import { hasStep, type Stepped } from "../../result";
@@ -218,11 +218,9 @@ function Bill({ variant }: { variant: Stepped }) {
     <Section title="Layout and bill">
       {layout && <p>{layout.layout}</p>}
       <table>
-        <tbody>{rows.map((row) => <tr><td class="text">{row.name}</td><td>{row.count.toLocaleString("en-US")}</td><td>{money(row.typical_usd)}</td></tr>)}</tbody>
+        <tbody>{rows.map((row) => <tr><td class="text">{row.name}</td><td>{whole(row.count)}</td><td>{wholeDollars(row.typical_usd)}</td></tr>)}</tbody>
       </table>
       <p class="more"><a href={address("/")}>To the runs</a></p>
     </Section>
   );
 }
-
-const money = (usd: number): string => usd.toLocaleString("en-US", { style: "currency", currency: "USD", maximumFractionDigits: 0 });

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from railyard.cli.options import Json, Quiet, Scenario, Set
+from railyard.cli.options import Json, Keep, Quiet, Scenario, Set
 from railyard.cli.roots import app
 
 
@@ -104,12 +104,15 @@ def audit(
             "--with", metavar="PATH", help="What devices say: counters, tables, BGP, settings, parts; repeat."
         ),
     ] = None,
+    out: Keep = None,
     json: Json = False,
 ) -> None:
     """Compare a network as found with its plan, or with the regular design it was meant to be; price every fault."""
     from railyard.cli import deploy
 
-    deploy.audit(ibnetdiscover=ibnetdiscover, lldp=lldp, netbox=netbox, plan=plan, reports=with_ or [], as_json=json)
+    deploy.audit(
+        ibnetdiscover=ibnetdiscover, lldp=lldp, netbox=netbox, plan=plan, reports=with_ or [], out=out, as_json=json
+    )
 
 
 @app.command("bring-up", short_help="How a cluster is built in time: first job, idle capital, which racks first.")

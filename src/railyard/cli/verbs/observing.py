@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from railyard.cli.options import Json
+from railyard.cli.options import Json, Keep
 from railyard.cli.roots import app
 
 
@@ -81,6 +81,7 @@ def diagnose(
         str | None,
         typer.Option("--symptom", metavar="NAME", help="Instead of a path: slow, flapping, hang; the tests to run."),
     ] = None,
+    out: Keep = None,
     json: Json = False,
 ) -> None:
     """Name the link, NIC, accelerator, host or rank that makes a cluster slow or hang, or none where none is sure.
@@ -93,6 +94,6 @@ def diagnose(
     if symptom is not None and path is None:
         observing.symptom(symptom, cluster=cluster, as_json=json)
     elif path is not None and symptom is None:
-        observing.diagnose(path, cluster=cluster, as_json=json)
+        observing.diagnose(path, cluster=cluster, out=out, as_json=json)
     else:
         raise InputError("either a path or a symptom", key="PATH", allowed="a path, or --symptom alone")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from railyard.cli.options import Engine, Force, Json, Quiet, Scenario, Set
+from railyard.cli.options import Engine, Force, Json, Keep, Quiet, Scenario, Set
 from railyard.cli.roots import app
 
 
@@ -125,6 +125,7 @@ def tune(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
     ray: Annotated[str | None, typer.Option("--ray", metavar="ADDRESS", help="Run on a Ray cluster.")] = None,
+    out: Keep = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -139,6 +140,7 @@ def tune(
         env=env,
         table=tuner,
         force=force,
+        out=out,
         as_json=json,
         quiet=quiet,
     )

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from railyard.cluster.asbuilt.discovery import Discovery
     from railyard.cluster.asbuilt.reported.reports import Reports
+    from railyard.deploy.audit.against import Difference
     from railyard.deploy.audit.finding import Finding
-    from railyard.deploy.audit.planned import PlanPricing
+    from railyard.deploy.audit.planned import Expected, PlanPricing
     from railyard.deploy.design.infer import Design
     from railyard.errors import Problem
     from railyard.scenario.load import Draft
@@ -39,21 +40,16 @@ class Audit:
         design: Against what, in figures; `doubts` says what is not sure.
         repairs: Loss that is left after each repair, in the order of the findings.
         problems: What of the input could not be read.
+        network: What findings are shown on: the plan where there is one, else what was found.
+        cables: Rows of the plan's cables that each finding takes away or slows; empty without a plan.
     """
 
     findings: tuple[Finding, ...]
     design: dict[str, Any]
     repairs: tuple[float, ...]
     problems: tuple[Problem, ...]
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {
-            "findings": [finding.plain() for finding in self.findings],
-            "design": self.design,
-            "loss_after_repair": list(self.repairs),
-            "problems": [problem.render() for problem in self.problems],
-        }
+    network: Found
+    cables: tuple[tuple[int, ...], ...] = ()
 
 
 def audit(discovery: Discovery, reports: Reports | None = None) -> Audit:
@@ -71,7 +67,8 @@ def audit(discovery: Discovery, reports: Reports | None = None) -> Audit:
     findings = in_order([pricing.priced(finding) for finding in listed])
     left = pricing.left(findings)
     figures = _design(found, design, pricing, findings) | {"loss": left[0], "usd_per_month": pricing.price.usd(left[0])}
-    return Audit(tuple(findings), figures | seen.figures, tuple(left[1:]), discovery.problems + seen.problems)
+    problems = discovery.problems + seen.problems
+    return Audit(tuple(findings), figures | seen.figures, tuple(left[1:]), problems, found)
 
 
 def audit_plan(discovery: Discovery, draft: Draft, reports: Reports | None = None) -> Audit:
@@ -145,7 +142,15 @@ def _against(discovery: Discovery, pricing: PlanPricing, reports: Reports | None
         "assumptions": pricing.words if pricing.step else pricing.words + pricing.reference.price.words,
     }
     problems = discovery.problems + seen.problems
-    return Audit(tuple(finding for finding, _ in pairs), figures | seen.figures, tuple(left), problems)
+    listed_findings = tuple(finding for finding, _ in pairs)
+    cables = tuple(_rows(there, one) for one in differences) if there.plan is not None else ()
+    return Audit(listed_findings, figures | seen.figures, tuple(left), problems, found, cables)
+
+
+def _rows(there: Expected, difference: Difference) -> tuple[int, ...]:
+    """Of the plan's cables, those that a difference concerns."""
+    numbers = [*difference.lost, *(number for number, _ in difference.slow)]
+    return tuple(there.rows[numbers].tolist())
 
 
 def uneven(found: Found) -> list[dict[str, Any]]:

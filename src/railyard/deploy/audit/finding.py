@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from railyard.deploy.audit.loads import Change
@@ -69,21 +69,3 @@ class Finding:
     worst_load: float = 1.0
     all_reduce: float = 1.0
     step_s: float | None = field(default=None)
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
-        out: dict[str, Any] = {
-            "kind": self.kind,
-            "a": self.a,
-            "b": self.b,
-            "loss": self.loss,
-            "usd_per_month": self.usd_per_month,
-            "detail": self.detail,
-            "worst_load": self.worst_load,
-            "all_reduce": self.all_reduce,
-        }
-        if self.step_s is not None:
-            out["step_s"] = self.step_s
-        if self.other is not None:
-            out["with"] = {"a": self.other[0], "b": self.other[1]}
-        return out

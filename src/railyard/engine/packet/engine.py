@@ -24,7 +24,7 @@ from railyard.engine.packet.flows import HostNames, flows_of
 from railyard.engine.packet.link_faults import link_faults
 from railyard.engine.packet.lowering import Lowering
 from railyard.engine.packet.placing import Placed, place
-from railyard.engine.packet.port_counters import full_ps, samples_of, thinned
+from railyard.engine.packet.port_counters import full_ps, load_windows, samples_of, thinned
 from railyard.engine.packet.running import run
 from railyard.engine.packet.stored import unsent_ps
 from railyard.engine.packet.task_flows import Slicing
@@ -176,10 +176,14 @@ class PacketEngine:
             "coarser": slicing.coarser,
         }
         blocker, link_bytes = timed.column("blocker"), _link_bytes(placed, lowering, result, slicing)
-        counted = {}
+        counted, over_time = {}, {}
         if probes.full and "queue_series" in result.tables:
             full = full_ps(result, placed, sampled, len(cluster.links), settings.mtu_bytes)
             counted = {"full_ps": np.rint(full * slicing.factor).astype(np.int64)}
+            if probes.windows:
+                over_time["link_windows"] = load_windows(
+                    result, placed, sampled, cluster.links.physical, most=probes.windows, factor=slicing.factor
+                )
             kept = self._sampled(lowering, placed)
             result, sampled = thinned(result, sampled, kept, self.samples), kept
         meta["digest"] = fingerprint(timed.start_ps, timed.end_ps, blocker, link_bytes)
@@ -194,7 +198,7 @@ class PacketEngine:
                 "latency_ps": latency_ps,
                 **({} if merged.alone else {"job": merged.job}),
             },
-            tables={"links": {"bytes": link_bytes, **counted}},
+            tables={"links": {"bytes": link_bytes, **counted}, **over_time},
             parts={"flows": flows_of(traffic, result, placed, cluster, sampled, background=background)},
             meta=meta,
             jobs=() if merged.graph is merged.jobs[0].work else merged.jobs,

@@ -7,9 +7,11 @@ no credits, waits for somebody further down and carries less than it can: that t
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from railyard.engine.probing import in_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,6 +53,30 @@ def full_ps(
     counted = np.zeros(links, np.int64)
     counted[placed.link[sampled]] = (stands * (1 - held) * span).sum(axis=0).astype(np.int64)
     return counted
+
+
+def load_windows(
+    found: Record, placed: Placed, sampled: NDArray[np.int64], links: int, *, most: int, factor: float
+) -> dict[str, NDArray[Any]]:
+    """The load of every link in windows of time, as `link_windows` has it; of links that were not sampled none.
+
+    Args:
+        found: Of the flows, with `queue_series`.
+        placed: Which link of the cluster is which of the network.
+        sampled: int64[], sampled links, in the network's numbers.
+        links: Physical ones of the cluster.
+        most: Windows at most.
+        factor: By which times of the run are longer than those of the series.
+    """
+    series, rate_bps = found.table("queue_series"), found.table("sampled_links")["rate_bps"]
+    ends = np.arange(len(series["time_ps"]))[:: -max(-(-len(series["time_ps"]) // most), 1)][::-1]
+    time_ps = np.concatenate([[0], series["time_ps"][ends]])
+    carried = np.diff(series["carried_bytes"][ends], axis=0, prepend=0)
+    share = carried * 8e12 / np.maximum(np.diff(time_ps), 1)[:, None] / rate_bps
+    load = np.zeros((len(ends), links), np.uint8)
+    known = placed.link[sampled] < links
+    load[:, placed.link[sampled[known]]] = in_bytes(share[:, known])
+    return {"time_ps": np.rint(time_ps[:-1] * factor).astype(np.int64), "load": load}
 
 
 def thinned(found: Record, sampled: NDArray[np.int64], kept: NDArray[np.int64], samples: int) -> Record:

@@ -1,54 +1,48 @@
-"""The folder of a plan: `plan.json`, every point in Parquet, and the page."""
+"""The folder of a plan: `plan.json`, every point in Parquet, and what faces add."""
 
 from __future__ import annotations
 
 import json
-from importlib.resources import files as resources
 from typing import TYPE_CHECKING, Any
 
 from railyard.files import write_frame, write_text
-from railyard.plan.designs.summary import scatter, to_json
 from railyard.scenario.load import dump
 from railyard.study import folder as folders
 from railyard.study.provenance import version
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from railyard.plan.designs.planned import Planned
+    from railyard.result.answers.plan import PlanAnswer
     from railyard.scenario.load import Draft
+
+    Face = Callable[[PlanAnswer, Path], None]
 
 POINTS = "points.parquet"
 
 
-def write(planned: Planned, draft: Draft, out: Path) -> Path:
+def write(planned: Planned, answer: PlanAnswer, draft: Draft, out: Path, faces: Sequence[Face] = ()) -> Path:
     """The folder of a plan, all of it or nothing.
 
     Args:
         planned: What was found.
+        answer: The same as a document.
         draft: Its scenario.
         out: Where folders of runs are put.
+        faces: Write further files of the answer into the folder.
 
     Raises:
         InputError: It cannot be written.
     """
-    plain = dump(draft.scenario)
-    name = folders.name_of(plain, version())
-    result = to_json(planned)
+    name = folders.name_of(dump(draft.scenario), version())
     with folders.replaced(out, name) as folder:
-        write_text(folder / "plan.json", json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False))
+        write_text(folder / "plan.json", answer.text())
         write_frame(folder / POINTS, _points(planned))
-        write_text(folder / "plan.html", page(planned, result))
+        for face in faces:
+            face(answer, folder)
     return out / name
-
-
-def page(planned: Planned, result: dict[str, Any]) -> str:
-    """One page, offline."""
-    import html
-
-    template = resources("railyard").joinpath("plan", "designs", "page.html").read_text(encoding="utf-8")
-    data = json.dumps({**result, "scatter": scatter(planned)}, ensure_ascii=False, allow_nan=False)
-    return template.replace("{{name}}", html.escape(result["name"])).replace("{{data}}", data.replace("<", "\\u003c"))
 
 
 def _cell(value: object) -> str:

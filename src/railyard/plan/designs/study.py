@@ -9,15 +9,18 @@ from railyard.files import expect_folder
 from railyard.plan.designs import files
 from railyard.plan.designs.planned import begin
 from railyard.plan.designs.planning import Planner
+from railyard.plan.designs.summary import answer_of
 from railyard.study.folder import slug
 from railyard.study.journal import Journal, key_of
 from railyard.study.workers import workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from railyard.plan.designs.files import Face
     from railyard.plan.designs.planned import Planned
+    from railyard.result.answers.plan import PlanAnswer
     from railyard.scenario.load import Draft
 
 STATES = ".points"
@@ -30,10 +33,12 @@ class Finished:
 
     Attributes:
         planned: What was found.
+        answer: The same as a document.
         folder: Of its files; None: none were written.
     """
 
     planned: Planned
+    answer: PlanAnswer
     folder: Path | None
 
 
@@ -43,6 +48,7 @@ def plan(
     out: Path | None = None,
     ray: str | None = None,
     processes: int | None = None,
+    faces: Sequence[Face] = (),
     report: Callable[[str, float], None] | None = None,
 ) -> Finished:
     """Which cluster to build.
@@ -52,6 +58,7 @@ def plan(
         out: Where the folder of the plan is put, and what is known meanwhile; None writes nothing.
         ray: Address of a Ray cluster; None: this machine.
         processes: Of this machine; None: as many as there are cores.
+        faces: Write further files of the answer into the folder.
         report: Called with what is being done, and its share from 0 to 1.
 
     Raises:
@@ -69,4 +76,5 @@ def plan(
     finally:
         pool.close()
         journal.close()
-    return Finished(found, None if out is None else files.write(found, draft, out))
+    answer = answer_of(found)
+    return Finished(found, answer, None if out is None else files.write(found, answer, draft, out, faces))

@@ -1,7 +1,8 @@
-"""A plan as plain values: what `--json` prints, what `plan.json` and the page hold."""
+"""A plan as the document that is kept: what `--json` prints, what `plan.json` and the page hold."""
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -9,22 +10,26 @@ import numpy as np
 
 from railyard.plan.designs.front import dominator
 from railyard.plan.designs.reasons import why
+from railyard.result.answers.plan import PlanAnswer
 from railyard.study.provenance import version
 
 if TYPE_CHECKING:
     from railyard.plan.designs.planned import Planned
 
-FORMAT = "railyard-plan/1"
 _POINTS = 2000
-"""Points of the scatter at most; the table of points has all."""
+"""Points of the picture, but for those that were looked at closely; the table of points has all."""
 
 
-def to_json(planned: Planned) -> dict[str, Any]:
+def answer_of(planned: Planned) -> PlanAnswer:
     """Everything that a plan found."""
+    return PlanAnswer.model_validate_json(json.dumps(_plain_answer(planned), ensure_ascii=False, allow_nan=False))
+
+
+def _plain_answer(planned: Planned) -> dict[str, Any]:
     space = planned.space
     rows = [_row(planned, at) for at in range(len(planned.choices))]
     return {
-        "format": FORMAT,
+        "format": "railyard-plan/1",
         "name": space.base.scenario.name,
         "version": version(),
         "seed": space.base.scenario.seed,
@@ -41,6 +46,7 @@ def to_json(planned: Planned) -> dict[str, Any]:
         "break_even": [_plain(vars(one)) for one in planned.even[:20]],
         "looked_at": _looked_at(planned),
         "failed": _failed(planned),
+        "points": _points(planned),
         "stopped": planned.stopped,
     }
 
@@ -138,7 +144,7 @@ def _failed(planned: Planned) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (-int(str(row["designs"])), str(row["error"])))
 
 
-def scatter(planned: Planned) -> list[dict[str, Any]]:
+def _points(planned: Planned) -> list[dict[str, Any]]:
     """Every point that can be, thinned: objectives, and what became of it."""
     points = [point for point in range(planned.space.size) if planned.figures(point) is not None]
     step = max(1, -(-len(points) // _POINTS))
@@ -147,7 +153,7 @@ def scatter(planned: Planned) -> list[dict[str, Any]]:
     rows = []
     for point in kept:
         figures = planned.figures(point) or {}
-        values = [figures.get(one.name) for one in planned.objectives]
+        values = [_finite(figures.get(one.name)) for one in planned.objectives]
         state = "missed" if point in planned.missed else "run" if planned.ran(point) else "closed form"
         rows.append({"name": planned.space.name(point), "values": values, "state": state})
     return rows
@@ -155,6 +161,8 @@ def scatter(planned: Planned) -> list[dict[str, Any]]:
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
     """Numbers that JSON has; infinities as null."""
-    return {
-        key: (None if isinstance(value, float) and not math.isfinite(value) else value) for key, value in values.items()
-    }
+    return {key: _finite(value) for key, value in values.items()}
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from threading import Event
 
+    from railyard.cluster import Cluster
     from railyard.graph import Record
     from railyard.measure.bottleneck import Bottleneck, Resource
     from railyard.result.fault import FaultFigures
@@ -79,7 +80,9 @@ def simulate(
         samples_s = bench.samples_s(graph, pool) if bench.random else ()
         seed = job.seeds[samples_s.index(percentile(sorted(samples_s), 0.5))] if samples_s else job.seeds[0]
         bench = replace(bench, job=replace(job, cluster=redrawn(job.cluster, seed)), seed=seed)
-        timeline = bench.step(graph, bench.job.cluster, seed=seed, probes=Probes(full=True))
+        timeline = bench.step(
+            graph, bench.job.cluster, seed=seed, probes=Probes(full=True, windows=windows_of(bench.job.cluster))
+        )
         step_s = timeline.makespan_ps * 1e-12
         disturbed = bool(job.faults) or job.jitter != Jitter()
         saved, meeting_s = bench.checkpoint(step_s), bench.meeting_s(job.cluster, bench.job.cluster, step_s)
@@ -98,6 +101,18 @@ def simulate(
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     return Simulated(bench.job, timeline, samples_s or (step_s,) * len(job.seeds), saved, search, meeting_s, lost)
+
+
+MOST_WINDOWS = 200
+"""Of time in which the load of links is kept: a step of a second in windows of 5 to 10 ms."""
+
+WINDOW_CELLS = 8_000_000
+"""Of windows times links: 64 MB while a step runs, some megabytes on disk."""
+
+
+def windows_of(cluster: Cluster) -> int:
+    """Windows in which the load of a cluster's links is kept: fewer where there are many links."""
+    return max(min(MOST_WINDOWS, WINDOW_CELLS // max(len(cluster.links), 1)), 2)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import JSONResponse, Response
 
-from railyard.web.documents import DraftText, Moment, RefusalBody, Repriced, SliceSeen, Strips, Window
+from railyard.web.documents import DraftText, Marks, Moment, RefusalBody, Repriced, SliceSeen, Strips, Window
 from railyard.web.looking import TooSlow, Verb
 from railyard.web.routes.asking import Asked, Asking
 from railyard.web.shelf import Missing
@@ -35,6 +35,43 @@ async def hall(asked: Asked, run: str, variant: Variant = 0) -> Response:
 async def cables(asked: Asked, run: str, variant: Variant = 0) -> Response:
     """Every cable of that cluster, with its load in the run."""
     return await _packed(asked, "cables", {"folder": str(_run(asked, run)), "variant": variant})
+
+
+@router.get("/runs/{run}/load", response_class=Response, responses=_COLUMNS)
+async def load_over_time(asked: Asked, run: str, variant: Variant = 0) -> Response:
+    """How busy the network was in windows of the step: in all, and edge by edge of its drawing."""
+    return await _packed(asked, "load", {"folder": str(_run(asked, run)), "variant": variant})
+
+
+@router.get("/runs/{run}/load/cables", response_class=Response, responses=_COLUMNS)
+async def load_of_cables(
+    asked: Asked,
+    run: str,
+    first: Annotated[int, Query(ge=0, lt=1 << 20)] = 0,
+    count: Annotated[int, Query(ge=1, le=400)] = 1,
+    variant: Variant = 0,
+) -> Response:
+    """The load of every cable of the hall in some of these windows, in 255ths, window after window."""
+    about = {"folder": str(_run(asked, run)), "variant": variant, "first": first, "count": count}
+    return await _packed(asked, "load-cables", about)
+
+
+@router.get("/answers/{answer}/hall", response_class=Response, responses=_COLUMNS)
+async def hall_of_answer(asked: Asked, answer: str) -> Response:
+    """Racks and devices of the cluster that an answer is about."""
+    return await _packed(asked, "hall", {"answer": _answer(asked, answer)})
+
+
+@router.get("/answers/{answer}/cables", response_class=Response, responses=_COLUMNS)
+async def cables_of_answer(asked: Asked, answer: str) -> Response:
+    """Every cable of that cluster; nothing has a load."""
+    return await _packed(asked, "cables", {"answer": _answer(asked, answer)})
+
+
+@router.get("/answers/{answer}/marks", response_model=Marks)
+async def marks_of_answer(asked: Asked, answer: str) -> Any:
+    """Where in that hall each finding is."""
+    return await _seen(asked, "marks", {"answer": _answer(asked, answer)})
 
 
 @router.post("/hall", response_class=Response, responses=_COLUMNS)
@@ -96,6 +133,13 @@ def _run(asked: Asking, run: str) -> Path:
         return asked.shelf.run(run)
     except (Missing, ValueError, OSError):
         raise HTTPException(404, f"there is no run `{run[:80]}`") from None
+
+
+def _answer(asked: Asking, answer: str) -> str:
+    try:
+        return str(asked.shelf.answer(answer).parent)
+    except (Missing, ValueError, OSError):
+        raise HTTPException(404, f"there is no answer `{answer[:80]}`") from None
 
 
 def _record(asked: Asking, run: str, variant: int) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from railyard.cluster.names import node_name
 from railyard.deploy.plan.cabling import plan_of
 from railyard.errors import InputError
+from railyard.files import read_text
 from railyard.graph.parquet import read_table
 from railyard.result.variants.variant import StepVariant
 from railyard.scenario import load, variants
@@ -35,8 +36,8 @@ def hall(question: dict[str, Any]) -> bytes:
     """Racks and devices of a run's variant, or of a scenario: what is drawn first.
 
     Args:
-        question: `folder` of the run and `variant`, its number; or `text` and `file` of a scenario. `person`: the
-            folder that files may come from.
+        question: `folder` of the run and `variant`, its number; or `text` and `file` of a scenario; or `answer`, the
+            folder of one that keeps its scenario. `person`: the folder that files may come from.
 
     Raises:
         InputError: There is no such variant, or its work has no cluster of one kind.
@@ -109,10 +110,37 @@ def cables(question: dict[str, Any]) -> bytes:
 
 def _opened(question: dict[str, Any]) -> _Built:
     person = Path(question["person"])
+    if "answer" in question:
+        return plan_of_answer(Path(question["answer"]), person), None
     if "text" in question:
         return _planned(question["text"], person / question["file"], person)
+    return _of_run(question)
+
+
+def plan_of_run(question: dict[str, Any]) -> Plan:
+    """The plan of a variant of a run.
+
+    Args:
+        question: `folder`, `variant`, `person`.
+    """
+    return _of_run(question)[0]
+
+
+def _of_run(question: dict[str, Any]) -> _Built:
     result = Path(question["folder"]) / "result.json"
-    return _built(result, result.stat().st_mtime_ns, int(question["variant"]), person)
+    return _built(result, result.stat().st_mtime_ns, int(question["variant"]), Path(question["person"]))
+
+
+def plan_of_answer(folder: Path, person: Path) -> Plan:
+    """The plan of the cluster that an answer is about.
+
+    Raises:
+        InputError: It keeps no scenario, or one without a cluster.
+    """
+    file = folder / "scenario.yaml"
+    if not file.is_file():
+        raise InputError("this answer keeps no cluster, so it has no hall", hint="name it: --cluster, or --plan")
+    return _planned(read_text(file), file, person)[0]
 
 
 @lru_cache(maxsize=_HALLS)

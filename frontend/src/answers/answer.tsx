@@ -1,0 +1,29 @@
+/** The view of an answer, whichever command gave it. */
+
+import type { Answer } from "../answers.gen";
+import { AuditView } from "./audit";
+import { DiagnosisView } from "./diagnosis";
+import { PlanView } from "./plan";
+import { TuneView } from "./tune";
+import "./answers.css";
+
+/** The address of the hall with a finding lit, or with all; undefined where there is no hall. */
+export type Hall = (finding: number | undefined) => string | undefined;
+
+const TITLES: Record<Answer["format"], string> = {
+  "railyard-plan/1": "Plan",
+  "railyard-diagnosis/1": "Diagnosis",
+  "railyard-tune/1": "Tuning",
+  "railyard-audit/1": "Audit",
+};
+
+export const titleOf = (answer: Answer): string => `${TITLES[answer.format]}: ${answer.name}`;
+
+export function AnswerView({ answer, hall }: { answer: Answer; hall: Hall }) {
+  switch (answer.format) {
+    case "railyard-plan/1": return <PlanView answer={answer} />;
+    case "railyard-diagnosis/1": return <DiagnosisView answer={answer} hall={hall} />;
+    case "railyard-tune/1": return <TuneView answer={answer} />;
+    case "railyard-audit/1": return <AuditView answer={answer} hall={hall} />;
+  }
+}

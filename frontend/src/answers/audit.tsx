@@ -1,0 +1,158 @@
+/** What is wrong with a network as found: ranked by dollars, each shown on the network, and what repairs bring. */
+
+import { useState } from "preact/hooks";
+import type { AuditAnswer, FindingRow } from "../answers.gen";
+import { capital, dollars, percent, whole, wholeDollars } from "../format";
+import { ButtonRow, Figure, List, Section, Table } from "../parts";
+import { choose as keep, chosen as kept } from "../place";
+import { linear } from "../scales";
+import { Plot } from "../plot";
+import { marksOf, Topology } from "../views/topology";
+import type { Hall } from "./answer";
+import { useRow } from "./chosen";
+
+const MOST = 40;
+
+export function AuditView({ answer, hall }: { answer: AuditAnswer; hall: Hall }) {
+  const [row, choose] = useRow();
+  return (
+    <>
+      <Conclusion answer={answer} hall={hall} />
+      {answer.picture && answer.findings.length > 0 && <Where answer={answer} row={row} />}
+      <Findings answer={answer} row={row} choose={choose} hall={hall} />
+      <Repaired answer={answer} />
+      <Design answer={answer} />
+      <List title="What of the input could not be read" items={answer.problems} />
+    </>
+  );
+}
+
+function Conclusion({ answer, hall }: { answer: AuditAnswer; hall: Hall }) {
+  const [first] = answer.findings;
+  const priced = answer.findings.filter((finding) => finding.usd_per_month > 0).length;
+  const link = answer.findings.length > 0 ? hall(undefined) : undefined;
+  return (
+    <section>
+      <h2>{first ? `${answer.findings.length === 1 ? "One thing is" : `${whole(answer.findings.length)} things are`} wrong: ${wholeDollars(answer.usd_per_month)} a month` : "Nothing is wrong"}</h2>
+      {first && <p class="headline">First: {first.a}{first.b === "?" ? "" : ` to ${first.b}`}. {capital(first.about)}{first.detail ? `: ${first.detail}` : ""}. By itself it costs {wholeDollars(first.usd_per_month)} a month.</p>}
+      <div class="figures">
+        <Figure name="All together" value={`${dollars(answer.usd_per_month)} a month`} under={`${percent(answer.loss, 2)} of the accelerators' time`} />
+        <Figure name="Findings" value={whole(answer.findings.length)} under={`${whole(priced)} cost something by themselves`} />
+        <Figure name="Against" value={String(answer.design["source"] ?? "")} under={answer.design["source"] === "planned" ? "the scenario's plan" : "the regular design it was meant to be"} />
+      </div>
+      {link && <p class="tools"><a class="action" href={link}>Show them in the hall</a></p>}
+    </section>
+  );
+}
+
+function Where({ answer, row }: { answer: AuditAnswer; row: number | undefined }) {
+  if (answer.picture === null) return null;
+  const one = row === undefined ? undefined : answer.findings[row]?.place;
+  return (
+    <Section title="Where" note={row === undefined ? "Yellow: something was found there. Choose a finding below, and its cable lights up." : `Red: finding ${row + 1}, ${answer.findings[row]?.a}.`}>
+      <Topology picture={answer.picture} label="Findings on the network" found={marksOf(answer.findings.map((finding) => finding.place))} marks={one && marksOf([one])} />
+    </Section>
+  );
+}
+
+interface Listed {
+  answer: AuditAnswer;
+  row: number | undefined;
+  choose: (row: number) => void;
+  hall: Hall;
+}
+
+function Findings({ answer, row, choose, hall }: Listed) {
+  const kinds = ["all", ...new Set(answer.findings.map((finding) => finding.kind))];
+  const [kind, setKind] = useState(Math.max(0, kinds.indexOf(kept("kind") ?? "all")));
+  const [all, showAll] = useState(false);
+  if (answer.findings.length === 0) return null;
+  const rows = answer.findings.map((finding, index) => ({ finding, index })).filter(({ finding }) => kind === 0 || finding.kind === kinds[kind]);
+  const shown = all ? rows : rows.slice(0, MOST);
+  return (
+    <Section title="Findings, the dearest first" note="Dollars are what one costs by itself; together they may cost more or less.">
+      {kinds.length > 2 && <ButtonRow label="Kind" names={kinds} chosen={kind} choose={(index) => { setKind(index); keep("kind", index === 0 ? null : (kinds[index] ?? null)); }} />}
+      <Table
+        rows={shown}
+        mark={({ index }) => index === row}
+        columns={[
+          { head: "", cell: ({ index }) => index + 1 },
+          { head: "where", text: true, cell: ({ finding, index }) => <button class="line" aria-pressed={index === row} onClick={() => choose(index)}>{ends(finding)}</button> },
+          { head: "kind", text: true, cell: ({ finding }) => <span title={finding.about}>{finding.kind}</span> },
+          { head: "$/month", cell: ({ finding }) => wholeDollars(finding.usd_per_month) },
+          { head: "of the time", cell: ({ finding }) => percent(finding.loss, 2), wide: true },
+          { head: "what to do", text: true, cell: ({ finding }) => <span class="source">{finding.detail || finding.about}</span> },
+          { head: "hall", text: true, cell: ({ index }) => { const link = hall(index); return link ? <a href={link}>show</a> : ""; } },
+        ]}
+      />
+      {rows.length > shown.length && <p class="more"><button onClick={() => showAll(true)}>Show all {whole(rows.length)}</button></p>}
+    </Section>
+  );
+}
+
+const ends = (finding: FindingRow): string => (finding.b === "?" || finding.b === "" ? finding.a : `${finding.a} – ${finding.b}`);
+
+/** What is left of the loss after each repair. */
+function Repaired({ answer }: { answer: AuditAnswer }) {
+  const left = answer.usd_after_repair;
+  if (left.length === 0) return null;
+  const points: [number, number][] = [[0, answer.usd_per_month], ...left.map((usd, index): [number, number] => [index + 1, usd])];
+  const half = points.find(([, usd]) => usd <= answer.usd_per_month / 2);
+  return (
+    <Section
+      title="What repairs bring"
+      note={answer.usd_per_month > 0 && half ? `In this order the first ${half[0] === 1 ? "repair brings" : `${half[0]} repairs bring`} ${dollars(answer.usd_per_month - half[1])} of ${dollars(answer.usd_per_month)} a month.` : undefined}
+    >
+      <Plot
+        label="Dollars a month that are left after each repair"
+        series={[{ name: "left", color: "var(--accent)", points }]}
+        x={linear(0, left.length, Math.min(left.length, 10))}
+        y={linear(0, Math.max(answer.usd_per_month, ...left) * 1.05, 5)}
+        showX={(value) => whole(value)}
+        showY={dollars}
+        titleX="repairs done"
+        titleY="dollars a month that are left"
+        steps
+        dots
+        height={240}
+      />
+      <Table
+        rows={left.map((usd, index) => ({ usd, index, finding: answer.findings[index] }))}
+        columns={[
+          { head: "", cell: (row) => row.index + 1 },
+          { head: "repair", text: true, cell: (row) => (row.finding ? ends(row.finding) : "") },
+          { head: "brings", cell: (row) => wholeDollars((row.index === 0 ? answer.usd_per_month : (left[row.index - 1] ?? 0)) - row.usd) },
+          { head: "left a month", cell: (row) => wholeDollars(row.usd) },
+        ]}
+      />
+    </Section>
+  );
+}
+
+interface Block {
+  lower: string;
+  switches: [number, number];
+  cables: number;
+  found: number;
+  worst_shift_load: [number, number] | null;
+}
+
+function Design({ answer }: { answer: AuditAnswer }) {
+  const blocks = (answer.design["blocks"] ?? []) as Block[];
+  const doubts = (answer.design["doubts"] ?? []) as string[];
+  const between = (pair: [number, number] | null): string => (pair === null ? "—" : pair[0] === pair[1] ? whole(pair[0]) : `${whole(pair[0])} to ${whole(pair[1])}`);
+  return (
+    <Section title="Against what" note={capital(String(answer.design["assumptions"] ?? ""))}>
+      <Table
+        rows={blocks}
+        columns={[
+          { head: "tier", text: true, cell: (row) => row.lower },
+          { head: "switches", cell: (row) => `${whole(row.switches[0])} under ${whole(row.switches[1])}` },
+          { head: "cables found", cell: (row) => `${whole(row.found)} of ${whole(row.cables)}` },
+          { head: "worst shift permutation", cell: (row) => between(row.worst_shift_load) },
+        ]}
+      />
+      <List title="Not sure" items={doubts} />
+    </Section>
+  );
+}

@@ -1,0 +1,318 @@
+/** Which cluster to build: the front with its bands, why not the others, how sure, what it hangs on, what to relax. */
+
+import { useState } from "preact/hooks";
+import type { ObjectiveBand, PlanAnswer, PlanConstraint, PlanDesign, PlanObjective, PlanSwing } from "../answers.gen";
+import { capital, dollars, percent, whole } from "../format";
+import { ButtonRow, Figure, Legend, List, Section, Table } from "../parts";
+import { choose as keep, chosen as kept } from "../place";
+import { Scatter, type Dot } from "../scatter";
+import { linear } from "../scales";
+import { inUnit } from "./units";
+
+/** Rows of a table before the rest is folded. */
+const MOST = 12;
+
+/** A factor that moves the lead by less is not drawn. */
+const MOVES = 0.001;
+
+const STATES = {
+  run: { name: "run on an engine", color: "var(--accent)" },
+  "closed form": { name: "closed form alone", color: "var(--other)" },
+  missed: { name: "misses a constraint", color: "var(--bandwidth)" },
+} as const;
+
+export function PlanView({ answer }: { answer: PlanAnswer }) {
+  const designs = [...answer.front, ...answer.runners_up];
+  const [design, setDesign] = useState(() => Math.max(0, designs.findIndex((each) => each.variant === kept("design"))));
+  const pick = (index: number) => {
+    setDesign(index);
+    keep("design", designs[index]?.variant ?? null);
+  };
+  const shown = designs[design] ?? designs[0];
+  return (
+    <>
+      <Conclusion answer={answer} />
+      <Front answer={answer} designs={designs} design={design} pick={pick} />
+      {shown && <Design answer={answer} design={shown} best={designs[0]} />}
+      <Chances answer={answer} designs={designs} design={design} pick={pick} />
+      <Tornado answer={answer} />
+      <Relax rows={answer.constraints} answer={answer} />
+      <Measure answer={answer} />
+      <Even answer={answer} />
+      <Failed answer={answer} />
+      <Looked answer={answer} />
+    </>
+  );
+}
+
+const words = (objective: PlanObjective): string => objective.words;
+const ofBest = (answer: PlanAnswer): PlanDesign | undefined => answer.front.find((row) => row.variant === answer.best) ?? answer.front[0];
+const ends = (band: ObjectiveBand, show: (value: number) => string): string => `${show(band.p10)} to ${show(band.p90)}`;
+
+function Conclusion({ answer }: { answer: PlanAnswer }) {
+  const best = ofBest(answer);
+  const [first] = answer.objectives;
+  if (best === undefined || first === undefined) return null;
+  const sure = Object.keys(best.bands).length > 0;
+  const rows = [...answer.front, ...answer.runners_up].filter((row) => row.variant !== best.variant);
+  const rival = rows.reduce<PlanDesign | undefined>((most, row) => (row.probability_best > (most?.probability_best ?? best.probability_best) ? row : most), undefined);
+  const next = rival ?? rows[0];
+  const others = answer.front.length - 1;
+  return (
+    <section>
+      <h2>Build {best.variant}{rival ? ` or ${rival.variant}` : ""}</h2>
+      <p class="headline">
+        {rival ? `Which of the two is better cannot be told: typical prices favour the first, more of the draws (${percent(rival.probability_best, 0)}) the second. ` : ""}
+        {capital(first.words)}: {inUnit(first.unit)(best.objectives[first.name])}{best.bands[first.name] ? ` (${ends(best.bands[first.name] as ObjectiveBand, inUnit(first.unit))} in eight of ten draws)` : ""}.
+        {sure ? ` ${rival ? "The first" : "It"} is the best of the ${answer.front.length + answer.runners_up.length} that were looked at closely with a chance of ${percent(best.probability_best, 0)}.` : ""}
+        {next && !rival ? ` Next: ${next.variant}${next.why_not ? ` (${next.why_not})` : ""}.` : ""}
+        {others > 0 ? ` ${others} more ${others > 1 ? "are" : "is"} better in another objective.` : ""}
+      </p>
+      {answer.stopped && <p class="note">It was stopped before its end: this is the best so far; the same command goes on from there.</p>}
+      <div class="figures">
+        {answer.objectives.map((one) => (
+          <Figure name={capital(one.words)} value={inUnit(one.unit)(best.objectives[one.name])} under={best.bands[one.name] ? ends(best.bands[one.name] as ObjectiveBand, inUnit(one.unit)) : undefined} />
+        ))}
+        {sure && <Figure name="Chance of being best" value={percent(best.probability_best, 0)} under={`by ${first.name}`} />}
+      </div>
+    </section>
+  );
+}
+
+function axisOf(objectives: PlanObjective[], key: string, other: number): [number, (index: number) => void] {
+  const known = objectives.findIndex((one) => one.name === kept(key));
+  const [at, set] = useState(known < 0 ? Math.min(other, objectives.length - 1) : known);
+  return [at, (index) => { set(index); keep(key, objectives[index]?.name ?? null); }];
+}
+
+interface Picked {
+  answer: PlanAnswer;
+  designs: PlanDesign[];
+  design: number;
+  pick: (index: number) => void;
+}
+
+function Front({ answer, designs, design, pick }: Picked) {
+  const { objectives, points } = answer;
+  const [atX, setX] = axisOf(objectives, "x", 1);
+  const [atY, setY] = axisOf(objectives, "y", 0);
+  const [x, y] = [objectives[atX], objectives[atY]];
+  if (x === undefined || y === undefined) return null;
+  const number = new Map(designs.map((row, index) => [row.variant, index]));
+  const dots: Dot[] = points.flatMap((point): Dot[] => {
+    const [left, up] = [point.values[atX], point.values[atY]];
+    if (left === null || left === undefined || up === null || up === undefined) return [];
+    const index = number.get(point.name);
+    const row = index === undefined ? undefined : designs[index];
+    const band = (name: string): [number, number] | undefined => { const found = row?.front ? row.bands[name] : undefined; return found && [found.p10, found.p90]; };
+    return [{
+      name: point.name, x: left, y: up, color: STATES[point.state].color, size: row === undefined ? 3 : 5, ringed: row?.front ?? false,
+      bandX: band(x.name), bandY: band(y.name), chosen: index === design, choose: index === undefined ? undefined : () => pick(index),
+    }];
+  }).sort((a, b) => a.size - b.size);
+  const span = (values: number[]): [number, number] => {
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const room = (high - low) * 0.05 || Math.abs(high) * 0.05 || 1;
+    return [Math.max(low - room, low >= 0 ? 0 : -Infinity), high + room];
+  };
+  const [rangeX, rangeY] = [span(dots.flatMap((dot) => [dot.x, ...(dot.bandX ?? [])])), span(dots.flatMap((dot) => [dot.y, ...(dot.bandY ?? [])]))];
+  return (
+    <Section title="The front" note="Ringed designs are beaten by none in every objective; whiskers hold eight of ten draws of prices and of the model's error. Click a point, or reach it with Tab and press Enter.">
+      {objectives.length > 1 && (
+        <div class="axes">
+          <ButtonRow label="Up" names={objectives.map((one) => one.name)} chosen={atY} choose={setY} />
+          <ButtonRow label="Across" names={objectives.map((one) => one.name)} chosen={atX} choose={setX} />
+        </div>
+      )}
+      <Legend items={[...new Set(points.map((point) => point.state))].map((state) => STATES[state])} />
+      <Scatter label={`${y.words} against ${x.words}, ${dots.length} designs`} dots={dots} x={linear(...rangeX, 7)} y={linear(...rangeY, 6)} showX={inUnit(x.unit)} showY={inUnit(y.unit)} titleX={words(x)} titleY={words(y)} />
+    </Section>
+  );
+}
+
+function Design({ answer, design, best }: { answer: PlanAnswer; design: PlanDesign; best: PlanDesign | undefined }) {
+  const layouts = Object.entries(design.layouts);
+  const first = answer.objectives[0];
+  return (
+    <Section title={design.variant} note={design.variant === best?.variant ? "The best design." : `Why not: ${design.why_not || "it is level with the best"}${design.beaten_by ? `; ${design.beaten_by} beats it in everything` : ""}.`}>
+      <Table
+        rows={answer.objectives}
+        columns={[
+          { head: "objective", text: true, cell: (row) => row.words },
+          { head: "typical", cell: (row) => inUnit(row.unit)(design.objectives[row.name]) },
+          { head: "p10 to p90", cell: (row) => { const found = design.bands[row.name]; return found ? ends(found, inUnit(row.unit)) : "—"; } },
+          { head: "against the best", cell: (row) => against(design.objectives[row.name], best?.objectives[row.name]) },
+          { head: "chance of best", cell: (row) => { const found = design.probability_best_by[row.name]; return found === undefined ? "—" : percent(found); } },
+        ]}
+      />
+      {first && layouts.length > 1 && (
+        <Table rows={Object.entries(design.by_demand)} columns={[{ head: "demand", text: true, cell: ([name]) => name }, ...answer.objectives.map((one) => ({ head: one.name, cell: ([, row]: [string, Record<string, number | null>]) => inUnit(one.unit)(row[one.name]) }))]} />
+      )}
+      <List title={`Layout, found by ${design.engine === "analytic" ? "the closed form" : `the engine ${design.engine}`}`} items={layouts.map(([demand, layout]) => (layouts.length > 1 ? `${demand}: ${layout}` : layout))} />
+    </Section>
+  );
+}
+
+const against = (value: number | undefined, best: number | undefined): string => {
+  if (value === undefined || best === undefined || best === 0) return "—";
+  const more = value / best - 1;
+  return Math.abs(more) < 5e-4 ? "same" : `${more > 0 ? "+" : ""}${percent(more)}`;
+};
+
+function Chances({ answer, designs, design, pick }: Picked) {
+  const [all, showAll] = useState(false);
+  if (designs.every((row) => Object.keys(row.bands).length === 0)) return null;
+  const by = answer.objectives;
+  const [at, set] = axisOf(by, "by", 0);
+  const name = by[at]?.name ?? "";
+  const chance = (row: PlanDesign): number => row.probability_best_by[name] ?? 0;
+  const order = designs.map((_, index) => index).sort((a, b) => chance(designs[b] as PlanDesign) - chance(designs[a] as PlanDesign));
+  const rows = all ? order : order.slice(0, MOST);
+  return (
+    <Section title="How sure, and why not the others" note="Chance of being the best when prices and the model err as they are known to.">
+      {by.length > 1 && <ButtonRow label="Best by" names={by.map((one) => one.name)} chosen={at} choose={set} />}
+      <div class="bars">
+        {rows.map((index) => {
+          const row = designs[index] as PlanDesign;
+          return (
+            <button class="bar-row why" aria-pressed={index === design} onClick={() => pick(index)}>
+              <span class="name">{row.variant}</span>
+              <span class="gain"><span style={{ width: `${100 * chance(row)}%` }} /></span>
+              <span class="value">{percent(chance(row), 0)}</span>
+              <span class="reason">{row.why_not || (row.variant === answer.best ? "the best" : "level with the best")}</span>
+            </button>
+          );
+        })}
+      </div>
+      {order.length > rows.length && <p class="more"><button onClick={() => showAll(true)}>Show all {order.length}</button></p>}
+    </Section>
+  );
+}
+
+function Tornado({ answer }: { answer: PlanAnswer }) {
+  const moving = answer.tornado.filter((row) => Math.abs(row.lead_high - row.lead_low) >= MOVES);
+  const rows = moving.slice(0, MOST);
+  if (answer.tornado.length === 0) return null;
+  if (rows.length === 0) return <Section title="What the choice hangs on"><p>Nothing that was varied moves the lead of {answer.best} by {percent(MOVES)}.</p></Section>;
+  const values = rows.flatMap((row) => [row.lead_low, row.lead_high, 0]);
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const at = (value: number): number => (100 * (value - low)) / Math.max(high - low, 1e-12);
+  const turns = rows.some((row) => Math.min(row.lead_low, row.lead_high) < 0);
+  return (
+    <Section
+      title="What the choice hangs on"
+      note={<>The lead of {answer.best} over the next design, with one thing at its low and its high end and all else typical. {turns ? "Left of the line another design is better; its name stands there." : "Nothing among these makes another design better."}</>}
+    >
+      <div class="falls tornado">
+        {rows.map((row) => <SwingRow row={row} at={at} best={answer.best} />)}
+      </div>
+      {answer.tornado.length > moving.length && <p class="muted">{answer.tornado.length - moving.length} further ones move it by less than {percent(MOVES)}.</p>}
+    </Section>
+  );
+}
+
+function SwingRow({ row, at, best }: { row: PlanSwing; at: (value: number) => number; best: string }) {
+  const [left, right] = [Math.min(row.lead_low, row.lead_high), Math.max(row.lead_low, row.lead_high)];
+  const other = row.lead_low < row.lead_high ? row.best_low : row.best_high;
+  return (
+    <div class="fall">
+      <span class="name">{row.factor}</span>
+      <span class="track" title={`low end ${percent(row.lead_low)}, high end ${percent(row.lead_high)}`}>
+        {left < 0 && <span style={{ left: `${at(left)}%`, width: `${at(Math.min(right, 0)) - at(left)}%`, background: "var(--bandwidth)" }} />}
+        {right > 0 && <span style={{ left: `${at(Math.max(left, 0))}%`, width: `${at(right) - at(Math.max(left, 0))}%`, background: "var(--accent)" }} />}
+        <i class="zero" style={{ left: `${at(0)}%` }} />
+      </span>
+      <span class="value">{percent(left)} to {percent(right)}{other !== best && <small>{other}</small>}</span>
+    </div>
+  );
+}
+
+function Relax({ rows, answer }: { rows: PlanConstraint[]; answer: PlanAnswer }) {
+  if (rows.length === 0) return null;
+  const share = (value: number | null): string => (value === null ? "—" : percent(value));
+  const [first] = rows;
+  const gains = first !== undefined && (first.gain_without ?? 0) > 0;
+  return (
+    <Section
+      title="What to relax"
+      note={gains ? <>Without <strong>{first.name}</strong> {answer.objectives[0]?.name} would be {percent(first.gain_without ?? 0)} better{first.best_without ? `, with ${first.best_without}` : ""}.</> : "No constraint by itself keeps a better design away."}
+    >
+      <Table
+        rows={rows}
+        columns={[
+          { head: "constraint", text: true, cell: (row) => row.name },
+          { head: "limit", cell: (row) => limit(row) },
+          { head: "designs that miss it", cell: (row) => whole(row.missed_by) },
+          { head: "gain without it", cell: (row) => share(row.gain_without) },
+          { head: "a tenth looser", cell: (row) => share(row.gain_a_tenth_looser) },
+          { head: "best without it", text: true, cell: (row) => row.best_without ?? "—" },
+        ]}
+      />
+    </Section>
+  );
+}
+
+const UNITS: Record<string, string> = { budget: "USD", power: "W", provisioned: "W", deadline: "s" };
+const limit = (row: PlanConstraint): string => (typeof row.limit === "number" ? inUnit(UNITS[row.name] ?? "")(row.limit) : row.limit.join(", "));
+
+function Measure({ answer }: { answer: PlanAnswer }) {
+  const rows = answer.measure_first.filter((row) => row.gain > 0);
+  if (rows.length === 0) return null;
+  return (
+    <Section title="What to measure first" note={`Expected gain of knowing it before choosing, as a share of ${answer.objectives[0]?.words ?? "the first objective"}.`}>
+      <Table
+        rows={rows}
+        columns={[
+          { head: "what", text: true, cell: (row) => row.factor },
+          { head: "kind", text: true, cell: (row) => row.kind },
+          { head: "gain", cell: (row) => percent(row.gain, 2) },
+          { head: "changes the choice", cell: (row) => percent(row.changes) },
+        ]}
+      />
+    </Section>
+  );
+}
+
+function Even({ answer }: { answer: PlanAnswer }) {
+  if (answer.break_even.length === 0) return null;
+  return (
+    <Section title="Prices at which the choice turns" note="One price moved, all others typical.">
+      <Table
+        rows={answer.break_even.slice(0, MOST)}
+        columns={[
+          { head: "then better", text: true, cell: (row) => row.choice },
+          { head: "where one", text: true, cell: (row) => row.part },
+          { head: "costs", cell: (row) => `${row.dearer ? "more" : "less"} than ${dollars(row.even_usd)}` },
+          { head: "today", cell: (row) => dollars(row.price_usd) },
+        ]}
+      />
+    </Section>
+  );
+}
+
+function Failed({ answer }: { answer: PlanAnswer }) {
+  if (answer.failed.length === 0) return null;
+  return (
+    <Section title="What cannot be">
+      <Table
+        rows={answer.failed.slice(0, MOST)}
+        columns={[
+          { head: "designs", cell: (row) => whole(row.designs) },
+          { head: "on", text: true, cell: (row) => row.engine },
+          { head: "why", text: true, cell: (row) => <span class="source">{row.error}</span> },
+          { head: "such as", text: true, cell: (row) => row.such_as, wide: true },
+        ]}
+      />
+    </Section>
+  );
+}
+
+function Looked({ answer }: { answer: PlanAnswer }) {
+  const { designs, demands, layouts, flow, packet, closed_form: closed } = answer.looked_at;
+  return (
+    <p class="muted">
+      {whole(designs)} designs{demands > 1 ? ` under ${demands} demands` : ""}, {whole(layouts)} layouts in closed form, {whole(flow)} runs on flow, {whole(packet)} on packets.
+      {closed.of > 0 ? ` The closed form against an engine, over ${closed.of}: mean ${percent(closed.mean)}, spread ${percent(closed.spread)}.` : ""} Seed {answer.seed}.
+    </p>
+  );
+}

@@ -1,0 +1,122 @@
+/** Settings that make a step shorter: as a diff, judged on what the search has not seen. */
+
+import { useState } from "preact/hooks";
+import type { TuneAnswer, UnseenCase } from "../answers.gen";
+import { duration, percent } from "../format";
+import { ButtonRow, Figure, Legend, Section, Table } from "../parts";
+import { choose as keep, chosen as kept } from "../place";
+
+const MOST = 24;
+
+export function TuneView({ answer }: { answer: TuneAnswer }) {
+  return (
+    <>
+      <Conclusion answer={answer} />
+      <Difference answer={answer} />
+      <Unseen answer={answer} />
+      <Trials answer={answer} />
+      <Files answer={answer} />
+    </>
+  );
+}
+
+const signed = (share: number): string => `${share > 0 ? "+" : ""}${percent(share)}`;
+
+function Conclusion({ answer }: { answer: TuneAnswer }) {
+  const { unseen, seen } = answer;
+  const found = answer.changes.length > 0;
+  const sure = Object.keys(answer.recommended).length > 0;
+  return (
+    <section>
+      <h2>{!found ? "Keep what is: nothing that was tried is better" : sure ? `Steps are ${percent(unseen.gain)} shorter with ${answer.changes.length === 1 ? "one setting" : `${answer.changes.length} settings`} changed` : "Keep what is: the gain may be chance"}</h2>
+      <p class="headline">
+        On {unseen.cases.length} draws and loads that the search had not seen the mean gain is {percent(unseen.gain)}, with a {percent(unseen.confidence, 0)} interval from {signed(unseen.low)} to {signed(unseen.high)}.
+        {found && ` On the draws of the search it was ${percent(seen.gain)}; settings were chosen by those${seen.gain > unseen.gain ? ", so that figure flatters" : ""}.`}
+      </p>
+      <div class="figures">
+        <Figure name="Step as written" value={duration(seen.default_s)} under="mean of the search's draws" />
+        <Figure name="Step as found" value={duration(seen.tuned_s)} under={`${signed(-seen.gain)} on those draws`} />
+        <Figure name="On what was not seen" value={signed(-unseen.gain)} under={`${signed(-unseen.high)} to ${signed(-unseen.low)}`} />
+        <Figure name="Tried" value={String(answer.trials.length)} under={`on ${answer.engine}`} />
+      </div>
+    </section>
+  );
+}
+
+const said = (value: unknown): string => (value === null || value === undefined ? "not said: the default" : typeof value === "object" ? JSON.stringify(value) : String(value));
+
+function Difference({ answer }: { answer: TuneAnswer }) {
+  if (answer.changes.length === 0) return null;
+  return (
+    <Section title="The settings, as a difference">
+      <pre class="diff" tabIndex={0}>
+        {answer.changes.map((change) => (
+          <>
+            <span class="gone">- {change.key}: {said(change.before)}{"\n"}</span>
+            <span class="new">+ {change.key}: {said(change.after)}{"\n"}</span>
+          </>
+        ))}
+      </pre>
+    </Section>
+  );
+}
+
+/** Before and after of every case, joined by a line. */
+function Unseen({ answer }: { answer: TuneAnswer }) {
+  const cases = [...answer.unseen.cases].sort((a, b) => a.load - b.load || a.seed - b.seed);
+  const longest = Math.max(...cases.flatMap((one) => [one.default_s, one.tuned_s]), 1e-12);
+  const at = (value: number) => `${(100 * value) / longest}%`;
+  const name = (one: UnseenCase) => `${one.load > 0 ? `${percent(one.load, 0)} load of others` : "alone"}, draw ${one.seed}`;
+  return (
+    <Section title="Before and after, on what was not seen">
+      <Legend items={[{ name: "as written", color: "var(--other)" }, { name: "as found", color: "var(--accent)" }]} />
+      <div class="bars">
+        {cases.map((one) => (
+          <div class="bar-row long">
+            <span class="name">{name(one)}</span>
+            <span class="twin" title={`${duration(one.default_s)} as written, ${duration(one.tuned_s)} as found`}>
+              <i style={{ width: at(one.default_s), background: "var(--other)" }} />
+              <i style={{ width: at(one.tuned_s), background: "var(--accent)" }} />
+            </span>
+            <span class="value">{duration(one.tuned_s)} <small>{signed(one.tuned_s / one.default_s - 1)}</small></span>
+          </div>
+        ))}
+      </div>
+    </Section>
+  );
+}
+
+function Trials({ answer }: { answer: TuneAnswer }) {
+  const keys = ["all", ...new Set(answer.trials.map((trial) => trial.key))];
+  const [at, set] = useState(Math.max(0, keys.indexOf(kept("key") ?? "all")));
+  const rows = answer.trials.filter((trial) => at === 0 || trial.key === keys[at]).sort((a, b) => (a.step_s ?? Infinity) - (b.step_s ?? Infinity))
+    .filter((trial, index, all) => index === 0 || trial.kept || said(trial.value) !== said(all[index - 1]?.value) || trial.key !== all[index - 1]?.key);
+  return (
+    <Section title="What was tried" note="Each value with all else as it stood at that moment; mean step over the draws of the search.">
+      <ButtonRow label="Setting" names={keys} chosen={at} choose={(index) => { set(index); keep("key", index === 0 ? null : (keys[index] ?? null)); }} />
+      <Table
+        rows={rows.slice(0, MOST)}
+        mark={(row) => row.kept}
+        columns={[
+          { head: "setting", text: true, cell: (row) => row.key },
+          { head: "value", text: true, cell: (row) => said(row.value) },
+          { head: "step", cell: (row) => (row.step_s === null ? "—" : duration(row.step_s)) },
+          { head: "against as written", cell: (row) => (row.step_s === null ? "—" : signed(row.step_s / answer.seen.default_s - 1)) },
+          { head: "", text: true, cell: (row) => (row.kept ? "kept" : row.error && <span class="source">{row.error}</span>) },
+        ]}
+      />
+      {rows.length > MOST && <p class="muted">and {rows.length - MOST} more, all slower</p>}
+    </Section>
+  );
+}
+
+function Files({ answer }: { answer: TuneAnswer }) {
+  if (answer.changes.length === 0) return null;
+  return (
+    <Section title="For the programs that take them">
+      <h3>NCCL's environment</h3>
+      <pre tabIndex={0}>{answer.environment}</pre>
+      {answer.tuner.trim().split("\n").length > 1 && <><h3>NCCL's tuner plugin</h3><pre tabIndex={0}>{answer.tuner}</pre></>}
+    </Section>
+  );
+}

@@ -1,0 +1,79 @@
+"""Settings of collectives and fabric: what `tune.json` holds."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from railyard.result.section import Count, Figures, Values
+
+
+class SeenGain(Figures):
+    """On the draws of the search, which flatter."""
+
+    default_s: float = Field(description="mean step as written, s")
+    tuned_s: float = Field(description="mean step with the settings, s")
+    gain: float = Field(description="by which share it is shorter")
+
+
+class UnseenCase(Figures):
+    """A draw and a load that the search has not seen."""
+
+    seed: Count = Field(description="of the draw")
+    load: float = Field(description="of others on the network, as a share")
+    default_s: float = Field(description="step as written, s")
+    tuned_s: float = Field(description="step with the settings, s")
+
+
+class UnseenGain(Figures):
+    """On draws and loads that the search has not seen: what to believe."""
+
+    gain: float = Field(description="mean share by which steps are shorter")
+    low: float = Field(description="low end of its interval")
+    high: float = Field(description="high end of its interval")
+    confidence: float = Field(description="of the interval, 0 to 1")
+    cases: tuple[UnseenCase, ...] = Field(description="case by case")
+
+
+class TuneTrial(Figures):
+    """One value of a key on the draws of the search."""
+
+    key: str = Field(description="dotted")
+    value: Any = Field(description="that was tried")
+    step_s: float | None = Field(description="mean step, s; null where it cannot be")
+    error: str = Field(description="why it cannot; else empty")
+    kept: bool = Field(description="whether it became part of the settings")
+
+
+class SettingChange(Figures):
+    """A setting as written and as it was found."""
+
+    key: str = Field(description="dotted")
+    before: Any = Field(description="as written; null where nothing was said")
+    after: Any = Field(description="as found")
+
+
+class TuneAnswer(Figures):
+    """Settings that make a step shorter, and whether to believe it."""
+
+    format: Literal["railyard-tune/1"] = Field(description="of this document")
+    name: str = Field(description="of the scenario")
+    version: str = Field(description="of Railyard")
+    engine: str = Field(description="on which it was tried")
+    settings: Values = Field(description="dotted keys and values that differ")
+    recommended: Values = Field(description="the settings where they are surely better; else empty")
+    changes: tuple[SettingChange, ...] = Field(description="the settings beside what was written")
+    seen: SeenGain = Field(description="on the draws of the search")
+    unseen: UnseenGain = Field(description="on draws and loads unseen")
+    trials: tuple[TuneTrial, ...] = Field(description="in their order")
+    environment: str = Field(description="lines of a shell script for NCCL")
+    tuner: str = Field(description="table of NCCL's example tuner plugin")
+
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        if not self.settings:
+            return "nothing that was tried is better than the scenario as written"
+        sure = "recommended" if self.recommended else "not sure: keep what is"
+        of = f"{self.unseen.gain:.1%} shorter steps ({self.unseen.low:.1%} to {self.unseen.high:.1%})"
+        return f"{of} on {len(self.unseen.cases)} unseen draws and loads; {sure}"

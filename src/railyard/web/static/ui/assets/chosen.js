@@ -1,0 +1,1 @@
+import{B as e,F as t,L as n,N as r,P as i}from"./parts.js";var a=`finding`,o=()=>{let e=Number.parseInt(i(a)??``,10);return e>=1?e-1:void 0};function s(){let[i,s]=e(o);return n(()=>t(()=>s(o())),[]),[i,e=>{let t=e===i?void 0:e;r(a,t===void 0?null:String(t+1)),s(t)}]}export{s as t};

@@ -1,0 +1,102 @@
+"""Answers of commands: what is kept, and their pages."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from railyard.errors import InputError
+from railyard.report import answer_html, keep_answer
+from railyard.result.answers.answer import NAMES, answer_from
+from railyard.result.answers.audit import AuditAnswer, FindingRow
+from railyard.result.answers.diagnosis import DiagnosisAnswer, SuspectRow
+from railyard.result.answers.place import PicturePlace
+from railyard.result.answers.tune import SeenGain, SettingChange, TuneAnswer, UnseenCase, UnseenGain
+
+from .test_html import embedded
+
+SUSPECT = SuspectRow(part="rank 3", kind="rank", confidence=0.9, evidence="it is late</script>", usd_per_hour=12.5)
+
+
+def diagnosis(*verdict: SuspectRow, unknown: bool = False) -> DiagnosisAnswer:
+    return DiagnosisAnswer(
+        format="railyard-diagnosis/1", name="tuesday", version="1", verdict=verdict, unknown=unknown, what_if={},
+        notes=(), steps=(), picture=None,
+    )  # fmt: skip
+
+
+def audit(*usd: float) -> AuditAnswer:
+    nowhere = PicturePlace(boxes=(), edges=())
+    findings = tuple(
+        FindingRow(
+            kind="missing", about="gone", a=f"leaf{number}[1]", b="?", detail="", loss=0.1, usd_per_month=one,
+            worst_load=1.0, all_reduce=1.0, place=nowhere, cables=(),
+        )
+        for number, one in enumerate(usd)
+    )  # fmt: skip
+    return AuditAnswer(
+        format="railyard-audit/1", name="hall", version="1", findings=findings, design={}, loss=0.1,
+        usd_per_month=sum(usd), loss_after_repair=(), usd_after_repair=(), problems=(), picture=None,
+    )  # fmt: skip
+
+
+def tuned(*, recommended: bool) -> TuneAnswer:
+    settings = {"qps": 4}
+    return TuneAnswer(
+        format="railyard-tune/1", name="t", version="1", engine="flow", settings=settings,
+        recommended=settings if recommended else {}, changes=(SettingChange(key="qps", before=None, after=4),),
+        seen=SeenGain(default_s=2.0, tuned_s=1.5, gain=0.25),
+        unseen=UnseenGain(
+            gain=0.2, low=0.1, high=0.3, confidence=0.9,
+            cases=(UnseenCase(seed=1, load=0.0, default_s=2.0, tuned_s=1.6),),
+        ),
+        trials=(), environment="", tuner="",
+    )  # fmt: skip
+
+
+def shown(folder):
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def test_the_answer_comes_back_out_of_its_page():
+    answer = diagnosis(SUSPECT)
+    assert embedded(answer_html(answer)) == answer.plain()
+    assert answer_from(answer.text()) == answer
+
+
+def test_an_answer_is_kept_with_its_page_and_its_cluster(tmp_path):
+    folder = keep_answer(diagnosis(SUSPECT), tmp_path / "runs", "cluster: {}\n")
+    assert folder.name.startswith("diagnosis-tuesday-")
+    assert shown(folder) == ["diagnosis.html", "diagnosis.json", "scenario.yaml"]
+    assert keep_answer(diagnosis(SUSPECT), tmp_path / "runs", "cluster: {}\n") == folder
+    other = keep_answer(diagnosis(), tmp_path / "runs")
+    assert other != folder
+    assert shown(other) == ["diagnosis.html", "diagnosis.json"]
+
+
+def test_every_answer_says_itself_in_a_sentence():
+    assert diagnosis().sentence() == "nothing is wrong"
+    assert diagnosis(unknown=True).sentence() == "something is wrong; which part is not known"
+    assert diagnosis(SUSPECT, SUSPECT).sentence() == "rank 3 (rank), 90% sure, $12 an hour and 1 more"
+    assert audit().sentence() == "nothing is wrong"
+    assert audit(2_000.0, 5.0).sentence() == "2 findings, $2,005 a month; first missing at leaf0[1]"
+    words = "20.0% shorter steps (10.0% to 30.0%) on 1 unseen draws and loads; "
+    assert tuned(recommended=True).sentence() == words + "recommended"
+    assert tuned(recommended=False).sentence() == words + "not sure: keep what is"
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"format": "railyard/1"}', '{"format": "railyard-audit/1", "x": 1}'])
+def test_what_is_no_answer_is_refused(text):
+    with pytest.raises(InputError):
+        answer_from(text)
+
+
+def test_numbers_that_are_none_are_refused():
+    broken = json.loads(audit(1.0).text()) | {"loss": None}
+    with pytest.raises(InputError, match="loss"):
+        answer_from(json.dumps(broken))
+
+
+def test_every_kind_has_a_file_of_its_own():
+    assert sorted(NAMES.values()) == ["audit", "diagnosis", "plan", "tune"]

@@ -1,0 +1,138 @@
+"""A folder with one of everything that the page shows: runs, a plan, a diagnosis, a tuning, an audit, months of jobs.
+
+.venv/bin/python tools/showcase.py FOLDER
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from railyard import api
+from railyard.cli import guard
+from railyard.cli.starting import template
+from railyard.deploy.emit.netlist import netlist
+from railyard.deploy.plan.cabling import plan_of
+from railyard.deploy.plan.drawn import dialects, drawn
+from railyard.scenario import load
+from railyard.study import compose
+
+if TYPE_CHECKING:
+    from railyard.cluster.asbuilt.discovery import Discovery
+
+ROOT = Path(__file__).parent.parent
+
+CABLED = """\
+# As it was cabled: the job that the audit prices its findings by.
+name: hall-7
+cluster:
+  accelerators: 128
+  server: hgx-h100
+  back_end: {topology: {kind: leaf-spine, ports_per_leaf: 16, spines: 4, oversubscription: 2:1}, fabric: infiniband}
+workload:
+  training:
+    model: llama-3-8b
+    tokens: 1 T
+    global_batch: 128
+    sequence: 1024
+    parallelism: {tp: 1, zero: 3, micro_batch: 1, recompute: full}
+"""
+SLOW = """\
+name: slow-nic
+cluster:
+  accelerators: 32
+  server: hgx-h100
+  back_end: {topology: {kind: leaf-spine, ports_per_leaf: 8, spines: 4}, fabric: roce}
+workload:
+  training:
+    {model: llama-3-8b, tokens: 1 T, global_batch: 32, sequence: 2048, parallelism: {tp: 2, pp: 2, micro_batch: 1}}
+faults: [{kind: degrade-link, cable: leaf 1 - spine 2, factor: 40 %}]
+seed: 7
+"""
+DESIGNS = """\
+name: which-cluster
+cluster:
+  accelerators: 256
+  server: hgx-h100
+  back_end: {topology: leaf-spine, fabric: roce}
+workload:
+  training:
+    {model: llama-3-8b, tokens: 1 T, global_batch: 256, sequence: 4096, parallelism: {tp: 1, zero: 3, micro_batch: 1}}
+plan:
+  space:
+    fabric: [roce, infiniband, spectrum-x, uec]
+    topology: [leaf-spine, rail-optimized]
+    oversubscription: ["1:1", "2:1", "4:1"]
+  constraints: {budget: $10.5M}
+  objectives: [cpmt, capex, step]
+  effort: {flow: 6, layouts: 0, draws: 400}
+"""
+TUNED = """\
+name: hashed
+cluster:
+  accelerators: 128
+  server: hgx-h100
+  placement: scattered
+  back_end: {topology: {kind: leaf-spine, oversubscription: 2:1}, fabric: roce}
+workload:
+  training:
+    {model: llama-3-8b, tokens: 1 T, global_batch: 128, sequence: 4096, parallelism: {tp: 1, zero: 3, micro_batch: 1}}
+tune:
+  space: {qps: [2, 4, 8], collectives.connections: [4, 8, 16]}
+  seeds: 2
+  unseen_seeds: 3
+  unseen_loads: [0, 0.2]
+"""
+
+
+def fill(folder: Path) -> dict[str, str]:
+    """Makes all of it; the name of the folder of each."""
+    runs = folder / "runs"
+    files = {"template": template(), "hall-7": CABLED, "slow-nic": SLOW, "which-cluster": DESIGNS, "hashed": TUNED}
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    run = api.run(folder / "template.yaml", out=runs).folder
+    slow = api.run(folder / "slow-nic.yaml", out=runs).folder
+    assert run is not None
+    assert slow is not None
+    _call("plan", folder / "which-cluster.yaml", "-q", "--out", runs)
+    _call("diagnose", slow, "--cluster", folder / "slow-nic.yaml", "--out", runs)
+    _call("tune", folder / "hashed.yaml", "-q", "--out", runs)
+    (folder / "hall-7.ibnetdiscover").write_text(netlist(_mistaken(folder / "hall-7.yaml")), encoding="utf-8")
+    found = folder / "hall-7.ibnetdiscover"
+    _call("audit", "--ibnetdiscover", found, "--plan", folder / "hall-7.yaml", "--out", runs)
+    kept = {verb: next(runs.glob(f"*/{verb}.json")).parent.name for verb in ("plan", "diagnosis", "tune", "audit")}
+    return {"run": run.name, "slow": slow.name, **kept}
+
+
+def _mistaken(scenario: Path) -> Discovery:
+    """The network of a scenario with seven mistakes in its cabling."""
+    draft = load.load(scenario)
+    plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))
+    found = drawn(plan, 0, next(one for one in dialects(plan, 0) if one.name == "infiniband"))
+    cables = list(found.cables)
+    between = [
+        at for at, one in enumerate(cables) if all(found.devices[end].kind == "switch" for end in (one.a, one.b))
+    ]
+    access = [at for at in range(len(cables)) if at not in set(between)]
+    slow, host, one, other = between[9], access[33], between[12], between[len(between) // 2 + 7]
+    cables[slow] = replace(cables[slow], rate_bps=cables[slow].rate_bps // 4)
+    cables[host] = replace(cables[host], rate_bps=cables[host].rate_bps // 2)
+    here, there = cables[one], cables[other]
+    cables[one] = replace(here, b=there.b, b_port=there.b_port)
+    cables[other] = replace(there, b=here.b, b_port=here.b_port)
+    gone = {between[3], between[4], between[-5], access[70]}
+    return replace(found, cables=tuple(one for at, one in enumerate(cables) if at not in gone))
+
+
+def _call(*words: object) -> None:
+    code = guard.run([str(word) for word in words])
+    if code:
+        raise SystemExit(f"railyard {' '.join(map(str, words))} ended with {code}")
+
+
+if __name__ == "__main__":
+    for what, name in fill(Path(sys.argv[1])).items():
+        print(f"{what}: {name}")
