@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from railyard.scenario.quantity import Money, Natural, Number, Positive, Power, Rate, Span, Text
+from railyard.scenario.quantity import Money, Natural, Number, Positive, Power, Rate, Ratio, Span, Text
 from railyard.scenario.section import Section
 
 Layout = Literal["together", "apart", "hybrid"]
@@ -113,6 +113,36 @@ class GrowthSection(Section):
     crew: Positive = Field(default=8, description="People who do so at a time; an assumption.")
 
 
+class WorthSection(Section):
+    """What `railyard plan worth` moves, and what it takes of the world around."""
+
+    hop: Span = Field(default=1e-6, description="By which the latency of every switch is raised.", examples=["1 us"])
+    tail: Annotated[Ratio, Field(gt=0, le=0.2)] = Field(
+        default=0.01, description="By which the slowest of 1,000 computations is made slower than the usual one."
+    )
+    draws: Annotated[int, Field(strict=True, ge=1, le=100)] = Field(
+        default=3, description="Seeds of hashes and tails; each meets the scenario with and without the change."
+    )
+    repair: Span = Field(
+        default=28 * 3600.0,
+        description="Half of the repairs of a server take less: 28 h in a fleet's forecast from its recorded faults"
+        " (docs/validation/forecast.md); give that of your own.",
+    )
+    repair_p90: Span = Field(default=72 * 3600.0, description="Nine in ten take less; an assumption.")
+    out_share: Annotated[Ratio, Field(gt=0, le=1)] = Field(
+        default=0.3,
+        description="Share of a job's interruptions after which a server has to be repaired; an assumption: hardware"
+        " was behind 78 % of Llama 3's, most of which a restart cured.",
+    )
+    nines: Annotated[tuple[Annotated[Ratio, Field(gt=0, lt=1)], ...], Field(min_length=1)] = Field(
+        default=(0.9, 0.99, 0.999, 0.9999), description="Shares of the time in which the whole job has its servers."
+    )
+    years: Annotated[int, Field(strict=True, ge=1, le=10_000)] = Field(
+        default=200, description="Years of outages that are drawn."
+    )
+    grids: tuple[Text, ...] = Field(default=(), description="Countries whose electricity is looked at; a dozen usual.")
+
+
 class PlanSection(Section):
     """What `railyard plan` chooses from: designs of a cluster (`space`), or stages of a pipeline (`stages`)."""
 
@@ -130,6 +160,7 @@ class PlanSection(Section):
     )
     effort: EffortSection = Field(default_factory=EffortSection, description="How much may be spent.")
     growth: GrowthSection | None = Field(default=None, description="How the cluster is to grow.")
+    worth: WorthSection = Field(default_factory=WorthSection, description="What `railyard plan worth` moves.")
     stages: dict[Text, ChoicesSection] = Field(
         default_factory=dict, description="Of a pipeline, by stage; stages that are left out stay as they are."
     )

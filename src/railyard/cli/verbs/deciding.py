@@ -37,6 +37,23 @@ def plan_growth(file: Scenario, *, set_: Set = None, json: Json = False) -> None
     grower.growth(file, sets=set_ or [], as_json=json)
 
 
+@planning.command("worth", short_help="Dollars a microsecond, a tail, a nine of availability; carbon.")
+def plan_worth(
+    scenario: Scenario,
+    *,
+    set_: Set = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page with pictures.")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say what a little more of each thing is worth to a training job: runs with and without it on the same draws."""
+    from railyard.cli import plan_worth as teller
+
+    teller.worth(scenario, sets=set_ or [], report=report, as_json=json, quiet=quiet)
+
+
 @planning.command("serving")
 def plan_serving(
     scenario: Scenario,

@@ -42,7 +42,7 @@ def rebuilt(job: Prepared, changes: Mapping[str, Any]) -> Callable[[], Prepared]
     """The job with some keys of its scenario changed; what it computes, and how it is laid out, stays."""
 
     def apply() -> Prepared:
-        layout = {_PARALLELISM: _written(job.training.layout)}
+        layout = {_PARALLELISM: written(job.training.layout)}
         text = ", ".join(f"{key} {value}" for key, value in changes.items())
         draft = job.variant.draft.with_values({**changes, **layout}, text)
         other: Prepared = prepare(draft, engine=job.engine.name)[0]
@@ -54,6 +54,6 @@ def rebuilt(job: Prepared, changes: Mapping[str, Any]) -> Callable[[], Prepared]
     return apply
 
 
-def _written(layout: Layout) -> dict[str, Any]:
+def written(layout: Layout) -> dict[str, Any]:
     """A layout that was found, as a scenario writes it: another network does not search anew."""
     return {name: getattr(layout, name) for name in (*_SIZES, *_WAYS)}
