@@ -92,7 +92,7 @@ def test_help_and_version(railyard):
         (["catalog", "show"], {"--json", "--catalog", "--help"}),
         (["catalog", "server"], {"--accelerator", "--name", "--catalog", "--help"}),
         (["plan", "growth"], {"--set", "--json", "--help"}),
-        (["plan", "worth"], {"--set", "--report", "--json", "-q", "--quiet", "--help"}),
+        (["plan", "worth"], {"--set", "--report", "--json", "--quiet", "--help"}),
         (["plan", "designs"], {"--set", "--ray", "--out", "--json", "--quiet", "--help"}),
         (["operate", "scenario"], {"--vary", "--json", "--set", "--out", "--quiet", "--help"}),
         (["operate", "failures"], {"--fit", "--servers", "--days", "--json", "--help"}),
