@@ -91,7 +91,7 @@ def test_help_and_version(railyard):
         (["completion"], {"--help"}),
         (["catalog", "show"], {"--json", "--catalog", "--help"}),
         (["catalog", "server"], {"--accelerator", "--name", "--catalog", "--help"}),
-        (["plan", "growth"], {"--set", "--json", "--help"}),
+        (["plan", "growth"], {"--set", "--report", "--json", "--help"}),
         (["plan", "worth"], {"--set", "--report", "--json", "--quiet", "--help"}),
         (["plan", "designs"], {"--set", "--ray", "--out", "--json", "--quiet", "--help"}),
         (["operate", "scenario"], {"--vary", "--json", "--set", "--out", "--quiet", "--help"}),

@@ -7,12 +7,15 @@ import json
 import pytest
 
 from railyard import catalog
+from railyard.catalog.types import Range
 from railyard.cli import guard
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import LeafSpine
 from railyard.errors import InputError
-from railyard.plan.growth.change import cables, change
-from railyard.plan.growth.paths import YEAR_S, growth
+from railyard.plan.growth.change import Change, Lot, cables, change
+from railyard.plan.growth.ledger import YEAR_S, Ledger
+from railyard.plan.growth.page import page
+from railyard.plan.growth.paths import growth, to_json
 from railyard.scenario import load
 from railyard.schema import yaml
 
@@ -55,7 +58,7 @@ def values(**more):
 
 def test_paths_pay_annuities_energy_and_space_for_their_tokens():
     found = growth(load.from_values(values()))
-    assert {path.name for path in found.paths} == {"incremental", "forklift", "ahead", "rent"}
+    assert {path.name for path in found.paths} == {"incremental", "forklift", "ahead", "beside", "rent"}
     assert all(min(path.regret[end] for path in found.paths) == 0.0 for end in (0, 1))
     (path,) = (path for path in found.paths if path.name == "incremental")
     first, second = path.steps
@@ -85,3 +88,55 @@ def test_the_command_prints_json(tmp_path, capsys):
     printed = json.loads(capsys.readouterr().out)
     assert [stage["accelerators"] for stage in printed["stages"]] == [48, 96]
     assert printed["paths"][0]["regret_by_future"]
+
+
+def test_a_second_fabric_beside_the_first_touches_nothing():
+    found = growth(load.from_values(values()))
+    (path,) = (path for path in found.paths if path.name == "beside")
+    first, second = path.steps
+    assert second.change.moved == second.stopped_s == second.stranded_usd == 0
+    assert second.change.bought["h100-sxm"].count == 48  # 96 less the 48 that are there
+    assert second.change.laid == first.change.laid  # the same network once more
+    assert found.left_out == ()
+
+
+def test_what_adds_nothing_has_no_second_fabric():
+    shrunk = values()
+    shrunk["plan"]["growth"]["stages"][1]["set"] = {"topology": "three-tier"}
+    found = growth(load.from_values(shrunk))
+    assert [name for name, _ in found.left_out] == ["beside"]
+    assert "adds no accelerators" in found.left_out[0][1]
+
+
+def test_what_is_stranded_is_written_off_the_oldest_first():
+    def lot(count, usd=100.0):
+        return {"s": Lot("s", "switches", count, Range(usd, usd, usd))}
+
+    books = Ledger()
+    assert books.changed(Change(lot(3), {}, 0, 0, 0), 0.0, 4.0) == 0.0
+    assert books.changed(Change(lot(2), {}, 0, 0, 0), YEAR_S, 4.0) == 0.0
+    # After two years 3 are worth half, 2 three quarters: of four that go, 3 x 50 + 1 x 75.
+    assert books.changed(Change({}, lot(4), 0, 0, 0), 2 * YEAR_S, 4.0) == pytest.approx(225.0)
+    # The last one is worth nothing after its life.
+    assert books.changed(Change({}, lot(1), 0, 0, 0), 5 * YEAR_S, 4.0) == 0.0
+
+
+def test_a_forklift_writes_off_three_quarters_after_a_year_of_four():
+    found = growth(load.from_values(values()))
+    (path,) = (path for path in found.paths if path.name == "forklift")
+    assert path.steps[1].written_off_usd == pytest.approx(0.75 * path.steps[1].stranded_usd)
+
+
+def test_accelerators_that_are_replaced_are_stranded_whatever_network_was_bought_ahead():
+    other = values()
+    other["plan"]["growth"]["stages"][1]["set"] = {"accelerators": 96, "server": "hgx-h200"}
+    found = growth(load.from_values(other))
+    (path,) = (path for path in found.paths if path.name == "ahead")
+    assert path.steps[1].change.stranded["h100-sxm"].count == 48
+
+
+def test_the_page_names_every_path():
+    found = growth(load.from_values(values()))
+    drawn = page("g", to_json(found))
+    assert all(f">{path.name}" in drawn for path in found.paths)
+    assert drawn.count("<svg") == 3

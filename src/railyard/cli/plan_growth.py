@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from railyard.api import numbers
 from railyard.cli.tables import Table, emit
-from railyard.plan.growth import paths
+from railyard.files import write_text
+from railyard.plan.growth import page, paths
 from railyard.scenario import load
 
 if TYPE_CHECKING:
@@ -17,23 +18,43 @@ if TYPE_CHECKING:
     from railyard.plan.growth.paths import Growth
 
 
-def growth(file: Path, *, sets: Sequence[str], as_json: bool) -> None:
+def growth(file: Path, *, sets: Sequence[str], report: Path | None, as_json: bool) -> None:
     """Prints what paths of growth cost, and what each regrets where growth ends early.
 
     Raises:
         InputError: The plan is wrong.
     """
-    found = paths.growth(load.load(file, sets))
+    draft = load.load(file, sets)
+    found = paths.growth(draft)
+    result = paths.to_json(found)
+    if report is not None:
+        write_text(report, page.page(draft.title, result))
     if as_json:
-        emit(json.dumps(paths.to_json(found), ensure_ascii=False, allow_nan=False))
+        emit(json.dumps(result, ensure_ascii=False, allow_nan=False))
         return
     _steps(found)
     emit("")
     _futures(found)
+    for name, reason in found.left_out:
+        emit(f"{name} cannot be: {reason}")
+    if any(path.name == paths.BESIDE for path in found.paths):
+        emit(
+            "beside: tokens of several jobs, one a cluster, each with its part of the batch; none has all accelerators"
+        )
 
 
 def _steps(found: Growth) -> None:
-    heads = ("path", "stage", "capital", "network bought", "stranded", "cables kept/moved/laid", "job stops", "idle")
+    heads = (
+        "path",
+        "stage",
+        "capital",
+        "network bought",
+        "stranded",
+        "on the books",
+        "cables kept/moved/laid",
+        "job stops",
+        "idle",
+    )
     table = Table(heads, range(2, len(heads)), turn=True)
     for path in found.paths:
         for step in path.steps:
@@ -44,6 +65,7 @@ def _steps(found: Growth) -> None:
                 numbers.dollars(step.capital_usd),
                 numbers.dollars(made.usd(made.bought.values(), network=True)),
                 numbers.dollars(step.stranded_usd),
+                numbers.dollars(step.written_off_usd),
                 f"{made.kept:,}/{made.moved:,}/{made.laid:,}",
                 numbers.seconds(step.stopped_s),
                 numbers.dollars(step.idle_usd),

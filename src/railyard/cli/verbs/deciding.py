@@ -12,6 +12,8 @@ from railyard.cli.options import RUNS, Json, Out, Quiet, Scenario, Set, Vary
 from railyard.cli.planning import DESIGNS
 from railyard.cli.roots import operating, planning
 
+Report = Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page with pictures.")]
+
 
 @planning.command(DESIGNS, short_help="Look for the best cluster; the word may be left out.")
 def plan_designs(
@@ -30,11 +32,11 @@ def plan_designs(
 
 
 @planning.command("growth", short_help="What it costs to grow a cluster, by path and future.")
-def plan_growth(file: Scenario, *, set_: Set = None, json: Json = False) -> None:
+def plan_growth(file: Scenario, *, set_: Set = None, report: Report = None, json: Json = False) -> None:
     """Price the paths from a cluster to larger ones: what is bought, stranded and cabled anew, and the regret."""
     from railyard.cli import plan_growth as grower
 
-    grower.growth(file, sets=set_ or [], as_json=json)
+    grower.growth(file, sets=set_ or [], report=report, as_json=json)
 
 
 @planning.command("worth", short_help="Dollars a microsecond, a tail, a nine of availability; carbon.")
@@ -42,9 +44,7 @@ def plan_worth(
     scenario: Scenario,
     *,
     set_: Set = None,
-    report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page with pictures.")
-    ] = None,
+    report: Report = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -3,16 +3,19 @@
     incremental   what is missing is bought; cables that the next topology does not have are pulled
     forklift      the network but its NICs is bought anew at every stage
     ahead         the switches, optics and cables of the last stage are bought with the first
+    beside        each stage's new accelerators get a cluster of their own; no cable in use is touched, and each cluster
+                  runs a job of its own (its part of the batch), for no job spans two fabrics
 
 Dollars are present values at the cost of capital. Capital is charged as the annuity over its economic life for as long
-as the horizon lets it serve; what is stranded serves no more, and its annuity runs on. A job stands still while cables
+as the horizon lets it serve; what is stranded serves no more, and its annuity runs on: its book value, straight down to
+nothing over its economic life and the oldest pieces first, is written off. A job stands still while cables
 are pulled that it uses: so many minutes a cable, so many people at a time. A *future* ends after a stage: the others
 never come; what was bought ahead for them is lost.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from railyard.economics.capital import capital_recovery_factor
@@ -24,6 +27,7 @@ from railyard.plan.designs.price import priced
 from railyard.plan.designs.space import space_of
 from railyard.plan.designs.sweep import sweep
 from railyard.plan.growth.change import Change, change, lots
+from railyard.plan.growth.ledger import YEAR_S, Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
     from railyard.scenario.plan_section import GrowthSection
 
 PATHS = ("incremental", "forklift", "ahead")
-YEAR_S = 365.0 * 86400
+BESIDE = "beside"
 _HOUR_S = 3600.0
 
 
@@ -49,6 +53,7 @@ class Stage:
         cluster: The machine.
         layout: Of the job in closed form, in words.
         priced: Money and power at work.
+        batch: Sequences of a step.
     """
 
     name: str
@@ -57,6 +62,7 @@ class Stage:
     cluster: Cluster
     layout: str
     priced: Priced
+    batch: int
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,7 @@ class Step:
         capital_usd: Bought, with installation.
         charged_usd: Of it, the annuity until the horizon.
         stranded_usd: Price of what is of no use any more, as new.
+        written_off_usd: Book value of it, straight-line over the economic life, the oldest pieces first.
         stopped_s: For which the job stands still.
         idle_usd: Dollars an hour of the cluster for that time.
         running_usd: Energy, space and operations until the next stage.
@@ -80,6 +87,7 @@ class Step:
     capital_usd: float
     charged_usd: float
     stranded_usd: float
+    written_off_usd: float
     stopped_s: float
     idle_usd: float
     running_usd: float
@@ -110,10 +118,12 @@ class Growth:
     Attributes:
         stages: In time.
         paths: The best under all futures together first: by its largest regret.
+        left_out: Paths that cannot be, with the reason.
     """
 
     stages: tuple[Stage, ...]
     paths: tuple[Path, ...]
+    left_out: tuple[tuple[str, str], ...] = ()
 
 
 def growth(draft: Draft) -> Growth:
@@ -132,6 +142,16 @@ def growth(draft: Draft) -> Growth:
     stages = _stages(draft, section)
     bought = {name: _steps(stages, section, name) for name in PATHS}
     costs = {name: _futures(stages, steps, section) for name, steps in bought.items()}
+    left_out = []
+    try:
+        islands = _islands(draft, section, stages)
+    except InputError as error:
+        left_out.append((BESIDE, error.problems[0].message))
+    else:
+        bought[BESIDE] = [
+            _step(stage, change(None, stage.cluster, rebuilt=False), section, first=True) for stage in islands
+        ]
+        costs[BESIDE] = _together(islands, bought[BESIDE], section)
     rented = _rented(stages)
     if rented is not None:
         costs["rent"] = rented
@@ -145,7 +165,7 @@ def growth(draft: Draft) -> Growth:
         )
         for name, row in costs.items()
     ]
-    return Growth(tuple(stages), tuple(sorted(paths, key=lambda path: max(path.regret))))
+    return Growth(tuple(stages), tuple(sorted(paths, key=lambda path: max(path.regret))), tuple(left_out))
 
 
 def _stages(draft: Draft, section: GrowthSection) -> list[Stage]:
@@ -158,11 +178,39 @@ def _stages(draft: Draft, section: GrowthSection) -> list[Stage]:
             found=", ".join(f"{time / 86400:g} d" for time in times) + f"; horizon {section.horizon / 86400:g} d",
         )
         raise draft.blame(error)
-    demands = [{"name": stage.name, "set": dict(stage.set)} for stage in section.stages]
+    return _built(draft, section, [{"name": stage.name, "set": dict(stage.set)} for stage in section.stages])
+
+
+def _built(draft: Draft, section: GrowthSection, demands: list[dict[str, Any]]) -> list[Stage]:
+    """A cluster for each stage."""
+    times = [stage.at for stage in section.stages]
     values = {"plan": {"space": {"seed": [draft.seed]}, "demand": demands}}
     bench = Bench(space_of(draft.with_values(values, "plan.growth")))
     ends = [*times[1:], section.horizon]
     return [_stage(draft, bench, number, (times[number], ends[number])) for number in range(len(times))]
+
+
+def _islands(draft: Draft, section: GrowthSection, stages: Sequence[Stage]) -> list[Stage]:
+    """What each stage adds, as a cluster of its own with its part of the batch.
+
+    Raises:
+        InputError: A stage adds nothing, or what it adds cannot be built or run by itself.
+    """
+    demands = []
+    for number, (asked, stage) in enumerate(zip(section.stages, stages, strict=True)):
+        before = stages[number - 1].cluster.ranks if number else 0
+        more = stage.cluster.ranks - before
+        if more <= 0:
+            message = f"{asked.name} adds no accelerators that could stand beside the first"
+            raise InputError(message, key=f"plan.growth.stages.{number}")
+        batch = max(1, round(stage.batch * more / stage.cluster.ranks))
+        keys = {"cluster.accelerators": more, "workload.training.global_batch": batch}
+        given = {key: value for key, value in asked.set.items() if key not in _SIZES}
+        demands.append({"name": asked.name, "set": {**given, **keys}})
+    return _built(draft, section, demands)
+
+
+_SIZES = ("accelerators", "cluster.accelerators", "global_batch", "workload.training.global_batch")
 
 
 def _stage(draft: Draft, bench: Bench, number: int, span_s: tuple[float, float]) -> Stage:
@@ -178,17 +226,19 @@ def _stage(draft: Draft, bench: Bench, number: int, span_s: tuple[float, float])
     training = design.jobs[0].replace(layout=layout)
     money = priced(hardware.cluster, training, found, hardware.parts, design.assumptions)
     name = bench.space.demands[number].name
-    return Stage(name, *span_s, hardware.cluster, str(layout), money)
+    return Stage(name, *span_s, hardware.cluster, str(layout), money, round(training.step_tokens / training.seq_len))
 
 
 def _steps(stages: Sequence[Stage], section: GrowthSection, path: str) -> list[Step]:
     found = []
+    ages = Ledger()
     for number, stage in enumerate(stages):
         before = stages[number - 1].cluster if number else None
         made = change(before, stage.cluster, rebuilt=path == "forklift" and number > 0)
         if path == "ahead":
             made = _ahead(stages, number, made)
-        found.append(_step(stage, made, section, first=number == 0))
+        step = _step(stage, made, section, first=number == 0)
+        found.append(replace(step, written_off_usd=ages.changed(made, stage.at_s, stage.priced.typical["life_years"])))
     return found
 
 
@@ -198,7 +248,8 @@ def _ahead(stages: Sequence[Stage], number: int, made: Change) -> Change:
     rest = {name: lot for name, lot in made.bought.items() if not lot.network or lot.component == "NICs"}
     early = {name: lot for name, lot in last.items() if lot.network and lot.component != "NICs"} if number == 0 else {}
     moved = made.moved if number else 0
-    return Change({**rest, **early}, {}, made.kept + moved, 0, made.laid - moved if number else made.laid)
+    gone = {name: lot for name, lot in made.stranded.items() if not lot.network or lot.component == "NICs"}
+    return Change({**rest, **early}, gone, made.kept + moved, 0, made.laid - moved if number else made.laid)
 
 
 def _step(stage: Stage, made: Change, section: GrowthSection, *, first: bool) -> Step:
@@ -216,6 +267,7 @@ def _step(stage: Stage, made: Change, section: GrowthSection, *, first: bool) ->
         capital_usd=nominal * worth,
         charged_usd=nominal * _annuities(stage, section.horizon),
         stranded_usd=made.usd(made.stranded.values()),
+        written_off_usd=0.0,
         stopped_s=stopped_s,
         idle_usd=sum(hourly.values()) * stopped_s / _HOUR_S * worth,
         running_usd=running * (stage.until_s - stage.at_s) / _HOUR_S * middle,
@@ -245,6 +297,22 @@ def _futures(stages: Sequence[Stage], steps: Sequence[Step], section: GrowthSect
         middle = (1.0 + typical["cost_of_capital"]) ** (-(stages[end].until_s + section.horizon) / 2 / YEAR_S)
         paid += running * more_s / _HOUR_S * middle
         tokens += stages[end].priced.tokens_per_s * more_s
+        found.append(paid / tokens * 1e6)
+    return found
+
+
+def _together(islands: Sequence[Stage], steps: Sequence[Step], section: GrowthSection) -> list[float]:
+    """Dollars per million tokens of clusters that stand beside one another until the horizon."""
+    found = []
+    for end in range(len(islands)):
+        paid = tokens = 0.0
+        for stage, step in zip(islands[: end + 1], steps, strict=False):
+            typical = stage.priced.typical
+            hourly = usd_per_h(typical)
+            running = sum(hourly[name] for name in ("energy", "space", "operations"))
+            middle = (1.0 + typical["cost_of_capital"]) ** (-(stage.at_s + section.horizon) / 2 / YEAR_S)
+            paid += step.charged_usd + running * (section.horizon - stage.at_s) / _HOUR_S * middle
+            tokens += stage.priced.tokens_per_s * (section.horizon - stage.at_s)
         found.append(paid / tokens * 1e6)
     return found
 
@@ -292,6 +360,7 @@ def to_json(found: Growth) -> dict[str, Any]:
             }
             for path in found.paths
         ],
+        "left_out": [{"name": name, "reason": reason} for name, reason in found.left_out],
     }
 
 
@@ -303,6 +372,7 @@ def _plain(step: Step) -> dict[str, Any]:
         "charged_usd": step.charged_usd,
         "network_usd": made.usd(made.bought.values(), network=True),
         "stranded_usd": step.stranded_usd,
+        "written_off_usd": step.written_off_usd,
         "stranded": {lot.name: lot.count for lot in made.stranded.values()},
         "bought": {lot.name: lot.count for lot in made.bought.values()},
         "cables": {"kept": made.kept, "moved": made.moved, "laid": made.laid},

@@ -5,16 +5,12 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Any
 
+from railyard.plan.drawing import HIGH, LEFT, RIGHT, WIDE, bars, document, svg, usd
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Row = tuple[str, float, float, float, str]
-"""Words, low, typical, high, and what is written behind the bar."""
-
-STYLE = """body{font:14px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:1000px;padding:0 1rem;color:#1b1f24}
-h1{font-size:1.5rem;margin:0}h2{font-size:1.1rem;margin:2rem 0 .3rem}p{color:#556;margin:.2rem 0}
-svg text{font:12px system-ui,sans-serif;fill:#333}"""
-WIDE, LEFT, RIGHT, HIGH = 980.0, 300.0, 210.0, 26.0
+    from railyard.plan.drawing import Row
 
 
 def page(found: dict[str, Any]) -> str:
@@ -27,10 +23,10 @@ def page(found: dict[str, Any]) -> str:
     name = html.escape(found["name"])
     parts = [
         f"<h1>{name}: what a little more is worth</h1>",
-        f"<p>The cluster costs {_usd(year['typical'])} a year ({_usd(year['low'])} to {_usd(year['high'])}). Bars are"
+        f"<p>The cluster costs {usd(year['typical'])} a year ({usd(year['low'])} to {usd(year['high'])}). Bars are"
         " typical values, lines reach from the low to the high end of prices and draws.</p>",
         "<h2>Dollars a year</h2>",
-        _bars(
+        bars(
             [
                 _row("1 us more in every switch", hop["usd_per_year"]),
                 _row("0.1 % more of the slowest of 1,000", tail["usd_per_year"]),
@@ -41,29 +37,19 @@ def page(found: dict[str, Any]) -> str:
         " year, orange: what the cluster costs in the time that is won over the level before.</p>",
         _nines(found["nines"]),
         "<h2>The network's share</h2>",
-        _bars([_share(words, found["network"][key]) for words, key in SHARES], most=1.0),
+        bars([_share(words, found["network"][key]) for words, key in SHARES], most=1.0),
         "<h2>Carbon of a year's electricity by grid</h2>",
-        _bars([_tonnes(row) for row in found["carbon"]["grids"]]),
+        bars([_tonnes(row) for row in found["carbon"]["grids"]]),
         f"<p>{html.escape(found['carbon']['source'])}. Absent: {html.escape(found['carbon']['absent'])}.</p>",
     ]
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{name}: worth</title>'
-    body = "".join(parts)
-    return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head><body>{body}</body></html>\n'
+    return document(f"{found['name']}: worth", parts)
 
 
 SHARES = (("of what is bought", "capex"), ("of the dollars of an hour", "usd"), ("of the joules", "joules"))
 
 
-def _usd(value: float) -> str:
-    sign, size = ("-" if value < 0 else ""), abs(value)
-    for scale, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if size >= scale:
-            return f"{sign}${size / scale:.3g}{letter}"
-    return f"{sign}${size:.3g}"
-
-
 def _row(words: str, band: dict[str, float]) -> Row:
-    return words, band["low"], band["typical"], band["high"], _usd(band["typical"])
+    return words, band["low"], band["typical"], band["high"], usd(band["typical"])
 
 
 def _share(words: str, band: dict[str, float]) -> Row:
@@ -74,25 +60,6 @@ def _tonnes(row: dict[str, Any]) -> Row:
     band = row["tonnes_per_year"]
     words = f"{row['grid']} ({row['g_per_kwh']:g} g/kWh, {row['year']})"
     return words, band["low"], band["typical"], band["high"], f"{band['typical']:,.0f} t"
-
-
-def _bars(rows: Sequence[Row], most: float | None = None) -> str:
-    top = most or max((max(abs(row[1]), abs(row[3])) for row in rows), default=0.0) or 1.0
-    least = min(0.0, *(row[1] for row in rows)) if rows else 0.0
-    room = WIDE - LEFT - RIGHT
-
-    def at(value: float) -> float:
-        return LEFT + (value - least) / (top - least) * room
-
-    out = []
-    for number, (words, low, typical, high, text) in enumerate(rows):
-        y = HIGH * number
-        left, right = sorted((at(0.0), at(typical)))
-        out.append(f'<text x="{LEFT - 8:g}" y="{y + 17:g}" text-anchor="end">{html.escape(words)}</text>')
-        out.append(f'<rect x="{left:.1f}" y="{y + 5:g}" width="{right - left:.1f}" height="15" fill="#1f6feb"/>')
-        out.append(f'<path d="M{at(low):.1f} {y + 12.5:g}H{at(high):.1f}" stroke="#1b1f24" stroke-width="2"/>')
-        out.append(f'<text x="{max(at(high), right) + 8:.1f}" y="{y + 17:g}">{html.escape(text)}</text>')
-    return _svg(out, len(rows))
 
 
 def _nines(rows: Sequence[dict[str, Any]]) -> str:
@@ -112,11 +79,7 @@ def _nines(rows: Sequence[dict[str, Any]]) -> str:
             wide = max(value, 0.0) / top * room
             out.append(f'<rect x="{LEFT:g}" y="{y + 3 + 10 * line:g}" width="{wide:.1f}" height="9" fill="{colour}"/>')
         spares = row["spares"][1]
-        text = f"{spares} spare{'s' if spares != 1 else ''}; {_usd(pair[0])} for {_usd(pair[1])}"
+        text = f"{spares} spare{'s' if spares != 1 else ''}; {usd(pair[0])} for {usd(pair[1])}"
         end = LEFT + max(*pair, 0.0) / top * room
         out.append(f'<text x="{end + 8:.1f}" y="{y + 17:g}">{text}</text>')
-    return _svg(out, len(rows))
-
-
-def _svg(parts: Sequence[str], rows: int) -> str:
-    return f'<svg width="100%" viewBox="0 0 {WIDE:g} {HIGH * rows + 4:g}" role="img">{"".join(parts)}</svg>'
+    return svg(out, len(rows))
