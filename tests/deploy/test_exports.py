@@ -40,13 +40,13 @@ def frames(plan):
 def test_what_netbox_would_hold_is_the_plan(scenario, frames, tmp_path):
     """Its own table of cables, read back as a discovery and audited against the plan: nothing is wrong."""
     file = tmp_path / "cables.csv"
-    frames["08-cables.csv"].write_csv(file)
+    frames["10-cables.csv"].write_csv(file)
     found = audit_plan(netbox_reader.read(file), scenario)
     assert len(found.findings) == 0
 
 
 def test_every_reference_of_netbox_is_to_a_row_of_an_earlier_table(plan, frames):
-    devices, interfaces, cables = (frames[name] for name in ("06-devices.csv", "07-interfaces.csv", "08-cables.csv"))
+    devices, interfaces, cables = (frames[name] for name in ("06-devices.csv", "07-interfaces.csv", "10-cables.csv"))
     assert set(devices["rack"]) == set(frames["05-racks.csv"]["name"])
     assert set(devices["device_type"]) == set(frames["04-device-types.csv"]["model"])
     assert set(devices["role"]) == set(frames["03-device-roles.csv"]["slug"])
@@ -54,14 +54,14 @@ def test_every_reference_of_netbox_is_to_a_row_of_an_earlier_table(plan, frames)
     assert len(ports) == len(interfaces)
     for side in "ab":
         assert set(cables.select(f"side_{side}_device", f"side_{side}_name").rows()) <= ports
-    assert set(frames["09-ip-addresses.csv"].select("device", "interface").rows()) <= ports
+    assert set(frames["11-ip-addresses.csv"].select("device", "interface").rows()) <= ports
     assert cables["type"].unique().to_list() == ["dac-passive"]
     assert interfaces.filter(pl.col("name") == "be3")["speed"].unique().to_list() == [400_000_000]
     assert len(cables) == len(plan.cables)
 
 
 def test_media_have_netbox_types():
-    frame = dict(netbox.files(planned(draft(256, "leaf-spine", "roce")), DIALECTS["sonic"]))["08-cables.csv"]
+    frame = dict(netbox.files(planned(draft(256, "leaf-spine", "roce")), DIALECTS["sonic"]))["10-cables.csv"]
     assert set(frame["type"]) <= {"dac-passive", "dac-active", "aoc", "smf-os2", "mmf-om4"}
 
 

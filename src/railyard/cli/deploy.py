@@ -76,8 +76,8 @@ def deploy(
             table.add(tier.network, tier.name, f"{len(length):,}", tier.medium or "none fits", *ends)
     table.print()
     emit(
-        f"{figures['devices']:,} devices in {figures['racks']:,} racks, {figures['rows']:,} rows and"
-        f" {figures['zones']:,} zones of power and cooling, {plan.racks.power_w.sum() / 1e6:.2f} MW at most"
+        f"{figures['devices']:,} devices in {figures['racks']:,} racks, {plan.racks.power_w.sum() / 1e6:.2f} MW at"
+        f" most; rows: {figures['rows']:,}, zones of power and cooling: {figures['zones']:,}"
     )
     emit(f"{figures['cable_km']:,.1f} km of cable, {figures['beyond_copper']:.0%} of them longer than copper")
     for words in plan.remarks:

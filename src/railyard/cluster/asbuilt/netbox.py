@@ -1,4 +1,7 @@
-"""Cables as NetBox has them: its table as CSV (export or import form), or the JSON of `/api/dcim/cables/`."""
+"""Cables as NetBox has them: its table as CSV (export or import form), or the JSON of `/api/dcim/cables/`.
+
+Where cables go through patch panels, the JSON of `/api/dcim/interfaces/`: NetBox follows cords and trunks.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,9 @@ COLUMNS = {
 
 GONE = ("decommissioning",)
 """States of cables that are not there."""
+
+PANEL_PORTS = ("dcim.frontport", "dcim.rearport", "front port", "rear port")
+"""What a cable ends in that leads to or between patch panels."""
 
 METRES = {"km": 1000.0, "m": 1.0, "cm": 0.01, "mi": 1609.344, "ft": 0.3048, "in": 0.0254}
 
@@ -77,6 +83,9 @@ def _csv(reading: _Reading, text: str) -> None:
                 )  # fmt: skip
         for row in rows:
             given = {key: str(row.get(str(head)) or "").strip() for key, head in column.items()}
+        for side in ("side_a_type", "side_b_type"):
+            if str(_get(row, heads, side)).lower() in PANEL_PORTS:
+                raise _through_panels(reading.file, rows.line_num)
             if str(_get(row, heads, "status")).lower() in GONE:
                 continue
             if not all(given.values()):
@@ -86,6 +95,15 @@ def _csv(reading: _Reading, text: str) -> None:
             length = _metres(_get(row, heads, "length"), _get(row, heads, "length_unit", "length unit"))
             ends = (given["a"], given["a_port"]), (given["b"], given["b_port"])
             reading.cables.append((*ends, length, rows.line_num))
+
+
+def _through_panels(file: str, line: int | None) -> InputError:
+    return InputError(
+        "a cable ends in a patch panel, and no table of cables says which port lies behind",
+        file=file,
+        line=line,
+        allowed="the JSON of `/api/dcim/interfaces/`, in which NetBox has followed cords and trunks",
+    )
 
 
 def _words(key: str) -> str:
@@ -112,10 +130,16 @@ def _json(reading: _Reading, text: str) -> None:
     rows = document.get("results") if isinstance(document, dict) else document
     if not isinstance(rows, list):
         raise InputError("no list of NetBox's objects", file=reading.file, allowed="`/api/dcim/cables/`")
+    if any(isinstance(row, dict) and "connected_endpoints" in row for row in rows):
+        _interfaces(reading, rows)
+        return
     if rows and not any(isinstance(row, dict) and "a_terminations" in row for row in rows):
         raise InputError("objects of NetBox, but none is a cable", file=reading.file, allowed="`/api/dcim/cables/`")
     for number, row in enumerate(rows, 1):
         try:
+            if any(one["object_type"] in PANEL_PORTS for key in ("a_terminations", "b_terminations")
+                   for one in row[key] if "object_type" in one):  # fmt: skip
+                raise _through_panels(reading.file, None)
             _cable(reading, row)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             reading.wrong(f"cable {number} is not as NetBox writes it", 0, repr(error)[:80])
@@ -132,6 +156,21 @@ def _cable(reading: _Reading, row: Mapping[str, Any]) -> None:
         return
     for at in range(max(len(near), len(far))):
         reading.cables.append((near[min(at, len(near) - 1)], far[min(at, len(far) - 1)], length, 0))
+
+
+def _interfaces(reading: _Reading, rows: list[Any]) -> None:
+    """Interfaces, each with those that NetBox found at the far end; a cable is in two rows."""
+    seen: set[frozenset[_End]] = set()
+    for number, row in enumerate(rows, 1):
+        try:
+            near, far = _end(row), [_end(one) for one in row["connected_endpoints"] or ()]
+        except (KeyError, TypeError, AttributeError) as error:
+            reading.wrong(f"interface {number} is not as NetBox writes it", 0, repr(error)[:80])
+            continue
+        for one in far:
+            if frozenset((near, one)) not in seen:
+                seen.add(frozenset((near, one)))
+                reading.cables.append((near, one, 0.0, 0))
 
 
 def _value(field_: Any) -> str:

@@ -102,13 +102,14 @@ def _panels(plan: Plan) -> dict[int, list[tuple[int, str]]]:
     return out
 
 
-_PIXELS, _MARGIN = 12.0, 24.0
+_PIXELS, _MOST, _MARGIN, _NAMED = 70.0, 1500.0, 28.0, 26.0
+"""Of a metre at most and of a hall, margins, and of a rack that bears its name."""
 
 
 def hall(plan: Plan) -> str:
     """An SVG of the hall from above, to scale: racks by what stands in them, zones of power and cooling by shade."""
     floor, spec = plan.racks.floor, plan.racks.spec
-    scale = min(_PIXELS, 1800.0 / max(float(floor.x_m.max() - floor.x_m.min()) + spec.rack_width_m, 1.0))
+    scale = min(_PIXELS, _MOST / (float(max(np.ptp(floor.x_m), np.ptp(floor.y_m))) + spec.rack_depth_m))
     left, front = float(floor.x_m.min()) - spec.rack_width_m / 2, float(floor.y_m.min()) - spec.rack_depth_m / 2
 
     def box(x: float, y: float, wide: float, deep: float, look: str) -> str:
@@ -117,15 +118,19 @@ def hall(plan: Plan) -> str:
 
     parts = [box(x, y, wide, deep, f'fill="{("#eef3f8", "#f8f2ea")[number % 2]}"') for number, x, y, wide, deep in
              _zones(plan)]  # fmt: skip
-    role = _highest(plan)
+    role, names = _highest(plan), plan.racks.names()
     for rack, (x, y) in enumerate(zip(floor.x_m.tolist(), floor.y_m.tolist(), strict=True)):
         look = f'fill="{COLOURS.get(role[rack], OTHER)}" stroke="#fff" stroke-width="0.4"'
         corner = x - spec.rack_width_m / 2, y - spec.rack_depth_m / 2
         parts.append(box(*corner, spec.rack_width_m, spec.rack_depth_m, look))
+        if spec.rack_width_m * scale >= _NAMED:
+            place = f'x="{(x - left) * scale + _MARGIN:.1f}" y="{(y - front) * scale + _MARGIN:.1f}"'
+            parts.append(f'<text {place} fill="#fff" font-size="11" text-anchor="middle">{names[rack]}</text>')
     wide, deep = float(floor.x_m.max()) - left, float(floor.y_m.max()) - front
     wide, deep = wide + spec.rack_width_m / 2, deep + spec.rack_depth_m / 2
-    parts += _legend(plan, role, deep * scale + 2 * _MARGIN)
-    return _svg(max(wide * scale + 2 * _MARGIN, 560), deep * scale + 2 * _MARGIN + 30, parts)
+    below = deep * scale + 2 * _MARGIN + min(spec.cold_aisle_m, spec.hot_aisle_m) / 2 * scale
+    parts += _legend(plan, role, below)
+    return _svg(max(wide * scale + 2 * _MARGIN, 640), below + 30, parts)
 
 
 def _zones(plan: Plan) -> Iterator[tuple[int, float, float, float, float]]:
@@ -159,5 +164,9 @@ def _legend(plan: Plan, role: list[str], y: float) -> list[str]:
         x += 30 + 6 * len(words)
     wide = float(np.ptp(floor.x_m)) + spec.rack_width_m
     deep = float(np.ptp(floor.y_m)) + spec.rack_depth_m
-    words = f"{wide:.0f} m x {deep:.0f} m, {int(floor.row.max()) + 1} rows, {int(floor.zone.max()) + 1} zones (shaded)"
-    return [*parts, f'<text x="{_MARGIN}" y="{y + 16:g}" font-size="10">{words} of power and cooling</text>']
+    rows, zones = int(floor.row.max()) + 1, int(floor.zone.max()) + 1
+    words = (
+        f"{wide:.0f} m x {deep:.0f} m, {rows:,} row{'s' * (rows > 1)} in {floor.banks} bank{'s' * (floor.banks > 1)},"
+        f" {zones:,} zone{'s' * (zones > 1)} of power and cooling (shaded); rows 1 and 2 face each other"
+    )
+    return [*parts, f'<text x="{_MARGIN}" y="{y + 16:g}" font-size="10">{words}</text>']

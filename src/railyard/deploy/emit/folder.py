@@ -90,7 +90,7 @@ def _files(plan: Plan, ethernet: str, title: str, provision: Provision | None) -
     yield from configurations.files(plan, ethernet)
     if provision is not None:
         yield from provisioning.files(plan, ethernet, provision)
-    yield "index.html", page(plan, title)
+    yield "index.html", page(plan, title, ethernet)
 
 
 def _csv(frame: pl.DataFrame) -> bytes:
@@ -104,11 +104,11 @@ td,th{padding:2px 10px 2px 0;text-align:left;border-bottom:1px solid #ddd}
 .racks{overflow:auto;max-height:90vh}</style>"""
 
 
-def page(plan: Plan, title: str) -> str:
-    """What is built, what does not fit, the bill, the racks, the first cables to pull."""
+def page(plan: Plan, title: str, ethernet: str) -> str:
+    """What is built, what does not fit, the bill, the hall, the racks, the first cables to pull."""
     frame = tables.bill(plan)
     rows = "".join(_row(list(map(_cell, row))) for row in frame.rows())
-    first = tables.cables(plan, dialect("frr")).head(50) if len(plan.cables) <= 20_000 else None
+    first = tables.cables(plan, dialect(ethernet)).head(50) if len(plan.cables) <= 20_000 else None
     pulls = "" if first is None else _table(first.columns, [list(map(_cell, row)) for row in first.rows()])
     remarks = "".join(f"<li>{escape(words)}</li>" for words in plan.remarks)
     kilometres = float(np.sum(plan.cables.length_m)) / 1e3

@@ -1,7 +1,8 @@
 """A plan as the tables that NetBox imports (its bulk import of CSV, `dcim` and `ipam`), in the order of their names.
 
-Racks, devices, interfaces, cables with ends, medium, label and length, addresses with their DNS names. What NetBox asks
-for before (site, manufacturer, roles, types) comes first. A plan has no patch panels.
+Racks, devices, interfaces, patch panels with a rear port a trunk and a front port a leg, cables, cords and trunks with
+ends, medium, label and length, addresses with their DNS names. What NetBox asks for before (site, manufacturer, roles,
+types) comes first.
 """
 
 from __future__ import annotations
@@ -9,6 +10,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from railyard.cluster.hall.hall import cords
+from railyard.cluster.hall.patching import PANEL, trunk_of
 from railyard.deploy.emit import tables
 from railyard.deploy.plan.drawn import HOST_MTU, MTU
 
@@ -26,6 +31,8 @@ SITE, MAKER = "railyard", "planned"
 MEDIA = {"dac": "dac-passive", "aec": "dac-active", "aoc": "aoc"}
 """NetBox's types of cables by the first word of a medium; with modules at its ends it is the fibre's."""
 
+PANEL_ROLE = "patch-panel"
+
 MULTI, SINGLE = "mmf-om4", "smf-os2"
 """NetBox's types of fibres; the catalogue's names of multi-mode ones end in `-mm`."""
 
@@ -34,9 +41,10 @@ def files(plan: Plan, ethernet: Dialect) -> Iterator[tuple[str, pl.DataFrame]]:
     """Names and tables, in the order in which they are imported."""
     import polars as pl
 
-    devices, cables = tables.devices(plan), tables.cables(plan, ethernet)
-    boxes = devices.unique(["box", "height_u"], maintain_order=True)
-    roles = devices["role"].unique(maintain_order=True)
+    cables = tables.cables(plan, ethernet)
+    stands = _stands(plan)
+    boxes = stands.unique(["box", "height_u"], maintain_order=True)
+    roles = stands["role"].unique(maintain_order=True)
     yield "01-sites.csv", pl.DataFrame({"name": [SITE], "slug": [SITE], "status": ["active"]})
     yield "02-manufacturers.csv", pl.DataFrame({"name": [MAKER], "slug": [MAKER]})
     yield "03-device-roles.csv", pl.DataFrame({"name": roles, "slug": roles, "color": ["9e9e9e"] * len(roles)})
@@ -51,7 +59,7 @@ def files(plan: Plan, ethernet: Dialect) -> Iterator[tuple[str, pl.DataFrame]]:
             }
         ),
     )
-    racks = devices["rack"].unique(maintain_order=True)
+    racks = stands["rack"].unique(maintain_order=True)
     yield (
         "05-racks.csv",
         pl.DataFrame(
@@ -60,7 +68,7 @@ def files(plan: Plan, ethernet: Dialect) -> Iterator[tuple[str, pl.DataFrame]]:
     )
     yield (
         "06-devices.csv",
-        devices.select(
+        stands.select(
             name="device",
             role="role",
             manufacturer=pl.lit(MAKER),
@@ -72,9 +80,74 @@ def files(plan: Plan, ethernet: Dialect) -> Iterator[tuple[str, pl.DataFrame]]:
             face=pl.lit("front"),
         ),
     )
+    devices = tables.devices(plan)
     yield "07-interfaces.csv", _interfaces(devices, cables)
-    yield "08-cables.csv", _cables(cables)
-    yield "09-ip-addresses.csv", _addresses(plan, devices)
+    trunks = tables.trunk_table(plan)
+    if trunks is not None and len(trunks):
+        rear = _rear(trunks)
+        yield "08-rear-ports.csv", rear
+        yield "09-front-ports.csv", _front(rear)
+    yield "10-cables.csv", _cables(plan, cables, trunks)
+    yield "11-ip-addresses.csv", _addresses(plan, devices)
+
+
+def _stands(plan: Plan) -> pl.DataFrame:
+    """What stands in racks: devices, and patch panels."""
+    import polars as pl
+
+    devices = tables.devices(plan).select("device", "role", "box", "rack", "unit", "height_u")
+    one = plan.racks.patching
+    if one is None:
+        return devices
+    racks = plan.racks.names()
+    panels = pl.DataFrame(
+        {
+            "device": tables.panel_names(plan),
+            "role": PANEL_ROLE,
+            "box": PANEL,
+            "rack": [racks[rack] for rack in one.panel_rack.tolist()],
+            "unit": one.panel_unit,
+            "height_u": 1,
+        },
+        schema=devices.schema,
+    )
+    return pl.concat([devices, panels])
+
+
+def _rear(trunks: pl.DataFrame) -> pl.DataFrame:
+    """A port a trunk at each end, with as many positions as the trunk has legs."""
+    import polars as pl
+
+    ends = pl.concat(
+        trunks.select(device=f"{side}_panel", first=f"{side}_first_port", positions="legs") for side in "ab"
+    )
+    return ends.sort("device", "first").select(
+        "device", name=_rear_name("first", "positions"), type=pl.lit("mpo"), positions="positions"
+    )
+
+
+def _rear_name(first: str, legs: str) -> Any:
+    """`R1`: the trunks of a panel are counted from 1."""
+    import polars as pl
+
+    return pl.lit("R") + ((pl.col(first) - 1) // pl.col(legs) + 1).cast(pl.String)
+
+
+def _front(rear: pl.DataFrame) -> pl.DataFrame:
+    """A port a leg, called by its number on the panel."""
+    import polars as pl
+
+    legs = rear.with_columns(rear_port_position=pl.int_ranges(1, pl.col("positions") + 1)).explode("rear_port_position")
+    slot = pl.col("name").str.slice(1).cast(pl.Int32) - 1
+    number = slot * pl.col("positions") + pl.col("rear_port_position")
+    return legs.select(
+        "device",
+        name=number.cast(pl.String).str.zfill(2),
+        type=pl.lit("mpo"),
+        positions=pl.lit(1),
+        rear_port="name",
+        rear_port_position="rear_port_position",
+    )
 
 
 def _slug(name: str) -> str:
@@ -107,21 +180,74 @@ def _interfaces(devices: pl.DataFrame, cables: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([ports, loopbacks])
 
 
-def _cables(cables: pl.DataFrame) -> pl.DataFrame:
+def _cables(plan: Plan, cables: pl.DataFrame, trunks: pl.DataFrame | None) -> pl.DataFrame:
+    """A row a cable; of those through panels a row a cord, and a row a trunk."""
     import polars as pl
 
-    kind = _kind(cables)
-    return cables.select(
-        side_a_device="a_device",
-        side_a_type=pl.lit("dcim.interface"),
-        side_a_name="a_port",
-        side_b_device="b_device",
-        side_b_type=pl.lit("dcim.interface"),
-        side_b_name="b_port",
-        type=kind,
+    interface, front, rear = (pl.lit(f"dcim.{kind}") for kind in ("interface", "frontport", "rearport"))
+    plain = cables.with_columns(kind=_kind(cables))
+    straight = plain.filter(pl.col("trunk").is_null())
+    parts = [_rows(straight, ("a_device", interface, "a_port"), ("b_device", interface, "b_port"), "label", "length_m")]
+    if trunks is not None and len(trunks):
+        metres = _cord_metres(plan)
+        for side in "ab":
+            mine = plain.filter(pl.col("trunk").is_not_null()).with_columns(
+                panel=pl.col(f"{side}_panel").str.split(":").list.first(),
+                panel_port=pl.col(f"{side}_panel").str.split(":").list.last(),
+                cord=pl.col("label") + f"-{side.upper()}",
+                cord_m=metres[side],
+            )
+            ends = (f"{side}_device", interface, f"{side}_port"), ("panel", front, "panel_port")
+            parts.append(_rows(mine, *ends, "cord", "cord_m"))
+        names = {f"{side}_rear": _rear_name(f"{side}_first_port", "legs") for side in "ab"}
+        named = trunks.with_columns(**names, kind=pl.col("kind").replace_strict(_fibres(plan)))
+        ends = ("a_panel", rear, "a_rear"), ("b_panel", rear, "b_rear")
+        parts.append(_rows(named, *ends, "trunk", "length_m"))
+    return pl.concat(parts)
+
+
+def _cord_metres(plan: Plan) -> dict[str, pl.Series]:
+    """Lengths of the cords at both ends of the cables that go through panels, in the order of the table."""
+    import polars as pl
+
+    one, rows = plan.racks.patching, plan.cables
+    if one is None:
+        return {}
+    order = np.argsort(rows.order)
+    mine = order[one.trunk[order] >= 0]
+    found = {}
+    for side in "ab":
+        metres = cords(plan.racks, one, getattr(rows, side)[mine], getattr(one, f"{side}_panel")[mine])
+        found[side] = pl.Series(metres)
+    return found
+
+
+def _fibres(plan: Plan) -> dict[str, str]:
+    """NetBox's type of each kind of trunk."""
+    return {trunk_of(tier.fibre): _fibre(tier.fibre) for tier in plan.tiers if tier.fibre}
+
+
+def _fibre(name: str) -> str:
+    return MULTI if name.endswith("-mm") else SINGLE
+
+
+def _rows(
+    frame: pl.DataFrame, a: tuple[str, Any, str], b: tuple[str, Any, str], label: str, length: str
+) -> pl.DataFrame:
+    """Rows of NetBox's table of cables; ends are device, type and name, by columns."""
+    import polars as pl
+
+    return frame.select(
+        side_a_device=a[0],
+        side_a_type=a[1],
+        side_a_name=a[2],
+        side_b_device=b[0],
+        side_b_type=b[1],
+        side_b_name=b[2],
+        type="kind",
         status=pl.lit("planned"),
-        label="label",
-        length="length_m",
+        label=label,
+        length=pl.col(length).cast(pl.Float64),
         length_unit=pl.lit("m"),
     )
 
@@ -131,7 +257,7 @@ def _kind(cables: pl.DataFrame) -> Any:
     import polars as pl
 
     known = {name: MEDIA[first] for name in cables["medium"].unique() if (first := name.split("-")[0]) in MEDIA}
-    fibre = {name: MULTI if name.endswith("-mm") else SINGLE for name in cables["fibre"].unique() if name}
+    fibre = {name: _fibre(name) for name in cables["fibre"].unique() if name}
     medium = pl.col("medium").replace_strict(known, default=None, return_dtype=pl.String)
     return pl.coalesce(medium, pl.col("fibre").replace_strict(fibre, default="", return_dtype=pl.String))
 
