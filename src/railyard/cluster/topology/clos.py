@@ -106,9 +106,10 @@ def given_spines(spines: int, leafs: int, leaf_up: int, spine_ports: int) -> int
 
 
 def even_uplinks(leafs: int, down: int, least: int, parts: Parts, uplink_bps: float) -> int:
-    """Uplinks of a leaf under one layer of spines: up to an eighth more than asked where that takes fewer spines.
+    """Uplinks of a leaf under one layer of spines: up to an eighth more than asked where that halves the spines.
 
-    A prime number of uplinks would need a spine for each: 8 leafs of 31 take 31 spines, of 32 four.
+    A prime number of uplinks would need a spine for each: 8 leafs of 31 take 31 spines, of 32 four. What saves a spine
+    or two is not worth ports that nobody asked for.
 
     Args:
         leafs: Under the spines.
@@ -123,7 +124,8 @@ def even_uplinks(leafs: int, down: int, least: int, parts: Parts, uplink_bps: fl
     most = max(least, min(free, parts.leaf.max_ports - down, least + least // 8))
     radix = parts.spine.ports(uplink_bps)
     counts = [(spines, up) for up in range(least, most + 1) if (spines := spines_for(leafs, up, radix)) is not None]
-    return min(counts)[1] if counts else least
+    asked = spines_for(leafs, least, radix)
+    return min(counts)[1] if counts and (asked is None or 2 * min(counts)[0] <= asked) else least
 
 
 def cores_for(pods: int, spine_up: int, core_ports: int) -> int | None:

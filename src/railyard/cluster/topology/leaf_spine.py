@@ -34,7 +34,7 @@ class LeafSpine:
 
     A cluster that fits on one leaf has no spine. Leafs are filled evenly. The number of spines is the smallest that
     divides a leaf's uplinks and has ports for all leafs; uplinks may be up to an eighth more than asked where that
-    takes fewer spines.
+    at least halves the spines.
     """
 
     kind: ClassVar[str] = "leaf-spine"
