@@ -1,13 +1,20 @@
 """The story of a user in a real browser: an error, its mend, runs, a stop, a comparison, a file to pass on."""
 
 import os
+import re
 import time
+from pathlib import Path
 
 import pytest
 from tests.report.browser import CHROMIUM
 
+from railyard import api
+from railyard.report import keep_answer
+from railyard.result.answers.answer import answer_from
+
 from .conftest import LONG, SMALL
 from .server import running
+from .test_requests import SERVED
 
 pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 if CHROMIUM is None:
@@ -36,6 +43,34 @@ def server(tmp_path_factory):
     (folder / "wrong.yaml").write_text(WRONG)
     with running(folder) as server:
         yield server
+
+
+ANSWERS = Path(__file__).parent / "data"
+CABLED = """\
+name: hall
+cluster:
+  accelerators: 128
+  server: hgx-h100
+  back_end: {topology: {kind: leaf-spine, ports_per_leaf: 16, spines: 4, oversubscription: 2:1}, fabric: infiniband}
+workload:
+  training: {model: llama-3-8b, tokens: 1 B, global_batch: 128, sequence: 1024, parallelism: {tp: 1, zero: 3}}
+"""
+
+
+@pytest.fixture(scope="module")
+def answers(server):
+    """Answers as commands kept them, by what they are; the hall of each is that of `CABLED`."""
+    kept = {}
+    for file in sorted(ANSWERS.glob("*.json")):
+        kept[file.stem] = keep_answer(answer_from(file.read_bytes()), server.folder / "runs", CABLED).name
+    return kept
+
+
+@pytest.fixture(scope="module")
+def served(server):
+    """The name of a serving run."""
+    (server.folder / "served.yaml").write_text(SERVED)
+    return api.run(server.folder / "served.yaml", out=server.folder / "runs").folder.name
 
 
 @pytest.fixture
@@ -129,6 +164,88 @@ def test_from_a_run_to_its_ranks_its_hall_and_a_fault(server, page):
     expect(page.get_by_text("no faults")).to_be_visible()
 
 
+def test_a_moment_of_the_step_is_played_and_stands_in_the_address(server, page):
+    run = finished(server)
+    page.goto(f"{server.address}/#/floor?run={run}")
+    slider = page.get_by_role("slider", name="Moment of the step")
+    slider.focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    expect(slider).to_have_attribute("aria-valuetext", re.compile(r"links in use carry .* %, the busiest"))
+    assert "window=3" in page.url
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    expect(slider).to_have_value("3")
+    page.keyboard.press("Tab")
+    page.get_by_role("button", name="Play").click()
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    expect(slider).not_to_have_value("3")
+    page.get_by_role("button", name="tiers").click()
+    expect(page.get_by_role("img", name="Link load over the tiers")).to_be_visible()
+    page.get_by_role("button", name="The step as a whole").click()
+    assert "window" not in page.url
+
+
+def test_a_finding_is_chosen_lit_in_the_hall_and_passed_on(server, answers, page, tmp_path):
+    page.goto(server.address)
+    page.locator("main table").get_by_role("link", name="hall-7").click()
+    expect(page.get_by_role("heading", name="Audit: hall-7")).to_be_visible()
+    page.get_by_role("button", name="be-leaf1[18]").first.click()
+    expect(page.get_by_text("Red: finding")).to_be_visible()
+    assert "finding=" in page.url
+    page.get_by_role("link", name="show", exact=True).first.click()
+    expect(page.get_by_role("heading", name="The hall of")).to_be_visible()
+    first = page.get_by_role("group", name="table, scrolls").get_by_role("button").first
+    expect(first).to_have_attribute("aria-pressed", "true")
+    first.click()
+    expect(first).to_have_attribute("aria-pressed", "false")
+    page.get_by_role("link", name="What they are and what repairs bring").click()
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Save as one file").click()
+    file = tmp_path / "audit.html"
+    saved.value.save_as(file)
+    page.goto(file.as_uri())
+    expect(page.get_by_role("heading", name="Audit: hall-7")).to_be_visible()
+    expect(page.get_by_role("heading", name="What repairs bring")).to_be_visible()
+
+
+def test_a_design_is_chosen_on_the_front_by_keys(server, answers, page):
+    page.goto(f"{server.address}/#/answer/{answers['plan']}")
+    front = page.get_by_role("group", name=re.compile("designs$"))
+    points = front.get_by_role("button")
+    points.last.focus()
+    page.keyboard.press("Enter")
+    expect(points.last).to_have_attribute("aria-pressed", "true")
+    assert "design=" in page.url
+    page.get_by_role("group", name="Across").get_by_role("button", name="step").click()
+    assert "x=step" in page.url
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    expect(page.get_by_role("group", name="Across").get_by_role("button", name="step")).to_have_attribute(
+        "aria-pressed", "true"
+    )
+
+
+def test_requests_are_read_one_by_one(server, served, page):
+    page.goto(f"{server.address}/#/run/{served}")
+    page.get_by_role("link", name="Every request").click()
+    expect(page.get_by_role("heading", name="Request by request")).to_be_visible()
+    page.get_by_role("button", name="slowest first token").click()
+    assert "order=ttft" in page.url
+    page.get_by_role("button", name="Next").click()
+    expect(page.get_by_text("41 to 80 of 160")).to_be_visible()
+
+
+def test_numbers_are_written_as_the_reader_does(server, answers, browser):
+    page = browser.new_page(locale="de-DE")
+    page.goto(f"{server.address}/#/answer/{answers['audit']}")
+    expect(page.get_by_text(re.compile(r"\d,\d\d % of the accelerators' time"))).to_be_visible()
+    expect(page.get_by_role("heading", level=2).first).to_contain_text(re.compile(r"\d\.\d{3}\s\$ a month"))
+    page.close()
+
+
 def test_the_form_writes_what_the_text_leaves_out(server, page):
     text = SMALL.replace("topology: {kind: leaf-spine, oversubscription: 1:1}", "topology: leaf-spine  # as bought")
     (server.folder / "short.yaml").write_text(
@@ -176,22 +293,29 @@ def test_keys_alone_lead_from_the_list_to_a_scenario(server, page):
     expect(page.locator(".cm-content")).to_be_visible()
 
 
-@pytest.mark.parametrize("where", ["/", "/#/scenario?file=small.yaml"])
-def test_a_phone_needs_no_sideways_scrolling(server, page, where):
+def test_a_phone_needs_no_sideways_scrolling(server, answers, served, page):
     page.set_viewport_size({"width": 360, "height": 740})
-    page.goto(server.address + where)
-    expect(page.locator("section").first).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    views = ["/", "/scenario?file=small.yaml", f"/requests?runs={served}"]
+    for view in [*views, *(f"/answer/{name}" for name in answers.values()), f"/floor?answer={answers['audit']}"]:
+        page.goto(f"{server.address}/#{view}")
+        expect(page.locator("section").first).to_be_visible()
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
 
 
-def test_every_view_is_clean_for_those_who_cannot_see_it(server, browser):
+def test_every_view_is_clean_for_those_who_cannot_see_it(server, answers, served, browser):
     """Axe's rules, best practices too, in light and dark."""
     run = finished(server)
     views = {
         "/": "Runs and scenarios", "/scenario?file=small.yaml": "Scenario", f"/run/{run}": "small",
         f"/timeline?runs={run}": "Timelines", f"/floor?run={run}&device=be-leaf0": "The hall",
-        f"/decide?runs={run}": "At other prices",
+        f"/floor?run={run}&window=20&drawn=tiers": "The hall",
+        f"/floor?answer={answers['audit']}&finding=1": "The hall",
+        f"/decide?runs={run}": "At other prices", f"/requests?runs={served}": "Requests",
+        f"/answer/{answers['plan']}": "Plan", f"/answer/{answers['diagnosis']}": "Diagnosis",
+        f"/answer/{answers['tune']}": "Tuning", f"/answer/{answers['audit']}?finding=2": "Audit",
     }  # fmt: skip
+    wrong = []
     for scheme in ("light", "dark"):
         page = browser.new_page(color_scheme=scheme)
         for view, title in views.items():
@@ -199,5 +323,6 @@ def test_every_view_is_clean_for_those_who_cannot_see_it(server, browser):
             expect(page.get_by_role("heading", level=1, name=title)).to_be_attached()
             page.wait_for_timeout(500)
             found = Axe().run(page).response["violations"]
-            assert [(view, row["id"], row["nodes"][0]["html"]) for row in found] == []
+            wrong += [(scheme, view, row["id"], row["nodes"][0]["html"]) for row in found]
         page.close()
+    assert wrong == []

@@ -76,7 +76,7 @@ function Findings({ answer, row, choose, hall }: Listed) {
         rows={shown}
         mark={({ index }) => index === row}
         columns={[
-          { head: "", cell: ({ index }) => index + 1 },
+          { head: "no.", cell: ({ index }) => index + 1 },
           { head: "where", text: true, cell: ({ finding, index }) => <button class="line" aria-pressed={index === row} onClick={() => choose(index)}>{ends(finding)}</button> },
           { head: "kind", text: true, cell: ({ finding }) => <span title={finding.about}>{finding.kind}</span> },
           { head: "$/month", cell: ({ finding }) => wholeDollars(finding.usd_per_month) },
@@ -119,7 +119,7 @@ function Repaired({ answer }: { answer: AuditAnswer }) {
       <Table
         rows={left.map((usd, index) => ({ usd, index, finding: answer.findings[index] }))}
         columns={[
-          { head: "", cell: (row) => row.index + 1 },
+          { head: "no.", cell: (row) => row.index + 1 },
           { head: "repair", text: true, cell: (row) => (row.finding ? ends(row.finding) : "") },
           { head: "brings", cell: (row) => wholeDollars((row.index === 0 ? answer.usd_per_month : (left[row.index - 1] ?? 0)) - row.usd) },
           { head: "left a month", cell: (row) => wholeDollars(row.usd) },

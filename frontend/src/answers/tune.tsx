@@ -102,7 +102,7 @@ function Trials({ answer }: { answer: TuneAnswer }) {
           { head: "value", text: true, cell: (row) => said(row.value) },
           { head: "step", cell: (row) => (row.step_s === null ? "—" : duration(row.step_s)) },
           { head: "against as written", cell: (row) => (row.step_s === null ? "—" : signed(row.step_s / answer.seen.default_s - 1)) },
-          { head: "", text: true, cell: (row) => (row.kept ? "kept" : row.error && <span class="source">{row.error}</span>) },
+          { head: "so", text: true, cell: (row) => (row.kept ? "kept" : row.error && <span class="source">{row.error}</span>) },
         ]}
       />
       {rows.length > MOST && <p class="muted">and {rows.length - MOST} more, all slower</p>}

@@ -238,6 +238,18 @@ export interface Repriced {
   turns: PriceTurn[];
 }
 
+/** Which requests are drawn. */
+export interface RequestWindow {
+  /** Its number in the result. */
+  variant: number;
+  /** By arrival, or the slowest first. */
+  order: "arrival" | "ttft" | "e2e";
+  /** So many are left out before. */
+  first: number;
+  /** Rows. */
+  count: number;
+}
+
 /** A run in a list of runs. */
 export interface RunRow {
   /** Name of its folder. */

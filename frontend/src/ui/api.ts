@@ -78,6 +78,9 @@ export const api = {
   pages: () => ask<PageRow[]>("GET", "/pages"),
   page: (file: string) => `${ROOT}/page?file=${name(file)}`,
   hall: (of: Place) => columns<HallHead>(...placed("hall", of)),
+  requests: (run: string, variant: number) => columns<{ requests: number; end_s: number }>(`/runs/${name(run)}/requests?variant=${variant}`),
+  requestRows: (run: string, variant: number, order: string, first: number, count: number) =>
+    columns<{ first: number; count: number }>(`/runs/${name(run)}/requests/rows?${query({ variant, order, first, count })}`),
   load: (run: string, variant: number) => columns<LoadHead>(`/runs/${name(run)}/load?variant=${variant}`),
   loadOfCables: async (run: string, variant: number, first: number, count: number) =>
     (await columns<{ first: number; count: number }>(`/runs/${name(run)}/load/cables?${query({ variant, first, count })}`)).column("load") as Uint8Array,

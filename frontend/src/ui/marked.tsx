@@ -20,7 +20,7 @@ export function Marked({ answer, rows, row, choose }: MarkedProps) {
         rows={rows.map((mark, index) => ({ mark, index }))}
         mark={({ index }) => index === row}
         columns={[
-          { head: "", cell: ({ index }) => index + 1 },
+          { head: "no.", cell: ({ index }) => index + 1 },
           { head: "where", text: true, cell: ({ mark, index }) => <button class="line" aria-pressed={index === row} onClick={() => choose(index)}>{mark.name}</button> },
           { head: "kind", text: true, cell: ({ mark }) => mark.kind },
           ...(priced ? [{ head: "$/month", cell: ({ mark }: { mark: Mark }) => (mark.usd_per_month === null ? "—" : wholeDollars(mark.usd_per_month)) }] : []),

@@ -56,6 +56,7 @@ function Page({ here, turn, jobs }: { here: string; turn: number; jobs: ReturnTy
   if (here === "/scenario") return <ScenarioPage jobs={jobs} />;
   if (here.startsWith("/answer/")) return <Late page={() => import("./pages/answer").then((each) => () => <each.AnswerPage answer={decodeURIComponent(here.slice(8))} />)} />;
   if (here === "/timeline") return <Late page={() => import("./pages/timeline").then((each) => each.TimelinePage)} />;
+  if (here === "/requests") return <Late page={() => import("./pages/requests").then((each) => each.RequestsPage)} />;
   if (here === "/floor") return <Late page={() => import("./pages/floor").then((each) => each.FloorPage)} />;
   if (here === "/decide") return <Late page={() => import("./pages/decide").then((each) => each.DecidePage)} />;
   if (here === "/page") return <Written key={chosen("file")} file={chosen("file") ?? ""} />;

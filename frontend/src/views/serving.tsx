@@ -1,5 +1,8 @@
+import { lineColor, lineDashes } from "../colors";
 import { band, bitRate, count, dollars, duration, percent, power, whole } from "../format";
 import { BandBar, ButtonRow, Figure, Legend, List, Section, StackedBar, Table } from "../parts";
+import { Plot } from "../plot";
+import { linear } from "../scales";
 import { LEVELS, type Level, PARTS, type Served } from "../serving";
 import { Curves, Fronts } from "./capacity";
 import { Stages } from "./stages";
@@ -106,6 +109,7 @@ export function ServingDetails({ variant, alone }: { variant: Served; alone: boo
       )}
       <Stages variant={variant} />
       <ServingCost variant={variant} />
+      <Queues serving={variant.serving} />
       <Pools variant={variant} />
     </>
   );
@@ -213,6 +217,30 @@ function ServingCost({ variant: { serving } }: { variant: Served }) {
       <p class="note">
         Capital {band(serving.capex.total_usd, dollars)}; {band(cpmt.usd_per_h, dollars)} an hour. Energy is metered at {power(serving.power.total_w.typical)} with cooling; space is paid for {power(serving.power.provisioned_w.typical)} of provisioned IT power.
       </p>
+    </Section>
+  );
+}
+
+/** Requests that wait for each pool, span after span of the run. */
+function Queues({ serving }: { serving: Served["serving"] }) {
+  const rows = "queues" in serving ? serving.queues.filter((row) => row.over_time.length > 1) : [];
+  const most = Math.max(0, ...rows.flatMap((row) => row.over_time));
+  if (most === 0) return null;
+  const end = Math.max(...rows.map((row) => row.span_s * row.over_time.length));
+  return (
+    <Section title="Who waits, and when" note={rows.map((row) => `${row.pool}: ${count(row.waiting_mean)} wait on average, ${count(row.waiting_peak)} at most, about ${duration(row.peak_s)} after the start`).join("; ")}>
+      <Plot
+        label="Requests that wait for each pool, over time"
+        series={rows.map((row, index) => ({ name: row.pool, color: lineColor(index), dashes: lineDashes(index), points: row.over_time.map((value, span): [number, number] => [(span + 0.5) * row.span_s, value]) }))}
+        x={linear(0, end, 8)}
+        y={linear(0, most * 1.05, 5)}
+        showX={duration}
+        showY={count}
+        titleX="from the first arrival"
+        titleY="requests that wait"
+        height={220}
+        named
+      />
     </Section>
   );
 }

@@ -228,6 +228,15 @@ class Window(ApiBody):
     pixels: int = Field(default=1000, ge=1, le=MOST_PIXELS, description="Width.")
 
 
+class RequestWindow(ApiBody):
+    """Which requests are drawn."""
+
+    variant: int = Field(default=0, ge=0, lt=1000, description="Its number in the result.")
+    order: Literal["arrival", "ttft", "e2e"] = Field(default="arrival", description="By arrival, or the slowest first.")
+    first: int = Field(default=0, ge=0, lt=1 << 31, description="So many are left out before.")
+    count: int = Field(default=40, ge=1, le=MOST_LANES, description="Rows.")
+
+
 class SliceSeen(ApiBody):
     """A slice under the pointer; all null where there is none."""
 

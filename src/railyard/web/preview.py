@@ -22,7 +22,7 @@ from railyard.study import estimate, inputs
 from railyard.web import sandbox
 from railyard.web.documents import Checked, Estimated, TextFault
 from railyard.web.faults import faults_of
-from railyard.web.views import floor, marks, prices, timeline
+from railyard.web.views import floor, marks, prices, requests, timeline
 from railyard.web.views import load as over_time
 
 if TYPE_CHECKING:
@@ -105,6 +105,8 @@ _VIEWS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "marks": marks.marks,
     "load": over_time.windows,
     "load-cables": over_time.cables,
+    "requests": requests.head,
+    "request-rows": requests.rows,
     "strips": timeline.head,
     "window": timeline.window,
     "slice": timeline.slice_at,

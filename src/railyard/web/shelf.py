@@ -183,8 +183,8 @@ class Shelf:
         shown = (path.parent / RESULT).is_file() or path.with_suffix(".json") == _answer_in(path.parent)
         return path.resolve().is_relative_to(self.folder) and not shown
 
-    def timeline(self, run: str, variant: int) -> Path:
-        """The record of a variant of a run.
+    def kept(self, run: str, variant: int, name: str) -> Path:
+        """A file of a variant of a run, such as its record.
 
         Raises:
             Missing: There is none.
@@ -192,7 +192,7 @@ class Shelf:
         folder = self.run(run)
         inside = sorted((folder / "variants").glob(f"{variant}-*"))
         place = folder if variant == 0 else inside[0] if inside else folder / "none"
-        return self.file_of_run(run, (place / "timeline.parquet").relative_to(folder).as_posix())
+        return self.file_of_run(run, (place / name).relative_to(folder).as_posix())
 
     def _scenarios(self) -> Iterator[Path]:
         return self._named(_ENDINGS, _SKIPPED)

@@ -2,6 +2,8 @@
 
 import { Findings } from "../../app";
 import { address, chosen } from "../../place";
+import { hasStep } from "../../result";
+import { isServing } from "../../serving";
 import { api } from "../api";
 import { useLoaded } from "../loaded";
 
@@ -18,7 +20,8 @@ export function Compare() {
       <p class="muted">engine {provenance.engine} · Railyard {provenance.version}</p>
       <p class="tools">
         <a href={address("/decide", { runs: runs.join(",") })}>At other prices</a>
-        <a href={address("/timeline", { runs: runs.join(",") })}>Timelines, aligned</a>
+        {result.value.variants.some(hasStep) && <a href={address("/timeline", { runs: runs.join(",") })}>Timelines, aligned</a>}
+        {result.value.variants.some(isServing) && <a href={address("/requests", { runs: runs.join(",") })}>Requests, over each other</a>}
       </p>
       <Findings result={result.value} />
     </>

@@ -3,6 +3,7 @@
 import { Findings } from "../../app";
 import { address } from "../../place";
 import { hasStep, type Variant } from "../../result";
+import { isServing } from "../../serving";
 import { api } from "../api";
 import { useLoaded } from "../loaded";
 
@@ -24,6 +25,7 @@ export function RunPage({ run }: { run: string }) {
         <a class="action" href={api.report(run)} download>Save as one file</a>
         {!("runs" in result.value.scenario) && <a class="action" href={address("/scenario", { run })}>Change and run again</a>}
         {variants.some(hasStep) && <a href={address("/timeline", { runs: variants.map((_, number) => (number === 0 ? run : `${run}:${number}`)).slice(0, MOST).join(",") })}>Every rank at any zoom</a>}
+        {variants.some(isServing) && !("runs" in result.value.scenario) && <a href={address("/requests", { runs: variants.map((_, number) => (number === 0 ? run : `${run}:${number}`)).slice(0, MOST).join(",") })}>Every request</a>}
         {variants.some(isPriced) && !("runs" in result.value.scenario) && <a href={address("/decide", { runs: run })}>At other prices</a>}
         {variants.some(hasStep) && <a href={address("/floor", { run })}>The hall, from rack to port</a>}
       </p>

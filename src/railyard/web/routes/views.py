@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import JSONResponse, Response
 
-from railyard.web.documents import DraftText, Marks, Moment, RefusalBody, Repriced, SliceSeen, Strips, Window
+from railyard.web.documents import (
+    DraftText,
+    Marks,
+    Moment,
+    RefusalBody,
+    Repriced,
+    RequestWindow,
+    SliceSeen,
+    Strips,
+    Window,
+)
 from railyard.web.looking import TooSlow, Verb
 from railyard.web.routes.asking import Asked, Asking
 from railyard.web.shelf import Missing
@@ -21,6 +31,8 @@ router = APIRouter(tags=["views"])
 _COLUMNS: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/octet-stream": {}}, "description": "Columns, see `railyard.web.views.packed`."}
 }
+
+_TIMELINE = "timeline.parquet"
 
 Variant = Annotated[int, Query(ge=0, lt=1000, description="Its number in the result.")]
 
@@ -56,6 +68,19 @@ async def load_of_cables(
     return await _packed(asked, "load-cables", about)
 
 
+@router.get("/runs/{run}/requests", response_class=Response, responses=_COLUMNS)
+async def requests(asked: Asked, run: str, variant: Variant = 0) -> Response:
+    """How many requests waited and were answered over time, and the distributions of their latencies."""
+    return await _packed(asked, "requests", {"path": _kept(asked, run, variant, "requests.parquet")})
+
+
+@router.get("/runs/{run}/requests/rows", response_class=Response, responses=_COLUMNS)
+async def request_rows(asked: Asked, run: str, seen: Annotated[RequestWindow, Query()]) -> Response:
+    """Some requests with the parts of their time."""
+    path = _kept(asked, run, seen.variant, "requests.parquet")
+    return await _packed(asked, "request-rows", {"path": path, **seen.model_dump(exclude={"variant"})})
+
+
 @router.get("/answers/{answer}/hall", response_class=Response, responses=_COLUMNS)
 async def hall_of_answer(asked: Asked, answer: str) -> Response:
     """Racks and devices of the cluster that an answer is about."""
@@ -89,14 +114,14 @@ async def planned_cables(asked: Asked, draft: DraftText) -> Response:
 @router.get("/runs/{run}/timeline", response_model=Strips)
 async def timeline(asked: Asked, run: str, variant: Variant = 0) -> Any:
     """Lanes, looks and length of a timeline."""
-    return await _seen(asked, "strips", {"path": _record(asked, run, variant)})
+    return await _seen(asked, "strips", {"path": _kept(asked, run, variant, _TIMELINE)})
 
 
 @router.get("/runs/{run}/timeline/window", response_class=Response, responses=_COLUMNS)
 async def window(asked: Asked, run: str, seen: Annotated[Window, Query()]) -> Response:
     """What lanes did between two moments, a look and a busy share a pixel."""
     about = seen.model_dump(exclude={"variant"})
-    return await _packed(asked, "window", {"path": _record(asked, run, seen.variant), **about})
+    return await _packed(asked, "window", {"path": _kept(asked, run, seen.variant, _TIMELINE), **about})
 
 
 @router.get("/runs/{run}/timeline/slice", response_model=SliceSeen)
@@ -108,7 +133,7 @@ async def slice_at(
     variant: Variant = 0,
 ) -> Any:
     """The slice of a lane at a moment; nothing but nulls where there is none."""
-    return await _seen(asked, "slice", {"path": _record(asked, run, variant), "lane": lane, "at_us": at_us})
+    return await _seen(asked, "slice", {"path": _kept(asked, run, variant, _TIMELINE), "lane": lane, "at_us": at_us})
 
 
 @router.get("/prices", response_model=Repriced)
@@ -142,11 +167,11 @@ def _answer(asked: Asking, answer: str) -> str:
         raise HTTPException(404, f"there is no answer `{answer[:80]}`") from None
 
 
-def _record(asked: Asking, run: str, variant: int) -> str:
+def _kept(asked: Asking, run: str, variant: int, name: str) -> str:
     try:
-        return str(asked.shelf.timeline(run, variant))
+        return str(asked.shelf.kept(run, variant, name))
     except (Missing, ValueError, OSError):
-        raise HTTPException(404, f"variant {variant} of a run `{run[:80]}` has no timeline") from None
+        raise HTTPException(404, f"variant {variant} of a run `{run[:80]}` kept no {name}") from None
 
 
 async def _seen(asked: Asking, verb: Verb, about: dict[str, Any]) -> Any:
