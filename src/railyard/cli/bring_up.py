@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from railyard.deploy.bringup.study import Outcome, Spread
+    from railyard.deploy.bringup.study import Outcome, PartWait, Spread
 
 
 def bring_up(scenario: Path, *, sets: Sequence[str], as_json: bool, quiet: bool) -> None:
@@ -39,6 +39,8 @@ def bring_up(scenario: Path, *, sets: Sequence[str], as_json: bool, quiet: bool)
     _table("order of racks", [(one.order, one) for one in found.orders])
     best = found.orders[0]
     _table(f"{best.order}, but with", [("nothing changed", best), *((one.change, one) for one in found.measures)])
+    if found.parts:
+        _parts(found.parts)
     if not quiet:
         say("10th to 90th percentile of the draws in brackets; assumptions are those of `bring_up`")
 
@@ -54,12 +56,35 @@ def _table(head: str, rows: Sequence[tuple[str, Outcome]]) -> None:
     table.print()
 
 
+def _parts(waits: Sequence[PartWait]) -> None:
+    heads = (
+        "what waits for",
+        "arrives",
+        "delays the first job most",
+        "first job later by",
+        "all later by",
+        "idle for it",
+    )
+    table = Table(heads, range(1, len(heads)))
+    for one in waits:
+        money = _dollars(one.idle_usd)
+        days = (_days(one.first_job_d), _days(one.all_d))
+        table.add(one.part, _days(one.arrives_d), numbers.percent(one.critical), *days, money)
+    emit("")
+    table.print()
+
+
 def _days(spread: Spread) -> str:
     return f"{spread.typical:.1f} d ({spread.low:.1f} to {spread.high:.1f})"
 
 
 def _dollars(spread: Spread) -> str:
-    return f"{numbers.dollars(spread.typical)} ({numbers.dollars(spread.low)} to {numbers.dollars(spread.high)})"
+    typical, low, high = (_signed(value) for value in (spread.typical, spread.low, spread.high))
+    return f"{typical} ({low} to {high})"
+
+
+def _signed(value: float) -> str:
+    return f"-{numbers.dollars(-value)}" if value < 0 else numbers.dollars(value)
 
 
 def _count(spread: Spread) -> str:

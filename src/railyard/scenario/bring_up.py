@@ -21,6 +21,22 @@ class DeliverySection(Section):
     )
 
 
+PartName = Literal["servers", "switches", "cables", "storage"]
+
+
+class LeadSection(Section):
+    """When a kind of part arrives: lognormal, by its median and its 90th percentile; quoted by its maker."""
+
+    part: PartName = Field(
+        description="Servers with accelerators and NICs, switches, cables with optics and fibre, storage and hosts that"
+        " lend memory."
+    )
+    lead: Span = Field(description="Half of such orders are there so long after the first day of work.")
+    lead_p90: Span | None = Field(
+        default=None, description="Nine in ten are; without it the part arrives on that day.", examples=["90 d"]
+    )
+
+
 class BringUpSection(Section):
     """How a cluster is built; what is left out is an assumption that no public source gives, unless one is named."""
 
@@ -48,6 +64,11 @@ class BringUpSection(Section):
     replacement: Span = Field(default=14 * 86400.0, description="Until a server that failed on site is replaced.")
     deliveries: Annotated[tuple[DeliverySection, ...], Field(min_length=1)] = Field(
         default=(DeliverySection(),), description="Of racks, in time."
+    )
+    parts: tuple[LeadSection, ...] = Field(
+        default=(),
+        description="Kinds of parts that arrive by themselves, later than their racks' delivery; what is there is built"
+        " first.",
     )
     first_job: Positive | None = Field(
         default=None, description="Accelerators of the first job; an eighth of all when left out."

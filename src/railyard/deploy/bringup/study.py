@@ -7,11 +7,14 @@ shared among its accelerators from the delivery of their rack on. Crews are paid
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.cluster.bill import bill_of
+from railyard.deploy.bringup import parts
+from railyard.deploy.bringup.parts import Lead
 from railyard.deploy.bringup.play import Built, Pace, play
 from railyard.deploy.bringup.site import Site, order_of, site_of
 from railyard.deploy.plan.cabling import plan_of
@@ -79,6 +82,27 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class PartWait:
+    """What waits for a kind of part.
+
+    Attributes:
+        part: Of `parts.PARTS`.
+        arrives_d: Days until it arrives.
+        critical: Share of draws in which nothing delays the first job more.
+        first_job_d: Days by which the first job is later than if it were there from the first day.
+        all_d: The same of all accelerators.
+        idle_usd: Capital that stands idle for it; less than nothing where others would wait longer without its delay.
+    """
+
+    part: str
+    arrives_d: Spread
+    critical: float
+    first_job_d: Spread
+    all_d: Spread
+    idle_usd: Spread
+
+
+@dataclass(frozen=True)
 class BringUp:
     """The study.
 
@@ -89,6 +113,7 @@ class BringUp:
         cables: How many.
         orders: As the scenario is, the cheapest first.
         measures: The cheapest order with one thing changed.
+        parts: In the cheapest order, what waits for each part that arrives by itself; the most critical first.
     """
 
     capital_usd_per_d: float
@@ -97,6 +122,7 @@ class BringUp:
     cables: int
     orders: tuple[Outcome, ...]
     measures: tuple[Outcome, ...]
+    parts: tuple[PartWait, ...] = ()
 
 
 def study(draft: Draft, progress: Callable[[str, float], None]) -> BringUp:
@@ -127,10 +153,15 @@ def study(draft: Draft, progress: Callable[[str, float], None]) -> BringUp:
     found.sort(key=lambda one: one.idle_usd.typical + one.crew_usd.typical)
     progress("what measures are worth", len(names) / (len(names) + 1))
     measures = [case.outcome(found[0].order, pace, words) for words, pace in _measures(section)]
-    return BringUp(usd_per_d, first, len(site), int(site.cables.sum()), tuple(found), tuple(measures))
+    waits = case.waits(found[0].order)
+    return BringUp(usd_per_d, first, len(site), int(site.cables.sum()), tuple(found), tuple(measures), tuple(waits))
 
 
 def _check(draft: Draft, section: BringUpSection) -> None:
+    try:
+        parts.check(leads_of(section))
+    except InputError as error:
+        raise draft.blame(error) from None
     times = [one.at for one in section.deliveries]
     total = sum(one.share for one in section.deliveries)
     if times != sorted(times) or abs(total - 1) > 1e-9:
@@ -193,16 +224,60 @@ class _Case:
 
     def outcome(self, name: str, pace: Pace, change: str) -> Outcome:
         """Of an order of racks at a pace."""
-        order = order_of(self.site, name)
-        arrived = delivered(len(order), [(one.at / DAY_S, one.share) for one in self.section.deliveries])
-        rows = []
-        for draw in range(self.section.draws):
-            built = play(self.site, pace, order, arrived, np.random.default_rng((self.seed, draw)))
-            first, half, last, waited = earning(self.site, built, order, arrived, self.first)
-            idle = waited / (self.site.servers.sum() * self.site.accelerators) * self.usd_per_d
-            crews = built.crew_d * self.section.crew_shift
-            rows.append((first, half, last, idle, crews, built.wrong, built.replaced.sum()))
+        rows = [self._draw(name, pace, draw, self._days(draw)) for draw in range(self.section.draws)]
         return Outcome(name, change, *(Spread.of(column) for column in np.array(rows, np.float64).T))
+
+    def waits(self, name: str) -> list[PartWait]:
+        """What waits for each part that arrives by itself, the most critical first."""
+        names = [lead.part for lead in self.leads]
+        if not names:
+            return []
+        pace, draws = _pace(self.section), range(self.section.draws)
+        days = [self._days(draw) for draw in draws]
+        late = np.array([self._draw(name, pace, draw, days[draw])[:4] for draw in draws])
+        delays = np.empty((len(names), len(draws), 4))
+        for number, part in enumerate(names):
+            soon = [self._draw(name, pace, draw, {**days[draw], part: 0.0})[:4] for draw in draws]
+            delays[number] = late - np.array(soon)
+        first = delays[:, :, 0]
+        most = (first > 0) & (first == first.max(axis=0))
+        found = [
+            PartWait(
+                part,
+                Spread.of(np.array([one[part] for one in days])),
+                float(most[number].mean()),
+                *(Spread.of(delays[number, :, column]) for column in (0, 2, 3)),
+            )
+            for number, part in enumerate(names)
+        ]
+        return sorted(found, key=lambda one: (-one.critical, -one.first_job_d.typical))
+
+    @cached_property
+    def leads(self) -> tuple[Lead, ...]:
+        """Parts that arrive by themselves."""
+        return leads_of(self.section)
+
+    def _days(self, draw: int) -> dict[str, float]:
+        return parts.drawn(self.leads, (self.seed, draw))
+
+    def _draw(self, name: str, pace: Pace, draw: int, days: dict[str, float]) -> tuple[float, ...]:
+        """First job, half, all, idle dollars, crews' dollars, wrong cables, servers replaced."""
+        order = order_of(self.site, name)
+        racks = delivered(len(order), [(one.at / DAY_S, one.share) for one in self.section.deliveries])
+        come = parts.arrivals(self.site, order, racks, days)
+        built = play(self.site, pace, come.order, come.built_d, np.random.default_rng((self.seed, draw)))
+        first, half, last, waited = earning(self.site, built, come.order, come.there_d, self.first)
+        idle = waited / (self.site.servers.sum() * self.site.accelerators) * self.usd_per_d
+        crews = built.crew_d * self.section.crew_shift
+        return first, half, last, idle, crews, float(built.wrong), float(built.replaced.sum())
+
+
+def leads_of(section: BringUpSection) -> tuple[Lead, ...]:
+    """Parts that arrive by themselves."""
+    return tuple(
+        Lead(one.part, one.lead / DAY_S, (one.lead if one.lead_p90 is None else one.lead_p90) / DAY_S)
+        for one in section.parts
+    )
 
 
 def delivered(racks: int, deliveries: list[tuple[float, float]]) -> NDArray[np.float64]:
