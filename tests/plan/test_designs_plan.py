@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from typing import Any
 
 import polars as pl
@@ -25,6 +26,7 @@ from railyard.scenario import load
 from railyard.schema import yaml
 from railyard.study.journal import Journal
 from railyard.study.tasks import Done, Task, call
+from railyard.study.workers import Local
 
 TRAINING = {
     "model": "llama-3-8b",
@@ -48,7 +50,7 @@ class Here:
         self.calls: list[str] = []
         self.stop_after = stop_after
 
-    def run(self, tasks: list[Task]):
+    def run(self, tasks: list[Task], until: float = math.inf):
         for number, task in enumerate(tasks):
             if len(self.calls) == self.stop_after:
                 raise KeyboardInterrupt
@@ -65,7 +67,7 @@ def plain(found):
 
 def planned(draft, journal: Journal | None = None, workers: Here | None = None):
     begun, section = begin(draft)
-    return Planner(draft, begun, section, workers or Here(), journal or Journal(None), lambda _what, _share: None).run()
+    return Planner.of(draft, begun, section, workers or Here(), journal or Journal(None)).run()
 
 
 EFFORT = {"flow": 3, "draws": 200}
@@ -244,3 +246,83 @@ def test_packets_judge_only_where_they_ran_two_designs():
     begun.engines = ("packet", *begun.engines)
     assert begun.seen(first, 0).engine == "packet"
     assert begun.seen(second, 0).engine == "flow"
+
+
+LARGE = {
+    "fabric": ["roce", "infiniband", "spectrum-x", "uec"],
+    "oversubscription": ["1:1", "2:1", "4:1"],
+    "accelerators": [32, 60, 64, 128],
+    "tp": [1, 2, 4, 8],
+    "micro_batch": [1, 2, 4],
+}
+
+
+def test_of_a_large_space_an_optimizer_looks_at_few_and_finds_its_front(tmp_path):
+    pytest.importorskip("pymoo", reason="pymoo is not installed: pip install railyard[search]")
+    more = {"space": LARGE, "objectives": ["cpmt", "jct"], "constraints": {"power": "150 kW"}}
+    effort = {"flow": 0, "draws": 100}
+    every = planned(load.from_values(values(**more, effort=effort)))
+    draft = load.from_values(values(**more, effort={**effort, "designs": 100, "samples": 240}))
+    some = planned(draft)
+    assert len(every.points) == every.space.size == 576
+    assert len(some.points) == 240
+    assert to_json(some)["looked_at"]["in_closed_form"] == 240
+    front = {row.name for row, there in zip(every.choices, every.on_front, strict=True) if there}
+    found = {row.name for row, there in zip(some.choices, some.on_front, strict=True) if there}
+    assert some.choices[0].name == every.choices[0].name
+    assert len(front & found) >= 0.6 * len(front)
+    path = tmp_path / "points.jsonl"
+    assert planned(draft, Journal(path), Here(stop_after=5)).stopped == "user"
+    assert json.dumps(to_json(planned(draft, Journal(path)))) == json.dumps(to_json(some))
+    seeded = planned(load.from_values({**values(**more, effort={**effort, "designs": 100, "samples": 48}), "seed": 1}))
+    assert set(seeded.points) - set(some.points)
+
+
+def test_time_that_is_spent_ends_a_plan_with_its_best_so_far():
+    class Slow(Here):
+        def run(self, tasks: list[Task], until: float = math.inf):
+            for done in super().run(tasks, until):
+                yield done
+                if done.value is not None and tasks[0].function == work.RUN:
+                    return  # as workers do when the time is up
+
+    found = planned(load.from_values(values(effort={**EFFORT, "time": "1 h"})), workers=Slow())
+    assert found.stopped == "time"
+    assert found.choices
+    with pytest.raises(InputError, match=r"the time was spent before .* \(0 of 6 looked at\)"):
+        planned(load.from_values(values(effort={**EFFORT, "time": "1 us"})), workers=Local(1))
+
+
+def test_a_point_that_breaks_its_task_takes_no_other_with_it(monkeypatch):
+    plain = call
+
+    def breaking(function: str, argument: Any) -> Any:
+        if function == work.SWEEP and [2, 0] in argument["points"]:
+            raise ValueError("a fault of ours")
+        return plain(function, argument)
+
+    class Breaking(Here):
+        def run(self, tasks: list[Task], until: float = math.inf):
+            for number, task in enumerate(tasks):
+                try:
+                    yield Done(number, breaking(task.function, task.argument))
+                except ValueError as error:
+                    yield Done(number, error=str(error))
+
+    found = planned(load.from_values(values(effort={"flow": 0, "draws": 100})), workers=Breaking())
+    assert found.failed == {2: "a fault of ours"}
+    assert len(found.choices) == 5
+
+
+def test_what_is_known_follows_from_the_contents_of_files(tmp_path):
+    parts = tmp_path / "parts.yaml"
+    plan = {**values(effort={"flow": 0, "draws": 100}), "catalog": "parts.yaml"}
+    file = tmp_path / "plan.yaml"
+    file.write_text(yaml.to_text(plan), encoding="utf-8")
+    found = []
+    for price in ("$100", "$100", "$9,000"):
+        parts.write_text("{}" if price == "$100" else "# dearer\n{}", encoding="utf-8")
+        here = Here()
+        planned(load.load(file), Journal(tmp_path / "j.jsonl"), here)
+        found.append(len(here.calls))
+    assert found == [1, 0, 1]

@@ -94,7 +94,6 @@ def test_a_range_of_steps_is_pythons(low, more, step):
             {"space": {"fabric": ["roce"]}, "constraints": {"at_most": {"mfu": 0.3}, "at_least": {"mfu": 0.4}}},
             "contradicts `at_most.mfu: 0.3`",
         ),
-        ({"space": {"accelerators": [8, 16]}, "effort": {"designs": 1}}, "the space has 2 points"),
         ({"stages": {"a": {}}}, "railyard plan serving"),
     ],
 )

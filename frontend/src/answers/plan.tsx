@@ -308,10 +308,10 @@ function Failed({ answer }: { answer: PlanAnswer }) {
 }
 
 function Looked({ answer }: { answer: PlanAnswer }) {
-  const { designs, demands, layouts, flow, packet, closed_form: closed } = answer.looked_at;
+  const { designs, in_closed_form: seen, demands, layouts, flow, packet, closed_form: closed } = answer.looked_at;
   return (
     <p class="muted">
-      {whole(designs)} designs{demands > 1 ? ` under ${demands} demands` : ""}, {whole(layouts)} layouts in closed form, {whole(flow)} runs on flow, {whole(packet)} on packets.
+      {whole(designs)} designs{seen < designs ? `, ${whole(seen)} looked at` : ""}{demands > 1 ? ` under ${demands} demands` : ""}, {whole(layouts)} layouts in closed form, {whole(flow)} runs on flow, {whole(packet)} on packets.
       {closed.of > 0 ? ` The closed form against an engine, over ${closed.of}: mean ${percent(closed.mean)}, spread ${percent(closed.spread)}.` : ""} Seed {answer.seed}.
     </p>
   );

@@ -36,7 +36,7 @@ def designs(file: Path, *, sets: Sequence[str], out: Path, ray: str | None, as_j
         progress("reading the plan", 0.0)
         finished = plan(load.load(file, sets), out=out, ray=ray, faces=[answer_page], report=progress)
     result = finished.answer.plain()
-    code = 130 if finished.planned.stopped else 0
+    code = 130 if finished.planned.stopped == "user" else 0
     if as_json:
         emit(json.dumps(result, ensure_ascii=False, allow_nan=False))
         return code
@@ -124,8 +124,9 @@ def _even(result: dict[str, Any]) -> Table | None:
 
 def _closing(result: dict[str, Any]) -> str:
     looked = result["looked_at"]
+    seen = f" ({looked['in_closed_form']:,} looked at)" if looked["in_closed_form"] < looked["designs"] else ""
     text = (
-        f"{looked['designs']:,} designs, {looked['layouts']:,} layouts in closed form, {looked['flow']} runs on flow,"
+        f"{looked['designs']:,} designs{seen}, {looked['layouts']:,} layouts in closed form, {looked['flow']} runs on flow,"
         f" {looked['packet']} on packets; {looked['failed']:,} cannot be, {looked['missed']:,} miss a constraint"
     )
     lines = [text]

@@ -80,7 +80,15 @@ class ConstraintsSection(Section):
 class EffortSection(Section):
     """How much may be spent on a plan."""
 
-    designs: Positive = Field(default=200_000, description="Points of the space in closed form, at most.")
+    designs: Positive = Field(
+        default=20_000,
+        description="Spaces of at most so many points are looked at in full, in closed form; in larger ones an"
+        " optimizer chooses what is looked at.",
+    )
+    samples: Positive = Field(default=2000, description="Points that the optimizer looks at, at most.")
+    time: Annotated[Span, Field(gt=0)] | None = Field(
+        default=None, description="After which the best so far is the answer.", examples=["10 min"]
+    )
     flow: Natural = Field(default=10, description="Points that the engine `flow` runs, at most.")
     packet: Natural = Field(default=0, description="Finalists that the engine `packet` runs, at most.")
     packet_time: Span = Field(default=600.0, description="For one of them; then it is given up and said so.")

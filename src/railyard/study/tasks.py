@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,6 +11,10 @@ from railyard.errors import InputError, RailyardError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+
+GONE = "its process was killed, by the system where memory ran out"
+"""The error of a task that left no answer: another time it may end well."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,13 @@ class Done:
 class Workers(Protocol):
     """Where tasks run."""
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Done]:
-        """Every task once, as they end."""
+    def run(self, tasks: Sequence[Task], until: float = math.inf) -> Iterator[Done]:
+        """Every task once, as they end.
+
+        Args:
+            tasks: What is to be done.
+            until: Of the monotonic clock: what has not ended then is given up and left out.
+        """
 
     def close(self) -> None:
         """Ends all that still runs."""
@@ -74,4 +84,4 @@ def need(package: str, extra: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError:
-        raise InputError(f"this needs {package}: `pip install railyard[{extra}]` adds it") from None
+        raise InputError(f"this needs {package.partition('.')[0]}: `pip install railyard[{extra}]` adds it") from None

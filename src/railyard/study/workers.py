@@ -6,6 +6,7 @@ first time it is tried again, then it is kept with its error.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
-from railyard.study.tasks import Done, call, failure
+from railyard.study.tasks import GONE, Done, call, failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,7 +70,7 @@ class _Worker:
     process: BaseProcess
     connection: Connection
     number: int = -1
-    until: float = float("inf")
+    until: float = math.inf
 
 
 class Local:
@@ -84,16 +85,20 @@ class Local:
         self._idle: list[_Worker] = []
         self._busy: list[_Worker] = []
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Done]:
-        """Every task once, as they end."""
+    def run(self, tasks: Sequence[Task], until: float = math.inf) -> Iterator[Done]:
+        """Every task once, as they end; those that have not ended when the time is up are left out."""
         queue, tries = deque(range(len(tasks))), [0] * len(tasks)
         while queue or self._busy:
             while queue and len(self._busy) < self.processes:
                 self._start(queue.popleft(), tasks)
-            for worker in self._ended():
+            ended = self._ended(until)
+            if not ended and time.monotonic() >= until:
+                self.close()
+                return
+            for worker in ended:
                 done = self._answer(worker, tasks)
                 tries[done.number] += 1
-                if done.error == _GONE and tries[done.number] < _TRIES:
+                if done.error == GONE and tries[done.number] < _TRIES:
                     queue.append(done.number)
                     continue
                 yield done
@@ -108,7 +113,7 @@ class Local:
         worker = self._idle.pop() if self._idle else self._new()
         worker.number = number
         limit_s = tasks[number].limit_s
-        worker.until = time.monotonic() + limit_s if limit_s else float("inf")
+        worker.until = time.monotonic() + limit_s if limit_s else math.inf
         self._busy.append(worker)
         with suppress(BrokenPipeError):  # it died while it was idle: `_answer` finds it gone
             worker.connection.send((tasks[number].function, tasks[number].argument))
@@ -121,9 +126,9 @@ class Local:
         theirs.close()
         return _Worker(process, mine)
 
-    def _ended(self) -> list[_Worker]:
+    def _ended(self, until: float) -> list[_Worker]:
         """Workers that have an answer, are gone, or have run too long."""
-        left = min(worker.until for worker in self._busy) - time.monotonic()
+        left = min(until, *(worker.until for worker in self._busy)) - time.monotonic()
         ready = wait([worker.connection for worker in self._busy], timeout=min(max(left, 0.0), _LONGEST_S))
         now = time.monotonic()
         return [worker for worker in self._busy if worker.connection in ready or worker.until <= now]
@@ -137,7 +142,7 @@ class Local:
             value, error = worker.connection.recv()
         except (EOFError, OSError):
             self._kill(worker)
-            return Done(worker.number, error=_GONE)
+            return Done(worker.number, error=GONE)
         self._idle.append(worker)
         return Done(worker.number, value, error)
 
@@ -145,6 +150,3 @@ class Local:
         worker.process.kill()
         worker.process.join()
         worker.connection.close()
-
-
-_GONE = "its process was killed, by the system where memory ran out"

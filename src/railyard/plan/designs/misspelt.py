@@ -71,23 +71,16 @@ def _beside(space: Space, number: int, at: int) -> Iterator[int]:
     """Points with a value: with all other keys at their first, then each of these at each of its own."""
     first = [0] * len(space.keys)
     first[number] = at
-    yield _point(space, first)
+    yield space.number(first)
     for other, values in enumerate(space.values):
         for value in _looked_at(len(values)) if other != number else ():
             if value > 0:
-                yield _point(space, [value if at == other else each for at, each in enumerate(first)])
+                yield space.number([value if at == other else each for at, each in enumerate(first)])
 
 
 def _looked_at(values: int) -> Sequence[int]:
     """Which of so many values are read: of long ranges the ends."""
     return range(values) if values <= _MANY else (0, values - 1)
-
-
-def _point(space: Space, place: Sequence[int]) -> int:
-    found = 0
-    for values, at in zip(space.values, place, strict=True):
-        found = found * len(values) + at
-    return found
 
 
 def _read(space: Space, catalog: Callable[[int, int], Catalog], point: int, key: str) -> InputError | None:

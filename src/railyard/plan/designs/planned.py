@@ -48,7 +48,8 @@ class Planned:
         even: Break-even prices.
         closed_form: Mean and spread of the logarithm of an engine's step over that in closed form, and of how many.
         layouts: That were looked at in closed form.
-        stopped: Whether the user stopped it before its end.
+        points: That were looked at in closed form, in order.
+        stopped: What stopped it before its end: `user`, `time`; empty where nothing did.
         engines: That designs are judged by, the dearest first; packets only where they ran two designs or more, for
             a design on packets and one on flow are not compared by the same measure.
     """
@@ -67,7 +68,8 @@ class Planned:
     even: tuple[BreakEven, ...] = ()
     closed_form: tuple[float, float, int] = (0.0, _UNKNOWN_SPREAD, 0)
     layouts: int = 0
-    stopped: bool = False
+    points: list[int] = field(default_factory=list)
+    stopped: str = ""
     engines: tuple[str, ...] = ("flow", "analytic")
 
     @property
@@ -118,15 +120,6 @@ def begin(draft: Draft) -> tuple[Planned, PlanSection]:
                 f"designs are planned for training, and this scenario has `{draft.kind}`",
                 key="workload",
                 hint="`railyard plan serving` plans a pipeline that answers requests",
-            )
-        )
-    if space.size > section.effort.designs:
-        raise draft.blame(
-            InputError(
-                f"the space has {space.size:,} points",
-                key="plan.space",
-                allowed=f"at most {section.effort.designs:,} (`effort.designs`)",
-                hint="leave values out, or raise `plan.effort.designs`",
             )
         )
     refuse_misspelt(space, lambda point, demand: compose.catalog_of(space.draft(point, demand)))

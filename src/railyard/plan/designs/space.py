@@ -73,6 +73,13 @@ class Space:
             found.append(at)
         return tuple(reversed(found))
 
+    def number(self, place: Sequence[int]) -> int:
+        """The point with these values, by the number of each; what `place` gives of it."""
+        found = 0
+        for values, at in zip(self.values, place, strict=True):
+            found = found * len(values) + at
+        return found
+
     def settings(self, point: int) -> dict[str, Any]:
         """Keys and plain values of a point."""
         return {

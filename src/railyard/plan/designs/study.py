@@ -72,7 +72,7 @@ def plan(
     journal = Journal(path)
     pool = workers(ray, processes)
     try:
-        found = Planner(draft, planned, section, pool, journal, report or (lambda _what, _share: None)).run()
+        found = Planner.of(draft, planned, section, pool, journal, report=report or (lambda _what, _share: None)).run()
     finally:
         pool.close()
         journal.close()

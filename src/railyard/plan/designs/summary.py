@@ -47,7 +47,7 @@ def _plain_answer(planned: Planned) -> dict[str, Any]:
         "looked_at": _looked_at(planned),
         "failed": _failed(planned),
         "points": _points(planned),
-        "stopped": planned.stopped,
+        "stopped": bool(planned.stopped),
     }
 
 
@@ -116,6 +116,7 @@ def _looked_at(planned: Planned) -> dict[str, Any]:
     engines = [outcome.engine for outcome in planned.outcomes.values() if not outcome.error]
     return {
         "designs": planned.space.size,
+        "in_closed_form": len(planned.points),
         "demands": len(planned.space.demands),
         "layouts": planned.layouts,
         **{name: engines.count(name) for name in ("analytic", "flow", "packet")},
@@ -146,7 +147,7 @@ def _failed(planned: Planned) -> list[dict[str, Any]]:
 
 def _points(planned: Planned) -> list[dict[str, Any]]:
     """Every point that can be, thinned: objectives, and what became of it."""
-    points = [point for point in range(planned.space.size) if planned.figures(point) is not None]
+    points = [point for point in planned.points if planned.figures(point) is not None]
     step = max(1, -(-len(points) // _POINTS))
     close = {choice.point for choice in planned.choices}
     kept = [point for number, point in enumerate(points) if number % step == 0 or point in close]

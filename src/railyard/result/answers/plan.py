@@ -100,6 +100,7 @@ class PlanLooked(Figures):
     """How much was looked at."""
 
     designs: Count = Field(description="of the space")
+    in_closed_form: Count = Field(description="designs that were looked at; of a large space an optimizer chose them")
     demands: Count = Field(description="that every design has to live with")
     layouts: Count = Field(description="in closed form")
     analytic: Count = Field(description="designs and demands in closed form")

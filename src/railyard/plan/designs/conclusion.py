@@ -1,0 +1,91 @@
+"""The end of a plan: its front, how sure the first is, what constraints cost; or why there is no design to choose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.errors import InputError
+from railyard.plan.designs.build import Bench
+from railyard.plan.designs.constraints import contradiction, relaxed
+from railyard.plan.designs.decide import break_even, judged
+from railyard.plan.designs.doubt import Choice, Doubts
+from railyard.plan.designs.front import front
+from railyard.plan.designs.judgement import able, good, looked, values
+from railyard.plan.designs.outcome import layout_of
+from railyard.plan.designs.price import priced
+
+if TYPE_CHECKING:
+    from railyard.plan.designs.planned import Planned
+
+_CHOICES = 24
+"""Designs whose chances are worked out."""
+
+
+def refusal(planned: Planned) -> InputError:
+    """Why no design can be chosen."""
+    points = able(planned)
+    if points:
+        return InputError(contradiction(planned.constraints, [looked(planned, point) for point in points]), key=_BOUNDS)
+    reasons = list(dict.fromkeys(planned.failed.values()))
+    more = f"; and {len(reasons) - 3} other reasons" if len(reasons) > 3 else ""
+    seen = f"{planned.space.size:,}"
+    if len(planned.points) < planned.space.size:
+        seen = f"{len(planned.points):,} that were looked at of {seen}"
+    return InputError(f"none of the {seen} designs can be: {'; '.join(reasons[:3])}{more}", key="plan.space")
+
+
+_BOUNDS = "plan.constraints"
+
+
+def conclude(planned: Planned, *, draws: int, seed: int) -> None:
+    """The front, its runners-up, and how sure they are.
+
+    Args:
+        planned: With at least one point that keeps all constraints.
+        draws: Samples of what is not known.
+        seed: Of these.
+    """
+    chosen, on_front = _chosen(planned)
+    bench = Bench(planned.space)
+    planned.choices = [_choice(planned, bench, point) for point in chosen]
+    planned.on_front = [point in on_front for point in chosen]
+    doubts = Doubts.of(planned.choices, planned.closed_form[:2])
+    planned.sure = judged(planned.choices, doubts, planned.objectives, planned.shares, draws=draws, seed=seed)
+    planned.even = break_even(planned.choices, planned.shares) if planned.objectives[0].name == "cpmt" else ()
+    if planned.constraints:
+        planned.relaxed = relaxed(planned.constraints, [looked(planned, point) for point in able(planned)])
+
+
+def _chosen(planned: Planned) -> tuple[list[int], set[int]]:
+    """Points to work chances out of, the best first, and which of them are on the front."""
+    all_good = good(planned)
+    pools = ([point for point in all_good if planned.ran(point, engine)] for engine in planned.engines[:-1])
+    pool = next((pool for pool in pools if pool), all_good)
+    table = values(planned, pool)
+    kept = front(table)
+    order = [pool[at] for at in np.lexsort(table.T[::-1])]
+    on_front = {pool[at] for at in np.flatnonzero(kept)}
+    chosen = [point for point in order if point in on_front]
+    chosen += [point for point in order if point not in on_front][: max(0, _CHOICES - len(chosen))]
+    return sorted(chosen[: max(_CHOICES, len(on_front))], key=order.index), on_front
+
+
+def _choice(planned: Planned, bench: Bench, point: int) -> Choice:
+    """A design with everything that chances are worked out of."""
+    hardware, trainings, outcomes, money = [], [], [], []
+    for demand in range(len(planned.space.demands)):
+        outcome = planned.seen(point, demand)
+        if outcome is None:
+            raise AssertionError("only designs with outcomes are chosen")
+        layout = layout_of(outcome.layouts[0])
+        design = bench.design(point, demand)
+        training = design.jobs[0].replace(layout=layout)
+        seated = bench.seated(point, demand, layout)
+        hardware.append(seated)
+        trainings.append(training)
+        outcomes.append(outcome)
+        money.append(priced(seated.cluster, training, outcome, seated.parts, design.assumptions))
+    name, figures = planned.space.name(point), planned.figures(point) or {}
+    return Choice(point, name, tuple(hardware), tuple(trainings), tuple(outcomes), tuple(money), figures)

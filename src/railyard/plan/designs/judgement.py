@@ -1,0 +1,71 @@
+"""How points of a plan are judged by what is known now: what they miss, what they regret, what they are worth."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.plan.designs.constraints import Looked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.plan.designs.planned import Planned
+
+
+def judge(planned: Planned) -> None:
+    """Regret, and which constraints are missed, by what is known now."""
+    planned.missed.clear()
+    points = able(planned)
+    for point in points:
+        rows = planned.rows(point) or []
+        first = next((one for one in planned.constraints if not one.keeps(rows, parts(planned, point))), None)
+        if first is not None:
+            excess = first.excess(rows, parts(planned, point))
+            planned.missed[point] = first.name + (f" by {excess:.1%}" if math.isfinite(excess) else "")
+    _regret(planned, [point for point in points if point not in planned.missed])
+
+
+def _regret(planned: Planned, points: Sequence[int]) -> None:
+    planned.regret.clear()
+    first = next((one for one in planned.objectives if one.of is not None), None)
+    if len(planned.space.demands) < 2 or first is None or not points:
+        return
+    table = np.array([[row[first.name] for row in planned.rows(point) or []] for point in points])
+    best = (first.sign * table).min(axis=0)
+    excess = ((first.sign * table - best) / np.abs(best)).max(axis=1)
+    planned.regret.update(zip(points, excess.tolist(), strict=True))
+
+
+def able(planned: Planned) -> list[int]:
+    """Points that can be, of which every demand is known."""
+    return [point for point in planned.points if point not in planned.failed and planned.rows(point) is not None]
+
+
+def good(planned: Planned) -> list[int]:
+    """Points that keep every constraint."""
+    return [point for point in able(planned) if point not in planned.missed]
+
+
+def parts(planned: Planned, point: int) -> frozenset[str]:
+    """Excluded makers and catalogue names that a point has."""
+    found = planned.outcomes.get((point, 0, "analytic"))
+    return frozenset() if found is None else frozenset(found.excluded)
+
+
+def values(planned: Planned, points: Iterable[int]) -> NDArray[np.float64]:
+    """float64[n, objectives], less is better."""
+    rows = [planned.figures(point) or {} for point in points]
+    return np.array([[one.sign * row[one.name] for one in planned.objectives] for row in rows])
+
+
+def looked(planned: Planned, point: int) -> Looked:
+    """A point as constraints see it."""
+    first = planned.objectives[0]
+    figures = planned.figures(point) or {}
+    value = first.sign * figures.get(first.name, 0.0)
+    return Looked(planned.space.name(point), tuple(planned.rows(point) or ()), parts(planned, point), value)

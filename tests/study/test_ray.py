@@ -1,0 +1,173 @@
+"""A real Ray cluster of three nodes on this machine: the same bytes as without, also where a node or the driver dies.
+
+Skipped where Ray is not installed (`pip install railyard[distributed]`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from railyard.errors import InputError
+from railyard.schema import yaml
+from railyard.study.journal import Journal
+from railyard.study.tasks import GONE, Task
+from railyard.study.workers import workers
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install railyard[distributed]")
+
+PLAN = {
+    "name": "p",
+    "cluster": {"accelerators": 64, "server": "hgx-h100", "back_end": {"topology": "leaf-spine"}},
+    "workload": {
+        "training": {
+            "model": "llama-3-8b",
+            "global_batch": 64,
+            "sequence": 4096,
+            "tokens": "1 T",
+            "parallelism": {"tp": 2, "pp": 1},
+        }
+    },
+    "plan": {
+        "space": {
+            "fabric": ["roce", "infiniband", "uec"],
+            "oversubscription": ["1:1", "4:1"],
+            "accelerators": [60, 64, 128],
+        },
+        "objectives": ["cpmt", "jct"],
+        "effort": {"flow": 6, "draws": 200},
+    },
+}
+
+
+def doubled(number: int) -> int:
+    if number == 3:
+        raise InputError("three is no number", key="number")
+    return 2 * number
+
+
+def slept(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def killed(_argument: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from ray.cluster_utils import Cluster
+
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    for _ in range(2):
+        found.add_node(num_cpus=1)
+    yield found
+    found.shutdown()
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(yaml.to_text(PLAN), encoding="utf-8")
+    return path
+
+
+def started(file: Path, out: Path, *more: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "railyard", "plan", str(file), "--json", "--out", str(out), *more]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+
+
+def written(out: Path) -> dict[str, bytes]:
+    """Every file of the plan's folder."""
+    folder = next(path for path in out.iterdir() if not path.name.startswith("."))
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def lines_of(out: Path) -> int:
+    found = list((out / ".points").glob("*.jsonl")) if out.exists() else []
+    return sum(path.read_bytes().count(b"\n") for path in found)
+
+
+def wait_for(lines: int, out: Path, running: subprocess.Popen[bytes]) -> None:
+    while lines_of(out) < lines:
+        assert running.poll() is None, running.stderr.read()
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """What the plan prints and writes without Ray."""
+    folder = tmp_path_factory.mktemp("local")
+    file = folder / "plan.yaml"
+    file.write_text(yaml.to_text(PLAN), encoding="utf-8")
+    running = started(file, folder / "runs")
+    printed, words = running.communicate(timeout=120)
+    assert running.returncode == 0, words
+    return printed, written(folder / "runs")
+
+
+def test_a_plan_is_the_same_to_the_byte_also_where_a_node_is_killed(cluster, file, tmp_path, local):
+    out, extra = tmp_path / "runs", cluster.add_node(num_cpus=1)
+    running = started(file, out, "--ray", cluster.address)
+    wait_for(20, out, running)  # the closed form is done, `flow` runs
+    cluster.remove_node(extra, allow_graceful=False)
+    printed, words = running.communicate(timeout=120)
+    assert running.returncode == 0, words
+    assert printed == local[0]
+    assert written(out) == local[1]
+    assert json.loads(printed)["looked_at"]["failed"] == 6
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_goes_on_and_runs_nothing_again(cluster, file, tmp_path, local):
+    out = tmp_path / "runs"
+    for lines in (19, 23):
+        running = started(file, out, "--ray", cluster.address)
+        wait_for(lines, out, running)
+        running.kill()
+        running.communicate()
+    printed, _ = started(file, out, "--ray", cluster.address).communicate(timeout=120)
+    assert printed == local[0]
+    assert written(out) == local[1]
+    path = next((out / ".points").glob("*.jsonl"))
+    keys = [json.loads(line)[0] for line in path.read_text().splitlines()]
+    assert len(keys) == len(set(keys)) == len(Journal(path).known)
+
+
+@pytest.mark.slow
+def test_tasks_keep_their_errors_their_limits_and_a_version(cluster, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    pool = workers(cluster.address)
+    try:
+        tasks = [Task(f"{__name__}:doubled", number) for number in range(5)]
+        done = {one.number: one for one in pool.run(tasks)}
+        assert [done[at].value for at in (0, 1, 2, 4)] == [0, 2, 4, 8]
+        assert "three is no number" in done[3].error
+        tasks = [Task(f"{__name__}:slept", seconds, limit_s=3.0) for seconds in (60.0, 0.1, 0.2)]
+        done = {one.number: one for one in pool.run(tasks)}
+        assert [done[at].error for at in range(3)] == ["stopped after 3 s", "", ""]
+        assert [one.error for one in pool.run([Task(f"{__name__}:killed", None)])] == [GONE]
+        assert list(pool.run([Task(f"{__name__}:slept", 60.0)], until=time.monotonic() + 0.5)) == []
+        monkeypatch.setattr("railyard.study.ray_workers.version", lambda: "another")
+        with pytest.raises(InputError, match="a node of the Ray cluster has Railyard"):
+            list(pool.run(tasks[1:]))
+    finally:
+        pool.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [("127.0.0.1:1", "no Ray cluster answers"), ("nonsense", "no address"), ("ray://here:99999", "no address")],
+)
+def test_an_address_where_no_cluster_is_is_refused_at_once(address, words):
+    with pytest.raises(InputError, match=words):
+        workers(address)
