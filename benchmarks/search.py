@@ -1,8 +1,8 @@
 """The optimizer of large spaces against looking at all of them, and a learned surrogate in front of it.
 
-python benchmarks/search.py [--seeds 5]: three spaces of 13,000 to 21,000 points are looked at in full, in closed form (a
-minute). Then each search asks for points: how much of the hypervolume of the true front it has after so many (objectives
-from their best to their worst value on it, reference 1.1), and the CPU that the search itself took. The surrogate fits
+python benchmarks/search.py [--seeds 5]: three spaces of 13,000 to 21,000 points are looked at in full, in closed form.
+Then each search asks for points: how much of the hypervolume of the true front it has after so many (objectives from
+their best to their worst value on it, reference 1.1), and the CPU that the search itself took. The surrogate fits
 logarithms of objectives by least squares on pairs of values and proposes half of each generation.
 """
 
@@ -176,6 +176,7 @@ class Surrogate:
         self.off: list[Any] = []
 
     def __call__(self, planned: Planned, budget: int, seed: int) -> Iterator[list[int]]:
+        """As `sampling.search`."""
         sampler = sampling._Sampler(planned.space, len(planned.objectives), seed)
         random, asked = np.random.Generator(np.random.PCG64(seed)), set[int]()
         while len(asked) < budget:

@@ -230,6 +230,8 @@ export interface PlanFailure {
 export interface PlanLooked {
   /** of the space */
   designs: number;
+  /** designs that were looked at; of a large space an optimizer chose them */
+  in_closed_form: number;
   /** that every design has to live with */
   demands: number;
   /** in closed form */

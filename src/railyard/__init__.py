@@ -9,9 +9,9 @@ from railyard.errors import InputError, RailyardError
 
 # The names that come from `railyard.api` are typed in the stub beside this file: reading a scenario needs heavy
 # packages, and `import railyard` alone must not; nor may the rooms, which lie in this package, depend on its face.
-__all__ = ["InputError", "RailyardError", "Run", "__version__", "compare", "explain", "load", "run"]
+__all__ = ["InputError", "RailyardError", "Run", "__version__", "compare", "explain", "load", "query", "run"]
 
-_FROM_API = ("Run", "compare", "explain", "load", "run")
+_FROM_API = ("Run", "compare", "explain", "load", "query", "run")
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railyard.api.finished import OPERATED_TABLES, SERVED_TABLES, TABLES, Run
+from railyard.api.query import query
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +18,18 @@ if TYPE_CHECKING:
     from railyard.study.serving.explain import ServedExplanation
     from railyard.study.training.explain import Explanation
 
-__all__ = ["OPERATED_TABLES", "SERVED_TABLES", "TABLES", "Run", "compare", "compare_runs", "explain", "load", "run"]
+__all__ = [
+    "OPERATED_TABLES",
+    "SERVED_TABLES",
+    "TABLES",
+    "Run",
+    "compare",
+    "compare_runs",
+    "explain",
+    "load",
+    "query",
+    "run",
+]
 
 
 def load(path: str | Path, *, overrides: Mapping[str, Any] | None = None) -> Scenario:

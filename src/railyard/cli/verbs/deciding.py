@@ -54,6 +54,25 @@ def plan_worth(
     teller.worth(scenario, sets=set_ or [], report=report, as_json=json, quiet=quiet)
 
 
+@planning.command("query", short_help="Ask kept plans and runs in SQL, or by filters.")
+def plan_query(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="FOLDER", help="Of a plan or a run, or of several; or a Parquet file.")
+    ],
+    *,
+    sql: Annotated[str | None, typer.Option("--sql", metavar="TEXT", help="A SELECT over the table `points`.")] = None,
+    where: Annotated[str, typer.Option("--where", metavar="TEXT", help="A condition, such as `cpmt < 0.3`.")] = "",
+    columns: Annotated[str, typer.Option("--columns", metavar="A,B", help="Columns; all when left out.")] = "",
+    sort: Annotated[str, typer.Option("--sort", metavar="NAME", help="The smallest first; `-NAME`: the largest.")] = "",
+    most: Annotated[int | None, typer.Option("--most", min=1, metavar="N", help="Rows at most; 20.")] = None,
+    json: Json = False,
+) -> None:
+    """Ask the points of kept plans (a row a design, demand and engine), or the variants of kept runs."""
+    from railyard.cli import plan_query as asking
+
+    asking.ask(sources, sql=sql, where=where, columns=columns, sort=sort, most=most, as_json=json)
+
+
 @planning.command("serving")
 def plan_serving(
     scenario: Scenario,

@@ -45,24 +45,30 @@ def write(planned: Planned, answer: PlanAnswer, draft: Draft, out: Path, faces: 
     return out / name
 
 
-def _cell(value: object) -> str:
-    """A value of the space as SQL compares it: a name as it is, else JSON."""
-    return value if isinstance(value, str) else json.dumps(value)
+def _cells(values: Sequence[object]) -> list[Any]:
+    """The values of a key as SQL compares them: numbers and names as they are, anything else and mixtures as JSON."""
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return list(values)
+    return [value if isinstance(value, str) else json.dumps(value) for value in values]
 
 
 def _points(planned: Planned) -> Any:
     """A row a point, demand and engine."""
     import polars as pl
 
-    rows = []
+    space, rows = planned.space, []
+    cells = [_cells([node.plain() for node in nodes]) for nodes in space.values]
     for (point, demand, engine), outcome in sorted(planned.outcomes.items()):
         rows.append(
             {
                 "point": point,
-                "demand": planned.space.demands[demand].name,
+                "demand": space.demands[demand].name,
                 "engine": engine,
                 "error": outcome.error or None,
-                **{key: _cell(value) for key, value in planned.space.settings(point).items()},
+                **{
+                    key: cells[at][value]
+                    for at, (key, value) in enumerate(zip(space.keys, space.place(point), strict=True))
+                },
                 "layout": json.dumps(outcome.layouts[0]) if outcome.layouts else None,
                 "missed": planned.missed.get(point),
                 "step_s": outcome.step_s or None,

@@ -1,0 +1,106 @@
+"""Questions to kept plans and runs: what they give, and what a wrong one is told."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+
+import railyard
+from railyard.api.query import query, selecting
+from railyard.cli import guard
+from railyard.errors import InputError
+
+ROWS = {
+    "point": [0, 1, 2, 3],
+    "fabric": ["roce", "uec", "roce", "uec"],
+    "accelerators": [64, 64, 128, 128],
+    "cpmt": [0.4, 0.3, 0.25, None],
+}
+
+
+@pytest.fixture
+def plan(tmp_path):
+    folder = tmp_path / "runs" / "p-1"
+    folder.mkdir(parents=True)
+    pl.DataFrame(ROWS).write_parquet(folder / "points.parquet")
+    return folder
+
+
+def test_sql_is_asked_of_the_points_of_a_plan(plan):
+    found = query(
+        plan, "SELECT fabric, min(cpmt) AS least FROM points WHERE accelerators < 100 GROUP BY fabric ORDER BY 2"
+    )
+    assert found.rows() == [("uec", 0.3), ("roce", 0.4)]
+    assert railyard.query(str(plan)).height == query([plan / "points.parquet"]).height == 4
+
+
+def test_several_plans_are_one_table(plan, tmp_path):
+    other = plan.with_name("p-2")
+    other.mkdir()
+    pl.DataFrame({"point": [9], "cpmt": [0.2], "sites": ["near"]}).write_parquet(other / "points.parquet")
+    best = query(tmp_path / "runs", "SELECT source, point, fabric, sites FROM points ORDER BY cpmt NULLS LAST LIMIT 2")
+    assert best.rows() == [("p-2", 9, None, "near"), ("p-1", 2, "roce", None)]
+
+
+def test_variants_of_a_run_are_asked_alike(tmp_path):
+    scenario = {
+        "name": "s",
+        "cluster": {"accelerators": 16, "server": "hgx-h100", "back_end": {"topology": "leaf-spine"}},
+        "workload": {
+            "training": {"model": "llama-3-8b", "global_batch": 16, "sequence": 2048, "parallelism": {"tp": 2, "pp": 1}}
+        },
+        "compare": {"vary": {"fabric": ["roce", "uec"]}},
+    }
+    run = railyard.run(scenario, out=tmp_path, engine="analytic")
+    assert set(query(run.folder, 'SELECT variant, "set fabric" FROM points').rows()) == {
+        ("roce", "roce"),
+        ("uec", "uec"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("SELECT fabri FROM points", r"no column `fabri`; did you mean `fabric`"),
+        ("SELECT * FROM points ORDER BY cpm", r"no column `cpm`; did you mean `cpmt`"),
+        ("SELECT * FROM designs", "relation 'designs' was not found"),
+        ("SELECT * FROM points WHERE", "cannot be answered: sql parser error"),
+        ("SELECT sum(fabric) FROM points", "cannot be answered: .*sum"),
+        ("SELECT * FROM points WHERE cpmt > 'x'", "cannot compare string"),
+        ("DROP TABLE points", "this is no question"),
+        ("", "this is no question"),
+    ],
+)
+def test_a_wrong_question_says_what_is_wrong(plan, sql, words):
+    with pytest.raises(InputError, match=words):
+        query(plan, sql)
+
+
+def test_what_is_neither_plan_nor_run_is_said(tmp_path, plan):
+    for source in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(InputError, match="neither a plan nor a run"):
+            query(source)
+    (plan / "points.parquet").write_bytes(b"no parquet")
+    with pytest.raises(InputError, match="cannot be"):
+        query(plan)
+
+
+def test_filters_are_sql():
+    assert selecting() == "SELECT * FROM points"
+    assert (
+        selecting(where="cpmt < 1", columns=["a", " b"], sort="-a", most=3)
+        == 'SELECT "a", "b" FROM points WHERE cpmt < 1 ORDER BY "a" DESC NULLS LAST LIMIT 3'
+    )
+
+
+def test_the_command_prints_a_table_or_json(plan, capsys):
+    assert guard.run(["plan", "query", str(plan), "--sort", "-cpmt", "--most", "2", "--columns", "fabric,cpmt"]) == 0
+    assert capsys.readouterr().out.split() == ["fabric", "cpmt", "roce", "0.4", "uec", "0.3"]
+    assert guard.run(["plan", "query", str(plan), "--where", "cpmt IS NULL", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"point": 3, "fabric": "uec", "accelerators": 128, "cpmt": None}]
+    assert guard.run(["plan", "query", str(plan), "--sql", "SELECT 1", "--sort", "cpmt"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "either `--sql`" in captured.err
