@@ -126,8 +126,9 @@ def _closing(result: dict[str, Any]) -> str:
     looked = result["looked_at"]
     seen = f" ({looked['in_closed_form']:,} looked at)" if looked["in_closed_form"] < looked["designs"] else ""
     text = (
-        f"{looked['designs']:,} designs{seen}, {looked['layouts']:,} layouts in closed form, {looked['flow']} runs on flow,"
-        f" {looked['packet']} on packets; {looked['failed']:,} cannot be, {looked['missed']:,} miss a constraint"
+        f"{looked['designs']:,} designs{seen}, {looked['layouts']:,} layouts in closed form,"
+        f" {looked['flow']} runs on flow, {looked['packet']} on packets;"
+        f" {looked['failed']:,} cannot be, {looked['missed']:,} miss a constraint"
     )
     lines = [text]
     lines += [f"{row['designs']} cannot be ({row['engine']}): {row['error']}" for row in result["failed"][:3]]
