@@ -83,8 +83,7 @@ def _csv(reading: _Reading, text: str) -> None:
                 )  # fmt: skip
         for row in rows:
             given = {key: str(row.get(str(head)) or "").strip() for key, head in column.items()}
-        for side in ("side_a_type", "side_b_type"):
-            if str(_get(row, heads, side)).lower() in PANEL_PORTS:
+            if any(str(_get(row, heads, f"side_{side}_type")).lower() in PANEL_PORTS for side in "ab"):
                 raise _through_panels(reading.file, rows.line_num)
             if str(_get(row, heads, "status")).lower() in GONE:
                 continue
