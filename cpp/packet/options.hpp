@@ -39,6 +39,9 @@ struct TrafficColumns {
   std::span<const std::uint8_t> dep_at;   ///< One row a dependency.
   std::span<const std::uint8_t> klass;    ///< Traffic class, 0 .. 7.
   std::span<const std::uint32_t> path_key = {};  ///< What switches hash of a flow with one path; empty: drawn from the seed.
+  std::span<const std::uint8_t> deaf = {};       ///< Whether its sender heeds no sign of congestion; empty: all do.
+
+  bool heeds(std::uint32_t flow) const { return deaf.empty() || deaf[flow] == 0; }
 };
 
 /// What happens to links in time, one row each, in the order of time.

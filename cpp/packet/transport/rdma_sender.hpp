@@ -158,7 +158,7 @@ void Rdma<Fabric>::expire(QueuePair& pair, std::uint32_t flow) {
       if (!pair.got.has(bits_, at)) pair.again.set(bits_, at);
   }
   balancer_.feedback(flow, 0, Feedback::timeout, context_.now);
-  take_ruling(pair, flow, controls_->on_timeout(flow, context_.now));
+  if (context_.traffic.heeds(flow)) take_ruling(pair, flow, controls_->on_timeout(flow, context_.now));
 }
 
 template <class Fabric>
@@ -189,7 +189,7 @@ void Rdma<Fabric>::on_ack(const Packet& ack, std::uint32_t index) {
     const Acknowledged what{context_.now, context_.now - ack.amount, marked,
                             std::max<std::int64_t>(fresh, 0), left, pair.acked, pair.next,
                             seen != nullptr ? seen->hops.data() : nullptr, seen != nullptr ? seen->count : 0};
-    take_ruling(pair, ack.flow, controls_->on_ack(ack.flow, what));
+    if (context_.traffic.heeds(ack.flow)) take_ruling(pair, ack.flow, controls_->on_ack(ack.flow, what));
   }
   this->send_while_permitted(ack.flow);
 }
@@ -228,7 +228,7 @@ void Rdma<Fabric>::on_nack(const Packet& nack) {
     if (lost) pair.again.set(bits_, nack.sequence);
     balancer_.feedback(nack.flow, nack.entropy, Feedback::trimmed, context_.now);
   }
-  take_ruling(pair, nack.flow, controls_->on_nack(nack.flow, context_.now));
+  if (context_.traffic.heeds(nack.flow)) take_ruling(pair, nack.flow, controls_->on_nack(nack.flow, context_.now));
   this->send_while_permitted(nack.flow);
 }
 
@@ -236,7 +236,7 @@ template <class Fabric>
 void Rdma<Fabric>::on_cnp(std::uint32_t flow) {
   QueuePair& pair = pairs_[flow];
   if (pair.done) return;
-  take_ruling(pair, flow, controls_->on_cnp(flow, context_.now));
+  if (context_.traffic.heeds(flow)) take_ruling(pair, flow, controls_->on_cnp(flow, context_.now));
 }
 
 template <class Fabric>

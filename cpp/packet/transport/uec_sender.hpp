@@ -255,7 +255,8 @@ void Uec<Control, Fabric>::on_ack(const Packet& ack) {
   sender.window.acknowledge_below(sent_, ack.cumulative, unqueue);
   if (ack.bitmap != 0) sender.window.acknowledge(sent_, ack.reference, ack.bitmap, unqueue);
   balancer_.feedback(ack.flow, ack.entropy, marked ? Feedback::marked : Feedback::good, context_.now);
-  if constexpr (Control::kWindow) state.on_ack(constants_, marked, delay, fresh, sender.in_flight, context_.now);
+  if constexpr (Control::kWindow)
+    if (context_.traffic.heeds(ack.flow)) state.on_ack(constants_, marked, delay, fresh, sender.in_flight, context_.now);
   sender.account.stop_speculating();
   if ((std::int64_t{ack.cumulative} - sender.requests) * mss_ >= sender.size) finish(ack.flow);
   else try_to_send(ack.flow);
@@ -273,7 +274,8 @@ void Uec<Control, Fabric>::on_nack(const Packet& nack) {
   if constexpr (Control::kWindow) {
     typename Control::State& state = states_[nack.flow];
     state.see_rtt(constants_, context_.now - sender.window.sent_at(sent_, nack.sequence));
-    state.on_nack(constants_, size, Control::kCredit && last_hop, sender.in_flight, context_.now);
+    if (context_.traffic.heeds(nack.flow))
+      state.on_nack(constants_, size, Control::kCredit && last_hop, sender.in_flight, context_.now);
   }
   sender.window.forget(sent_, nack.sequence);
   sender.in_flight -= size;

@@ -21,6 +21,7 @@ SCALE_UP_KINDS = ("switched", "mesh", "torus", "none")
 SWITCH_FAMILIES = ("ethernet", "infiniband", "scheduled-leaf", "scheduled-fabric")
 APPLIANCE_ROLES = ("fabric-manager", "management-server", "pdu", "rack")
 POOL_ATTACHMENTS = ("cxl", "network")
+SWITCH_TABLES = ("routes", "neighbours", "vrfs", "vnis", "rules", "partition_keys")
 CIPHERED = ("macsec", "ipsec", "psp", "tls")
 QUANTILES = ("p5", "p25", "p50", "p75", "p95")
 CABLE_KINDS = ("dac", "aec", "aoc", "optic", "fibre", "trunk", "panel", "amplifier", "terminal", "route")
@@ -258,6 +259,17 @@ class Switch(Entry):
             "encryption",
             "What all its ports together encrypt, ONE WAY, and decrypt besides; left out where none is published",
             CIPHERED[:1],
+        ),
+    )
+
+    tables: Mapping[str, int] = field(
+        default_factory=dict,
+        hash=False,
+        metadata=f.count_table(
+            "tables",
+            "Rows of its tables at most, IPv4 (`rules`: of access lists; `partition_keys`: a port); left out where none"
+            " is published",
+            SWITCH_TABLES,
         ),
     )
 

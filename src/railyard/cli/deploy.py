@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from railyard.deploy.audit.audit import Audit
     from railyard.deploy.emit.provision.files import Provision
+    from railyard.deploy.plan.scale import Demand
 
 SHOWN = 40
 
@@ -40,6 +41,7 @@ def deploy(
     from railyard.deploy.emit.configurations import writer
     from railyard.deploy.emit.provision.inventory import read
     from railyard.deploy.plan.cabling import plan_of
+    from railyard.deploy.plan.scale import demands
     from railyard.scenario import load
     from railyard.study import compose
 
@@ -52,6 +54,7 @@ def deploy(
         if asked is not None and inventory is not None:
             asked = replace(asked, inventory=read(inventory, plan.devices.name))
         files = folder.write(plan, out, system, draft.title, progress, provision=asked)
+        tables = demands(plan)
     figures = {
         "folder": str(out),
         "files": files,
@@ -64,6 +67,7 @@ def deploy(
         "zones": int(plan.racks.floor.zone.max()) + 1,
         "power_w": float(plan.racks.power_w.sum()),
         "remarks": plan.remarks,
+        "tables": [one.plain() for one in tables],
     }
     if as_json:
         emit(json.dumps(figures, ensure_ascii=False, allow_nan=False))
@@ -80,6 +84,7 @@ def deploy(
         f" most; rows: {figures['rows']:,}, zones of power and cooling: {figures['zones']:,}"
     )
     emit(f"{figures['cable_km']:,.1f} km of cable, {figures['beyond_copper']:.0%} of them longer than copper")
+    _tables(tables)
     for words in plan.remarks:
         say(words)
     if not quiet:
@@ -99,6 +104,23 @@ def _provision(url: str | None, inventory: Path | None) -> Provision | None:
             )
         return None
     return Provision(folder_of(url))
+
+
+def _tables(tables: Sequence[Demand]) -> None:
+    """What tenants take of the tables of switches; what does not fit is said aloud."""
+    if not tables:
+        return
+    emit("")
+    shown = Table(("switches", "table", "rows", "at most", "box"), (2, 3))
+    for one in tables:
+        most = "not published" if one.most is None else f"{one.most:,}"
+        shown.add(one.role, one.table.replace("_", " "), f"{one.rows:,}", most, one.box)
+    shown.print()
+    emit("")
+    for one in tables:
+        if not one.fits:
+            words = f"{one.switch} needs {one.rows:,} {one.table.replace('_', ' ')}, and {one.box} has {one.most:,}"
+            say(f"{words} ({one.source})", "yellow")
 
 
 def audit(

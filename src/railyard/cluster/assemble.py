@@ -186,11 +186,9 @@ def _place(rows: _Rows, plan: NetworkPlan, nodes: int, left: dict[tuple[str, str
     first_tier = len(rows.tiers)
     prefix = "" if plan.name == "back-end" else f"{plan.name} "
     rows.tiers += [prefix + tier.name for tier in wiring.tiers]
+    between = fabric.fabric_efficiency * (1.0 if plan.tenancy is None else plan.tenancy.between_share(fabric))
     share = np.array(
-        [
-            left.get((plan.name, tier.name), 1.0) * (1.0 if tier.kind == "access" else fabric.fabric_efficiency)
-            for tier in wiring.tiers
-        ]
+        [left.get((plan.name, tier.name), 1.0) * (1.0 if tier.kind == "access" else between) for tier in wiring.tiers]
     )
     rate = wiring.line_bps * share[wiring.tier] * _usable(plan)
     at_end = np.zeros(wiring.nodes, np.int64)
@@ -242,6 +240,8 @@ def _usable_by(plan: NetworkPlan) -> NDArray[np.float64]:
     """float64[nodes], the same of what stands at a node."""
     factor = plan.ciphered
     factor[plan.wiring.port_of] = plan.usable
+    if plan.tenancy is not None:
+        factor = np.minimum(factor, plan.tenancy.shares(plan.wiring.port_of, plan.wiring.nodes))
     return factor
 
 

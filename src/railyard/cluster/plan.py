@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ from railyard.cluster.ciphering import bounded, switch_share
 from railyard.cluster.host_path import HostSpec, host_path, unbounded
 from railyard.cluster.reach import headroom_bytes, headroom_left_bytes, headroom_share, round_trip_ps
 from railyard.cluster.spec import NetworkSpec
+from railyard.cluster.tenancy import check_network, tenancy_of
 from railyard.cluster.topology.wiring import Endpoints
 from railyard.errors import InputError
 from railyard.fabric.encryption import encrypted
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from railyard.cluster.host_path import HostPath
     from railyard.cluster.memory_pool import PoolPlan
     from railyard.cluster.spec import ClusterSpec, StorageSpec
+    from railyard.cluster.tenancy import Tenancy, TenancySpec
     from railyard.cluster.topology.wiring import Parts, Wiring
     from railyard.fabric.fabric import Fabric
 
@@ -52,6 +54,7 @@ class NetworkPlan:
         port_of_rank: int32[ranks, NICs of a rank].
         storage_ports: int32[storage servers, ports of each].
         pool_ports: int32[units of the memory pool, ports of each].
+        tenancy: Who shares it; None: it is one user's.
     """
 
     name: str
@@ -67,6 +70,7 @@ class NetworkPlan:
     port_of_rank: NDArray[np.int32]
     storage_ports: NDArray[np.int32]
     pool_ports: NDArray[np.int32]
+    tenancy: Tenancy | None = None
 
     @property
     def usable(self) -> NDArray[np.float64]:
@@ -159,6 +163,8 @@ def plan_networks(
             plans[key] = job.plan(catalog, spec, hardware)
         except InputError as error:
             raise error.located(key="storage.network" if key == "storage" else key) from None
+    if spec.tenancy is not None:
+        plans["back_end"] = _shared(plans["back_end"], spec.tenancy)
     return plans
 
 
@@ -172,6 +178,20 @@ def _storage_nic(storage: StorageSpec, front: Nic, catalog: Catalog) -> Nic:
         return catalog.nic(storage.nic)
     except InputError as error:
         raise error.located(key="storage.nic") from None
+
+
+def _shared(plan: NetworkPlan, spec: TenancySpec) -> NetworkPlan:
+    """The back-end with its tenants.
+
+    Raises:
+        InputError: There cannot be such tenants on it.
+    """
+    try:
+        found = tenancy_of(spec, len(plan.wiring.port_of), plan.nics)
+        check_network(found, plan.fabric, plan.switches, for_all=plan.storage_ports.size + plan.pool_ports.size)
+    except InputError as error:
+        raise error.located(key="tenancy") from None
+    return replace(plan, tenancy=found)
 
 
 def _storage_home(spec: ClusterSpec, storage: Storage | None) -> str | None:

@@ -14,6 +14,7 @@ from railyard.fabric.fabric import FabricSpec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from railyard.cluster.tenancy import TenancySpec
     from railyard.cluster.topology.wiring import TopologySpec
 
 
@@ -154,6 +155,7 @@ class ClusterSpec:
             others are bought and powered, and idle.
         gateway_ports: Ports of the back-end network that lead to other networks; the last of its extra ports.
         hall: Where it stands.
+        tenancy: Who shares it, of the back-end; None: it is one user's.
     """
 
     accelerators: int
@@ -168,6 +170,7 @@ class ClusterSpec:
     ranks_per_domain: int | None = None
     gateway_ports: int = 0
     hall: HallSpec = field(default_factory=HallSpec)
+    tenancy: TenancySpec | None = None
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
 """The machine: its servers, its networks, its storage, and what others take of it."""
 
 import dataclasses
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, create_model
+from pydantic import BeforeValidator, Discriminator, Field, Strict, StringConstraints, Tag, create_model
+from pydantic_core import PydanticCustomError
 
 from railyard import units
 from railyard.catalog.types import Accelerator, Nic, Server, Switch
@@ -19,6 +21,7 @@ from railyard.cluster.spec import (
     Placement,
     StorageSpec,
 )
+from railyard.cluster.tenancy import MECHANISMS, TenancySpec, TenantSpec
 from railyard.fabric.encryption import Encryption
 from railyard.fabric.fabric import FabricSpec
 from railyard.scenario.quantity import Length, Natural, Positive, Rate, Ratio, Text
@@ -177,6 +180,61 @@ class BackgroundSection(Section):
     load: Ratio = Field(lt=1.0, description="Share of the capacity that is taken.", examples=["30 %"])
 
 
+def _spans(value: object) -> str:
+    """`0-7, 12` as it is written; a number alone too."""
+    text = str(value).replace(" ", "")
+    if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
+        raise PydanticCustomError("spans", "numbers are written as `0-7` or `0-7,12`")
+    return text
+
+
+def _pairs(text: str) -> tuple[tuple[int, int], ...]:
+    ends = [part.split("-") for part in text.split(",")]
+    return tuple((int(one[0]), int(one[-1])) for one in ends)
+
+
+Spans = Annotated[str, BeforeValidator(_spans)]
+
+
+class TenantSection(Section):
+    """One of those who share the back-end."""
+
+    name: Annotated[str, Strict(), StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,10}$")] = Field(
+        description="Its name, also of its tables in switches: at most 11 of a-z, 0-9 and hyphens, a letter first.",
+        examples=["blue"],
+    )
+    servers: Spans = Field(description="Its servers, from 0 in the order of the racks.", examples=["0-7", "0-3,12"])
+    nics: Spans | None = Field(
+        default=None, description="Those NICs of these servers that are its (dedicated rails); all.", examples=["0-3"]
+    )
+    share: Ratio = Field(
+        default=1.0, gt=0, le=1, description="Of the rate of each of its ports, both ways: what it is limited to."
+    )
+    traffic_class: Natural | None = Field(
+        default=None, le=6, description="Class of its packets, with queues of its own on fabrics that have classes."
+    )
+
+    def spec(self) -> TenantSpec:
+        """The record that the cluster room takes."""
+        nics = None if self.nics is None else _pairs(self.nics)
+        return TenantSpec(self.name, _pairs(self.servers), nics, self.share, self.traffic_class)
+
+
+class TenancySection(Section):
+    """Who shares the back-end, and what keeps them apart."""
+
+    by: Literal[tuple(MECHANISMS)] = Field(  # type: ignore[valid-type]
+        description="What keeps tenants apart: "
+        + "; ".join(f"`{o.name}`: {o.summary}" for o in MECHANISMS.values())
+        + ".",
+    )
+    tenants: Annotated[tuple[TenantSection, ...], Field(min_length=1)] = Field(description="Those who share it.")
+
+    def spec(self) -> TenancySpec:
+        """The record that the cluster room takes."""
+        return TenancySpec(self.by, tuple(one.spec() for one in self.tenants))
+
+
 def _overrides(record: type, title: str) -> Any:
     """A section of the single figures of a catalogue entry."""
     keys = {name: key for name, key in keys_of(record).items() if key.annotation is not None}
@@ -235,6 +293,9 @@ class ClusterSection(Section):
         default="packed", description="Ranks fill server after server, or servers in a shuffled order."
     )
     placement_seed: Natural = Field(default=0, description="Seed of the shuffle.")
+    tenancy: TenancySection | None = Field(
+        default=None, description="Who shares the back-end, and what keeps them apart; left out: nobody does."
+    )
     ranks_per_domain: Positive | None = Field(
         default=None,
         description=(
@@ -261,6 +322,7 @@ class ClusterSection(Section):
             background=tuple(Background(item.network, item.load, item.tier) for item in self.background),
             ranks_per_domain=self.ranks_per_domain,
             hall=build(self.hall, HallSpec),
+            tenancy=None if self.tenancy is None else self.tenancy.spec(),
         )
 
     def arrangement(self) -> Placement:

@@ -134,6 +134,9 @@ class JobSection(Section):
         default_factory=PlacementSection,
         description="Which accelerators; jobs choose in the order in which they stand.",
     )
+    tenant: Text | None = Field(
+        default=None, description="Whose of `cluster.tenancy`: it is placed on that tenant's ports; else on nobody's."
+    )
     start: Span = Field(default=0.0, description="When it starts: the phase of its steps beside those of others.")
     training: TrainingSection | None = Field(default=None, description="A training job, step after step.")
     serving: ServingSection | None = Field(default=None, description="A model that answers requests.")

@@ -137,6 +137,11 @@ def rate_table(key: str, help_: str, names: tuple[str, ...]) -> dict[str, FieldR
     return _meta(FieldRecord(key, "table", help_, quantity.RATE.parse, quantity.RATE.example, allowed=names))
 
 
+def count_table(key: str, help_: str, names: tuple[str, ...]) -> dict[str, FieldRecord]:
+    """Numbers of things by name."""
+    return _meta(FieldRecord(key, "table", help_, quantity.COUNT.parse, "1024", allowed=names))
+
+
 def time_quantiles(key: str, help_: str, names: tuple[str, ...]) -> dict[str, FieldRecord]:
     """Times in picoseconds by quantile."""
     return _meta(FieldRecord(key, "table", help_, quantity.TIME.parse, "20 ms", allowed=names))

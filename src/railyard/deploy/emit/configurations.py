@@ -8,6 +8,8 @@ from railyard.cluster.asbuilt.port_names import dialect
 from railyard.deploy.emit import eos, frr, junos, servers, sonic, subnet
 from railyard.deploy.emit.intent import hosts, switches
 from railyard.deploy.emit.read_back import differences
+from railyard.deploy.isolation import as_meant
+from railyard.deploy.isolation.read import ENDINGS, INTERFACES, configured
 from railyard.deploy.plan.drawn import is_infiniband
 from railyard.errors import InputError, SimulationError, did_you_mean
 
@@ -18,10 +20,10 @@ if TYPE_CHECKING:
     from railyard.deploy.plan.cabling import Plan
 
 WRITERS: dict[str, tuple[Callable[[SwitchIntent], str], str]] = {
-    "frr": (frr.render, "frr.conf"),
-    "sonic": (sonic.render, "config_db.json"),
-    "eos": (eos.render, "eos.cfg"),
-    "junos": (junos.render, "junos.set"),
+    "frr": (frr.render, ENDINGS["frr"]),
+    "sonic": (sonic.render, ENDINGS["sonic"]),
+    "eos": (eos.render, ENDINGS["eos"]),
+    "junos": (junos.render, ENDINGS["junos"]),
 }
 """By operating system: what writes a switch's file, and its name."""
 
@@ -50,17 +52,22 @@ def files(plan: Plan, system: str) -> Iterator[tuple[str, str]]:
         SimulationError: A file says otherwise than intended: a fault of Railyard's.
     """
     render, ending = writer(system)
+    _refuse_unfiltered(plan, system)
     names = dialect(system)
     for number in range(len(plan.networks)):
         if is_infiniband(plan, number):
-            yield from subnet.files(plan.cluster.plans[list(plan.cluster.plans)[number]].wiring.detour is None)
+            yield from subnet.files(plan, number)
             continue
         for intent in switches(plan, number, names):
-            text = render(intent)
-            wrong = differences(intent, system, text)
+            file, devices = f"{intent.name}.{ending}", f"{intent.name}.{INTERFACES}"
+            texts = {file: render(intent)}
+            if system == "frr" and intent.vrfs:
+                texts[devices] = frr.interfaces(intent)
+            wrong = differences(intent, system, texts[file])
+            wrong += as_meant.differences(intent, configured(system, intent.name, texts)) if intent.by else []
             if wrong:
                 raise SimulationError(f"{intent.name}: what was written is not what was meant: {wrong[0]}")
-            yield f"switches/{intent.name}.{ending}", text
+            yield from ((f"switches/{name}", text) for name, text in texts.items())
     first = None
     for host in hosts(plan):
         first = first or host
@@ -71,3 +78,11 @@ def files(plan: Plan, system: str) -> Iterator[tuple[str, str]]:
         yield "servers/sysctl.conf", servers.sysctl()
         yield "servers/nccl-topology.xml", servers.topology(plan.cluster)
         yield "servers/nccl-graph.xml", servers.graph(plan.cluster)
+
+
+def _refuse_unfiltered(plan: Plan, system: str) -> None:
+    """Refuses access lists on a system that has none."""
+    tenancy = plan.cluster.plans["back_end"].tenancy
+    if system == "frr" and tenancy is not None and tenancy.mechanism.name == "acl":
+        allowed = [name for name in WRITERS if name != "frr"]
+        raise InputError("FRR filters no packets", key="--os", found="frr", allowed=allowed, hint="or `by: vrf`")

@@ -1,4 +1,4 @@
-"""Arista EOS: BGP unnumbered, ECMP, BFD, and queues."""
+"""Arista EOS: BGP unnumbered, ECMP, BFD, and queues; tenants by VRFs, EVPN or access lists."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 from railyard.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS, MAX_PATHS
 
 if TYPE_CHECKING:
-    from railyard.deploy.emit.intent import Port, SwitchIntent
+    from railyard.deploy.emit.intent import Access, Port, SwitchIntent
+    from railyard.deploy.plan.shared import Vrf
 
 
 def render(intent: SwitchIntent) -> str:
     """The file of one switch; EOS takes at most 128 paths."""
     peers = [f"   neighbor interface {one.port} peer-group FABRIC remote-as external" for one in intent.sessions]
-    networks = [f"{intent.loopback}/32", *(f"{one.address}/31" for one in intent.access)]
     return "\n".join(
         [
             f"hostname {intent.name}",
             "!",
             "ip routing ipv6 interfaces",
             "ipv6 unicast-routing",
+            *(line for vrf in intent.vrfs for line in (f"vrf instance {vrf.name}", f"ip routing vrf {vrf.name}")),
+            *_lists(intent),
             "!",
             f"qos map dscp {DSCP_ROCE} to traffic-class {LOSSLESS}",
             f"qos map dscp {DSCP_CNP} to traffic-class {CNP}",
@@ -28,7 +30,9 @@ def render(intent: SwitchIntent) -> str:
             "interface Loopback0",
             f"   ip address {intent.loopback}/32",
             *(line for one in intent.sessions for line in _port(one, intent, ["   ipv6 enable"])),
-            *(line for one in intent.access for line in _port(one, intent, [f"   ip address {one.address}/31"])),
+            *(line for one in intent.sessions for vrf in one.vrfs for line in _lane(one, vrf)),
+            *(line for one in intent.access for line in _port(one, intent, _attached(one))),
+            *_tunnel(intent),
             "!",
             f"router bgp {intent.asn}",
             f"   router-id {intent.loopback}",
@@ -40,12 +44,65 @@ def render(intent: SwitchIntent) -> str:
             "   address-family ipv4",
             "      neighbor FABRIC activate",
             "      neighbor FABRIC next-hop address-family ipv6 originate",
-            *(f"      network {prefix}" for prefix in networks),
+            *(f"      network {prefix}" for prefix in intent.announced),
+            *_overlay(intent),
+            *(line for vrf in intent.vrfs for line in _table(intent, vrf)),
             "!",
             "end",
             "",
         ]
     )
+
+
+def _attached(one: Access) -> list[str]:
+    """Of a server's port: whose it is, its address, and what it may reach."""
+    vrf = [f"   vrf {one.vrf}"] if one.vrf else []
+    bound = [f"   ip access-group {one.filter} in"] if one.permits else []
+    return [*vrf, f"   ip address {one.address}/31", *bound]
+
+
+def _lists(intent: SwitchIntent) -> list[str]:
+    """Access lists by the tenants of the switch; what they do not permit is dropped."""
+    lines: list[str] = []
+    for name, permits in sorted({(one.filter, one.permits) for one in intent.access if one.permits}):
+        lines += ["!", f"ip access-list {name}"]
+        lines += [f"   {10 * number} permit ip any {prefix}" for number, prefix in enumerate(permits, start=1)]
+    return lines
+
+
+def _lane(one: Port, vrf: Vrf) -> list[str]:
+    """A tenant's VLAN on a port between switches."""
+    head = ["!", f"interface {one.port}.{vrf.vlan}", f"   encapsulation dot1q vlan {vrf.vlan}"]
+    return [*head, f"   vrf {vrf.name}", "   ipv6 enable"]
+
+
+def _overlay(intent: SwitchIntent) -> list[str]:
+    """EVPN over the sessions of the fabric; spines leave next hops as they are."""
+    if intent.by != "evpn":
+        return []
+    kept = [] if intent.leaf else ["      bgp next-hop-unchanged"]
+    return ["   address-family evpn", "      neighbor FABRIC activate", *kept]
+
+
+def _tunnel(intent: SwitchIntent) -> list[str]:
+    if intent.by != "evpn" or not intent.vrfs:
+        return []
+    maps = [f"   vxlan vrf {vrf.name} vni {vrf.number}" for vrf in intent.vrfs]
+    return ["!", "interface Vxlan1", "   vxlan source-interface Loopback0", "   vxlan udp-port 4789", *maps]
+
+
+def _table(intent: SwitchIntent, vrf: Vrf) -> list[str]:
+    """A tenant's instance of BGP."""
+    lines = [f"   vrf {vrf.name}", f"      router-id {intent.loopback}"]
+    if intent.by == "evpn":
+        lines += [f"      rd {intent.loopback}:{vrf.vlan}", f"      route-target import evpn {vrf.target}"]
+        lines += [f"      route-target export evpn {vrf.target}"]
+    for one in intent.sessions:
+        if vrf in one.vrfs:
+            lines.append(f"      neighbor interface {one.port}.{vrf.vlan} peer-group FABRIC remote-as external")
+    lines += ["      address-family ipv4"]
+    lines += ["         neighbor FABRIC activate", "         neighbor FABRIC next-hop address-family ipv6 originate"]
+    return [*lines, *(f"         network {one.address}/31" for one in intent.access_of(vrf.name))]
 
 
 def _port(one: Port, intent: SwitchIntent, layer3: list[str]) -> list[str]:

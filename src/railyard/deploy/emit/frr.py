@@ -1,4 +1,4 @@
-"""FRR's `frr.conf`: BGP unnumbered (RFC 5549, RFC 7938) with ECMP and BFD."""
+"""FRR's `frr.conf`: BGP unnumbered (RFC 5549, RFC 7938) with ECMP and BFD; tenants as VRFs, or as VRFs with EVPN."""
 
 from __future__ import annotations
 
@@ -7,52 +7,116 @@ from typing import TYPE_CHECKING
 from railyard.deploy.emit.intent import HOLD_S, KEEPALIVE_S, MAX_PATHS
 
 if TYPE_CHECKING:
-    from railyard.deploy.emit.intent import SwitchIntent
+    from collections.abc import Sequence
+
+    from railyard.deploy.emit.intent import Port, SwitchIntent
+    from railyard.deploy.plan.shared import Vrf
 
 
 def render(intent: SwitchIntent) -> str:
     """The file of one switch; FRR cannot set queues, so that these are no part of it."""
-    sessions = [f" neighbor {one.port} interface peer-group fabric" for one in intent.sessions]
+    lines = ["frr defaults datacenter", f"hostname {intent.name}", "service integrated-vtysh-config", "!"]
+    for vrf in intent.vrfs:
+        lines += [f"vrf {vrf.name}", *([f" vni {vrf.number}"] if intent.by == "evpn" else []), "exit-vrf", "!"]
+    lines += ["interface lo", f" ip address {intent.loopback}/32", *_interfaces(intent), "!"]
     described = [f" neighbor {one.port} description {one.neighbour}[{one.neighbour_port}]" for one in intent.sessions]
-    networks = [f"  network {intent.loopback}/32", *(f"  network {one.address}/31" for one in intent.access)]
-    return "\n".join(
-        [
-            "frr defaults datacenter",
-            f"hostname {intent.name}",
-            "service integrated-vtysh-config",
-            "!",
-            "interface lo",
-            f" ip address {intent.loopback}/32",
-            *_interfaces(intent),
-            "!",
-            f"router bgp {intent.asn}",
-            f" bgp router-id {intent.loopback}",
-            " bgp bestpath as-path multipath-relax",
-            " no bgp ebgp-requires-policy",
-            " no bgp default ipv4-unicast",
-            f" timers bgp {KEEPALIVE_S} {HOLD_S}",
-            " neighbor fabric peer-group",
-            " neighbor fabric remote-as external",
-            " neighbor fabric capability extended-nexthop",
-            " neighbor fabric bfd",
-            *sessions,
-            *described,
-            " address-family ipv4 unicast",
-            *networks,
-            "  neighbor fabric activate",
-            f"  maximum-paths {MAX_PATHS}",
-            " exit-address-family",
-            "!",
-            "",
-        ]
-    )
+    lines += _bgp(intent, "", [one.port for one in intent.sessions], intent.announced, described)
+    lines += ["!"] if intent.by != "evpn" else [*_overlay(intent), "!"]
+    for vrf in intent.vrfs:
+        ports = [one.port for one in _of(intent.sessions, vrf)]
+        prefixes = [f"{one.address}/31" for one in intent.access_of(vrf.name)]
+        lines += _bgp(intent, f" vrf {vrf.name}", [f"{port}.{vrf.vlan}" for port in ports], prefixes, [])
+        lines += [*(_exported(intent, vrf) if intent.by == "evpn" else []), "!"]
+    return "\n".join([*lines, ""])
+
+
+def _bgp(intent: SwitchIntent, vrf: str, ports: Sequence[str], prefixes: Sequence[str], more: list[str]) -> list[str]:
+    """One instance of BGP: its neighbours, and what it announces."""
+    return [
+        f"router bgp {intent.asn}{vrf}",
+        f" bgp router-id {intent.loopback}",
+        " bgp bestpath as-path multipath-relax",
+        " no bgp ebgp-requires-policy",
+        " no bgp default ipv4-unicast",
+        f" timers bgp {KEEPALIVE_S} {HOLD_S}",
+        " neighbor fabric peer-group",
+        " neighbor fabric remote-as external",
+        " neighbor fabric capability extended-nexthop",
+        " neighbor fabric bfd",
+        *(f" neighbor {port} interface peer-group fabric" for port in ports),
+        *more,
+        " address-family ipv4 unicast",
+        *(f"  network {prefix}" for prefix in prefixes),
+        "  neighbor fabric activate",
+        f"  maximum-paths {MAX_PATHS}",
+        " exit-address-family",
+    ]
+
+
+def _overlay(intent: SwitchIntent) -> list[str]:
+    """EVPN over the sessions of the fabric; spines pass its routes on and have none of its tables."""
+    own = ["  advertise-all-vni"] if intent.leaf else []
+    return [" address-family l2vpn evpn", "  neighbor fabric activate", *own, " exit-address-family"]
+
+
+def _exported(intent: SwitchIntent, vrf: Vrf) -> list[str]:
+    return [
+        " address-family l2vpn evpn",
+        f"  rd {intent.loopback}:{vrf.vlan}",
+        f"  route-target import {vrf.target}",
+        f"  route-target export {vrf.target}",
+        "  advertise ipv4 unicast",
+        " exit-address-family",
+    ]
+
+
+def _of(sessions: Sequence[Port], vrf: Vrf) -> list[Port]:
+    return [one for one in sessions if vrf in one.vrfs]
 
 
 def _interfaces(intent: SwitchIntent) -> list[str]:
     lines: list[str] = []
+    heard = [" ipv6 nd ra-interval 1", " no ipv6 nd suppress-ra"]
     for one in intent.sessions:
-        lines += ["!", f"interface {one.port}", " ipv6 nd ra-interval 1", " no ipv6 nd suppress-ra"]
+        lines += ["!", f"interface {one.port}", *heard]
+        for vrf in one.vrfs:
+            lines += ["!", f"interface {one.port}.{vrf.vlan} vrf {vrf.name}", *heard]
     for access in intent.access:
-        lines += ["!", f"interface {access.port}", f" description {access.neighbour}[{access.neighbour_port}]"]
+        of = f" vrf {access.vrf}" if access.vrf else ""
+        lines += ["!", f"interface {access.port}{of}", f" description {access.neighbour}[{access.neighbour_port}]"]
         lines += [f" ip address {access.address}/31"]
     return lines
+
+
+def interfaces(intent: SwitchIntent) -> str:
+    """The devices that tenants need, in the words of ifupdown2: FRR routes over them and cannot make them.
+
+    Returns:
+        The file; empty where nobody shares the switch.
+    """
+    blocks = [[f"auto {vrf.name}", f"iface {vrf.name}", "    vrf-table auto"] for vrf in intent.vrfs]
+    for one in intent.sessions:
+        blocks += [
+            [f"auto {one.port}.{vrf.vlan}", f"iface {one.port}.{vrf.vlan}", f"    vrf {vrf.name}"] for vrf in one.vrfs
+        ]
+    for access in intent.access:
+        if access.vrf:
+            blocks.append([f"auto {access.port}", f"iface {access.port}", f"    vrf {access.vrf}"])
+    if intent.by == "evpn" and intent.vrfs:
+        blocks += _tunnels(intent)
+    return "\n".join("\n".join([*block, ""]) for block in blocks)
+
+
+def _tunnels(intent: SwitchIntent) -> list[list[str]]:
+    """A bridge that knows VLANs, and of each tenant its tunnel and its interface in the VRF."""
+    ports = " ".join(f"vni{vrf.number}" for vrf in intent.vrfs)
+    vlans = " ".join(str(vrf.vlan) for vrf in intent.vrfs)
+    bridge = ["    bridge-vlan-aware yes", f"    bridge-ports {ports}", f"    bridge-vids {vlans}"]
+    blocks = [["auto bridge", "iface bridge", *bridge]]
+    for vrf in intent.vrfs:
+        tunnel = [f"    vxlan-id {vrf.number}", f"    vxlan-local-tunnelip {intent.loopback}"]
+        tunnel += [f"    bridge-access {vrf.vlan}", "    bridge-learning off"]
+        blocks.append([f"auto vni{vrf.number}", f"iface vni{vrf.number}", *tunnel])
+        svi = [f"    vlan-id {vrf.vlan}", "    vlan-raw-device bridge", f"    vrf {vrf.name}"]
+        blocks.append([f"auto vlan{vrf.vlan}", f"iface vlan{vrf.vlan}", *svi])
+    return blocks

@@ -10,6 +10,7 @@ import numpy as np
 from railyard.deploy.headroom import Asic, asic_of
 from railyard.deploy.plan.addresses import addresses_of, ipv4
 from railyard.deploy.plan.drawn import HOST_MTU, MTU, interface
+from railyard.deploy.plan.shared import NOBODYS, Vrf, shared_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,6 +45,7 @@ class Port:
         rate_bps: Of the cable.
         length_m: Of the cable.
         split: Ports that its cage is broken out into.
+        vrfs: Of another switch's: tenants whose routes go over it, where each has a VLAN there.
     """
 
     port: str
@@ -52,6 +54,7 @@ class Port:
     rate_bps: int
     length_m: float
     split: int
+    vrfs: tuple[Vrf, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,18 @@ class Access(Port):
 
     Attributes:
         address: IPv4 of this end; the server has the next one of a /31.
+        vrf: Name of the tenant's table of routes; empty: that of all.
+        permits: Prefixes to which the server may send; empty: to all.
     """
 
-    address: str
+    address: str = ""
+    vrf: str = ""
+    permits: tuple[str, ...] = ()
+
+    @property
+    def filter(self) -> str:
+        """Name of what says so; ports of a tenant share theirs. Empty where nothing does."""
+        return "" if not self.permits else f"to-{self.permits[0].replace('/', '-')}"
 
 
 @dataclass(frozen=True)
@@ -80,6 +92,9 @@ class SwitchIntent:
         red: First and last mark of the queue, bytes, and the probability at the last, percent.
         asic: What the headroom of its ports depends on.
         mtu: Largest frame, bytes.
+        by: What keeps tenants apart; empty: nobody shares it.
+        vrfs: Tenants with tables of routes here.
+        leaf: Whether servers hang on it.
     """
 
     name: str
@@ -92,6 +107,18 @@ class SwitchIntent:
     red: tuple[int, int, int]
     asic: Asic
     mtu: int = MTU["ethernet"]
+    by: str = ""
+    vrfs: tuple[Vrf, ...] = ()
+    leaf: bool = False
+
+    @property
+    def announced(self) -> tuple[str, ...]:
+        """Prefixes in the table of all."""
+        return (f"{self.loopback}/32", *(f"{one.address}/31" for one in self.access if not one.vrf))
+
+    def access_of(self, vrf: str) -> tuple[Access, ...]:
+        """Ports of a tenant."""
+        return tuple(one for one in self.access if one.vrf == vrf)
 
     @property
     def ports(self) -> tuple[Port, ...]:
@@ -128,6 +155,7 @@ def switches(plan: Plan, network: int, dialect: Dialect) -> Iterator[SwitchInten
     order = np.argsort(ends, kind="stable")
     first = np.searchsorted(ends[order], np.arange(len(devices) + 1))
     red = _red(fabric.packets.constants)
+    shared = shared_of(plan, network)
     for device in np.flatnonzero((devices.level > 0) & (devices.network == plan.networks[network])).tolist():
         sessions, access = [], []
         for at in order[first[device] : first[device + 1]].tolist():
@@ -138,11 +166,14 @@ def switches(plan: Plan, network: int, dialect: Dialect) -> Iterator[SwitchInten
             common = int(rows.rate_bps[row]), float(rows.length_m[row]), split
             if devices.level[far]:
                 there = _port(plan, row, "b" if low else "a", dialect)
-                sessions.append(Port(port, devices.name[far], there, *common))
+                sessions.append(Port(port, devices.name[far], there, *common, shared.between(row)))
             else:
                 there = interface(plan.networks[network], int(rows.a_port[row]))
-                address = ipv4(int(numbers.access[row]))
-                access.append(Access(port, devices.name[far], there, *common, address))
+                tenant = shared.tenant(row)
+                if tenant is NOBODYS:
+                    continue
+                address, vrf = ipv4(int(numbers.access[row])), tenant.vrf
+                access.append(Access(port, devices.name[far], there, *common, (), address, vrf, tenant.permits))
         yield SwitchIntent(
             name=devices.name[device],
             asn=int(numbers.asn[device]),
@@ -153,6 +184,9 @@ def switches(plan: Plan, network: int, dialect: Dialect) -> Iterator[SwitchInten
             marks=red[1] > 0,
             red=red,
             asic=asic_of(boxes[devices.box[device]])[0],
+            by=shared.by,
+            vrfs=shared.vrfs(device),
+            leaf=int(devices.level[device]) == 1,
         )
 
 

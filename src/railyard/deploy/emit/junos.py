@@ -1,4 +1,4 @@
-"""Junos as `set` commands: BGP unnumbered, ECMP, BFD, and classes of service."""
+"""Junos as `set` commands: BGP unnumbered, ECMP, BFD, classes of service; tenants by instances, EVPN or filters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 from railyard.deploy.emit.intent import BFD_MS, CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from railyard.deploy.emit.intent import SwitchIntent
+    from railyard.deploy.plan.shared import Vrf
 
 
 def render(intent: SwitchIntent) -> str:
@@ -36,13 +39,60 @@ def render(intent: SwitchIntent) -> str:
         lines.append(
             f"{group} dynamic-neighbor peers peer-auto-discovery family inet6 ipv6-nd interface {session.port}.0"
         )
+    lines += [f"set interfaces {one.port} flexible-vlan-tagging" for one in intent.sessions if one.vrfs]
     lines += [f"set interfaces {one.port} unit 0 family inet address {one.address}/31" for one in intent.access]
-    prefixes = [f"{intent.loopback}/32", *(f"{one.address}/31" for one in intent.access)]
-    lines += [
-        f"set policy-options policy-statement announce term own from route-filter {one} exact" for one in prefixes
-    ]
-    lines.append("set policy-options policy-statement announce term own then accept")
-    return "\n".join([*lines, *_classes(intent), ""])
+    lines += _announced("announce", intent.announced)
+    if intent.by == "evpn":
+        lines.append(f"{group} family evpn signaling")
+        lines += [] if intent.leaf else [f"{group} multihop no-nexthop-change"]
+    for vrf in intent.vrfs:
+        lines += _instance(intent, vrf)
+    return "\n".join([*lines, *_filters(intent), *_classes(intent), ""])
+
+
+def _announced(policy: str, prefixes: Iterable[str]) -> list[str]:
+    statement = f"set policy-options policy-statement {policy} term own"
+    return [*(f"{statement} from route-filter {one} exact" for one in prefixes), f"{statement} then accept"]
+
+
+def _instance(intent: SwitchIntent, vrf: Vrf) -> list[str]:
+    """A tenant's instance of routing: its ports, and how its routes come to other switches."""
+    head, mine = f"set routing-instances {vrf.name}", intent.access_of(vrf.name)
+    lines = [f"{head} instance-type {'vrf' if intent.by == 'evpn' else 'virtual-router'}"]
+    lines += [f"{head} interface {one.port}.0" for one in mine]
+    policy = f"announce-{vrf.name}"
+    lines += _announced(policy, [f"{one.address}/31" for one in mine])
+    if intent.by == "evpn":
+        lines += [f"{head} route-distinguisher {intent.loopback}:{vrf.vlan}"]
+        lines += [f"{head} vrf-target import target:{vrf.target}", f"{head} vrf-target export target:{vrf.target}"]
+        routes = f"{head} protocols evpn ip-prefix-routes"
+        lines += [f"{routes} advertise direct-nexthop", f"{routes} encapsulation vxlan", f"{routes} vni {vrf.number}"]
+        return [*lines, f"{routes} export {policy}", f"{head} vtep-source-interface lo0.0"]
+    group = f"{head} protocols bgp group fabric"
+    lines += [f"{group} type external", f"{group} multipath multiple-as", f"{group} export {policy}"]
+    lines += [f"{group} family inet unicast extended-nexthop"]
+    for one in intent.sessions:
+        if vrf not in one.vrfs:
+            continue
+        unit = f"set interfaces {one.port} unit {vrf.vlan}"
+        lines += [f"{unit} vlan-id {vrf.vlan}", f"{unit} family inet6", f"{head} interface {one.port}.{vrf.vlan}"]
+        lines += [f"set protocols router-advertisement interface {one.port}.{vrf.vlan}"]
+        peers = f"{group} dynamic-neighbor peers peer-auto-discovery family inet6 ipv6-nd interface"
+        lines.append(f"{peers} {one.port}.{vrf.vlan}")
+    return lines
+
+
+def _filters(intent: SwitchIntent) -> list[str]:
+    """What servers may reach, by tenant; what no term accepts is dropped."""
+    lines: list[str] = []
+    for name, permits in sorted({(one.filter, one.permits) for one in intent.access if one.permits}):
+        term = f"set firewall family inet filter {name} term own"
+        lines += [f"{term} from destination-address {prefix}" for prefix in permits]
+        lines.append(f"{term} then accept")
+    for one in intent.access:
+        if one.permits:
+            lines.append(f"set interfaces {one.port} unit 0 family inet filter input {one.filter}")
+    return lines
 
 
 def _classes(intent: SwitchIntent) -> list[str]:

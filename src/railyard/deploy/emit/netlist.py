@@ -43,6 +43,15 @@ def netlist(found: Discovery) -> str:
     return "\n".join(lines)
 
 
+def port_guids(found: Discovery) -> dict[str, int]:
+    """Made-up addresses of the ports of hosts, by what the port is called."""
+    return {
+        device.described: _guid(device.kind, number) + 1
+        for number, device in enumerate(found.devices)
+        if device.kind != "switch"
+    }
+
+
 def _guid(kind: str, number: int) -> int:
     """Two apart, since a host's port has the next one."""
     return (_SWITCH_GUID if kind == "switch" else _HOST_GUID) + 2 * number

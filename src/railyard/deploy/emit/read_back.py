@@ -59,7 +59,7 @@ def _sections(text: str, head: str) -> dict[str, list[str]]:
 def frr(text: str) -> Facts:
     """Of `frr.conf`."""
     lines, interfaces = _lines(text), _sections(text, "interface")
-    sessions = {m[1] for line in lines if (m := re.fullmatch(r"neighbor (\S+) interface peer-group \S+", line))}
+    sessions = {m[1] for line in lines if (m := re.fullmatch(r"neighbor ([^\s.]+) interface peer-group \S+", line))}
     return {
         "asn": int(_one(r"router bgp (\d+)", lines)),
         "loopback": _one(r"bgp router-id (\S+)", lines),
@@ -75,13 +75,22 @@ def _one(pattern: str, lines: list[str]) -> str:
 
 
 def _access(interfaces: dict[str, list[str]], pattern: str) -> set[tuple[str, str]]:
-    return {(port, m[1]) for port, lines in interfaces.items() for line in lines if (m := re.fullmatch(pattern, line))}
+    return {
+        (port.split()[0], m[1])
+        for port, lines in interfaces.items()
+        for line in lines
+        if (m := re.fullmatch(pattern, line))
+    }
 
 
 def eos(text: str) -> Facts:
     """Of a running configuration of EOS."""
     lines, interfaces = _lines(text), _sections(text, "interface")
-    ports = {port: rows for port, rows in interfaces.items() if not port.startswith("Loopback")}
+    ports = {
+        port: rows
+        for port, rows in interfaces.items()
+        if not port.startswith(("Loopback", "Vxlan")) and "." not in port
+    }
     tc = {
         int(m[1]): int(m[2])
         for line in lines
@@ -93,7 +102,7 @@ def eos(text: str) -> Facts:
         "sessions": {
             m[1]
             for line in lines
-            if (m := re.fullmatch(r"neighbor interface (\S+) peer-group \S+ remote-as external", line))
+            if (m := re.fullmatch(r"neighbor interface ([^\s.]+) peer-group \S+ remote-as external", line))
         },
         "access": _access(ports, r"ip address (\S+)/31"),
         "announced": {m[1] for line in lines if (m := re.fullmatch(r"network (\S+)", line))},
@@ -147,7 +156,7 @@ def sonic(text: str) -> Facts:
     return {
         "asn": int(metadata.get("bgp_asn", routing.get("local_asn", 0))),
         "loopback": routing.get("router_id", ""),
-        "sessions": {key.split("|")[-1] for key in neighbours},
+        "sessions": {key.split("|")[-1] for key in neighbours if key.startswith("default|")},
         "access": {(key[0], key[1].removesuffix("/31")) for key in keys if len(key) == 2 and key[1].endswith("/31")},
         "announced": {key.split("|")[2] for key in tables.get("BGP_GLOBALS_AF_NETWORK", {})},
         "bfd": bool(neighbours) and all(row.get("bfd") == "true" for row in neighbours.values()),

@@ -1,4 +1,4 @@
-"""SONiC's `config_db.json`: ports, BGP unnumbered, and QoS as tables: maps, PFC and watchdog, WRED and ECN, buffers."""
+"""SONiC's `config_db.json`: ports, BGP unnumbered, tenants; QoS: maps, PFC and watchdog, WRED and ECN, buffers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.cluster.asbuilt.port_names import SONIC_LANES
 from railyard.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS
+from railyard.deploy.emit.sonic_tenants import filters, instances, overlay, tenants, vrf_name
 from railyard.deploy.headroom import headroom
 
 if TYPE_CHECKING:
@@ -43,9 +44,11 @@ def render(intent: SwitchIntent) -> str:
         "LOOPBACK_INTERFACE": {"Loopback0": {}, f"Loopback0|{intent.loopback}/32": {}},
         "PORT": {one.port: _port(one, intent.mtu) for one in intent.ports},
         "INTERFACE": _interfaces(intent),
+        **tenants(intent),
         "DEVICE_NEIGHBOR": {one.port: {"name": one.neighbour, "port": one.neighbour_port} for one in intent.ports},
         **_bgp(intent),
         **_qos(intent),
+        **filters(intent),
     }
     return _text(tables)
 
@@ -76,34 +79,37 @@ def _lanes(one: Port) -> range:
 def _interfaces(intent: SwitchIntent) -> dict[str, Any]:
     out: dict[str, Any] = {one.port: {"ipv6_use_link_local_only": "enable"} for one in intent.sessions}
     for access in intent.access:
-        out |= {access.port: {}, f"{access.port}|{access.address}/31": {}}
+        vrf = {"vrf_name": vrf_name(access.vrf)} if access.vrf else {}
+        out |= {access.port: vrf, f"{access.port}|{access.address}/31": {}}
     return out
 
 
 def _bgp(intent: SwitchIntent) -> dict[str, Any]:
     policy = {"admin_status": "up", "route_map_in": [ANY], "route_map_out": [ANY]}
-    families = {f"default|{one.port}|ipv4_unicast": policy for one in intent.sessions}
-    return {
-        "BGP_GLOBALS": {
-            "default": {
-                "local_asn": str(intent.asn),
-                "router_id": intent.loopback,
-                "load_balance_mp_relax": "true",
-            }
-        },
-        "BGP_GLOBALS_AF": {"default|ipv4_unicast": {"max_ebgp_paths": "128"}},
-        "BGP_GLOBALS_AF_NETWORK": {
-            f"default|ipv4_unicast|{prefix}": {}
-            for prefix in (f"{intent.loopback}/32", *(f"{one.address}/31" for one in intent.access))
-        },
-        "BGP_NEIGHBOR": {
-            f"default|{one.port}": {"peer_type": "external", "capability_ext_nexthop": "true", "bfd": "true"}
-            for one in intent.sessions
-        },
-        "BGP_NEIGHBOR_AF": families,
+    tables: dict[str, Any] = {
+        "BGP_GLOBALS": {},
+        "BGP_GLOBALS_AF": {},
+        "BGP_GLOBALS_AF_NETWORK": {},
+        "BGP_NEIGHBOR": {},
+        "BGP_NEIGHBOR_AF": {},
         "ROUTE_MAP_SET": {ANY: {}},
         "ROUTE_MAP": {f"{ANY}|10": {"route_operation": "permit"}},
     }
+    for vrf, ports, prefixes in instances(intent):
+        tables["BGP_GLOBALS"][vrf] = {
+            "local_asn": str(intent.asn),
+            "router_id": intent.loopback,
+            "load_balance_mp_relax": "true",
+        }
+        tables["BGP_GLOBALS_AF"][f"{vrf}|ipv4_unicast"] = {"max_ebgp_paths": "128"}
+        tables["BGP_GLOBALS_AF_NETWORK"] |= {f"{vrf}|ipv4_unicast|{prefix}": {} for prefix in prefixes}
+        session = {"peer_type": "external", "capability_ext_nexthop": "true", "bfd": "true"}
+        tables["BGP_NEIGHBOR"] |= {f"{vrf}|{port}": session for port in ports}
+        tables["BGP_NEIGHBOR_AF"] |= {f"{vrf}|{port}|ipv4_unicast": policy for port in ports}
+    if intent.by == "evpn":
+        tables["BGP_NEIGHBOR_AF"] |= {f"default|{one.port}|l2vpn_evpn": policy for one in intent.sessions}
+        tables["BGP_GLOBALS_AF"] |= overlay(intent)
+    return tables
 
 
 def _qos(intent: SwitchIntent) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from railyard.engine.packet.port_counters import full_ps, load_windows, samples_
 from railyard.engine.packet.running import run
 from railyard.engine.packet.stored import unsent_ps
 from railyard.engine.packet.task_flows import Slicing
+from railyard.engine.packet.tenants import classed, unclassed
 from railyard.errors import InputError, SimulationError
 from railyard.fault import Late, LinkRate, SlowAccelerator
 from railyard.fault.cluster_places import ClusterPlaces
@@ -145,7 +146,8 @@ class PacketEngine:
         coarsest = slicing.factor / LEAST_FINER if cluster.fabric.hashed else 1.0
         blocks = measured(bench, lowering, blocks, slicing, self.budget_hops, coarsest)
         alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
-        traffic = assemble(lowering, placed, blocks, slicing, unsent_ps(merged, lowered, cluster, alone_ps))
+        unsent = unsent_ps(merged, lowered, cluster, alone_ps)
+        traffic = classed(assemble(lowering, placed, blocks, slicing, unsent), cluster)
         others = bool(self.background) or sent_share(cluster) > 0
         expected_ps = _expected_ps(lowering, slicing) if others or self.samples or probes.full else 0
         sends = len(traffic.traffic.source)
@@ -223,7 +225,7 @@ class PacketEngine:
             return replace(self.settings, seed=seed), list(self.stands_in)
         fabric = cluster.fabric
         settings = replace(settings_of(cluster, fabric), seed=seed, rdma_qps=1)  # plans have a leg for every queue pair
-        return settings, list(fabric.packets.left_out)
+        return settings, [*fabric.packets.left_out, *unclassed(cluster, settings.switching)]
 
     def _sliced(self, lowering: Lowering, placed: Placed, settings: Settings) -> tuple[Slicing, list[TaskFlows]]:
         """The finest slicing within the budgets, and its flows.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.engine.packet.mechanisms import CONSTANTS
 from railyard.engine.packet.placing import base_rtt_ps
 from railyard.engine.packet.settings import Settings
+from railyard.engine.packet.tenants import queues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,7 @@ _ANY_ORDER = frozenset({"adaptive", "spray"})
 def settings_of(cluster: Cluster, fabric: Fabric) -> Settings:
     """The engine's settings for a fabric, usually the cluster's own, on the paths of a cluster."""
     given = {**constants_of(fabric), **_over_distance(cluster, fabric)}
+    given |= queues(cluster, given.get("switching", CONSTANTS["switching"].default))
     if given.get("congestion_control") == "constant":
         given["window_packets"] = max(given.get("window_packets", 1), _window_packets(cluster, given))
     return Settings(**given)

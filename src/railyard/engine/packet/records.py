@@ -79,6 +79,8 @@ class Traffic:
         klass: uint8[flows], traffic class, 0..7.
         path_key: uint32[flows], what switches hash of a flow where each keeps one path (`ecmp`): flows of one
             connection have one key. None: drawn from the seed of the run, for each flow.
+        deaf: uint8[flows], 1 where the sender heeds no sign of congestion: it keeps the rate and window that it began
+            with, and only sends again what is lost. None: all heed them.
     """
 
     hosts: int
@@ -93,6 +95,7 @@ class Traffic:
     dep_at: NDArray[np.uint8]
     klass: NDArray[np.uint8]
     path_key: NDArray[np.uint32] | None = None
+    deaf: NDArray[np.uint8] | None = None
 
     @property
     def travels(self) -> NDArray[np.bool_]:

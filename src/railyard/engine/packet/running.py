@@ -185,6 +185,7 @@ def run(
         dep_at=traffic.dep_at,
         klass=traffic.klass,
         path_key=_NO_KEYS if traffic.path_key is None else traffic.path_key,
+        deaf=np.zeros(0, np.uint8) if traffic.deaf is None else traffic.deaf,
     )
     at_ps, link, kind, value = fault_columns(settings.faults)
     try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.placement import place, policies
+from railyard.cluster.tenancy import NOBODY
 from railyard.engine import get as engine_named
 from railyard.errors import InputError
 from railyard.graph import Job
@@ -183,10 +184,27 @@ def _placements(draft: Draft, machine: Cluster) -> list[NDArray[np.int32]]:
     for number, job in enumerate(jobs):
         with blaming(draft, "workload", "jobs", str(number)):
             _check_servers(job.accelerators, machine)
-            placement = place(machine, job.placement.record(), job.accelerators, free)
+            mine = free & _whose(machine, job.tenant)
+            placement = place(machine, job.placement.record(), job.accelerators, mine)
         free[placement] = False
         found.append(placement)
     return found
+
+
+def _whose(machine: Cluster, tenant: str | None) -> NDArray[np.bool_]:
+    """bool[ranks], accelerators all of whose ports are a tenant's (or nobody's, for a job of none).
+
+    Raises:
+        InputError: The cluster has no such tenant.
+    """
+    plan = machine.plans["back_end"]
+    if plan.tenancy is None:
+        if tenant is not None:
+            raise InputError("the cluster has no tenants", key="tenant", found=tenant, allowed="`cluster.tenancy`")
+        return np.ones(machine.ranks, np.bool_)
+    number = NOBODY if tenant is None else plan.tenancy.number(tenant)
+    owner = plan.tenancy.of_nodes(plan.wiring.port_of, plan.wiring.nodes)
+    return np.asarray((owner[machine.back_end.port_of_rank] == number).all(axis=1))
 
 
 def _check_servers(accelerators: int, machine: Cluster) -> None:

@@ -53,12 +53,12 @@ class ConfigurationsHold:
         folder = self._folder(subject)
         if not folder.is_dir():
             raise InputError("there is no such folder", found=folder)
-        _system(folder)
+        system_of(folder)
 
     def judge(self, subject: Subject) -> Outcome:
         """See `Assertion`."""
         folder = self._folder(subject)
-        system, ending = _system(folder)
+        system, ending = system_of(folder)
         intents = list(_intents(plan_of(subject.cluster), system))
         wrong = [(intent.name, words) for intent in intents for words in _wrong(intent, system, folder, ending)]
         what = f"{len(intents):,} switches" if len(intents) != 1 else "1 switch"
@@ -72,7 +72,7 @@ class ConfigurationsHold:
         return subject.draft.folder / self.folder
 
 
-def _system(folder: Path) -> tuple[str, str]:
+def system_of(folder: Path) -> tuple[str, str]:
     """The operating system whose files lie in a folder, and how they end.
 
     Raises:

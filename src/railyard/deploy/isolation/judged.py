@@ -1,0 +1,152 @@
+"""A plan's tenants judged by the files of its switches: as written, or as somebody has changed them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Address
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.asbuilt.port_names import dialect
+from railyard.cluster.tenancy import MECHANISMS
+from railyard.deploy.emit.configurations import files
+from railyard.deploy.emit.netlist import port_guids
+from railyard.deploy.isolation import partitions
+from railyard.deploy.isolation.prove import Changes, Proof, prove
+from railyard.deploy.isolation.read import configured
+from railyard.deploy.isolation.wired import Cable, Server, Wired
+from railyard.deploy.plan.addresses import addresses_of
+from railyard.deploy.plan.drawn import drawn, interface, is_infiniband
+from railyard.deploy.plan.shared import shared_of
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from railyard.cluster.tenancy import Tenancy
+    from railyard.deploy.plan.cabling import Plan
+
+BACK_END = "back-end"
+NOBODY_NAME = "nobody"
+PARTITIONS = "partitions.conf"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Whether tenants are apart.
+
+    Attributes:
+        findings: One a violation, in words.
+        pairs: Ordered pairs of tenants that were asked about.
+        files: That were read.
+        remarks: What to know beside.
+    """
+
+    findings: tuple[str, ...]
+    pairs: int
+    files: int
+    remarks: tuple[str, ...] = ()
+
+
+def rendered(plan: Plan, system: str) -> dict[str, str]:
+    """The files of the plan's back-end that keep tenants apart, by name without a folder."""
+    wanted = ("switches/be-", "opensm/")
+    return {name.split("/")[-1]: text for name, text in files(plan, system) if name.startswith(wanted)}
+
+
+def judge(
+    plan: Plan,
+    system: str,
+    texts: Mapping[str, str],
+    progress: Callable[[str, float], None] | None = None,
+) -> Judgement:
+    """Judges files of switches.
+
+    Args:
+        plan: Cables, servers and tenants.
+        system: Operating system of Ethernet switches.
+        texts: Files by name without a folder.
+        progress: Takes what is being done, and its share from 0 to 1.
+
+    Raises:
+        InputError: A file is missing, or cannot be read.
+    """
+    tenancy = plan.cluster.plans["back_end"].tenancy
+    if tenancy is None:
+        raise InputError("nobody shares the cluster", key="cluster.tenancy", allowed="tenants")
+    if tenancy.mechanism.name == "job-key":
+        raise InputError(
+            "NICs keep tenants apart by their JobIDs: no file of a switch can show it",
+            key="cluster.tenancy.by",
+            found=tenancy.mechanism.name,
+            allowed=[name for name in MECHANISMS if name != tenancy.mechanism.name],
+        )
+    meant = rendered(plan, system)
+    if is_infiniband(plan, plan.networks.index(BACK_END)):
+        return _partitioned(plan, tenancy, texts, meant)
+    found = prove(wired_of(plan, system, texts), progress)
+    return _judgement(found, texts, meant)
+
+
+def _judgement(found: Proof, texts: Mapping[str, str], meant: Mapping[str, str]) -> Judgement:
+    changes = Changes(texts, meant)
+    words = tuple(replace(one, blamed=changes.blamed(one.path)).words() for one in found.violations)
+    return Judgement(words, found.pairs, len(texts), found.joined)
+
+
+def wired_of(plan: Plan, system: str, texts: Mapping[str, str]) -> Wired:
+    """Switches as their files have them, cables and servers as planned.
+
+    Raises:
+        InputError: A file is missing, or cannot be read.
+    """
+    number = plan.networks.index(BACK_END)
+    found = drawn(plan, number, dialect(system))
+    cables = [
+        Cable(found.devices[one.a].name, one.a_port, found.devices[one.b].name, one.b_port)
+        for one in found.cables
+        if found.devices[one.a].kind == "switch" and found.devices[one.b].kind == "switch"
+    ]
+    names = [device.name for device in found.devices if device.kind == "switch"]
+    switches = {name: configured(system, name, texts) for name in names}
+    return Wired(switches, tuple(cables), tuple(_servers(plan, number, system)))
+
+
+def _servers(plan: Plan, number: int, system: str) -> list[Server]:
+    """Ports of servers with the addresses that the plan gives them."""
+    cables, shared, numbers = plan.cables, shared_of(plan, number), addresses_of(plan)
+    names = dialect(system)
+    found = []
+    for row in np.flatnonzero((cables.network == number) & (plan.devices.level[cables.a] == 0)).tolist():
+        owner = int(shared.owner[row])
+        tenant = NOBODY_NAME if owner < 0 or shared.tenancy is None else shared.tenancy.tenants[owner].name
+        cage, lane, lanes = int(cables.b_cage[row]), int(cables.b_lane[row]), int(cables.b_lanes[row])
+        port = names.port(cage, None if lanes == 1 else lane, lanes)
+        host = f"{plan.devices.name[cables.a[row]]}[{interface(BACK_END, int(cables.a_port[row]))}]"
+        address = IPv4Address(int(numbers.access[row]) + 1)
+        found.append(Server(host, tenant, address, plan.devices.name[cables.b[row]], port))
+    return found
+
+
+def _partitioned(plan: Plan, tenancy: Tenancy, texts: Mapping[str, str], meant: Mapping[str, str]) -> Judgement:
+    """InfiniBand: keys of ports, whatever way packets take."""
+    if PARTITIONS not in texts:
+        raise InputError("the subnet manager has no file of partitions", found=sorted(texts)[:4], allowed=PARTITIONS)
+    guids = port_guids(drawn(plan, plan.networks.index(BACK_END), dialect("infiniband")))
+    ports: dict[str, tuple[str, str]] = {}
+    for (server, nic), owner in np.ndenumerate(tenancy.owner):
+        name = f"{plan.devices.name[server]} mlx5_{nic}"
+        ports[f"0x{guids[name]:x}"] = (name, NOBODY_NAME if owner < 0 else tenancy.tenants[owner].name)
+    read = partitions.read(PARTITIONS, texts[PARTITIONS])
+    tenant_of = dict(ports.values())
+    planned = {row.strip() for row in meant.get(PARTITIONS, "").splitlines()}
+    findings = []
+    for one in partitions.speaking(read, ports):
+        lines = [line for line in dict.fromkeys(one.lines) if line.text not in planned] or list(one.lines)
+        findings.append(
+            f"`{tenant_of[one.source]}` reaches `{tenant_of[one.target]}`: {one.source} to {one.target} by partition"
+            f" 0x{one.key:x}; because of {'; '.join(f'`{line.words()}`' for line in lines)}"
+        )
+    tenants = len(set(tenant_of.values()))
+    return Judgement(tuple(findings), tenants * (tenants - 1), 1)

@@ -1,0 +1,44 @@
+"""Files of switches by operating system: how they end, and what reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.deploy.isolation import read_eos, read_frr, read_junos, read_sonic
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from railyard.deploy.isolation.configured import Configured
+
+ENDINGS = {"frr": "frr.conf", "sonic": "config_db.json", "eos": "eos.cfg", "junos": "junos.set"}
+"""What follows a switch's name."""
+
+INTERFACES = "interfaces"
+"""The same of FRR's second file: devices that it cannot make."""
+
+_READERS = {"eos": read_eos.read, "junos": read_junos.read, "sonic": read_sonic.read}
+
+
+def configured(system: str, name: str, texts: Mapping[str, str]) -> Configured:
+    """What a switch's files say of tenants.
+
+    Args:
+        system: Its operating system.
+        name: Of the device.
+        texts: Files by name.
+
+    Raises:
+        InputError: Its file is missing, or cannot be read.
+    """
+    file = f"{name}.{ENDINGS[system]}"
+    if file not in texts:
+        raise InputError("a switch of the plan has no file", found=file, allowed=sorted(texts)[:4])
+    try:
+        if system == "frr":
+            devices = f"{name}.{INTERFACES}"
+            return read_frr.read(name, file, texts[file], (devices, texts.get(devices, "")))
+        return _READERS[system](name, file, texts[file])
+    except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
+        raise InputError(f"the file cannot be read: {type(error).__name__} {error}", file=file) from None

@@ -1,0 +1,292 @@
+"""Tenants proven apart over rendered files, and mutants of these files held against a judge that walks every packet."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from ipaddress import IPv4Network
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from railyard.deploy.emit.configurations import WRITERS
+from railyard.deploy.isolation import partitions
+from railyard.deploy.isolation.configured import Line, Rule
+from railyard.deploy.isolation.judged import PARTITIONS, judge, rendered, wired_of
+from railyard.deploy.isolation.permits import Permitted
+from railyard.deploy.isolation.prove import prove
+from railyard.deploy.isolation.routes import Down, Routes
+from railyard.deploy.isolation.walk import Walker
+from railyard.errors import InputError
+
+from . import leaky, walked
+from .scenarios import draft, planned
+
+THREE = [
+    {"name": "blue", "servers": "0,2,4"},
+    {"name": "green", "servers": "1,6-7"},
+    {"name": "red", "servers": "3,5"},
+]
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tenants"
+EVERY = [(by, system) for by in ("vrf", "evpn", "acl") for system in WRITERS if (by, system) != ("acl", "frr")]
+
+
+def plan_of(by, tenants=THREE):
+    """Four leafs of two servers with a NIC each, two spines."""
+    parts = {"ports_per_leaf": 2, "spines": 2}
+    return planned(draft(8, "leaf-spine", "roce", parts, server="gh200-node", tenancy={"by": by, "tenants": tenants}))
+
+
+@pytest.fixture(scope="module")
+def plans():
+    return {by: plan_of(by) for by in ("vrf", "evpn", "acl", "none")}
+
+
+def reached(wired):
+    """Pairs of servers of one tenant, and how many of them reach each other."""
+    nodes = frozenset(node for one in wired.sessions for node in (one.source, one.target))
+    nodes |= {wired.entry(server) for server in wired.servers}
+    walker = Walker(wired, Routes(wired, nodes, Down()))
+    same = [(a, b) for a in wired.servers for b in wired.servers if a is not b and a.tenant == b.tenant]
+    return len(same), sum(walker.path(a, b) is not None for a, b in same)
+
+
+@pytest.mark.parametrize(("by", "system"), EVERY)
+def test_what_is_written_keeps_tenants_apart_and_each_together(plans, by, system):
+    texts = rendered(plans[by], system)
+    found = judge(plans[by], system, texts)
+    assert (found.findings, found.pairs) == ((), 6)
+    assert reached(wired_of(plans[by], system, texts)) == (6 + 6 + 2, 14)
+
+
+def test_without_anything_all_reach_all(plans):
+    found = judge(plans["none"], "eos", rendered(plans["none"], "eos"))
+    assert {tuple(re.findall(r"`(\w+)`", words)[:2]) for words in found.findings} == {
+        (a, b) for a in ("blue", "green", "red") for b in ("blue", "green", "red") if a != b
+    }
+
+
+def test_rails_of_one_s_own_are_apart_without_anything():
+    """No switch joins the rails: who has NICs 0 to 3 of all servers never meets who has the others."""
+    tenants = [{"name": "even", "servers": "0-7", "nics": "0-3"}, {"name": "odd", "servers": "0-7", "nics": "4-7"}]
+    plan = planned(draft(64, "rail-only", "roce", tenancy={"by": "none", "tenants": tenants}))
+    assert judge(plan, "eos", rendered(plan, "eos")).findings == ()
+
+
+def setting(plan, by, mutants, seed):
+    texts = rendered(plan, "frr")
+    wired = wired_of(plan, "frr", texts)
+    cables = [tuple(cable) for cable in wired.cables]
+    servers = [(one.tenant, one.switch, one.port, one.address) for one in wired.servers]
+    random, kinds = np.random.default_rng(seed), Counter()
+    for _ in range(mutants):
+        name, mutant = leaky.mutant(texts, random)
+        truth = walked.leaks(mutant, cables, servers)
+        found = {(one.source.tenant, one.target.tenant) for one in prove(wired_of(plan, "frr", mutant)).violations}
+        assert found == truth, (by, name)
+        kinds[name, bool(truth)] += 1
+    return kinds
+
+
+@pytest.mark.parametrize("by", ["vrf", "evpn"])
+def test_mutants_are_judged_as_walking_every_packet_does(plans, by):
+    kinds = setting(plans[by], by, 40, 7)
+    assert sum(count for (_, leaks), count in kinds.items() if leaks) >= 8
+    assert sum(count for (_, leaks), count in kinds.items() if not leaks) >= 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["vrf", "evpn"])
+def test_a_thousand_mutants(plans, by):
+    kinds = setting(plans[by], by, 500, 1)
+    assert sum(count for (_, leaks), count in kinds.items() if leaks) > 100
+
+
+LEAKS = {
+    "eos": {
+        "evpn": ("      route-target import evpn 64512:10001\n", "      route-target import evpn 64512:10002\n"),
+        "acl": ("   10 permit ip any 10.0.0.0/31\n", "   15 permit ip any 10.0.0.2/31\n"),
+        "vrf": ("vrf instance blue\n", "ip route vrf blue 10.0.0.2/31 egress-vrf green\n"),
+    },
+    "junos": {
+        "evpn": (
+            "set routing-instances blue vrf-target import target:64512:10001\n",
+            "set routing-instances blue vrf-target import target:64512:10002\n",
+        ),
+        "acl": (
+            "set firewall family inet filter to-10.0.0.0-31 term own then accept\n",
+            "set firewall family inet filter to-10.0.0.0-31 term own from destination-address 10.0.0.2/31\n",
+        ),
+        "vrf": (
+            "set routing-instances blue instance-type virtual-router\n",
+            "set routing-instances blue routing-options static route 10.0.0.2/31 next-table green.inet.0\n",
+        ),
+    },
+}
+
+
+@pytest.mark.parametrize(("system", "by"), [(system, by) for system in LEAKS for by in LEAKS[system]])
+def test_a_leak_in_other_dialects_is_found_with_its_line(plans, system, by):
+    """On be-leaf0, where server 0 is blue's and server 1 green's."""
+    texts = rendered(plans[by], system)
+    file = next(name for name in texts if name.startswith("be-leaf0."))
+    after, more = LEAKS[system][by]
+    assert after in texts[file]
+    changed = {**texts, file: texts[file].replace(after, after + more, 1)}
+    line = 1 + changed[file].split("\n").index(
+        more.rstrip("\n"), 1 + changed[file].split("\n").index(after.rstrip("\n"))
+    )
+    found = judge(plans[by], system, changed).findings
+    assert found
+    assert all(words.startswith("`blue` reaches `green`") for words in found)
+    assert all(f"`{file}:{line}: {more.strip()}`" in words for words in found)
+
+
+def test_a_leak_in_sonic_s_tables_is_found_with_its_line(plans):
+    texts = rendered(plans["evpn"], "sonic")
+    file = "be-leaf0.config_db.json"
+    old = '"Vrfblue|L2VPN_EVPN|64512:10001": {'
+    row = '"Vrfblue|L2VPN_EVPN|64512:10002": {"route-target-type": "import"},'
+    found = judge(plans["evpn"], "sonic", {**texts, file: texts[file].replace(old, f"{row}\n  {old}")}).findings
+    line = 1 + texts[file].split("\n").index(next(one for one in texts[file].split("\n") if old in one))
+    assert len(found) == 1  # to green's servers of leaf 3; a switch takes no routes of its own back from EVPN
+    assert f"be-leaf0.config_db.json:{line}: " in found[0]
+
+
+def test_a_filter_that_is_not_bound_is_blamed_as_missing(plans):
+    texts = rendered(plans["acl"], "eos")
+    file = "be-leaf2.eos.cfg"
+    bound = next(row for row in texts[file].split("\n") if "access-group" in row)
+    found = judge(plans["acl"], "eos", {**texts, file: texts[file].replace(bound + "\n", "", 1)}).findings
+    assert found
+    assert all("because of be-leaf2.eos.cfg lacks `ip access-group" in words for words in found)
+
+
+def test_missing_and_broken_files_are_named(plans):
+    texts = rendered(plans["evpn"], "sonic")
+    with pytest.raises(InputError, match="a switch of the plan has no file"):
+        judge(plans["evpn"], "sonic", {name: text for name, text in texts.items() if "leaf2" not in name})
+    with pytest.raises(InputError, match="the file cannot be read"):
+        judge(plans["evpn"], "sonic", {**texts, "be-leaf2.config_db.json": "{"})
+
+
+def rules(*rows):
+    return [Rule(permits, IPv4Network(target), Line("f", n, target)) for n, (permits, target) in enumerate(rows)]
+
+
+def test_the_first_rule_that_fits_decides():
+    one = Permitted(rules((False, "10.0.0.2/31"), (True, "10.0.0.0/29"), (False, "0.0.0.0/0"), (True, "11.0.0.0/8")))
+    of = lambda text: one.passes(int(IPv4Network(text).network_address))  # noqa: E731
+    assert [of(a) for a in ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.7", "10.0.0.8", "11.1.1.1")] == [
+        True, False, False, True, True, False, False,
+    ]  # fmt: skip
+    assert not Permitted([]).passes(7)
+
+
+def test_filters_are_as_looking_at_each_rule_in_turn():
+    random = np.random.default_rng(3)
+    for _ in range(60):
+        rows = rules(*((bool(random.integers(2)), f"10.0.0.{int(random.integers(32)) // 2 ** k * 2**k}/{32 - k}")
+                       for k in random.integers(0, 5, 6).tolist()))  # fmt: skip
+        one = Permitted(rows)
+        for address in range(int(rows[0].target.network_address) - 3, int(rows[0].target.network_address) + 40):
+            first = next((row for row in rows if int(row.target[0]) <= address <= int(row.target[-1])), None)
+            assert one.decides(address) is first
+
+
+# --- InfiniBand ---
+
+
+@pytest.fixture(scope="module")
+def pkeys():
+    tenants = [{"name": "blue", "servers": "0-1"}, {"name": "green", "servers": "2"}]
+    return planned(draft(32, "leaf-spine", "infiniband", tenancy={"by": "pkey", "tenants": tenants}))
+
+
+def said(pkeys, text):
+    found = judge(pkeys, "frr", {PARTITIONS: text}).findings
+    return {tuple(re.findall(r"`(\w+)`", words)[:2]) for words in found}
+
+
+BOTH = {("blue", "green"), ("green", "blue")}
+BLUE, GREEN = "blue=0x1, defmember=full", "green=0x2, defmember=full"
+NINE = "blue=0x9"
+FREE = {("blue", "nobody"), ("nobody", "blue")}
+OWN_RULE = "Default=0x7fff, ipoib : ALL=limited, SELF=full;\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "pairs"),
+    [
+        (lambda text: text, set()),
+        (lambda text: text.replace("green=0x2", "green=0x1"), BOTH),  # keys are merged
+        (lambda text: text.replace("green=0x2", "green=0x8001"), BOTH),  # only the low 15 bits count
+        (lambda text: text.replace(f"{BLUE} : ", f"{BLUE} : 0x1000000023, ", 1), BOTH),
+        (lambda text: text.replace(f"{BLUE} : ", f"{BLUE} : 0x1000000023=limited, ", 1), BOTH),
+        (lambda text: text.replace("SELF=full;", "SELF=full, 0x1000000001=full;"), BOTH | FREE),
+        (lambda text: text.replace(OWN_RULE, ""), set()),  # OpenSM has that rule anyway
+        (lambda text: text.replace(GREEN, "green=0x1"), BOTH),  # limited, with full ones of blue
+        (lambda text: text.replace(BLUE, NINE).replace(GREEN, "green=0x9"), set()),  # all limited
+    ],
+)  # fmt: skip
+def test_partitions(pkeys, change, pairs):
+    assert said(pkeys, change(rendered(pkeys, "frr")[PARTITIONS])) == pairs
+
+
+def test_mutants_of_partitions_are_as_asking_every_pair(pkeys):
+    """Each port's keys by hand: two speak where they share one and not both are limited."""
+    text = rendered(pkeys, "frr")[PARTITIONS]
+    guids = re.findall(r"0x1[0-9a-f]{9}", text)
+    tenant = dict.fromkeys(guids[:16], "blue") | dict.fromkeys(guids[16:], "green")
+    random = np.random.default_rng(5)
+    for _ in range(80):
+        more = ""
+        for _ in range(int(random.integers(1, 4))):
+            guid, key = guids[int(random.integers(len(guids)))], int(random.integers(1, 5))
+            more += f"x=0x{key:x} : {guid}={'full' if random.random() < 0.5 else 'limited'};\n"
+        keys = {guid: {} for guid in guids}
+        for row in (text + more).split("\n"):
+            if "0x1000" in row:
+                key = int(re.search(r"=(0x\w+)", row)[1], 16)
+                for guid, kind in re.findall(r"(0x1[0-9a-f]{9})(?:=(\w+))?", row):
+                    full = kind == "full" or (not kind and "defmember=full" in row)
+                    keys[guid][key] = keys[guid].get(key, False) or full
+        truth = {
+            (tenant[a], tenant[b])
+            for a in guids for b in guids
+            if tenant[a] != tenant[b] and any(keys[a][k] or keys[b][k] for k in keys[a].keys() & keys[b].keys())
+        }  # fmt: skip
+        assert said(pkeys, text + more) == truth
+
+
+def test_lines_of_partitions_are_those_where_definitions_begin():
+    read = partitions.read("p", "# one\na=0x1 :\n 0x1=full,\n 0x2;\nb=0x2 : 0x3; c=0x3 : 0x4;\n")
+    assert [read[key][name].line.number for key, name in ((1, "0x1"), (1, "0x2"), (2, "0x3"), (3, "0x4"))] == [
+        2,
+        2,
+        5,
+        5,
+    ]
+    assert [read[1][name].full for name in ("0x1", "0x2")] == [True, False]
+
+
+# --- the example ---
+
+
+def test_the_leaking_example_is_the_plan_with_one_line_more():
+    from railyard.deploy.plan.cabling import plan_of as planned_of
+    from railyard.scenario import load
+    from railyard.study import compose
+
+    one = load.load(EXAMPLE / "leak.yaml")
+    plan = planned_of(compose.cluster_of(one, compose.catalog_of(one)))
+    meant = rendered(plan, "eos")
+    there = {path.name: path.read_text() for path in (EXAMPLE / "leaking").iterdir()}
+    assert there.keys() == meant.keys()
+    assert [name for name in meant if meant[name] != there[name]] == ["be-leaf1.eos.cfg"]
+    more = there["be-leaf1.eos.cfg"].split("\n")
+    assert len(more) == len(meant["be-leaf1.eos.cfg"].split("\n")) + 1
+    twice = [after for before, after in pairwise(more) if before.strip() == "route-target import evpn 64512:10001"]
+    assert twice == ["      route-target import evpn 64512:10002"]

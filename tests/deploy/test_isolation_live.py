@@ -1,0 +1,217 @@
+"""Tenants kept apart by real FRR and real packets: rendered files in namespaces, and a leak that ping proves.
+
+Kernels without VRF devices have namespaces in their stead: FRR's own backend for VRFs (`zebra --vrfwnetns`), in which each
+tenant's table of a switch is a namespace, and a VLAN between switches a cable of its own between two of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from railyard.deploy.isolation.judged import judge, rendered, wired_of
+
+from .namespaces import FRR, Lab, sh, why
+from .scenarios import draft, planned
+
+WHY = why()
+pytestmark = [pytest.mark.skipif(bool(WHY), reason=WHY), pytest.mark.slow]
+
+ECHO = """
+import os, select, socket, struct, sys, time
+out = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+head = struct.pack("!BBHHH", 8, 0, 0, os.getpid() & 0xFFFF, 1)
+total = sum(struct.unpack("!4H", head))
+total = (total & 0xFFFF) + (total >> 16)
+packet = head[:2] + struct.pack("!H", ~total & 0xFFFF) + head[4:]
+for address in sys.argv[1:]:
+    try:
+        out.sendto(packet, (address, 0))
+    except OSError:
+        pass
+end = time.monotonic() + 1
+while (left := end - time.monotonic()) > 0:
+    if select.select([out], [], [], left)[0]:
+        data, (address, _) = out.recvfrom(2000)
+        if data[20] == 0:
+            print(address)
+"""
+
+TWO = [{"name": "blue", "servers": "0,2"}, {"name": "green", "servers": "1,3"}]
+
+
+class Shared(Lab):
+    """A lab whose switches have tables for tenants."""
+
+    def table(self, switch: str, vrf: str) -> str:
+        """The namespace of a tenant's table, as a device of the lab."""
+        return f"{switch}.{vrf}"
+
+    def build(self, texts, cables, servers) -> None:
+        """Switches, their tables, servers and cables, by the files of devices; then FRR on the switches."""
+        switches = sorted({name.split(".")[0] for name in texts})
+        vrf_of = {name: _vrfs(texts[f"{name}.interfaces"]) for name in switches}
+        for name in switches:
+            self.add(name)
+            for vrf in _tables(texts[f"{name}.frr.conf"]):
+                self.add(self.table(name, vrf))
+        for a, p, b, q in cables:
+            self.cable(a, p, b, q)
+            lanes = sorted(port.partition(".")[2] for port in vrf_of[a] if port.startswith(f"{p}."))
+            for lane in lanes:
+                one, other = f"{p}.{lane}", f"{q}.{lane}"
+                self.cable(self.table(a, vrf_of[a][one]), one, self.table(b, vrf_of[b][other]), other)
+        for number, server in enumerate(servers):
+            host = f"node{number}"
+            self.add(host)
+            vrf = vrf_of[server.switch].get(server.port)
+            self.cable(host, "be0", self.table(server.switch, vrf), server.port)
+            self.inside(host, "ip", "address", "add", f"{server.address}/31", "dev", "be0")
+            self.inside(host, "ip", "route", "add", "default", "via", str(server.address - 1))
+        for name in switches:
+            self.speak(name, texts[f"{name}.frr.conf"])
+
+    def speak(self, switch: str, text: str) -> None:
+        """FRR with a switch's file, in a mount namespace in which only that switch's tables have names."""
+        place, seen = self.folder / switch, self.folder / f"{switch}.netns"
+        for path in (place, seen):
+            path.mkdir()
+        sh("chown", "frr:frr", str(place))
+        binds = ""
+        for vrf in _tables(text):
+            (seen / vrf).touch()
+            binds += f"mount --bind /run/netns/{self.space(self.table(switch, vrf))} {seen}/{vrf}; "
+        (place / "frr.conf").write_text(text)
+        common = f"-f {place}/frr.conf -z {place}/zserv.api --vty_socket {place} -A 127.0.0.1"
+        daemons = f"{FRR}/zebra --vrfwnetns -i {place}/zebra.pid {common} & while [ ! -S {place}/zserv.api ]; do sleep 0.05; done; "
+        daemons += f"exec {FRR}/bgpd -i {place}/bgpd.pid {common}"
+        script = f"{binds}mount --rbind {seen} /run/netns; {daemons}"
+        command = ["nsenter", f"--net=/run/netns/{self.space(switch)}", "unshare", "-m", "sh", "-c", script]
+        with (self.folder / f"{switch}.log").open("wb") as log:
+            environment = os.environ | {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+            self.speakers.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment))
+
+    def __exit__(self, *error):
+        for path in self.folder.glob("*/zebra.pid"):
+            self.pids.append(int(path.read_text()))
+        super().__exit__(*error)
+
+    def answers(self, source: int, addresses) -> set[str]:
+        """The addresses from which an echo comes back within a second (ICMP, as `ping` does; not every machine has it)."""
+        found = self.inside(f"node{source}", sys.executable, "-c", ECHO, *map(str, addresses), check=False)
+        return set(found.split())
+
+    def routes(self, switch: str, vrf: str) -> str:
+        return self.inside(self.table(switch, vrf), "ip", "route")
+
+
+def _vrfs(devices: str) -> dict[str, str]:
+    return dict(re.findall(r"iface (\S+)\n    vrf (\S+)", devices))
+
+
+def _tables(text: str) -> list[str]:
+    return re.findall(r"^vrf (\S+)$", text, re.M)
+
+
+def until(holds, seconds=45.0):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    """Two leafs of two servers with a NIC each, two spines, two tenants."""
+    parts = {"ports_per_leaf": 2, "spines": 2}
+    return planned(draft(4, "leaf-spine", "roce", parts, server="gh200-node", tenancy={"by": "vrf", "tenants": TWO}))
+
+
+def played(plan, texts, check):
+    wired = wired_of(plan, "frr", texts)
+    with Shared() as lab:
+        lab.build(texts, [tuple(cable) for cable in wired.cables], wired.servers)
+        check(lab, wired.servers)
+
+
+def pairs(lab, servers, only):
+    """Tenants between whose servers echoes come back: of one tenant, or of two."""
+    found = set()
+    for number, a in enumerate(servers):
+        asked = {str(b.address): b for b in servers if a is not b and (a.tenant == b.tenant) == only}
+        found |= {(a.tenant, asked[address].tenant) for address in lab.answers(number, asked) if address in asked}
+    return found
+
+
+def test_real_switches_keep_tenants_apart_and_each_together(plan):
+    texts = rendered(plan, "frr")
+    assert not judge(plan, "frr", texts).findings
+
+    def check(lab, servers):
+        until(lambda: pairs(lab, servers, only=True) == {("blue", "blue"), ("green", "green")})
+        assert pairs(lab, servers, only=False) == set()
+
+    played(plan, texts, check)
+
+
+def moved(texts, switch, port, old, new):
+    """The files with a port, or a VLAN of one, in another table; what BGP says of it moves too."""
+    name, devices = f"{switch}.frr.conf", f"{switch}.interfaces"
+    line = f" neighbor {port} interface peer-group fabric\n"
+    text = texts[name].replace(f"interface {port} vrf {old}", f"interface {port} vrf {new}").replace(line, "", 1)
+    head, rest = text.split(f" vrf {new}\n bgp router-id", 1)
+    after = " neighbor fabric bfd\n"
+    text = f"{head} vrf {new}\n bgp router-id{rest.replace(after, after + line, 1)}"
+    kernel = texts[devices].replace(f"iface {port}\n    vrf {old}", f"iface {port}\n    vrf {new}")
+    return {**texts, name: text, devices: kernel}
+
+
+def test_a_leak_that_is_found_in_the_files_is_one_of_real_packets(plan):
+    """On a spine, blue's VLAN towards be-leaf0 is in green's table: routes of both cross there, and packets follow."""
+    texts = rendered(plan, "frr")
+    port = min(re.findall(r"^interface (\S+\.101) vrf blue$", texts["be-spine0.frr.conf"], re.M))
+    texts = moved(texts, "be-spine0", port, "blue", "green")
+    found = judge(plan, "frr", texts).findings
+    assert {tuple(re.findall(r"`(\w+)`", words)[:2]) for words in found} == {("blue", "green"), ("green", "blue")}
+    assert all("`be-spine0.interfaces:" in words and "vrf green`" in words for words in found)
+
+    def check(lab, servers):
+        until(lambda: pairs(lab, servers, only=True) == {("blue", "blue"), ("green", "green")})
+        until(lambda: pairs(lab, servers, only=False) == {("blue", "green"), ("green", "blue")})
+
+    played(plan, texts, check)
+
+
+def test_a_port_in_the_wrong_table_is_a_leak_of_real_packets(plan):
+    """Blue's server 0 in green's table, with its prefix announced there."""
+    texts = dict(rendered(plan, "frr"))
+    name, devices = "be-leaf0.frr.conf", "be-leaf0.interfaces"
+    port, prefix = re.search(
+        r"^interface (\S+) vrf blue\n description node0.*\n ip address (\S+)", texts[name], re.M
+    ).groups()
+    texts[name] = texts[name].replace(f"interface {port} vrf blue", f"interface {port} vrf green")
+    texts[devices] = texts[devices].replace(f"iface {port}\n    vrf blue", f"iface {port}\n    vrf green")
+    texts[name] = texts[name].replace(f"  network {prefix}\n", "", 1)
+    head, rest = texts[name].split(" vrf green\n bgp router-id", 1)
+    after = " address-family ipv4 unicast\n"
+    texts[name] = f"{head} vrf green\n bgp router-id{rest.replace(after, f'{after}  network {prefix}' + chr(10), 1)}"
+    found = judge(plan, "frr", texts).findings
+    assert any(f"`{devices}:" in words and "vrf green" in words for words in found)
+
+    def check(lab, servers):
+        until(lambda: ("green", "green") in pairs(lab, servers, only=True))
+        until(lambda: pairs(lab, servers, only=False) == {("blue", "green"), ("green", "blue")})
+
+    played(plan, texts, check)
+
+
+def test_the_folder_of_a_lab_is_gone_after_it():
+    with Shared() as lab:
+        folder = lab.folder
+    assert not Path(folder).exists()

@@ -1,0 +1,96 @@
+"""Senders that heed no congestion, and the neighbour of the example on six fabrics: points worked out by hand."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from railyard.engine.packet import Traffic, crossbar, run
+from railyard.errors import InputError
+from railyard.scenario.packet import fabric
+
+RATE = 400 * 10**9
+
+
+@pytest.fixture(scope="module")
+def neighbour():
+    path = Path(__file__).parents[2] / "examples" / "packet" / "neighbour.py"
+    spec = importlib.util.spec_from_file_location("neighbour", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["neighbour"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["neighbour"]
+
+
+def took_us(name, deaf, size=4_000_000, **more):
+    """Five hosts send to one; the last heeds nothing where `deaf`."""
+    flows = Traffic.of(6, np.arange(1, 6), 0, size)
+    flows = replace(flows, deaf=np.array([0, 0, 0, 0, deaf], np.uint8))
+    settings = replace(fabric(name).settings, **more)
+    record = run(crossbar(6, rate_bps=RATE), flows, settings)
+    return record.duration_ps / 1e6
+
+
+@pytest.mark.parametrize(("name", "size", "most"), [("roce", 4, 0.75), ("spectrum-x", 40, 0.8), ("uec", 4, 0.5)])
+def test_who_heeds_nothing_takes_from_those_who_do(name, size, most):
+    """Spectrum-X's control cuts late, and pauses share evenly until it does: there it takes longer flows."""
+    fair, greedy = took_us(name, 0, size * 10**6), took_us(name, 1, size * 10**6)
+    assert greedy[4] < most * fair[4]
+    assert greedy[4] < most * greedy[:4].min()
+    assert greedy.max() >= 5 * size * 8e6 / RATE * 1e6  # bytes over the rate of one port
+
+
+def test_where_nobody_controls_it_changes_nothing():
+    assert took_us("infiniband", 0).tolist() == took_us("infiniband", 1).tolist()
+
+
+def test_deaf_needs_a_row_for_each_flow():
+    flows = replace(Traffic.of(3, [1, 2], 0, 1000), deaf=np.zeros(1, np.uint8))
+    with pytest.raises(InputError, match="deaf has not one row a flow"):
+        run(crossbar(3, rate_bps=RATE), flows, fabric("roce").settings)
+
+
+def test_the_incast_takes_what_its_port_takes(neighbour):
+    """12 times 4 MB over 400 Gb/s are 960 us, and headers: 4,178 of 4,096 bytes a packet, more with UEC."""
+    case = neighbour.Case("ideal", "incast")
+    flows, mine = neighbour.traffic(case)
+    record = run(neighbour.network(case), flows, replace(fabric("ideal").settings, seed=0))
+    assert 960 < record.end_ps[mine:].max() / 1e6 < 960 * 1.05
+    alone = neighbour.found(neighbour.Case("ideal"))
+    # eight rounds of 1 MB: 20 us each, their headers, and a round trip's half of two links and a switch
+    assert 160 < alone.step_us < 190
+    assert neighbour.found(case).step_us == alone.step_us
+
+
+def test_a_sick_nic_stops_a_fabric_that_pauses_and_not_one_that_grants(neighbour):
+    """It takes nothing for 2 ms: whoever stands behind it waits as long."""
+    step = {name: neighbour.found(neighbour.Case(name, "storm")).step_us for name in ("spectrum-x", "uec", "scheduled")}
+    assert step["spectrum-x"] > 2000 > 500 > step["uec"] > step["scheduled"]
+    alone = neighbour.found(neighbour.Case("scheduled"))
+    assert step["scheduled"] < 1.02 * alone.step_us
+    watched = neighbour.found(neighbour.Case("spectrum-x", "storm", neighbour.WATCHDOG))
+    assert 500 < watched.step_us < 1300
+    apart = neighbour.found(neighbour.Case("spectrum-x", "storm", neighbour.CLASS))
+    assert apart.step_us < 500
+
+
+def test_switches_of_one_s_own_are_not_met_by_anybody(neighbour):
+    rows = [neighbour.traffic(neighbour.Case("uec", how, neighbour.RAILS)) for how in ("", *neighbour.ATTACKS)]
+    assert {len(flows) for flows, _ in rows} == {128}
+    assert all(flows.source.max() < 16 for flows, _ in rows)
+
+
+def test_the_page_and_the_table_name_every_case(neighbour):
+    rows = [neighbour.found(case) for case in neighbour.cases(["scheduled"])]
+    assert len(rows) == 2 + 2 * len(neighbour.ATTACKS)
+    lines = list(neighbour.table(rows))
+    assert len(lines) == 1 + len(rows)
+    page = neighbour.page(rows)
+    assert page.count("<svg") == len(neighbour.ATTACKS)
+    assert page.count("<rect") == len(neighbour.ATTACKS) * 3
