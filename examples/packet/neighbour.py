@@ -48,11 +48,11 @@ ATTACKS = ("incast", "storm", "deaf", "flood")
 WITHOUT, CLASS, SHARE, RAILS, WATCHDOG = "nothing", "own class", "sends at 25 %", "own switches", "watchdog"
 
 WHY = {
-    "incast": "Packets for one host fill its queue; where switches pause or hold credits back, they stand in queues before"
-    " it too, and the victim's behind them. Where packets are trimmed, or wait at their ingress for credit of their egress"
-    " (scheduled), only those for that host wait.",
-    "storm": "A NIC that does not take packets is an incast without an end: pauses and missing credits run back to every"
-    " sender through it, and stop ports that are not its own. What trims or grants credit does not pass it on.",
+    "incast": "Packets for one host fill its queue; where switches pause or hold credits back, they stand in queues"
+    " before it too, and the victim's behind them. Where packets are trimmed, or wait at their ingress for credit of"
+    " their egress (scheduled), only those for that host wait.",
+    "storm": "A NIC that does not take packets is an incast without an end: pauses and missing credits run back to"
+    " every sender through it, and stop ports that are not its own. What trims or grants credit does not pass it on.",
     "deaf": "Controls share a link by senders who slow down. One who does not keeps its rate, and the others make room;"
     " with pauses the queue of its target stands in uplinks too. Trimming bounds queues, but not its share.",
     "flood": "Uplinks are shared by flows: with as many bytes of others on them as they carry, a step takes twice as"

@@ -1,7 +1,7 @@
 """Tenants kept apart by real FRR and real packets: rendered files in namespaces, and a leak that ping proves.
 
-Kernels without VRF devices have namespaces in their stead: FRR's own backend for VRFs (`zebra --vrfwnetns`), in which each
-tenant's table of a switch is a namespace, and a VLAN between switches a cable of its own between two of them.
+Kernels without VRF devices have namespaces in their stead: FRR's own backend for VRFs (`zebra --vrfwnetns`), in which
+each tenant's table of a switch is a namespace, and a VLAN between switches a cable of its own between two of them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class Shared(Lab):
             binds += f"mount --bind /run/netns/{self.space(self.table(switch, vrf))} {seen}/{vrf}; "
         (place / "frr.conf").write_text(text)
         common = f"-f {place}/frr.conf -z {place}/zserv.api --vty_socket {place} -A 127.0.0.1"
-        daemons = f"{FRR}/zebra --vrfwnetns -i {place}/zebra.pid {common} & while [ ! -S {place}/zserv.api ]; do sleep 0.05; done; "
+        daemons = f"{FRR}/zebra --vrfwnetns -i {place}/zebra.pid {common} & "
+        daemons += f"while [ ! -S {place}/zserv.api ]; do sleep 0.05; done; "
         daemons += f"exec {FRR}/bgpd -i {place}/bgpd.pid {common}"
         script = f"{binds}mount --rbind {seen} /run/netns; {daemons}"
         command = ["nsenter", f"--net=/run/netns/{self.space(switch)}", "unshare", "-m", "sh", "-c", script]
@@ -103,7 +104,7 @@ class Shared(Lab):
         super().__exit__(*error)
 
     def answers(self, source: int, addresses) -> set[str]:
-        """The addresses from which an echo comes back within a second (ICMP, as `ping` does; not every machine has it)."""
+        """The addresses from which an echo comes back within a second: ICMP, as `ping` sends it."""
         found = self.inside(f"node{source}", sys.executable, "-c", ECHO, *map(str, addresses), check=False)
         return set(found.split())
 

@@ -71,7 +71,8 @@ def test_the_incast_takes_what_its_port_takes(neighbour):
 def test_a_sick_nic_stops_a_fabric_that_pauses_and_not_one_that_grants(neighbour):
     """It takes nothing for 2 ms: whoever stands behind it waits as long."""
     step = {name: neighbour.found(neighbour.Case(name, "storm")).step_us for name in ("spectrum-x", "uec", "scheduled")}
-    assert step["spectrum-x"] > 2000 > 500 > step["uec"] > step["scheduled"]
+    assert step["spectrum-x"] > 2000
+    assert 500 > step["uec"] > step["scheduled"]
     alone = neighbour.found(neighbour.Case("scheduled"))
     assert step["scheduled"] < 1.02 * alone.step_us
     watched = neighbour.found(neighbour.Case("spectrum-x", "storm", neighbour.WATCHDOG))

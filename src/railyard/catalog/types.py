@@ -131,6 +131,14 @@ class Accelerator(Entry):
         default=None,
         metadata=f.power("provisioned_power", "Utility power planned per accelerator, all of the cluster's parts in"),
     )
+    bounce_bps: float | None = field(
+        default=None,
+        metadata=f.rate(
+            "bounce_bandwidth",
+            "Confidential computing: between host and accelerator through an encrypted bounce buffer, ONE WAY; left out"
+            " where none is published",
+        ),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

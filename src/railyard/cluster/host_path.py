@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Server
 
-GpuDirect = Literal["auto", "on", "off"]
+GpuDirect = Literal["auto", "on", "off", "bounce"]
 Transport = Literal["rdma", "tcp"]
 
 STAGING_PS = 2_000_000
@@ -46,16 +46,26 @@ class HostSpec:
 
     Attributes:
         gpudirect: `auto`: from device to device where both are in one memory domain, else through host memory, as by
-            NCCL's default level (NCCL_NET_GDR_LEVEL=PXB); `on`: always from device to device; `off`: never.
+            NCCL's default level (NCCL_NET_GDR_LEVEL=PXB); `on`: always from device to device; `off`: never;
+            `bounce`: never, and through an encrypted bounce buffer (confidential computing).
         transport: `rdma`, or `tcp` through the kernel and host memory.
         tcp_cores: Cores that serve a NIC under TCP, half of them for each direction.
+        bounce_bps: What an accelerator moves through its bounce buffer, one way; None: as the catalogue has it.
     """
 
     gpudirect: GpuDirect = "auto"
     transport: Transport = "rdma"
     tcp_cores: int = 4
+    bounce_bps: float | None = None
 
     def __post_init__(self) -> None:
+        if self.bounce_bps is not None and self.gpudirect != "bounce":
+            raise InputError(
+                "a bounce buffer is confidential computing's",
+                key="bounce_rate",
+                found=f"gpudirect: {self.gpudirect}",
+                allowed="with `gpudirect: bounce`",
+            )
         if self.transport == "tcp" and self.gpudirect == "on":
             raise InputError(
                 "TCP goes through host memory", key="gpudirect", found="on", allowed="auto, off", hint="transport: rdma"
@@ -131,6 +141,7 @@ class _Host:
             "host memory": self._memory(staged),
             "the link between sockets": self._socket(away),
             "the cores that run TCP": self._tcp(),
+            "the encrypted bounce buffer": self._bounce(),
         }
         rate = np.minimum(self.nic_bps, np.min(list(bounds.values()), axis=0))
         latency = STAGING_PS * (staged > 0) + SOCKET_PS * (away.sum(axis=(0, 1)) > 0) + TCP_PS * self._is_tcp
@@ -156,7 +167,7 @@ class _Host:
 
     def _staged(self, away: NDArray[np.float64]) -> NDArray[np.float64]:
         """float64[NICs], share of the traffic that goes through host memory."""
-        if self._is_tcp or self.spec.gpudirect == "off":
+        if self._is_tcp or self.spec.gpudirect in ("off", "bounce"):
             return np.ones(self.nics)
         return away if self.spec.gpudirect == "auto" else np.zeros(self.nics)
 
@@ -181,6 +192,12 @@ class _Host:
 
     def _tcp(self) -> NDArray[np.float64]:
         return np.full(self.nics, self.spec.tcp_cores / 2 * self.core_bps if self._is_tcp else np.inf)
+
+    def _bounce(self) -> NDArray[np.float64]:
+        """An accelerator's buffer is shared by its NICs; a NIC has those of all accelerators that share it."""
+        if self.spec.gpudirect != "bounce":
+            return np.full(self.nics, np.inf)
+        return np.full(self.nics, (self.spec.bounce_bps or np.inf) * len(self.nics_of) / self.nics)
 
     def _remarks(self, bounds: dict[str, NDArray[np.float64]], rate: NDArray[np.float64], cores: float) -> list[str]:
         slow = int(np.argmin(rate))

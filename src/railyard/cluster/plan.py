@@ -288,7 +288,7 @@ class _Job:
         if self.key == "back_end":
             most_bps = np.full(self.nics, self.most_bps)
             nics_of = nics_of_ranks(hardware, self.nics)
-            path = host_path(hardware.server, nics_of, most_bps, self.network.host, encryption.core_bps)
+            path = host_path(hardware.server, nics_of, most_bps, _confidential(self, hardware), encryption.core_bps)
             return bounded(path, self.nic, encryption)
         if self.network.host != HostSpec():
             raise InputError("how accelerators reach NICs is a matter of the back-end", key="gpudirect")
@@ -336,6 +336,25 @@ class _Job:
             )
             for rate, tier in zip(rates, wiring.tiers, strict=True)
         )
+
+
+def _confidential(job: _Job, hardware: Hardware) -> HostSpec:
+    """How bytes get to NICs; with the accelerator's own rate of a bounce buffer where none is given.
+
+    Raises:
+        InputError: None is published.
+    """
+    spec = job.network.host
+    if spec.gpudirect != "bounce" or spec.bounce_bps is not None:
+        return spec
+    if hardware.accelerator.bounce_bps is None:
+        raise InputError(
+            f"no rate of an encrypted bounce buffer is published for {hardware.accelerator.name}",
+            key="bounce_rate",
+            found="none",
+            allowed="a rate, such as `4 GB/s` (NVIDIA of an H100)",
+        )
+    return replace(spec, bounce_bps=hardware.accelerator.bounce_bps)
 
 
 def _that_can(catalog: Catalog, asked_bps: float) -> str | None:

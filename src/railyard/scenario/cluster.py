@@ -64,10 +64,16 @@ class NetworkSection(Section):
     transport: Literal["rdma", "tcp"] = Field(
         default="rdma", description="RDMA, or TCP through the kernel and host memory; of the back-end."
     )
-    gpudirect: Literal["auto", "on", "off"] = Field(
+    gpudirect: Literal["auto", "on", "off", "bounce"] = Field(
         default="auto",
         description="From accelerator to NIC without host memory: `auto` where both are in one memory domain, as NCCL"
-        " does; `on` always; `off` never. Of the back-end.",
+        " does; `on` always; `off` never; `bounce` never, and encrypted (confidential computing). Of the back-end.",
+    )
+    bounce_rate: Rate | None = Field(
+        default=None,
+        description="With `gpudirect: bounce`, what an accelerator moves through its bounce buffer, one way; else as"
+        " the catalogue has it.",
+        examples=["4 GB/s"],
     )
     tcp_cores: Positive = Field(
         default=4, description="Cores that serve a NIC under TCP, half of them for each direction."
@@ -94,7 +100,7 @@ class NetworkSection(Section):
             border_switch=self.border_switch,
             lengths_m=dict(self.cable_length),
             seed=self.seed,
-            host=HostSpec(self.gpudirect, self.transport, self.tcp_cores),
+            host=HostSpec(self.gpudirect, self.transport, self.tcp_cores, self.bounce_rate),
             encryption=build(self.encryption, Encryption),
             patch_panels=self.patch_panels,
         )
