@@ -64,6 +64,11 @@ class Registry(Generic[T]):
             )
         return self._records[name]
 
+    @property
+    def known(self) -> Collection[str]:
+        """Names of what was added so far; looks for no others."""
+        return self._records.keys()
+
     def names(self) -> list[str]:
         """All names, sorted."""
         self._load()

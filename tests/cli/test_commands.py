@@ -48,8 +48,9 @@ def test_help_and_version(railyard):
         (
             ["synthesize"],
             {
-                *("--links", "--collective", "--size", "--topology", "--chassis", "--switches", "--most-sends"),
-                *("--out", "--msccl", "--force", "--json", "--quiet", "--help"),
+                *("--links", "--cluster", "--collective", "--size", "--topology", "--chassis", "--switches", "--ranks"),
+                *("--engine", "--set", "--most-sends"),
+                *("--out", "--msccl", "--mscclpp", "--force", "--json", "--quiet", "--help"),
             },
         ),
         (["lab", "exec"], {"--dilation", "--routing", "--json", "--help"}),

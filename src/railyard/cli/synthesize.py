@@ -3,69 +3,190 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from railyard import units
+from railyard.cli import tables
 from railyard.cli.messages import say
 from railyard.cli.progress import Progress
-from railyard.cli.tables import Table, emit
+from railyard.cli.tables import emit
+from railyard.collective.synthesis.collectives import collectives
+from railyard.collective.synthesis.msccl import msccl_xml
+from railyard.collective.synthesis.mscclpp import mscclpp_json
+from railyard.collective.synthesis.network import read_network
+from railyard.collective.synthesis.search import MOST_ALONE
+from railyard.collective.synthesis.search import synthesize as search
 from railyard.errors import InputError
 from railyard.files import keep_existing, write_text
-from railyard.tune.synthesis.msccl import msccl_xml
-from railyard.tune.synthesis.network import read_network
-from railyard.tune.synthesis.search import synthesize as search
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from railyard.tune.synthesis.network import LinkNetwork
-    from railyard.tune.synthesis.search import Synthesized
+    from railyard.collective.synthesis.network import LinkNetwork
+    from railyard.collective.synthesis.search import Synthesized
+    from railyard.study.synthesis import Ground, Played
+
+_ENGINES = ("flow", "packet")
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files that are written.
+
+    Attributes:
+        out: A row a send.
+        msccl: An MSCCL algorithm.
+        mscclpp: An execution plan of MSCCL++.
+        force: Whether they may replace others.
+    """
+
+    out: Path | None
+    msccl: Path | None
+    mscclpp: Path | None
+    force: bool
+
+    def check(self) -> None:
+        """Refuses files that exist, and two answers in one file.
+
+        Raises:
+            InputError: Names the file.
+        """
+        named = {"--out": self.out, "--msccl": self.msccl, "--mscclpp": self.mscclpp}
+        seen: dict[Path, str] = {}
+        for option, path in named.items():
+            keep_existing(path, force=self.force)
+            if path is not None and path.resolve() in seen:
+                raise InputError(f"{seen[path.resolve()]} and {option} are the same file", file=path)
+            if path is not None:
+                seen[path.resolve()] = option
+
+    def check_ranks(self, ranks: int) -> None:
+        """Refuses files of more ranks than interpreters take.
+
+        Raises:
+            InputError: Says how many.
+        """
+        if ranks > MOST_ALONE and any((self.out, self.msccl, self.mscclpp)):
+            raise InputError(
+                "schedules of so many ranks are too long for a file",
+                key="--out, --msccl, --mscclpp",
+                found=f"{ranks} ranks",
+                allowed=f"up to {MOST_ALONE} ranks",
+            )
+
+    def write(self, network: LinkNetwork, found: Synthesized, collective: str) -> None:
+        """Writes what was asked for."""
+        if self.out is not None:
+            write_text(self.out, sends_csv(network, found))
+        if self.msccl is not None:
+            write_text(self.msccl, msccl_xml(network, found.schedule, collective, found.cut))
+        if self.mscclpp is not None:
+            write_text(self.mscclpp, mscclpp_json(network, found.schedule, collective, found.cut))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of links, and which of its networks.
+
+    Attributes:
+        links: The file.
+        topology, chassis: Which network, where it holds several.
+        switches: Numbers of nodes, with commas; None: guessed.
+    """
+
+    links: Path
+    topology: str | None
+    chassis: str | None
+    switches: str | None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The cluster of a scenario.
+
+    Attributes:
+        scenario: The file.
+        sets: Keys that are changed.
+        ranks: The first so many take part; None: all.
+        engines: That play what is found.
+    """
+
+    scenario: Path
+    sets: Sequence[str]
+    ranks: int | None
+    engines: Sequence[str]
 
 
 def synthesize(
-    links: Path,
+    ground: Table | Machine,
+    files: Files,
     *,
     collective: str,
     size: str,
-    topology: str | None,
-    chassis: str | None,
-    switches: str | None,
     most_sends: int,
-    out: Path | None,
-    msccl: Path | None,
-    force: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Prints how long a synthesized collective takes, and what none beats.
+    """Prints how long a synthesized collective takes, what none beats, and what engines make of it.
 
     Raises:
-        InputError: The table, a name or a size is wrong.
+        InputError: The table, the scenario, a name or a size is wrong.
     """
-    keep_existing(out, force=force)
-    keep_existing(msccl, force=force)
-    if out is not None and msccl is not None and out.resolve() == msccl.resolve():
-        raise InputError("--out and --msccl are the same file", file=out)
+    files.check()
+    collectives.get(collective)
     size_bytes = units.size(size)
     if size_bytes <= 0:
         raise InputError("a collective moves more than nothing", key="--size", found=size, allowed="such as 1 MB")
-    network = read_network(links, topology=topology, chassis=chassis, switches=_numbers(switches))
-    if not quiet and switches is None and network.switch.any():
-        say(f"taken for switches: {', '.join(map(str, np.flatnonzero(network.switch)))} (`--switches` says otherwise)")
+    place: Ground | None = None
+    if isinstance(ground, Machine):
+        place, network, moved = _machine(ground, collective, size_bytes)
+    else:
+        network, moved = _table(ground, quiet=quiet), size_bytes
+    files.check_ranks(len(network.ranks))
     with Progress(wanted=not quiet) as progress:
         found = search(
-            network, collective, size_bytes, most_sends=most_sends, progress=lambda share: progress("schedules", share)
+            network, collective, moved, most_sends=most_sends, progress=lambda share: progress("schedules", share)
         )
-    if out is not None:
-        write_text(out, sends_csv(network, found))
-    if msccl is not None:
-        write_text(msccl, msccl_xml(network, found.schedule, collective, found.cut))
+    played: list[Played] = []
+    if place is not None and isinstance(ground, Machine):
+        text = msccl_xml(network, found.schedule, collective, found.cut)
+        played = place.played(text, round(size_bytes), ground.engines)
+    files.write(network, found, collective)
     if as_json:
-        emit(json.dumps(_plain(found)))
+        plain: dict[str, Any] = _plain(found)
+        emit(json.dumps({**plain, "played": [vars(one) for one in played]} if played else plain))
         return
-    _print(network, found, size_bytes)
+    _print(network, found, moved, played)
+
+
+def _table(table: Table, *, quiet: bool) -> LinkNetwork:
+    switches = _numbers(table.switches)
+    network = read_network(table.links, topology=table.topology, chassis=table.chassis, switches=switches)
+    if not quiet and switches is None and network.switch.any():
+        say(f"taken for switches: {', '.join(map(str, np.flatnonzero(network.switch)))} (`--switches` says otherwise)")
+    return network
+
+
+def _machine(machine: Machine, collective: str, size_bytes: float) -> tuple[Ground, LinkNetwork, float]:
+    """Where it is played, its links, and the bytes as the search counts them: of an all-to-all those of all ranks."""
+    from railyard.scenario import load
+    from railyard.study.synthesis import Ground
+
+    wrong = next((name for name in machine.engines if name not in _ENGINES), None)
+    if wrong is not None:
+        raise InputError(
+            "collectives are played on an engine that sees them", key="--engine", found=wrong, allowed=_ENGINES
+        )
+    ground = Ground.of(load.load(machine.scenario, machine.sets), collective, machine.ranks)
+    if not 2 <= ground.ranks <= ground.cluster.ranks:
+        raise InputError(
+            "so many ranks are not there", key="--ranks", found=ground.ranks, allowed=f"2 to {ground.cluster.ranks}"
+        )
+    return ground, ground.network(), size_bytes * (ground.ranks if collective == "all-to-all" else 1)
 
 
 def _numbers(text: str | None) -> list[int] | None:
@@ -82,16 +203,16 @@ def _numbers(text: str | None) -> list[int] | None:
 
 def _plain(found: Synthesized) -> dict[str, float | int]:
     return {
-        "finish_us": found.schedule.finish_us,
+        "finish_us": found.finish_us,
         "lower_bound_us": found.lower_bound_us,
         "solver_s": found.solver_s,
-        "steps": len(found.schedule.sends),
+        "steps": found.sends,
     }
 
 
-def _print(network: LinkNetwork, found: Synthesized, size_bytes: int) -> None:
-    finish = found.schedule.finish_us
-    table = Table(["what", "value", "what it means"], right=[1])
+def _print(network: LinkNetwork, found: Synthesized, size_bytes: float, played: Sequence[Played]) -> None:
+    finish, kept = found.finish_us, found.kept.sends
+    table = tables.Table(["what", "value", "what it means"], right=[1])
     table.add("finish", f"{finish:,.4g} us", "from the start to the last byte at the last rank")
     table.add(
         "lower bound",
@@ -101,14 +222,21 @@ def _print(network: LinkNetwork, found: Synthesized, size_bytes: int) -> None:
     table.add("algbw", f"{size_bytes / finish / 1e3:,.4g} GB/s", "bytes of the collective over the finish")
     table.add(
         "sends",
-        f"{len(found.schedule.sends):,}",
-        f"each part in {found.cut} pieces of {found.schedule.sends.piece_bytes:,.0f} bytes",
+        f"{found.sends:,}",
+        f"each part in {found.cut} pieces of {kept.piece_bytes:,.0f} bytes",
     )
-    busiest = np.bincount(found.schedule.sends.link, minlength=len(network.source)) * found.schedule.sends.piece_bytes
-    at = int(np.argmax(busiest / network.bytes_per_us))
-    share = busiest[at] / network.bytes_per_us[at] / finish
+    if found.symmetry is not None:
+        table.add("symmetry", f"{found.images:,}", "turns of the ranks under which the network is the same")
+    slot = np.arange(len(network.source)) if found.symmetry is None else found.symmetry.orbit
+    each = 1 if found.symmetry is None else found.symmetry.together[slot]
+    busiest = np.bincount(slot[kept.link], minlength=len(slot))[slot] * each * kept.piece_bytes / network.bytes_per_us
+    at = int(np.argmax(busiest))
+    share = busiest[at] / finish
     table.add("busiest link", f"{share:.1%}", f"of the time, {network.source[at]} to {network.target[at]}")
     table.add("search", f"{found.solver_s:.2f} s", "with the linear programs of the bound")
+    for one in played:
+        apart = f"{one.took_us / finish - 1:+.1%} of the finish above"
+        table.add(f"{one.engine}, {one.algorithm}", f"{one.took_us:,.4g} us", apart)
     table.print()
 
 

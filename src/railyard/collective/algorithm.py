@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from railyard.collective.machine import CollectiveMachine
+    from railyard.collective.machine import Case, CollectiveMachine
     from railyard.collective.pattern import Pattern
     from railyard.collective.schedule import Schedule
     from railyard.collective.shape import Shape
@@ -70,6 +70,10 @@ class Algorithm:
             the last, "exchange" to all others at once, "mixed" also far.
         phased: Whether what it does inside domains and what it does between them follow one another, so that their
             times add up. Others pass data on in a pipeline, in which the slowest link counts.
+        written: Whether it is a schedule that was made for one network: taken only where it is asked for by name, and
+            its messages are sent as they are.
+        fill: Of a case, seconds for each byte of the collective's size in which its busiest link waits for data that is
+            stored on its journey; None: none, or counted elsewhere.
     """
 
     name: str
@@ -86,6 +90,8 @@ class Algorithm:
     route: str = "mixed"
     phased: bool = False
     staged: str | None = None
+    written: bool = False
+    fill: Callable[[Case], float] | None = None
 
     @property
     def to_the_next(self) -> bool:

@@ -136,7 +136,7 @@ def _allowed(case: Case, policy: CollectivePolicy, group: str) -> list[tuple[str
         refusal = algorithm.refusal(kind, case.shape, case.machine)
         if wanted == name and refusal is not None:
             raise InputError(f"`{name}` cannot do {kind_word(kind)} here: {refusal}", key="algorithm", found=name)
-        if refusal is None and wanted in (None, name):
+        if refusal is None and (wanted == name or (wanted is None and not algorithm.written)):
             able += [(name, spoken) for spoken in algorithm.protocols]
     left = [item for item in able if protocol in (None, item[1])]
     carrier = case.machine.transport

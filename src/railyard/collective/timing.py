@@ -94,8 +94,8 @@ def timing(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[
     inside_us = _inside_us(case, algorithm, protocol, steps)
     rate = _rate_gbs(case, algorithm, protocol, size)
     floor = _base_us(case.machine, algorithm, protocol) + inside_us + _outside_us(case, algorithm, protocol, steps)
-    latency = np.full(size.shape, floor)
-    if protocol == "simple":
+    latency = floor + _stored_us(case, algorithm, size)
+    if protocol == "simple" and not algorithm.written:
         latency += _pipeline_us(case, algorithm, size, rate, inside_us)
     if algorithm.family == "tree" and _fills_chunks(case, protocol):
         latency += tree_fill_us(case, protocol, size)
@@ -136,7 +136,10 @@ def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np
     inside_us = _inside_us(case, algorithm, protocol, steps)
     factor = case.machine.latency_factor
     return Pace(
-        start_us=total.latency_us - inside_us - _outside_us(case, algorithm, protocol, steps),
+        start_us=total.latency_us
+        - inside_us
+        - _outside_us(case, algorithm, protocol, steps)
+        - _stored_us(case, algorithm, np.asarray(size_bytes, np.float64)),
         fill_us=_fill_us(case, algorithm, protocol, size_bytes, total.rate_gbs),
         hop_us=factor * _hop_us(case.machine, algorithm, protocol),
         post_us=factor * _peer_us(case.machine),
@@ -155,6 +158,14 @@ def _fill_us(
     if protocol == "simple" and (chain or algorithm.family in ("nvls", "collnet")):
         return _pipeline_us(case, algorithm, size, rate, 0.0)
     return np.zeros(size.shape)
+
+
+def _stored_us(case: Case, algorithm: Algorithm, size: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What the busiest link waits for data that is stored on its journey, float64[k]; engines that replay see it."""
+    if algorithm.fill is None:
+        return np.zeros(size.shape)
+    waits: NDArray[np.float64] = 1e6 * algorithm.fill(case) * size
+    return waits
 
 
 def _fills_chunks(case: Case, protocol: str) -> bool:
@@ -250,6 +261,11 @@ def _grouped_gbs(case: Case, protocol: str, size: NDArray[np.float64]) -> NDArra
 def by_channels(machine: CollectiveMachine, domains: int) -> bool:
     """Whether grouped sends are limited by the channels of `peers`: NCCL's, inside one switched domain."""
     return machine.library == "nccl" and machine.scale_up == "switched" and not machine.pcie and domains == 1
+
+
+def kernel_gbs(case: Case) -> float:
+    """What the kernels of Simple move out of a rank or into it over scale-up, GB/s; inf where the links bind alone."""
+    return _simple_gbs(case, ALGORITHMS.get("ring"), 1.0)
 
 
 def _simple_gbs(case: Case, algorithm: Algorithm, egress: float) -> float:

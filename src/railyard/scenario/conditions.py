@@ -14,7 +14,9 @@ class CollectivesSection(Section):
 
     algorithm: dict[Text, Text] = Field(
         default_factory=dict,
-        description="Algorithm by kind (`all-reduce`), by group (`dp`) or by both (`dp all-reduce`).",
+        description="Algorithm by kind (`all-reduce`), by group (`dp`) or by both (`dp all-reduce`). `synthesized`: a"
+        " schedule that is searched for this cluster with the faults that hold from the start (`synthesized:4 MB`: for"
+        " that size, else 64 MB); `msccl:FILE.xml`: the schedule of a file.",
         examples=[{"dp all-reduce": "ring"}],
     )
     protocol: dict[Text, Text] = Field(

@@ -66,12 +66,17 @@ def topology(
     placing.topology(source, name=format, target=target, names=names, out=out, force=force)
 
 
-@app.command(short_help="A schedule of a collective for a given network of links.")
+@app.command(short_help="A schedule of a collective for given links, or for a scenario's cluster.")
 def synthesize(
     *,
     links: Annotated[
-        Path, typer.Option("--links", metavar="FILE.csv", help="source, destination, gb_per_s (decimal), latency_us.")
-    ],
+        Path | None,
+        typer.Option("--links", metavar="FILE.csv", help="source, destination, gb_per_s (decimal), latency_us."),
+    ] = None,
+    cluster: Annotated[
+        Path | None,
+        typer.Option("--cluster", metavar="SCENARIO", help="In place of a table: a scenario's cluster and faults."),
+    ] = None,
     collective: Annotated[
         str, typer.Option("--collective", metavar="NAME", help="all-gather, reduce-scatter, all-reduce or all-to-all.")
     ] = "all-gather",
@@ -85,32 +90,52 @@ def synthesize(
     switches: Annotated[
         str | None, typer.Option("--switches", metavar="0,17", help="Nodes that only pass on; guessed without it.")
     ] = None,
+    ranks: Annotated[
+        int | None, typer.Option("--ranks", metavar="N", min=2, help="Of a cluster: the first so many; all without it.")
+    ] = None,
+    engine: Annotated[
+        list[str] | None,
+        typer.Option("--engine", metavar="NAME", help="On a cluster: play it on flow or packet; may be repeated."),
+    ] = None,
+    set_: Set = None,
     most_sends: Annotated[
         int, typer.Option("--most-sends", metavar="N", min=1, help="Finest schedule to try: more take longer.")
     ] = 200_000,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE.csv", help="Write a row a send.")] = None,
     msccl: Annotated[Path | None, typer.Option("--msccl", metavar="FILE.xml", help="Write an MSCCL algorithm.")] = None,
+    mscclpp: Annotated[
+        Path | None, typer.Option("--mscclpp", metavar="FILE.json", help="Write an execution plan of MSCCL++.")
+    ] = None,
     force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Make a schedule of a collective for any network of links, and say what no schedule beats."""
     from railyard.cli import synthesize as synthesizing
+    from railyard.errors import InputError
 
+    if (links is None) == (cluster is None):
+        raise InputError("a schedule is made for one network", key="--links", allowed="--links or --cluster")
+    files = synthesizing.Files(out, msccl, mscclpp, force)
+    given: synthesizing.Table | synthesizing.Machine
+    if cluster is not None:
+        _refuse_with("--cluster", {"--topology": topology, "--chassis": chassis, "--switches": switches})
+        given = synthesizing.Machine(cluster, set_ or [], ranks, engine or [])
+    else:
+        _refuse_with("--links", {"--ranks": ranks, "--engine": engine, "--set": set_})
+        given = synthesizing.Table(links, topology, chassis, switches)  # type: ignore[arg-type]
     synthesizing.synthesize(
-        links,
-        collective=collective,
-        size=size,
-        topology=topology,
-        chassis=chassis,
-        switches=switches,
-        most_sends=most_sends,
-        out=out,
-        msccl=msccl,
-        force=force,
-        as_json=json,
-        quiet=quiet,
+        given, files, collective=collective, size=size, most_sends=most_sends, as_json=json, quiet=quiet
     )
+
+
+def _refuse_with(ground: str, given: dict[str, object]) -> None:
+    """Refuses options that mean nothing for what the schedule is made for."""
+    from railyard.errors import InputError
+
+    wrong = next((option for option, value in given.items() if value), None)
+    if wrong is not None:
+        raise InputError(f"{wrong} has no meaning with {ground}", key=wrong, found=str(given[wrong]))
 
 
 @app.command(short_help="Settings of collectives and fabric that make a step shorter.")

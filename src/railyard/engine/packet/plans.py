@@ -16,7 +16,7 @@ from railyard.collective.ring import orders
 from railyard.collective.tree import rooted_channels
 from railyard.collective.window import SLOTS
 from railyard.engine.packet.plan import Planner, SendPlan, cuts
-from railyard.engine.packet.records import AT_SENDER
+from railyard.engine.packet.records import AT_RECEIVER, AT_SENDER
 from railyard.errors import InputError
 from railyard.graph import CollectiveKind
 
@@ -394,8 +394,11 @@ def _end(send: Send) -> tuple[int, bool]:
 
 def _scheduled(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Any algorithm, from its own messages: each waits for those that brought its chunks to its source."""
-    schedule = ALGORITHMS.get(name).schedule(kind, shape)
-    pieces = 1 if ALGORITHMS.get(name).phased else grain.pieces
+    algorithm = ALGORITHMS.get(name)
+    schedule = algorithm.schedule(kind, shape)
+    if algorithm.written:
+        return written(schedule, shape, grain)
+    pieces = 1 if algorithm.phased else grain.pieces
     planner = Planner()
     halves = _Halves() if name == "nvls-tree" else None
     brought: dict[tuple[int, int], list[Ints]] = {}
@@ -416,6 +419,56 @@ def _scheduled(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> S
                 here = (send.target, chunk)
                 brought[here] = [*brought.get(here, ()), ids] if send.reduce else [ids]
     return planner.build()
+
+
+def written(schedule: Schedule, shape: Shape, grain: Grain) -> SendPlan:
+    """A schedule as it was written: its messages are pieces already, and those of an edge follow one another.
+
+    Messages inside domains have the share of their ranks' links that their edge has of the bytes over them: so all
+    edges are busy until the end, as the thread blocks of MSCCL are, one for each neighbour.
+    """
+    sends = [send for step in schedule.steps for send in step]
+    source, target = (np.array([send[end] for send in sends], np.int64) for end in (0, 1))
+    share = np.array([len(send.chunks) * schedule.chunk_share for send in sends])
+    planner = Planner()
+    planner.sends(source, target, share, lanes=_shares(source, target, share, shape))
+    brought: dict[tuple[int, int], list[int]] = {}
+    before: list[list[int]] = [[], [], []]  # who waits, for whom, where
+    edges: dict[tuple[int, int], list[int]] = {}
+    number = 0
+    for step in schedule.steps:
+        first = number
+        for send in step:
+            waits = sorted({one for chunk in send.chunks for one in brought.get((send.source, chunk), ())})
+            edge = edges.setdefault((send.source, send.target), [])
+            slots = grain.in_flight if _leaves(shape, send.source, send.target) else grain.inside
+            for ids, at in ((waits, AT_RECEIVER), (edge[-slots:][:1] if len(edge) >= slots else [], AT_SENDER)):
+                before[0] += [number] * len(ids)
+                before[1] += ids
+                before[2] += [at] * len(ids)
+            edge.append(number)
+            number += 1
+        for at_step, send in enumerate(step):
+            for chunk in send.chunks:
+                here = (send.target, chunk)
+                brought[here] = [*brought.get(here, ()), first + at_step] if send.reduce else [first + at_step]
+    after, earlier, where = (np.array(column, np.int64) for column in before)
+    for at in (AT_RECEIVER, AT_SENDER):
+        planner.wait(after[where == at], earlier[where == at], at=at)
+    return planner.build()
+
+
+def _shares(source: Ints, target: Ints, share: NDArray[np.float64], shape: Shape) -> NDArray[np.float64]:
+    """float64[sends], bytes over the busier of both ends' links into their domain, in bytes over the send's edge."""
+    inside = shape.domain_of[source] == shape.domain_of[target]
+    moved = np.where(inside, share, 0.0)
+    if shape.scale_up == "mesh":
+        return np.ones(len(share))
+    pair = source * shape.ranks + target
+    _, inverse = np.unique(pair, return_inverse=True)
+    edge = np.bincount(inverse, moved)[inverse]
+    ends = [np.bincount(end, moved, shape.ranks)[end] for end in (source, target)]
+    return np.where(inside, np.maximum(*ends) / np.where(inside, edge, 1.0), 1.0)
 
 
 def _leaves(shape: Shape, source: int, target: int) -> bool:

@@ -125,14 +125,14 @@ def _shared(variant: Variant, memo: Memo, engine: str | None) -> Shared:
     catalog = memo.get("catalog", scenario.catalog, partial(compose.catalog_of, draft))
     key = [scenario.catalog, dump(scenario.cluster)]
     machine = memo.get("cluster", key, partial(compose.cluster_of, draft, catalog))
+    faults = faults_of(draft)
     with blaming(draft, "collectives"):
-        policy = policy_of(scenario.collectives, draft.folder)
+        policy = policy_of(scenario.collectives, draft.folder, machine, faults)
     placements = _placements(draft, machine)
     tenants = tuple(
         tenant(variant, number, machine.part(_seen(scenario.jobs[number], placement, machine)), placement, memo)
         for number, placement in enumerate(placements)
     )
-    faults = faults_of(draft)
     _refuse_fatal(draft, faults, machine, tenants, policy)
     return Shared(
         variant=variant,

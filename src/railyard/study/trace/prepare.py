@@ -96,11 +96,11 @@ def _job(variant: Variant, memo: Memo, engine: str | None) -> PreparedTrace:
     name, trace = memo.get("trace", dump(scenario.trace), partial(read_trace, draft))
     with blaming(draft, *PLACE):
         placement = placement_of(trace.ranks, cluster, scenario.trace.ranks_per_server)
+    faults = faults_of(draft)
     with blaming(draft, "collectives"):
-        policy = policy_of(scenario.collectives, draft.folder)
+        policy = policy_of(scenario.collectives, draft.folder, cluster, faults)
     with blaming(draft, "economics"):
         assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
-    faults = faults_of(draft)
     flow = engines.get("flow")
     refuse_fatal(
         draft,

@@ -4,24 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from railyard import units
 from railyard.collective.calibrated import read_constants
 from railyard.collective.measured import MEASURED
 from railyard.collective.policy import CollectivePolicy
+from railyard.collective.synthesis import searched, written
 from railyard.engine import Jitter, Stall
+from railyard.engine.faults import effects_of
+from railyard.errors import InputError
+from railyard.fault import LinkRate, Spell
+from railyard.fault.cluster_places import ClusterPlaces
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.fault import Fault
     from railyard.scenario.conditions import CollectivesSection, JitterSection
     from railyard.workload.training.jitter import JitterLaw
 
 
-def policy_of(section: CollectivesSection, folder: Path) -> CollectivePolicy:
+def policy_of(
+    section: CollectivesSection, folder: Path, cluster: Cluster, faults: Sequence[Fault] = ()
+) -> CollectivePolicy:
     """What is fixed about collectives.
 
     Args:
         section: As written.
-        folder: Where the scenario lies, from which its file of constants is found.
+        folder: Where the scenario lies, from which its files are found.
+        cluster: For whose links `synthesized` schedules are searched.
+        faults: Those that hold from the start for good are known to that search.
 
     Raises:
         InputError: It names an algorithm that is unknown or does not do that kind, or its constants cannot be read.
@@ -29,7 +46,7 @@ def policy_of(section: CollectivesSection, folder: Path) -> CollectivePolicy:
     measured = MEASURED if section.constants is None else read_constants(folder / section.constants)
     return CollectivePolicy(
         measured=measured,
-        algorithm=dict(section.algorithm),
+        algorithm={key: _named(word, folder, cluster, faults) for key, word in section.algorithm.items()},
         protocol=dict(section.protocol),
         selector=section.selector,
         pxn=section.pxn,
@@ -37,6 +54,31 @@ def policy_of(section: CollectivesSection, folder: Path) -> CollectivePolicy:
         network_overhead_ps=section.network_overhead,
         connections=section.connections,
     )
+
+
+def _named(word: str, folder: Path, cluster: Cluster, faults: Sequence[Fault]) -> str:
+    """The name of an algorithm in the registry, which schedules of files and of a search are made part of."""
+    kind, _, rest = word.partition(":")
+    if kind == "msccl" and rest:
+        return written.of_file(folder / rest.strip())
+    if kind != searched.NAME:
+        return word
+    size = units.size(rest) if rest else searched.SIZE_BYTES
+    if size <= 0:
+        raise InputError("a collective moves more than nothing", key="algorithm", found=word, allowed="such as 64 MB")
+    return searched.of_cluster(cluster, size, keeps_of(cluster, faults))
+
+
+def keeps_of(cluster: Cluster, faults: Sequence[Fault]) -> NDArray[np.float64] | None:
+    """float64[links], what links keep of their rates under faults that hold from the start for good; None: all."""
+    effects = [effect for _, effect in effects_of(faults, ClusterPlaces.of(cluster))]
+    slower = [one for one in effects if isinstance(one, LinkRate) and one.spell == Spell(0)]
+    if not slower:
+        return None
+    share = np.ones(len(cluster.links))
+    for one in slower:
+        share[one.link] *= one.factor
+    return share
 
 
 def jitter_of(section: JitterSection, law: JitterLaw, micro_batches: int) -> Jitter:

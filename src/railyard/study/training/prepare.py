@@ -154,7 +154,7 @@ def prepared(
     with blaming(draft, "workload", "training", "model"):
         model = compose.model_of(draft.folder, scenario.training.model, catalog)
     with blaming(draft, "collectives"):
-        policy = policy_of(scenario.collectives, draft.folder)
+        policy = policy_of(scenario.collectives, draft.folder, cluster, faults_of(draft))
     with blaming(draft, "economics"):
         assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
     ready, (graphs, choices) = engine_of(draft, cluster, name), shared or (Graphs(), [])

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,10 @@ class LinkNetwork:
         bytes_per_us: float64[links], the rate of each link (1 GB/s = 1,000 bytes in a microsecond).
         latency_us: float64[links], one way.
         switch: bool[nodes], nodes that pass on what they get and hold no data of theirs.
+        packets: Whether switches pass on packets: at once, each to one next node. Else they pass on pieces, once these
+            are there, to as many nodes as want them.
+        rail: int64[links], of links between a rank and a switch the rail of that port: what leaves a rank by one rail
+            arrives by the same; -1: any. None: there are no rails.
     """
 
     source: NDArray[np.int32]
@@ -45,6 +49,8 @@ class LinkNetwork:
     bytes_per_us: NDArray[np.float64]
     latency_us: NDArray[np.float64]
     switch: NDArray[np.bool_]
+    packets: bool = False
+    rail: NDArray[np.int64] | None = None
 
     @property
     def nodes(self) -> int:
@@ -66,7 +72,7 @@ class LinkNetwork:
 
     def reversed(self) -> LinkNetwork:
         """The same with every link the other direction."""
-        return LinkNetwork(self.target, self.source, self.bytes_per_us, self.latency_us, self.switch)
+        return replace(self, source=self.target, target=self.source)
 
 
 def switches_of(source: Sequence[int], target: Sequence[int], nodes: int) -> list[int]:
@@ -226,11 +232,15 @@ def build(
     )
     if len(network.ranks) < 2:
         raise InputError("a collective has at least two ranks", file=file or None, found=str(len(network.ranks)))
-    _check_joined(network, file)
-    return network
+    return joined(network, file)
 
 
-def _check_joined(network: LinkNetwork, file: str) -> None:
+def joined(network: LinkNetwork, file: str = "") -> LinkNetwork:
+    """The network itself, if every rank reaches every other.
+
+    Raises:
+        InputError: Names two that do not.
+    """
     for one in (network, network.reversed()):
         seen, queue = {one.ranks[0]}, [one.ranks[0]]
         while queue:
@@ -242,3 +252,4 @@ def _check_joined(network: LinkNetwork, file: str) -> None:
         if lost is not None:
             pair = f"{one.ranks[0]} and {lost}"
             raise InputError(f"the ranks {pair} do not reach one another", file=file or None, found=str(lost))
+    return network

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from railyard.tune.synthesis.network import LinkNetwork
-    from railyard.tune.synthesis.schedule import Schedule
+    from railyard.collective.synthesis.network import LinkNetwork
+    from railyard.collective.synthesis.schedule import Schedule
 
 _EPSILON = 1e-9
 
 
 def faults(network: LinkNetwork, schedule: Schedule, collective: str) -> list[str]:
     """What is wrong with a schedule; nothing for a sound one."""
-    return [*_links(schedule, network), *_order(schedule), *_data(schedule, network, collective)]
+    return [*_links(schedule, network), *_order(schedule, network), *_data(schedule, network, collective)]
 
 
 def _links(schedule: Schedule, network: LinkNetwork) -> list[str]:
@@ -31,11 +31,16 @@ def _links(schedule: Schedule, network: LinkNetwork) -> list[str]:
     return found
 
 
-def _order(schedule: Schedule) -> list[str]:
+def _order(schedule: Schedule, network: LinkNetwork) -> list[str]:
     """A send that leaves before what it waits for is there."""
     sends = schedule.sends
     owner = np.repeat(np.arange(len(sends)), np.diff(sends.after_ptr))
-    early = schedule.start_us[owner] < schedule.arrive_us[sends.after] * (1 - _EPSILON) - _EPSILON
+    there = schedule.arrive_us[sends.after]
+    if network.packets:  # a switch sends on what has come, and ends no sooner than it has all of it
+        takes = sends.piece_bytes / network.bytes_per_us[sends.link]
+        through = network.switch[network.source[sends.link[owner]]]
+        there = there - np.where(through, np.minimum(takes[sends.after], takes[owner]), 0.0)
+    early = schedule.start_us[owner] < there * (1 - _EPSILON) - _EPSILON
     return [f"send {owner[at]} leaves before {sends.after[at]} has arrived" for at in np.flatnonzero(early)[:3]]
 
 
@@ -47,18 +52,9 @@ def _data(schedule: Schedule, network: LinkNetwork, collective: str) -> list[str
     for piece in range(int(schedule.sends.piece.max()) + 1):
         starts = ranks if collective in ("reduce-scatter", "all-reduce") else [home[piece][0]]
         has.update({(rank, piece): frozenset([rank]) for rank in starts})
-    for send in np.argsort(schedule.arrive_us, kind="stable").tolist():
-        link, piece = int(schedule.sends.link[send]), int(schedule.sends.piece[send])
-        source, target = int(network.source[link]), int(network.target[link])
-        if (source, piece) not in has:
-            return [f"node {source} sends piece {piece} and does not have it"]
-        before = has.get((target, piece), frozenset())
-        if schedule.sends.reduce[send]:
-            if before & has[source, piece]:
-                return [f"node {target} adds a part of piece {piece} twice"]
-            has[target, piece] = before | has[source, piece]
-        else:
-            has[target, piece] = has[source, piece]
+    wrong = _moved(schedule, network, has)
+    if wrong:
+        return [wrong]
     every = frozenset(ranks) if collective in ("reduce-scatter", "all-reduce") else None
     found = []
     for piece, (_, ends) in enumerate(home):
@@ -67,6 +63,41 @@ def _data(schedule: Schedule, network: LinkNetwork, collective: str) -> list[str
             if has.get((rank, piece)) != wanted:
                 found.append(f"rank {rank} ends without piece {piece}")
     return found[:3]
+
+
+def _moved(schedule: Schedule, network: LinkNetwork, has: dict[tuple[int, int], frozenset[int]]) -> str | None:
+    """Lets every send leave with what its source has then, and arrive; what is wrong, or None."""
+    sends = schedule.sends
+    count = len(sends)
+    carried: list[frozenset[int]] = [frozenset()] * count
+    ends = [network.source[sends.link].tolist(), network.target[sends.link].tolist()]
+    piece, switch = sends.piece.tolist(), network.switch.tolist()
+    times = np.concatenate([schedule.arrive_us * (1 - _EPSILON) - _EPSILON, schedule.start_us])
+    for event in np.argsort(times, kind="stable").tolist():
+        send = event % count
+        source, target = ends[0][send], ends[1][send]
+        if event >= count:
+            there = has.get((source, piece[send]), frozenset())
+            carried[send] = _passed(schedule, network, carried, send) if switch[source] else there
+            if not carried[send]:
+                return f"node {source} sends piece {piece[send]} and does not have it"
+        elif not switch[target]:
+            before = has.get((target, piece[send]), frozenset()) if sends.reduce[send] else frozenset()
+            if before & carried[send]:
+                return f"node {target} adds a part of piece {piece[send]} twice"
+            has[target, piece[send]] = before | carried[send]
+    return None
+
+
+def _passed(schedule: Schedule, network: LinkNetwork, carried: list[frozenset[int]], send: int) -> frozenset[int]:
+    """What a send from a switch carries: that of the one send to it that it waits for; nothing where there is none."""
+    sends = schedule.sends
+    before = sends.after[sends.after_ptr[send] : sends.after_ptr[send + 1]].tolist()
+    if len(before) != 1 or sends.piece[before[0]] != sends.piece[send]:
+        return frozenset()
+    return (
+        carried[before[0]] if network.target[sends.link[before[0]]] == network.source[sends.link[send]] else frozenset()
+    )
 
 
 def _homes(schedule: Schedule, network: LinkNetwork, collective: str) -> list[tuple[int, list[int]]]:

@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.tune.synthesis.network import LinkNetwork
+    from railyard.collective.synthesis.network import LinkNetwork
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +90,13 @@ class Schedule:
 def timed(network: LinkNetwork, sends: Sends) -> Schedule:
     """Lets every link send what waits for it, that with the longest way to go first.
 
-    Pieces are stored and forwarded: a node passes a piece on when all of it is there. A link is busy for the bytes of a
-    send, and free again while it is still on its journey.
+    Pieces are stored and forwarded: a node passes a piece on when all of it is there; switches that pass on packets do
+    so as soon as the rest comes in time. A link is busy for the bytes of a send, and free again while it is still on
+    its journey.
     """
     takes = sends.piece_bytes / network.bytes_per_us[sends.link]
-    late = takes + network.latency_us[sends.link]
+    arrives = takes + network.latency_us[sends.link]
+    late = _passed_on(network, sends, takes) if network.packets else arrives
     order = _Order(sends, late)
     link, takes_list, late_list = sends.link.tolist(), takes.tolist(), late.tolist()
     start = [0.0] * len(sends)
@@ -119,7 +121,19 @@ def timed(network: LinkNetwork, sends: Sends) -> Schedule:
                 heappush(events, (time + takes_list[send], 1, send))
                 heappush(events, (time + late_list[send], 2, send))
     start_us = np.array(start)
-    return Schedule(sends, start_us, start_us + late)
+    return Schedule(sends, start_us, start_us + arrives)
+
+
+def _passed_on(network: LinkNetwork, sends: Sends, takes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """float64[sends], us from the start of each until what waits for it may begin.
+
+    A switch may send on a packet before the next one has come, if it does not run dry: a faster link begins later.
+    """
+    owner = np.repeat(np.arange(len(sends)), np.diff(sends.after_ptr))
+    next_takes = takes.copy()
+    np.minimum.at(next_takes, sends.after, takes[owner])
+    ahead = np.where(network.switch[network.target[sends.link]], next_takes, 0.0)
+    return np.asarray(network.latency_us[sends.link] + takes - ahead, np.float64)
 
 
 class _Order:

@@ -10,32 +10,68 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.collective.synthesis.routes import shortest_us
 from railyard.errors import InputError, SimulationError
-from railyard.tune.synthesis.routes import shortest_us
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from railyard.tune.synthesis.network import LinkNetwork
+    from railyard.collective.synthesis.network import LinkNetwork
+    from railyard.collective.synthesis.symmetry import Symmetry
 
 _MOST_FLOWS = 400_000
 """Variables up to which the program of an all-to-all is solved as one; above, rank by rank."""
 
 
-def lower_bound_us(network: LinkNetwork, collective: str, size: float) -> float:
+def lower_bound_us(network: LinkNetwork, collective: str, size: float, symmetry: Symmetry | None = None) -> float:
     """Microseconds that every schedule takes at least.
 
     Args:
         network: The links.
         collective: One of the registry's.
         size: As the collective counts it, in bytes.
+        symmetry: Of the network: programs are then those of its roots, with a constraint for each orbit.
     """
-    latency = float(shortest_us(network).max())
+    roots = network.ranks if symmetry is None else symmetry.roots
+    latency = float(shortest_us(network, roots).max())
     if collective == "all-to-all":
-        return max(latency, _all_to_all(network, size))
+        return max(latency, _all_to_all(network, size) if symmetry is None else _images(network, size, symmetry))
     if collective == "all-reduce":
-        return max(latency, _across(network, size))
-    return max(latency, _into_each(network if collective == "all-gather" else network.reversed(), size))
+        cut = _across(network, size) if symmetry is None else 0.0
+        return max(latency, cut, _sums(network, size), _out_and_in(network, size))
+    into = network if collective == "all-gather" else network.reversed()
+    return max(latency, _into_each(into, size, roots))
+
+
+def _sums(network: LinkNetwork, size: float) -> float:
+    """Nobody adds but ranks: before the first of them has a sum each other one has sent, and then each has to get it.
+
+    So ranks receive every element 2 (n - 1) times, and send it n - 1 times at least.
+    """
+    ranks = len(network.ranks)
+    into, out = (float(network.bytes_per_us[~network.switch[end]].sum()) for end in (network.target, network.source))
+    return size * (ranks - 1) * max(2 / into, (2 if network.packets or not network.switch.any() else 1) / out)
+
+
+def _out_and_in(network: LinkNetwork, size: float) -> float:
+    """Every rank's part leaves it once, and the sum reaches it once."""
+    ranks = np.array(network.ranks)
+    slowest = [
+        np.bincount(end, network.bytes_per_us, network.nodes)[ranks].min() for end in (network.source, network.target)
+    ]
+    return size / float(min(slowest))
+
+
+def _images(network: LinkNetwork, size: float, symmetry: Symmetry) -> float:
+    """All-to-all: the flows of the roots, whose images load every link of an orbit alike; one program."""
+    part = size / len(network.ranks) ** 2
+    demand = np.zeros((len(symmetry.roots), network.nodes))
+    for row, root in enumerate(symmetry.roots):
+        demand[row, network.ranks] = -part
+        demand[row, root] = part * (len(network.ranks) - 1)
+    return _least_time(network, demand, symmetry)
 
 
 def _across(network: LinkNetwork, size: float) -> float:
@@ -50,12 +86,12 @@ def _across(network: LinkNetwork, size: float) -> float:
     return worst
 
 
-def _into_each(network: LinkNetwork, size: float) -> float:
+def _into_each(network: LinkNetwork, size: float, roots: Sequence[int]) -> float:
     """Every rank has to get what it lacks: the slowest maximum flow from all others to one."""
     part = size / len(network.ranks)
     supply = np.where(network.switch, 0.0, part)
     worst = 0.0
-    for rank in network.ranks:
+    for rank in roots:
         demand = supply.copy()
         demand[rank] = part - size
         worst = max(worst, _least_time(network, demand[None, :]), _at_the_door(network, rank, size - part))
@@ -79,12 +115,13 @@ def _all_to_all(network: LinkNetwork, size: float) -> float:
     return max(_least_time(network, row[None, :]) for row in demand)
 
 
-def _least_time(network: LinkNetwork, demand: NDArray[np.float64]) -> float:
+def _least_time(network: LinkNetwork, demand: NDArray[np.float64], symmetry: Symmetry | None = None) -> float:
     """The least time in which flows that share the links carry bytes from where there are too many to where they lack.
 
     Args:
         network: The links.
         demand: float64[commodities, nodes], bytes that each node has more than it wants.
+        symmetry: Each flow stands for its images too.
     """
     try:
         from scipy.optimize import linprog
@@ -100,13 +137,16 @@ def _least_time(network: LinkNetwork, demand: NDArray[np.float64]) -> float:
     kinds = len(demand)
     keep = block_diag([leaves - enters] * kinds, format="csr")
     keep = hstack([keep, coo_matrix((keep.shape[0], 1))], format="csr")
-    share = hstack([coo_matrix((1 / network.bytes_per_us, (at, at)), (links, links))] * kinds, format="csr")
+    slot = at if symmetry is None else symmetry.orbit
+    images = np.ones(links) if symmetry is None else symmetry.together[slot]
+    slots = int(slot.max()) + 1
+    share = hstack([coo_matrix((images / network.bytes_per_us, (slot, at)), (slots, links))] * kinds, format="csr")
     scale = float(np.abs(demand).max())
-    limit = hstack([share * scale, coo_matrix(-np.ones((links, 1)))], format="csr")
+    limit = hstack([share * scale, coo_matrix(-np.ones((slots, 1)))], format="csr")
     cost = np.zeros(keep.shape[1])
     cost[-1] = 1
     rows: dict[str, Any] = {"A_ub": limit, "A_eq": keep}  # sparse, which its types do not know
-    found = linprog(cost, b_ub=np.zeros(links), b_eq=demand.ravel() / scale, method="highs", **rows)
+    found = linprog(cost, b_ub=np.zeros(slots), b_eq=demand.ravel() / scale, method="highs", **rows)
     if found.fun is None:
         raise SimulationError(f"the linear program of a lower bound was not solved: {found.message}")
     return float(found.fun)

@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 import numpy as np
 
 if TYPE_CHECKING:
-    from railyard.tune.synthesis.network import LinkNetwork
-    from railyard.tune.synthesis.schedule import Schedule
+    from railyard.collective.synthesis.network import LinkNetwork
+    from railyard.collective.synthesis.schedule import Schedule
 
     Place = tuple[str, int]
 

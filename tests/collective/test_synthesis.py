@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.cli.guard import run
+from railyard.collective.synthesis.bound import lower_bound_us
+from railyard.collective.synthesis.collectives import Ask, collectives
+from railyard.collective.synthesis.execute import faults
+from railyard.collective.synthesis.network import build, read_network
+from railyard.collective.synthesis.schedule import timed
+from railyard.collective.synthesis.search import synthesize
 from railyard.errors import InputError
-from railyard.tune.synthesis.bound import lower_bound_us
-from railyard.tune.synthesis.collectives import collectives
-from railyard.tune.synthesis.execute import faults
-from railyard.tune.synthesis.network import build, read_network
-from railyard.tune.synthesis.schedule import timed
-from railyard.tune.synthesis.search import synthesize
 
 DATA = Path(__file__).parent / "data"
 RATES = st.sampled_from([1.0, 2.5, 12.5])
@@ -32,14 +33,14 @@ LINE = build(both([(0, 1, 1.0, 2.0), (1, 2, 1.0, 2.0)]), [])
 
 def test_a_line_by_hand():
     """3,000 bytes: rank 0's 1,000 are at 1 after 1 + 2 us and at 2 after twice that; what 1 sends to 2 goes before."""
-    schedule = timed(LINE, collectives.get("all-gather")(LINE, 3000, 1, 1.0))
+    schedule = timed(LINE, collectives.get("all-gather")(Ask(LINE, 3000, 1, 1.0)))
     assert schedule.finish_us == pytest.approx(6.0)
     assert lower_bound_us(LINE, "all-gather", 3000) == pytest.approx(4.0)  # latency; the rates alone want 2 us
 
 
 def test_pieces_hide_what_is_stored_on_the_way():
     """In four pieces the last 250 bytes of rank 0 are at 1 after 3 us and leave it then, at 2 after 5.25."""
-    schedule = timed(LINE, collectives.get("all-gather")(LINE, 3000, 4, 1.0))
+    schedule = timed(LINE, collectives.get("all-gather")(Ask(LINE, 3000, 4, 1.0)))
     assert schedule.finish_us == pytest.approx(5.25)
 
 
@@ -65,8 +66,26 @@ def test_a_switch_copies():
     found = synthesize(star, "all-gather", 400_000)
     assert found.lower_bound_us == pytest.approx(300 + 0.5)
     assert found.schedule.finish_us <= 1.03 * found.lower_bound_us
-    with pytest.raises(InputError, match="a switch of this network would have to add"):
-        synthesize(star, "all-reduce", 400_000)
+
+
+@pytest.mark.parametrize("packets", [False, True])
+@pytest.mark.parametrize("collective", list(collectives))
+def test_switches_add_nothing_and_packets_are_not_copied(collective, packets):
+    star = replace(build(both([(0, rank, 1.0, 0.5) for rank in range(1, 5)]), None), packets=packets)
+    schedule = timed(star, collectives.get(collective)(Ask(star, 400_000, 2, 0.3)))
+    assert faults(star, schedule, collective) == []
+    assert not schedule.sends.reduce[star.switch[star.target[schedule.sends.link]]].any()
+
+
+def test_packets_go_through_a_switch_at_once_by_hand():
+    """1,000 bytes to a switch at 1 GB/s and on at 2: 1 us of sending and 2 x 0.5 us of latency; the second link begins
+    after 0.5 + 0.5 us, so that it does not run dry; stored there, the second link begins after 1.5 and takes 0.5 more.
+    """
+    links = [(0, 1, 1.0, 0.5), (1, 0, 2.0, 0.5), (2, 1, 1.0, 0.5), (1, 2, 2.0, 0.5)]
+    stored = build(links, [1])
+    passed = replace(stored, packets=True)
+    finish = [timed(one, collectives.get("all-gather")(Ask(one, 2000, 1, 1.0))).finish_us for one in (stored, passed)]
+    assert finish == pytest.approx([2.5, 2.0])
 
 
 @settings(max_examples=40, deadline=None)
@@ -81,13 +100,13 @@ def test_every_schedule_is_sound(ranks, more, collective, cut, nearness):
     ring = both([(a, (a + 1) % ranks, 1.0, 0.3) for a in range(ranks)])
     extra = [(a % ranks, b % ranks, rate, late) for a, b, rate, late in more if a % ranks != b % ranks]
     network = build(ring + extra, [])
-    schedule = timed(network, collectives.get(collective)(network, 1e5, cut, nearness))
+    schedule = timed(network, collectives.get(collective)(Ask(network, 1e5, cut, nearness)))
     assert faults(network, schedule, collective) == []
     assert schedule.finish_us >= lower_bound_us(network, collective, 1e5) * (1 - 1e-9)
 
 
 def test_the_check_finds_what_is_wrong():
-    schedule = timed(LINE, collectives.get("all-gather")(LINE, 3000, 2, 1.0))
+    schedule = timed(LINE, collectives.get("all-gather")(Ask(LINE, 3000, 2, 1.0)))
     for column, wrong, words in (
         ("start_us", schedule.start_us * 0, "carries two sends at once"),
         ("arrive_us", schedule.arrive_us - 1.5, "arrives before it can"),

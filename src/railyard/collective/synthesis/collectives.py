@@ -1,0 +1,155 @@
+"""The sends of a collective, along trees and paths: one function a collective.
+
+Bytes are given as the whole output of all-gather, the whole input of a rank for reduce-scatter and all-reduce, and for
+all-to-all what all ranks together send (each an equal part to every rank, itself included).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.collective.synthesis.routes import Router
+from railyard.collective.synthesis.schedule import SendList
+from railyard.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from railyard.collective.synthesis.network import LinkNetwork
+    from railyard.collective.synthesis.routes import Hop
+    from railyard.collective.synthesis.schedule import Sends
+    from railyard.collective.synthesis.symmetry import Symmetry
+
+TREES = 2
+"""Trees of a root where they are kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ask:
+    """What sends are wanted.
+
+    Attributes:
+        network: The links.
+        size: Bytes, as the collective counts them.
+        cut: Pieces of each part.
+        nearness: See `Router`.
+        symmetry: Only the parts of its roots are laid out, for all of their images; None: all parts.
+        kept: Trees that were grown before, by nearness, direction and number: each root has `TREES`, which its pieces
+            take in turn. None: every piece has one of its own.
+    """
+
+    network: LinkNetwork
+    size: float
+    cut: int
+    nearness: float
+    symmetry: Symmetry | None = None
+    kept: dict[tuple[float, bool, int], list[Hop]] | None = None
+
+    @property
+    def roots(self) -> Sequence[int]:
+        """Ranks whose parts are laid out."""
+        return self.network.ranks if self.symmetry is None else self.symmetry.roots
+
+    def router(
+        self, piece: float, busy_us: list[float] | None = None, *, up: bool = False, copies: bool = True
+    ) -> Router:
+        """For pieces over the links; `up` over the reversed ones."""
+        network = self.network.reversed() if up else self.network
+        return Router(network, piece, self.nearness, busy_us, symmetry=self.symmetry, copies=copies)
+
+    def tree(self, router: Router, number: int, *, up: bool = False) -> list[Hop]:
+        """Of a piece, to all ranks."""
+        root = self.roots[number % len(self.roots)]
+        if self.kept is None:
+            return router.tree(root)
+        key = (self.nearness, up, number % (TREES * len(self.roots)))
+        if key not in self.kept:
+            self.kept[key] = router.tree(root)
+        return self.kept[key]
+
+    def path(self, router: Router, turn: int, ends: tuple[int, int]) -> list[Hop]:
+        """From a rank to another, the `turn`-th pair."""
+        if self.kept is None:
+            return router.tree(ends[0], [ends[1]])
+        key = (self.nearness, False, turn)
+        if key not in self.kept:
+            self.kept[key] = router.tree(ends[0], [ends[1]])
+        return self.kept[key]
+
+
+if TYPE_CHECKING:
+    Build = Callable[[Ask], Sends]
+
+collectives: Registry[Build] = Registry("collective to synthesize")
+
+
+def _all_gather(ask: Ask) -> Sends:
+    """Each rank's part along trees of its own, in `cut` pieces."""
+    piece = ask.size / len(ask.network.ranks) / ask.cut
+    router, sends = ask.router(piece, copies=not ask.network.packets), SendList(piece)
+    for number in range(ask.cut * len(ask.roots)):
+        _broadcast(ask.tree(router, number), number, sends, [])
+    return sends.done()
+
+
+def _broadcast(hops: list[Hop], piece: int, sends: SendList, first: list[int]) -> None:
+    """Sends down a tree; those that leave the root wait for `first`."""
+    number: list[int] = []
+    for hop in hops:
+        number.append(sends.add(hop.link, piece, first if hop.above < 0 else [number[hop.above]]))
+
+
+def _reduce(network: LinkNetwork, hops: list[Hop], piece: int, sends: SendList) -> list[int]:
+    """Sends up a tree whose links lead to the root, the lowest first; returns those that arrive there.
+
+    What goes to a switch is passed on as it is; ranks add.
+    """
+    arrived: dict[int, list[int]] = {}
+    for at in range(len(hops) - 1, -1, -1):
+        adds = not network.switch[network.target[hops[at].link]]
+        send = sends.add(hops[at].link, piece, arrived.get(at, []), reduce=bool(adds))
+        arrived.setdefault(hops[at].above, []).append(send)
+    return arrived[-1]
+
+
+def _reduce_scatter(ask: Ask) -> Sends:
+    """The trees of an all-gather over the reversed links, upward."""
+    piece = ask.size / len(ask.network.ranks) / ask.cut
+    router, sends = ask.router(piece, up=True, copies=False), SendList(piece)
+    for number in range(ask.cut * len(ask.roots)):
+        _reduce(ask.network, ask.tree(router, number, up=True), number, sends)
+    return sends.done()
+
+
+def _all_reduce(ask: Ask) -> Sends:
+    """Each piece up a tree and down another, as soon as it is there."""
+    network = ask.network
+    piece = ask.size / len(network.ranks) / ask.cut
+    busy = [0.0] * len(network.source)
+    up = ask.router(piece, busy, up=True, copies=False)
+    down = ask.router(piece, busy, copies=not network.packets)
+    sends = SendList(piece)
+    for number in range(ask.cut * len(ask.roots)):
+        added = _reduce(network, ask.tree(up, number, up=True), number, sends)
+        _broadcast(ask.tree(down, number), number, sends, added)
+    return sends.done()
+
+
+def _all_to_all(ask: Ask) -> Sends:
+    """A path for each piece of each pair; what a rank keeps goes nowhere."""
+    ranks = ask.network.ranks
+    piece = ask.size / len(ranks) ** 2 / ask.cut
+    router, sends = ask.router(piece), SendList(piece)
+    at = {rank: number for number, rank in enumerate(ranks)}
+    pairs = [(root, ranks[(at[root] + shift) % len(ranks)]) for shift in range(1, len(ranks)) for root in ask.roots]
+    for number in range(ask.cut):
+        for turn, (a, b) in enumerate(pairs):
+            _broadcast(ask.path(router, turn, (a, b)), number * len(pairs) + turn, sends, [])
+    return sends.done()
+
+
+collectives.add("all-gather", _all_gather)
+collectives.add("reduce-scatter", _reduce_scatter)
+collectives.add("all-reduce", _all_reduce)
+collectives.add("all-to-all", _all_to_all)

@@ -1,0 +1,219 @@
+"""A schedule as an execution plan of MSCCL++: what each thread block of each rank puts, signals, waits for and adds.
+
+A thread block puts pieces into the memory of one peer, or waits for those of one and adds them. Every directed edge has
+a port channel at both ends: the receiver signals that it has begun, then the sender puts and signals, piece by piece.
+What is to be added is put into a place of its own in the receiver's scratch memory, for nobody adds on the wire. Blocks
+of a rank wait for one another by semaphores, one for each wait. `nop` is a barrier of the block's threads.
+
+Format: microsoft/mscclpp, `docs/design/mscclpp-dsl-json-file.md` and the plans of its executor tests, 2026.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from railyard.collective.synthesis.msccl import Layout, messages
+
+if TYPE_CHECKING:
+    from railyard.collective.synthesis.msccl import Message
+    from railyard.collective.synthesis.network import LinkNetwork
+    from railyard.collective.synthesis.schedule import Schedule
+
+    Op = dict[str, Any]
+
+_NAMES = {
+    "all-gather": "allgather",
+    "reduce-scatter": "reducescatter",
+    "all-reduce": "allreduce",
+    "all-to-all": "alltoall",
+}
+_LARGEST = (1 << 64) - 1
+_CHANNEL = {"channel_ids": [0], "channel_type": "port"}
+_BARRIER: Op = {"name": "nop"}
+
+
+@dataclass
+class _Block:
+    """A thread block: the peer and the direction that its channel is of (none: it only copies), and its operations."""
+
+    peer: int | None
+    sends: bool
+    ops: list[Op] = field(default_factory=list)
+    buffers: list[tuple[int, str]] = field(default_factory=list)
+
+    def buffer(self, rank: int, kind: str) -> int:
+        """Number of a peer's buffer among those that the block knows."""
+        if (rank, kind) not in self.buffers:
+            self.buffers.append((rank, kind))
+        return self.buffers.index((rank, kind))
+
+
+@dataclass
+class _Gpu:
+    rank: int
+    blocks: dict[tuple[str, int], _Block] = field(default_factory=dict)
+    scratch: dict[int, int] = field(default_factory=dict)
+    slots: int = 0
+    semaphores: int = 0
+
+    def block(self, kind: str, peer: int) -> _Block:
+        """The block that sends to a peer or receives from it; first it waits for the peer, or lets it begin."""
+        key = (kind, peer)
+        if key not in self.blocks:
+            self.blocks[key] = _Block(None if kind == "copy" else peer, kind == "send")
+            if kind != "copy":
+                self.blocks[key].ops += [{"name": "wait" if kind == "send" else "signal", **_CHANNEL}, _BARRIER]
+        return self.blocks[key]
+
+    def wait_for(self, after: _Block, before: _Block | None) -> None:
+        """Lets a block go on only when another has come so far."""
+        if before is None or before is after:
+            return
+        number, self.semaphores = self.semaphores, self.semaphores + 1
+        before.ops.append({"name": "sem_release", "semaphore_ids": [number]})
+        after.ops += [{"name": "sem_acquire", "semaphore_ids": [number]}, _BARRIER]
+
+
+@dataclass
+class _Arrivals:
+    """What has come: of each message the block that received it; of each place the message that was added last."""
+
+    block: dict[int, _Block] = field(default_factory=dict)
+    added: dict[tuple[int, int], int] = field(default_factory=dict)
+
+
+def mscclpp_json(network: LinkNetwork, schedule: Schedule, collective: str, cut: int) -> str:
+    """A schedule as the file that MSCCL++'s executor reads.
+
+    Args:
+        network: Of the schedule.
+        schedule: Sound.
+        collective: What it does.
+        cut: Pieces of each part.
+    """
+    layout = Layout(collective, len(network.ranks), cut)
+    gpus = [_Gpu(rank) for rank in range(layout.ranks)]
+    arrivals = _Arrivals()
+    for number, message in enumerate(messages(network, schedule)):
+        _send(gpus, layout, message, arrivals)
+        _receive(gpus, layout, message, arrivals, number)
+    if collective == "all-to-all":
+        for rank, gpu in enumerate(gpus):
+            for part in range(cut):
+                offset = rank * cut + part
+                gpu.block("copy", 0).ops.append(
+                    {"name": "copy", "src_buff": [_local("i", offset)], "dst_buff": [_local("o", offset)]}
+                )
+    for gpu in gpus:
+        for (kind, _), block in gpu.blocks.items():
+            if kind == "send":
+                block.ops.append({"name": "flush", **_CHANNEL})
+    return json.dumps(_plan(layout, gpus), indent=1) + "\n"
+
+
+def _send(gpus: list[_Gpu], layout: Layout, message: Message, arrivals: _Arrivals) -> None:
+    sender, taker = gpus[message.source], gpus[message.target]
+    block = sender.block("send", message.target)
+    for one in message.after:
+        sender.wait_for(block, arrivals.block[one])
+    source = layout.place(message.source, message.piece, sender.scratch, sent=True)
+    buffer, offset = _landing(layout, message, taker)
+    put = {
+        "name": "put",
+        "src_buff": [_local(*source)],
+        "dst_buff": [{"buffer_id": block.buffer(message.target, buffer), "index": offset, "size": 1}],
+        **_CHANNEL,
+    }
+    block.ops += [put, _BARRIER, {"name": "signal", **_CHANNEL}]
+
+
+def _landing(layout: Layout, message: Message, taker: _Gpu) -> tuple[str, int]:
+    """Where a piece is put: what is to be added into a slot of the scratch memory of its own."""
+    if message.reduce:
+        return "s", taker.slots
+    return layout.place(message.target, message.piece, taker.scratch, sent=False)
+
+
+def _receive(gpus: list[_Gpu], layout: Layout, message: Message, arrivals: _Arrivals, number: int) -> None:
+    taker = gpus[message.target]
+    block = taker.block("receive", message.source)
+    block.ops += [{"name": "wait", **_CHANNEL}, _BARRIER]
+    if message.reduce:
+        key = (message.target, message.piece)
+        if key in arrivals.added:
+            taker.wait_for(block, arrivals.block[arrivals.added[key]])
+        buffer, offset = layout.place(message.target, message.piece, taker.scratch, sent=False)
+        add = {
+            "name": "re",
+            "src_buff": [_local(buffer, offset), _local("s", taker.slots)],
+            "dst_buff": [_local(buffer, offset)],
+            "reduce_op": "sum",
+        }
+        block.ops += [add, _BARRIER]
+        taker.slots += 1
+        arrivals.added[key] = number
+    arrivals.block[number] = block
+
+
+def _local(buffer: str, index: int) -> Op:
+    return {"type": buffer, "index": index, "size": 1}
+
+
+# ------------------------------------------------------------------------------------------------------------ writing
+
+
+def _plan(layout: Layout, gpus: list[_Gpu]) -> dict[str, Any]:
+    return {
+        "name": f"railyard-{layout.collective}",
+        "collective": _NAMES[layout.collective],
+        "protocol": "Simple",
+        "inplace": layout.in_place,
+        "reuse_resources": False,
+        "gpus": [_gpu(layout, gpu) for gpu in gpus],
+        "num_threads_per_block": 1024,
+        "use_double_scratch_buffer": False,
+        "buffer_alignment": 16,
+        "min_message_size": 0,
+        "max_message_size": _LARGEST,
+    }
+
+
+def _gpu(layout: Layout, gpu: _Gpu) -> dict[str, Any]:
+    inputs, outputs = layout.chunks
+    edges = sorted({_edge(gpu.rank, block) for block in gpu.blocks.values() if block.peer is not None})
+    buffers = sorted({buffer for block in gpu.blocks.values() for buffer in block.buffers})
+    return {
+        "id": gpu.rank,
+        "input_chunks": inputs,
+        "output_chunks": outputs,
+        "scratch_chunks": max(gpu.slots, len(gpu.scratch)),
+        "threadblocks": [
+            _block(gpu, number, block, edges, buffers) for number, block in enumerate(gpu.blocks.values())
+        ],
+        "channels": [{"channel_type": "port", "connected_to": [_peer(gpu.rank, edge) for edge in edges]}],
+        "remote_buffers": [{"rank": rank, "type": kind, "access_channel_types": ["port"]} for rank, kind in buffers],
+        "semaphores": [{"init_value": 0}] * gpu.semaphores,
+    }
+
+
+def _edge(rank: int, block: _Block) -> tuple[int, int]:
+    """The directed edge of a block's channel. Both ends sort theirs alike: channels of a pair are joined in order."""
+    peer = rank if block.peer is None else block.peer
+    return (rank, peer) if block.sends else (peer, rank)
+
+
+def _peer(rank: int, edge: tuple[int, int]) -> int:
+    return edge[1] if edge[0] == rank else edge[0]
+
+
+def _block(
+    gpu: _Gpu, number: int, block: _Block, edges: list[tuple[int, int]], buffers: list[tuple[int, str]]
+) -> dict[str, Any]:
+    channel = (
+        [] if block.peer is None else [{"channel_type": "port", "channel_ids": [edges.index(_edge(gpu.rank, block))]}]
+    )
+    known = [buffers.index(buffer) for buffer in block.buffers]
+    references = [{"access_channel_type": "port", "remote_buffer_ids": known}] if known else []
+    return {"id": number, "ops": block.ops, "channels": channel, "remote_buffer_refs": references}

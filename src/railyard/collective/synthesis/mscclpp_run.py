@@ -1,0 +1,212 @@
+"""Runs an execution plan of MSCCL++ symbolically: it reads the file alone, with the numbers by which that names things.
+
+What is put is seen by the receiver only after a signal that it waits for; blocks run their operations in order; places
+that are read before something is there are faults, and so is what is added twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Content = frozenset[tuple[int, int]]
+    Place = tuple[int, str, int]
+    Op = dict[str, Any]
+
+_SUMMED = ("allreduce", "reducescatter")
+
+
+@dataclass
+class _State:
+    """A run.
+
+    Attributes:
+        memory: Content by rank, buffer and index: parts, each a rank and an index of its input.
+        put: Writes over each channel end that no signal has followed.
+        signalled: Writes that each signal to a channel end brings, in order.
+        tokens: Of semaphores, by rank and number.
+        at: Next operation, by rank and block.
+        problems: What went wrong.
+    """
+
+    memory: dict[Place, Content] = field(default_factory=dict)
+    put: dict[tuple[int, int], list[tuple[Place, Content]]] = field(default_factory=lambda: defaultdict(list))
+    signalled: dict[tuple[int, int], deque[list[tuple[Place, Content]]]] = field(
+        default_factory=lambda: defaultdict(deque)
+    )
+    tokens: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
+    at: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
+    problems: list[str] = field(default_factory=list)
+
+
+class _Run:
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self.kind, self.in_place = plan["collective"], plan["inplace"]
+        self.gpus = {gpu["id"]: gpu for gpu in plan["gpus"]}
+        self.ranks = len(self.gpus)
+        chunks = {max(gpu["input_chunks"], gpu["output_chunks"]) for gpu in plan["gpus"]}
+        self.cut = chunks.pop() // self.ranks
+        self.state = _State()
+        self._ends = {rank: self._joined(rank) for rank in self.gpus}
+        self._do: dict[str, Callable[[int, dict[str, Any], Op], bool]] = {
+            "nop": lambda *_: True,
+            "flush": lambda *_: True,
+            "put": self._put,
+            "signal": self._signal,
+            "wait": self._wait,
+            "copy": self._copy,
+            "re": self._add,
+            "sem_release": self._release,
+            "sem_acquire": self._acquire,
+        }
+        self._fill()
+
+    def _joined(self, rank: int) -> list[tuple[int, int]]:
+        """The other end of each port channel of a rank: the peer's channel of the same turn."""
+        turn: dict[int, int] = defaultdict(int)
+        found = []
+        for peer in self._connected(rank):
+            back = [at for at, other in enumerate(self._connected(peer)) if other == rank]
+            found.append((peer, back[turn[peer]] if turn[peer] < len(back) else -1))
+            turn[peer] += 1
+        return found
+
+    def _connected(self, rank: int) -> list[int]:
+        every = (one for one in self.gpus[rank]["channels"] if one["channel_type"] == "port")
+        return [peer for one in every for peer in one["connected_to"]]
+
+    def _fill(self) -> None:
+        for rank in self.gpus:
+            first = rank * self.cut if self.kind == "allgather" else 0
+            for at in range(self.cut if self.kind == "allgather" else self.cut * self.ranks):
+                self.state.memory[self._place(rank, "i", at)] = frozenset([(rank, first + at)])
+
+    def _place(self, rank: int, buffer: str, index: int) -> Place:
+        """One name for what input and output share."""
+        if self.in_place and self.kind == "allgather" and buffer == "i":
+            return rank, "o", rank * self.cut + index
+        if self.in_place and self.kind == "reducescatter" and buffer == "o":
+            return rank, "i", rank * self.cut + index
+        if self.in_place and self.kind == "allreduce" and buffer == "o":
+            return rank, "i", index
+        return rank, buffer, index
+
+    def go(self) -> list[str]:
+        state = self.state
+        blocks = [(rank, block) for rank, gpu in self.gpus.items() for block in gpu["threadblocks"]]
+        moved = True
+        while moved and not state.problems:
+            moved = False
+            for rank, block in blocks:
+                while state.at[rank, block["id"]] < len(block["ops"]) and not state.problems:
+                    op = block["ops"][state.at[rank, block["id"]]]
+                    if not self._do[op["name"]](rank, block, op):
+                        break
+                    state.at[rank, block["id"]] += 1
+                    moved = True
+        stuck = next((one for one in blocks if state.at[one[0], one[1]["id"]] < len(one[1]["ops"])), None)
+        if stuck is not None and not state.problems:
+            state.problems.append(f"rank {stuck[0]} waits for ever in thread block {stuck[1]['id']}")
+        return state.problems or list(self._wrong())
+
+    def _channel(self, block: dict[str, Any], op: Op) -> int:
+        listed = [one for one in block["channels"] if one["channel_type"] == op["channel_type"]]
+        return int(listed[0]["channel_ids"][op["channel_ids"][0]])
+
+    def _read(self, rank: int, buff: dict[str, Any]) -> list[Content | None]:
+        return [
+            self.state.memory.get(self._place(rank, buff["type"], buff["index"] + at)) for at in range(buff["size"])
+        ]
+
+    def _missing(self, rank: int, values: list[Content | None]) -> bool:
+        if None in values:
+            self.state.problems.append(f"rank {rank} reads where nothing is")
+        return None in values
+
+    def _put(self, rank: int, block: dict[str, Any], op: Op) -> bool:
+        (source,), (target,) = op["src_buff"], op["dst_buff"]
+        values = self._read(rank, source)
+        if self._missing(rank, values):
+            return False
+        references = [one for one in block["remote_buffer_refs"] if one["access_channel_type"] == op["channel_type"]]
+        remote = self.gpus[rank]["remote_buffers"][references[0]["remote_buffer_ids"][target["buffer_id"]]]
+        channel = self._channel(block, op)
+        if remote["rank"] != self._ends[rank][channel][0]:
+            self.state.problems.append(f"rank {rank} puts into memory of {remote['rank']} over a channel to another")
+        for at, value in enumerate(values):
+            place = self._place(remote["rank"], remote["type"], target["index"] + at)
+            self.state.put[rank, channel].append((place, value or frozenset()))
+        return True
+
+    def _signal(self, rank: int, block: dict[str, Any], op: Op) -> bool:
+        channel = self._channel(block, op)
+        self.state.signalled[self._ends[rank][channel]].append(self.state.put.pop((rank, channel), []))
+        return True
+
+    def _wait(self, rank: int, block: dict[str, Any], op: Op) -> bool:
+        waiting = self.state.signalled[rank, self._channel(block, op)]
+        if not waiting:
+            return False
+        self.state.memory.update(waiting.popleft())
+        return True
+
+    def _copy(self, rank: int, block: dict[str, Any], op: Op) -> bool:
+        del block
+        (source,), (target,) = op["src_buff"], op["dst_buff"]
+        values = self._read(rank, source)
+        if self._missing(rank, values):
+            return False
+        for at, value in enumerate(values):
+            self.state.memory[self._place(rank, target["type"], target["index"] + at)] = value or frozenset()
+        return True
+
+    def _add(self, rank: int, block: dict[str, Any], op: Op) -> bool:
+        del block
+        (target,), total = op["dst_buff"], frozenset[tuple[int, int]]()
+        for buff in op["src_buff"]:
+            values = self._read(rank, buff)
+            if self._missing(rank, values):
+                return False
+            value = values[0] or frozenset()
+            if total & value:
+                self.state.problems.append(f"rank {rank} adds a part of {target['type']} {target['index']} twice")
+            total |= value
+        self.state.memory[self._place(rank, target["type"], target["index"])] = total
+        return True
+
+    def _release(self, rank: int, block: dict[str, Any], op: Op) -> bool:
+        del block
+        for number in op["semaphore_ids"]:
+            self.state.tokens[rank, number] += 1
+        return True
+
+    def _acquire(self, rank: int, block: dict[str, Any], op: Op) -> bool:
+        del block
+        if not all(self.state.tokens[rank, number] for number in op["semaphore_ids"]):
+            return False
+        for number in op["semaphore_ids"]:
+            self.state.tokens[rank, number] -= 1
+        return True
+
+    def _wrong(self) -> Iterator[str]:
+        """Places that do not hold what they should at the end."""
+        for rank in self.gpus:
+            for at in range(self.cut if self.kind == "reducescatter" else self.cut * self.ranks):
+                chunk = rank * self.cut + at if self.kind == "reducescatter" else at
+                wanted = frozenset([(at // self.cut, at)])
+                if self.kind in _SUMMED:
+                    wanted = frozenset((each, chunk) for each in self.gpus)
+                elif self.kind == "alltoall":
+                    wanted = frozenset([(at // self.cut, rank * self.cut + at % self.cut)])
+                if self.state.memory.get(self._place(rank, "o", at)) != wanted:
+                    yield f"rank {rank} ends without chunk {chunk}"
+
+
+def faults(text: str) -> list[str]:
+    """What is wrong with a plan; nothing where every rank ends with what the collective promises."""
+    return _Run(json.loads(text)).go()

@@ -1,0 +1,183 @@
+"""The links between some ranks of a cluster, as the synthesis takes them: scale-up, NICs, switches; faults slow them.
+
+A message over scale-up takes the library's step, one through NICs the library's step and the path, so that finishes are
+those of a real run but for what launches it. Rates are what data can reach.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.collective.algorithm import ALGORITHMS
+from railyard.collective.choice import DEFAULT_POLICY
+from railyard.collective.lowering.groups import shape_of
+from railyard.collective.lowering.routes import rail_of_local, scale_up_efficiency
+from railyard.collective.machine import Case, machine_of
+from railyard.collective.synthesis.network import LinkNetwork, joined
+from railyard.collective.timing import kernel_gbs, pace
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.collective.policy import CollectivePolicy
+    from railyard.graph import CollectiveKind
+
+    Ints = NDArray[np.int64]
+    Rows = list[tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]]
+
+MOST_RANKS = 256
+"""Ranks whose links are searched one by one."""
+
+
+def network_of(
+    cluster: Cluster,
+    members: Ints,
+    kind: CollectiveKind,
+    *,
+    keeps: NDArray[np.float64] | None = None,
+    policy: CollectivePolicy = DEFAULT_POLICY,
+) -> LinkNetwork:
+    """Links between ranks of a cluster; nodes below `len(members)` are the members, in order.
+
+    Args:
+        cluster: Where they are.
+        members: int64[k], ranks.
+        kind: What is done over them: the library's kernels move some kinds faster.
+        keeps: float64[links of the cluster], which share of its rate each link keeps; None: all of it.
+        policy: What the library and the network's software take.
+
+    Raises:
+        InputError: There are too many, or two that nothing joins.
+    """
+    if not 2 <= len(members) <= MOST_RANKS:
+        raise InputError(
+            "so many ranks are not searched link by link", key="ranks", found=len(members), allowed=f"2 to {MOST_RANKS}"
+        )
+    share = np.ones(len(cluster.links)) if keeps is None else keeps
+    machine = machine_of(cluster, policy.measured)
+    case = Case(machine, shape_of(cluster, members.astype(np.int32)), kind, policy.version_number)
+    hop_us, out_us = _steps_us(cluster, case, policy)
+    nodes = _Nodes(cluster, members)
+    rows: Rows = []
+    _add_scale_up(rows, cluster, nodes, share, (hop_us, kernel_gbs(case)))
+    _add_network(rows, cluster, nodes, share, (out_us, rails_of(cluster, members, pxn=policy.pxn)))
+    source, target, rate, late, rail = (np.concatenate(column) for column in zip(*rows, strict=True))
+    used = (rate > 0) & (source >= 0) & (target >= 0)
+    number, ends = np.unique(np.concatenate([np.arange(len(members)), source[used], target[used]]), return_inverse=True)
+    ends = ends[len(members) :].reshape(2, -1).astype(np.int32)
+    switch = number >= len(members)
+    return joined(LinkNetwork(ends[0], ends[1], rate[used] / 8e6, late[used], switch, packets=True, rail=rail[used]))
+
+
+class _Nodes:
+    """Numbers of nodes: the members from 0, then what else the cluster has; -1 for ranks that are no members."""
+
+    def __init__(self, cluster: Cluster, members: Ints) -> None:
+        self.members = members
+        self.rank = np.full(cluster.ranks, -1, np.int64)
+        self.rank[members] = np.arange(len(members))
+        self.switches = len(members)
+        self.network = len(members) + cluster.scale_up.domains
+
+    def of(self, cluster: Cluster, node: Ints) -> Ints:
+        """Of ranks and scale-up switches."""
+        inside = node < cluster.ranks
+        return np.where(inside, self.rank[np.where(inside, node, 0)], self.switches + node - cluster.ranks)
+
+
+def _steps_us(cluster: Cluster, case: Case, policy: CollectivePolicy) -> tuple[float, float]:
+    """What the library takes for a message inside a domain and through NICs, without the links' own latency, us."""
+    paced = pace(case, ALGORITHMS.get("ring"), "simple", np.array([1e6]))
+    nic_us = (policy.network_overhead_ps + cluster.fabric.nic_latency_ps) * 1e-6
+    return paced.hop_us, paced.software_us + nic_us
+
+
+def _add_scale_up(
+    rows: Rows, cluster: Cluster, nodes: _Nodes, share: NDArray[np.float64], pace_of: tuple[float, float]
+) -> None:
+    """The links of the domains; the first of a path has the latency of the message.
+
+    Args:
+        rows: To which they are added.
+        cluster: Whose.
+        nodes: Their numbers.
+        share: Of its rate that each link keeps.
+        pace_of: Latency of a message in us; GB/s that the library's kernels move out of a rank.
+    """
+    scale_up, (hop_us, kernel) = cluster.scale_up, pace_of
+    source, target = scale_up.ends(cluster.ranks)
+    at = scale_up.first_link + np.arange(len(source))
+    rate = np.minimum(scale_up.rates_bps() * scale_up_efficiency(cluster), kernel * 8e9) * share[at]
+    late = np.where(source < cluster.ranks, hop_us, 0.0)
+    rows.append((nodes.of(cluster, source), nodes.of(cluster, target), rate, late, np.full(len(rate), -1)))
+
+
+def rails_of(cluster: Cluster, members: Ints, *, pxn: bool) -> Ints:
+    """int64[members, NICs of a rank], the rail of each port: a message leaves and arrives by NICs of the same number.
+
+    With PXN it reaches the rail of its target over scale-up, where that joins a server.
+    """
+    nics = cluster.back_end.port_of_rank.shape[1]
+    rail = np.zeros(len(members), np.int64)
+    if pxn and cluster.scale_up_domain >= cluster.ranks_per_server:
+        rail = rail_of_local(cluster)[members % cluster.ranks_per_server]
+    found: Ints = rail[:, None] * nics + np.arange(nics)
+    return found
+
+
+def _add_network(
+    rows: Rows, cluster: Cluster, nodes: _Nodes, share: NDArray[np.float64], pace_of: tuple[float, Ints]
+) -> None:
+    """Links between the members' ports. A port of one member is that member; else a link leads there and back.
+
+    Args:
+        rows: To which they are added.
+        cluster: Whose.
+        nodes: Their numbers.
+        share: Of its rate that each link keeps.
+        pace_of: Latency of a message in us; the rail of each port.
+    """
+    network, every, (out_us, rails) = cluster.back_end, cluster.links, pace_of
+    if network.fabric.load_balancing == "ideal":
+        _add_crossbar(rows, cluster, nodes, share, pace_of)
+        return
+    wiring, ports = network.wiring, network.port_of_rank[nodes.members].astype(np.int64)
+    at = network.link_offset + np.arange(wiring.links)
+    source, target = (np.asarray(ends, np.int64) for ends in (wiring.source, wiring.target))
+    rate = every.rate_bps[at] * network.fabric.payload_efficiency
+    late = every.latency_ps[at] * 1e-6
+    place = nodes.network + np.arange(wiring.nodes)
+    rank = np.repeat(np.arange(len(ports)), ports.shape[1])
+    hands_on = bool(((source < network.ports) & (target < network.ports)).any())
+    if hands_on or len(np.unique(ports)) < ports.size:
+        total = np.bincount(source, rate, wiring.nodes)[ports.ravel()]
+        rows.append((rank, place[ports.ravel()], total, np.full(len(rank), out_us), rails.ravel()))
+        rows.append((place[ports.ravel()], rank, total, np.zeros(len(rank)), rails.ravel()))
+    else:
+        place[: network.ports] = -1  # ports of nobody who takes part
+        place[ports.ravel()] = rank
+        late += np.where(source < network.ports, out_us, 0.0)
+    rail = np.full(wiring.nodes, -1, np.int64)
+    if len(rows) == 1:  # ports are members
+        rail[ports.ravel()] = rails.ravel()
+    rows.append((place[source], place[target], rate * share[at], late, np.maximum(rail[source], rail[target])))
+
+
+def _add_crossbar(
+    rows: Rows, cluster: Cluster, nodes: _Nodes, share: NDArray[np.float64], pace_of: tuple[float, Ints]
+) -> None:
+    """On `ideal` nothing but the ports' own links binds; see `_add_network`."""
+    network, every, (out_us, rails) = cluster.back_end, cluster.links, pace_of
+    middle = nodes.network + network.nodes
+    for rank, ports in enumerate(network.port_of_rank[nodes.members].tolist()):
+        for nic, port in enumerate(ports):
+            for links, out in zip(network.port_links(port), (True, False), strict=True):
+                rate = float((every.rate_bps[links] * share[links]).sum()) * network.fabric.payload_efficiency
+                late = float(every.latency_ps[links].max()) * 1e-6 + (out_us if out else 0.0)
+                ends = (rank, middle) if out else (middle, rank)
+                one, other, at = (np.array([value]) for value in (*ends, int(rails[rank, nic])))
+                rows.append((one, other, np.array([rate]), np.array([late]), at))

@@ -1,0 +1,184 @@
+"""The best of several schedules: into how many pieces data is cut, and how near its routes keep to the shortest."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from railyard.collective.synthesis.bound import lower_bound_us
+from railyard.collective.synthesis.collectives import Ask, collectives
+from railyard.collective.synthesis.execute import faults
+from railyard.collective.synthesis.images import image_faults, timed_images, whole
+from railyard.collective.synthesis.routes import MANY
+from railyard.collective.synthesis.symmetry import symmetry_of
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from railyard.collective.synthesis.network import LinkNetwork
+    from railyard.collective.synthesis.routes import Hop
+    from railyard.collective.synthesis.schedule import Schedule
+    from railyard.collective.synthesis.symmetry import Symmetry
+
+_CUTS = (1, 2, 4, 8, 16, 32, 64)
+_COARSE = 4
+_NEARNESS = (0.05, 0.3, 1.0, 3.0)
+MOST_SENDS = 200_000
+"""What a search takes on by itself: some seconds."""
+_NEAR_ENOUGH = 1.0005
+"""A schedule this near to the lower bound is not worth a finer one."""
+
+
+_NEARNESS_OF_MANY = (0.05, 1.0)
+_SYMMETRIC = 48
+"""Ranks from which symmetries are used; fewer are searched link by link, which gives each its best tree."""
+MOST_ALONE = 256
+"""Ranks up to which a network without symmetry is searched."""
+
+
+@dataclass(frozen=True, eq=False)
+class Try:
+    """A schedule and how it was made."""
+
+    schedule: Schedule
+    cut: int
+    nearness: float
+
+
+@dataclass(frozen=True, eq=False)
+class Synthesized:
+    """A schedule and how good it is.
+
+    Attributes:
+        network: Its links.
+        collective: What it does.
+        kept: The best that was found; with a symmetry, the sends of which all others are images.
+        cut: Pieces of each part.
+        nearness: See `Router`.
+        lower_bound_us: What none beats.
+        solver_s: Seconds that the search and the bound took.
+        symmetry: Of the network, where it was used.
+    """
+
+    network: LinkNetwork
+    collective: str
+    kept: Schedule
+    cut: int
+    nearness: float
+    lower_bound_us: float
+    solver_s: float
+    symmetry: Symmetry | None = None
+
+    @property
+    def finish_us(self) -> float:
+        """When the last send has arrived."""
+        return self.kept.finish_us
+
+    @property
+    def images(self) -> int:
+        """Sends for which each that is kept stands."""
+        return 1 if self.symmetry is None else len(self.symmetry)
+
+    @property
+    def sends(self) -> int:
+        """All sends."""
+        return len(self.kept.sends) * self.images
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """All sends."""
+        return self.kept if self.symmetry is None else whole(self.network, self.kept, self.collective, self.symmetry)
+
+    def faults(self) -> list[str]:
+        """What is wrong with it by a symbolic run of all sends; nothing where it is sound."""
+        if self.symmetry is None:
+            return faults(self.network, self.kept, self.collective)
+        return image_faults(self.network, self.kept, self.collective, self.symmetry)
+
+
+def synthesize(
+    network: LinkNetwork,
+    collective: str,
+    size: float,
+    *,
+    most_sends: int = MOST_SENDS,
+    enough: float = _NEAR_ENOUGH,
+    progress: Callable[[float], None] | None = None,
+) -> Synthesized:
+    """A schedule of a collective; the same for the same arguments.
+
+    Coarse cuts are tried with every nearness, finer ones with the two that were best before, until a schedule is near
+    enough to the bound.
+
+    Args:
+        network: The links.
+        collective: One of the registry's.
+        size: Bytes, as the collective counts them.
+        most_sends: No schedule of more sends is tried, but for the coarsest; images of a symmetry do not count.
+        enough: Over the bound, at which the search ends.
+        progress: Called with the share of cuts that were tried.
+
+    Raises:
+        InputError: There is no such collective, or the network cannot do it.
+    """
+    build = collectives.get(collective)
+    begin = time.perf_counter()
+    symmetry = _used(network)
+    bound = lower_bound_us(network, collective, size, symmetry)
+    kept: dict[tuple[float, bool, int], list[Hop]] | None = {} if len(network.ranks) >= MANY else None
+    found: list[Try] = []
+    for number, cut in enumerate(_CUTS):
+        if found and not _goes_on(found, cut, bound * enough, most_sends):
+            break
+        for nearness in _nearness(found, cut, many=kept is not None):
+            sends = build(Ask(network, size, cut, nearness, symmetry, kept))
+            found.append(Try(timed_images(network, sends, symmetry), cut, nearness))
+        if progress is not None:
+            progress((number + 1) / len(_CUTS))
+    best = min(found, key=lambda one: one.schedule.finish_us)
+    took = time.perf_counter() - begin
+    return Synthesized(network, collective, best.schedule, best.cut, best.nearness, bound, took, symmetry)
+
+
+def _used(network: LinkNetwork) -> Symmetry | None:
+    """The symmetry that a search rests on; None for few ranks.
+
+    Raises:
+        InputError: There are many ranks and no symmetry.
+    """
+    ranks = len(network.ranks)
+    if ranks < _SYMMETRIC:
+        return None
+    found = symmetry_of(network)
+    if len(found) > 1:
+        return found
+    if ranks > MOST_ALONE:
+        raise InputError(
+            "so many ranks are searched by symmetry, and this network has none",
+            key="ranks",
+            found=ranks,
+            allowed=f"up to {MOST_ALONE} ranks without",
+        )
+    return None
+
+
+def _goes_on(found: list[Try], cut: int, enough: float, most_sends: int) -> bool:
+    """Whether a finer cut is worth a try."""
+    best = min(one.schedule.finish_us for one in found)
+    sends = max(len(one.schedule.sends) // one.cut for one in found)
+    return best > enough and sends * cut <= most_sends
+
+
+def _nearness(found: list[Try], cut: int, *, many: bool) -> Sequence[float]:
+    """What is tried: of many ranks every tree takes seconds."""
+    if not found:
+        return _NEARNESS_OF_MANY if many else _NEARNESS
+    return _NEARNESS if cut <= _COARSE and not many else _best_two(found)
+
+
+def _best_two(found: list[Try]) -> list[float]:
+    order = sorted(found, key=lambda one: one.schedule.finish_us)
+    return list(dict.fromkeys(one.nearness for one in order))[:2]

@@ -1,0 +1,108 @@
+"""Networks that are the same under turns of their ranks, and schedules that stand for all of their images."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from railyard.collective.synthesis.bound import lower_bound_us
+from railyard.collective.synthesis.collectives import Ask, collectives
+from railyard.collective.synthesis.execute import faults
+from railyard.collective.synthesis.images import image_faults, timed_images, whole
+from railyard.collective.synthesis.network import build
+from railyard.collective.synthesis.search import synthesize
+from railyard.collective.synthesis.symmetry import symmetry_of
+from railyard.errors import InputError
+
+
+def torus(*dims, slow=1.0):
+    """Ranks of a torus, the first axis fastest; the first link has a share of its rate."""
+    links, stride, ranks = [], 1, int(np.prod(dims))
+    for size in dims:
+        for rank in range(ranks):
+            at = rank // stride % size
+            links += [(rank, rank + ((at + step) % size - at) * stride, 100.0, 1.0) for step in (1, -1)]
+        stride *= size
+    links[0] = (*links[0][:2], 100.0 * slow, 1.0)
+    return build(links, [])
+
+
+def clos(leaves, hosts, spines):
+    """Hosts under leaves, leaves under spines, by packets."""
+    ranks, links = leaves * hosts, []
+    for rank in range(ranks):
+        leaf = ranks + rank // hosts
+        links += [(rank, leaf, 50.0, 5.0), (leaf, rank, 50.0, 0.5)]
+    for leaf in range(ranks, ranks + leaves):
+        for spine in range(ranks + leaves, ranks + leaves + spines):
+            links += [(leaf, spine, 50.0, 0.5), (spine, leaf, 50.0, 0.5)]
+    return replace(build(links, list(range(ranks, ranks + leaves + spines))), packets=True)
+
+
+@pytest.mark.parametrize(
+    ("network", "elements", "orbits", "together"),
+    [(torus(6, 4), 24, 4, [1]), (clos(4, 6, 6), 24, 4, [1]), (clos(4, 6, 3), 24, 4, [1, 2])],
+)
+def test_symmetries_by_hand(network, elements, orbits, together):
+    """A torus turns along each axis: an orbit a direction. Under 6 spines the uplinks of 6 hosts are all different;
+    under 3 two hosts share each.
+    """
+    found = symmetry_of(network)
+    assert (len(found), len(found.first), found.roots) == (elements, orbits, (network.ranks[0],))
+    assert sorted(set(found.together.tolist())) == together
+
+
+def test_one_link_that_is_slower_breaks_the_symmetry():
+    assert len(symmetry_of(torus(6, 4, slow=0.5))) == 1
+    with pytest.raises(InputError, match="searched by symmetry, and this network has none"):
+        synthesize(torus(17, 17, slow=0.5), "all-gather", 1e6)
+
+
+@pytest.mark.parametrize("collective", list(collectives))
+@pytest.mark.parametrize("network", [torus(4, 4), clos(3, 4, 4), clos(3, 4, 2)])
+def test_a_schedule_and_its_images_are_sound(network, collective):
+    """By the check of images; and, all sends written out, by the check that knows nothing of symmetry."""
+    symmetry = symmetry_of(network)
+    assert len(symmetry) == len(network.ranks)
+    kept = timed_images(network, collectives.get(collective)(Ask(network, 1e6, 2, 0.3, symmetry)), symmetry)
+    assert image_faults(network, kept, collective, symmetry) == []
+    every = whole(network, kept, collective, symmetry)
+    assert len(every.sends) == len(kept.sends) * len(symmetry)
+    if symmetry.together.max() == 1:  # else links carry several images at a part of their rate
+        assert faults(network, every, collective) == []
+    assert kept.finish_us >= lower_bound_us(network, collective, 1e6, symmetry) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("collective", list(collectives))
+def test_bounds_of_the_quotient_are_those_of_the_network(collective):
+    network = torus(4, 3)
+    found = symmetry_of(network)
+    assert lower_bound_us(network, collective, 1e7, found) == pytest.approx(lower_bound_us(network, collective, 1e7))
+
+
+def test_sums_cross_every_port_twice_by_hand():
+    """Of 1e6 bytes each of 12 ranks receives 2 x 11/12 on average, over four links of 100 GB/s: 4.58 us."""
+    assert lower_bound_us(torus(4, 3), "all-reduce", 1e6) == pytest.approx(max(2 * 11 / 12 * 1e6 / 4e5, 3.0))
+
+
+def test_images_that_are_wrong_are_found():
+    network = clos(3, 4, 4)
+    symmetry = symmetry_of(network)
+    kept = timed_images(network, collectives.get("all-reduce")(Ask(network, 1e6, 2, 0.3, symmetry)), symmetry)
+    early = replace(kept, start_us=kept.start_us * 0)
+    assert any("two sends at once" in fault for fault in image_faults(network, early, "all-reduce", symmetry))
+    lost = replace(kept, sends=replace(kept.sends, reduce=np.zeros_like(kept.sends.reduce)))
+    assert image_faults(network, lost, "all-reduce", symmetry)
+    moved = replace(symmetry, link=np.roll(symmetry.link, 1, axis=1))
+    assert "do not join" in image_faults(network, kept, "all-reduce", moved)[0]
+
+
+def test_many_ranks_come_near_the_bound():
+    """64 in a torus and under a Clos: within a tenth of what is possible, by a search for one rank."""
+    for network in (torus(4, 4, 3), clos(8, 6, 6)):
+        found = synthesize(network, "all-gather", 64e6, most_sends=4_000)
+        assert found.images == 48
+        assert found.faults() == []
+        assert found.lower_bound_us <= found.finish_us <= 1.1 * found.lower_bound_us
