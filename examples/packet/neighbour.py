@@ -269,7 +269,7 @@ def page(rows: Sequence[Found]) -> str:
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>The neighbour on six fabrics</title>'
         "<style>body{font:14px sans-serif;max-width:60em;margin:2em auto}pre{overflow:auto}</style>"
-        f"<h1>The neighbour on six fabrics</h1><p>{escape((__doc__ or '').split('[--json]')[1])}</p>"
+        f"<h1>The neighbour on six fabrics</h1><pre>{escape((__doc__ or '').split('[--json]')[1].strip())}</pre>"
         f"<p>Bars: the victim's step over its step alone, cut at {MOST:g}.</p>{''.join(parts)}"
         f"<h2>All figures</h2><pre>{escape(chr(10).join(table(rows)))}</pre></html>"
     )
