@@ -142,6 +142,8 @@ export interface PlanAnswer {
   measure_first: PlanMeasure[];
   /** the nearest to today's prices first */
   break_even: PlanBreakEven[];
+  /** of other designs, the best first */
+  port_prices: PlanPortPrice[];
   /** how much was looked at */
   looked_at: PlanLooked;
   /** what cannot be, the most frequent first */
@@ -282,6 +284,18 @@ export interface PlanPoint {
   values: (number | null)[];
   /** what became of it */
   state: "missed" | "run" | "closed form";
+}
+
+/** What the network of another design may cost for each NIC of an accelerator. */
+export interface PlanPortPrice {
+  /** the other design */
+  choice: string;
+  /** NICs of its back-end */
+  ports: number;
+  /** its network's parts over them, typical, USD */
+  usd_per_port: number;
+  /** at which it is as good as the first, USD; null where it is not at any price */
+  even_usd_per_port: number | null;
 }
 
 /** One factor from its low to its high end, all else typical. */

@@ -326,3 +326,59 @@ def test_what_is_known_follows_from_the_contents_of_files(tmp_path):
         planned(load.load(file), Journal(tmp_path / "j.jsonl"), here)
         found.append(len(here.calls))
     assert found == [1, 0, 1]
+
+
+def repriced(tmp_path, **usd: float):
+    """The plan of two fabrics with other prices of switches."""
+    entries = "".join(f"  {name}: {{price: ${price:.6f}}}\n" for name, price in usd.items())
+    mine = tmp_path / f"mine-{len(list(tmp_path.iterdir()))}.yaml"
+    mine.write_text(f"switches:\n{entries}", encoding="utf-8")
+    section = {"space": {"fabric": ["roce", "infiniband"]}, "effort": {"flow": 0, "draws": 100}}
+    draft = load.from_values({**values(**section), **({"catalog": str(mine)} if usd else {})})
+    return planned(draft)
+
+
+def costs(found) -> dict[str, float]:
+    return {choice.name: choice.figures["cpmt"] for choice in found.choices}
+
+
+def test_at_a_break_even_price_both_cost_the_same(tmp_path):
+    """The plan is made again with that price in the catalogue, and not a cent lies between the two."""
+    found = repriced(tmp_path)
+    rows = [row for row in found.even if row.part in ("tomahawk-5", "quantum-2-qm9700")]
+    assert rows
+    assert len(set(costs(found).values())) == 2
+    for row in rows:
+        one, other = costs(repriced(tmp_path, **{row.part: row.even_usd})).values()
+        assert one == pytest.approx(other, rel=1e-9)
+        cheaper = repriced(tmp_path, **{row.part: 0.99 * row.even_usd}).choices[0].name
+        assert (cheaper == row.choice) is not row.dearer
+
+
+def test_a_swing_of_the_tornado_is_the_lead_at_that_price(tmp_path):
+    found = repriced(tmp_path)
+    (row,) = (row for row in found.sure.tornado if row.factor == "price of tomahawk-5")
+    best, second = (choice.name for choice in found.choices)
+    for price, lead in ((row.low, row.lead_low), (row.high, row.lead_high)):
+        there = costs(repriced(tmp_path, **{"tomahawk-5": price}))
+        # What accelerators draw at work is one factor of both designs there, and each design's own here.
+        assert lead == pytest.approx(there[second] / there[best] - 1, abs=2e-6)
+
+
+def test_a_port_price_is_the_network_over_its_nics():
+    found = planned(
+        load.from_values(values(space={"fabric": ["roce", "infiniband"]}, effort={"flow": 0, "draws": 100}))
+    )
+    (row,) = found.ports
+    best, other = found.choices
+    bought = {line.name: line.price_usd.typical for line in other.priced[0].capex.lines}
+    network = bought["NICs"] + bought["switches"] + bought["optics and cables"]
+    assert (row.choice, row.ports) == (other.name, 64)
+    assert row.usd_per_port == pytest.approx(network / 64)
+    # Dollars of a network are its annuity with operations on top: what that is of the gap is the factor.
+    typical = other.priced[0].typical
+    yearly = typical["cost_of_capital"] / (1 - (1 + typical["cost_of_capital"]) ** -typical["life_years"])
+    hourly = network * (1 + typical["installation"]) * (yearly + typical["operations"]) / 8760
+    tokens = other.priced[0].tokens_per_s * 3600
+    gap = (other.figures["cpmt"] - best.figures["cpmt"]) * tokens / 1e6
+    assert row.even_usd_per_port == pytest.approx(row.usd_per_port * (1 - gap / hourly), rel=1e-6)

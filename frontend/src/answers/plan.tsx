@@ -39,6 +39,7 @@ export function PlanView({ answer }: { answer: PlanAnswer }) {
       <Relax rows={answer.constraints} answer={answer} />
       <Measure answer={answer} />
       <Even answer={answer} />
+      <Ports answer={answer} />
       <Failed answer={answer} />
       <Looked answer={answer} />
     </>
@@ -284,6 +285,25 @@ function Even({ answer }: { answer: PlanAnswer }) {
           { head: "where one", text: true, cell: (row) => row.part },
           { head: "costs", cell: (row) => `${row.dearer ? "more" : "less"} than ${dollars(row.even_usd)}` },
           { head: "today", cell: (row) => dollars(row.price_usd) },
+        ]}
+      />
+    </Section>
+  );
+}
+
+function Ports({ answer }: { answer: PlanAnswer }) {
+  if (answer.port_prices.length === 0) return null;
+  return (
+    <Section title="What a network may cost" note="All parts of the network over the NICs of accelerators; the first design keeps its prices.">
+      <Table
+        rows={answer.port_prices.slice(0, MOST)}
+        columns={[
+          { head: "then better", text: true, cell: (row) => row.choice },
+          {
+            head: "where a NIC's part costs",
+            cell: (row) => (row.even_usd_per_port === null ? "not at any price" : `less than ${dollars(row.even_usd_per_port)}`),
+          },
+          { head: "today", cell: (row) => dollars(row.usd_per_port) },
         ]}
       />
     </Section>

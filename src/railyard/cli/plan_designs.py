@@ -43,7 +43,7 @@ def designs(file: Path, *, sets: Sequence[str], out: Path, ray: str | None, as_j
     _front(finished.planned, result)
     emit("")
     _lost(finished.planned, result)
-    for table in (_constraints(result), _tornado(result), _measure(result), _even(result)):
+    for table in (_constraints(result), _tornado(result), _measure(result), _even(result), _ports(result)):
         if table is not None:
             emit("")
             table.print()
@@ -119,6 +119,17 @@ def _even(result: dict[str, Any]) -> Table | None:
         words = "more than" if row["dearer"] else "less than"
         even = f"{words} {numbers.dollars(row['even_usd'])}"
         table.add(row["choice"], row["part"], even, numbers.dollars(row["price_usd"]))
+    return table
+
+
+def _ports(result: dict[str, Any]) -> Table | None:
+    if not result["port_prices"]:
+        return None
+    table = Table(("wins", "where its network costs, a NIC", "today"), (1, 2))
+    for row in result["port_prices"][:_ROWS]:
+        even = row["even_usd_per_port"]
+        words = "not at any price" if even is None else f"less than {numbers.dollars(even)}"
+        table.add(row["choice"], words, numbers.dollars(row["usd_per_port"]))
     return table
 
 

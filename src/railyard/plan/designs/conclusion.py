@@ -9,7 +9,7 @@ import numpy as np
 from railyard.errors import InputError
 from railyard.plan.designs.build import Bench
 from railyard.plan.designs.constraints import contradiction, relaxed
-from railyard.plan.designs.decide import break_even, judged
+from railyard.plan.designs.decide import break_even, judged, port_prices
 from railyard.plan.designs.doubt import Choice, Doubts
 from railyard.plan.designs.front import front
 from railyard.plan.designs.judgement import able, good, looked, values
@@ -53,7 +53,9 @@ def conclude(planned: Planned, *, draws: int, seed: int) -> None:
     planned.on_front = [point in on_front for point in chosen]
     doubts = Doubts.of(planned.choices, planned.closed_form[:2])
     planned.sure = judged(planned.choices, doubts, planned.objectives, planned.shares, draws=draws, seed=seed)
-    planned.even = break_even(planned.choices, planned.shares) if planned.objectives[0].name == "cpmt" else ()
+    if planned.objectives[0].name == "cpmt":
+        planned.even = break_even(planned.choices, planned.shares)
+        planned.ports = port_prices(planned.choices, planned.shares)
     if planned.constraints:
         planned.relaxed = relaxed(planned.constraints, [looked(planned, point) for point in able(planned)])
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.economics.parts import NETWORK_COMPONENTS
 from railyard.plan.designs.doubt import Goodputs, worth
 
 if TYPE_CHECKING:
@@ -223,6 +224,48 @@ def break_even(choices: Sequence[Choice], shares: Sequence[float]) -> tuple[Brea
             if even > 0:
                 found.append(BreakEven(other.name, name, price, float(even), bool(slope < 0)))
     return tuple(sorted(found, key=lambda row: abs(np.log(row.even_usd / row.price_usd))))
+
+
+@dataclass(frozen=True)
+class PortPrice:
+    """What the network of a runner-up may cost for each NIC of an accelerator to be as good as the first choice.
+
+    Attributes:
+        choice: The runner-up.
+        ports: NICs of its back-end.
+        usd_per_port: Its network's parts over them, typical.
+        even_usd_per_port: At which both cost the same; None where no price of zero or more does.
+    """
+
+    choice: str
+    ports: int
+    usd_per_port: float
+    even_usd_per_port: float | None
+
+
+def port_prices(choices: Sequence[Choice], shares: Sequence[float]) -> tuple[PortPrice, ...]:
+    """What runners-up may cost a port, in their order: all their network's parts moved by one factor.
+
+    The first choice keeps its prices. A cost is linear in the factor, so that two points give the line.
+
+    Args:
+        choices: The best first.
+        shares: Of the demands.
+    """
+    goodputs, found = Goodputs(), []
+    for other in choices[1:]:
+        parts = [part for part in other.hardware[0].parts if part.component in NETWORK_COMPONENTS]
+        at = {f"price of {part.name}": np.array([1.0, 2.0]) * part.price_usd.typical for part in parts}
+        if not at:
+            continue
+        best = worth(choices[0], {}, shares, goodputs).figures["cpmt"][0]
+        once, twice = worth(other, at, shares, goodputs).figures["cpmt"]
+        plan = other.hardware[0].cluster.plans["back_end"]
+        ports = plan.nics * other.hardware[0].cluster.servers
+        today = sum(part.count * part.price_usd.typical for part in parts) / ports
+        even = today * (1.0 + float((best - once) / (twice - once)))
+        found.append(PortPrice(other.name, ports, today, even if even >= 0 else None))
+    return tuple(found)
 
 
 def _apart(one: Choice, other: Choice) -> list[tuple[str, float, float]]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from railyard.plan.designs.constraints import Constraint, Relaxed
-    from railyard.plan.designs.decide import BreakEven, Sure
+    from railyard.plan.designs.decide import BreakEven, PortPrice, Sure
     from railyard.plan.designs.doubt import Choice
     from railyard.plan.designs.objectives import Objective
     from railyard.plan.designs.outcome import Outcome
@@ -46,6 +46,7 @@ class Planned:
         sure: How sure the choice is.
         relaxed: What constraints cost.
         even: Break-even prices.
+        ports: What networks may cost a port.
         closed_form: Mean and spread of the logarithm of an engine's step over that in closed form, and of how many.
         layouts: That were looked at in closed form.
         points: That were looked at in closed form, in order.
@@ -66,6 +67,7 @@ class Planned:
     sure: Sure | None = None
     relaxed: list[Relaxed] = field(default_factory=list)
     even: tuple[BreakEven, ...] = ()
+    ports: tuple[PortPrice, ...] = ()
     closed_form: tuple[float, float, int] = (0.0, _UNKNOWN_SPREAD, 0)
     layouts: int = 0
     points: list[int] = field(default_factory=list)

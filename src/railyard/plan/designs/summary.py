@@ -44,6 +44,7 @@ def _plain_answer(planned: Planned) -> dict[str, Any]:
         "tornado": [_plain(vars(one)) for one in (planned.sure.tornado if planned.sure else ())[:20]],
         "measure_first": [_plain(vars(one)) for one in (planned.sure.measure if planned.sure else ())[:10]],
         "break_even": [_plain(vars(one)) for one in planned.even[:20]],
+        "port_prices": [_plain(vars(one)) for one in planned.ports[:20]],
         "looked_at": _looked_at(planned),
         "failed": _failed(planned),
         "points": _points(planned),

@@ -88,6 +88,17 @@ class PlanBreakEven(Figures):
     dearer: bool = Field(description="whether the other wins above it")
 
 
+class PlanPortPrice(Figures):
+    """What the network of another design may cost for each NIC of an accelerator."""
+
+    choice: str = Field(description="the other design")
+    ports: Count = Field(description="NICs of its back-end")
+    usd_per_port: float = Field(description="its network's parts over them, typical, USD")
+    even_usd_per_port: float | None = Field(
+        description="at which it is as good as the first, USD; null where it is not at any price"
+    )
+
+
 class ClosedFormError(Figures):
     """The closed form against an engine, of designs that both judged."""
 
@@ -143,6 +154,7 @@ class PlanAnswer(Figures):
     tornado: tuple[PlanSwing, ...] = Field(description="what the choice hangs on, the most first")
     measure_first: tuple[PlanMeasure, ...] = Field(description="what to measure before choosing, the most first")
     break_even: tuple[PlanBreakEven, ...] = Field(description="the nearest to today's prices first")
+    port_prices: tuple[PlanPortPrice, ...] = Field(description="of other designs, the best first")
     looked_at: PlanLooked = Field(description="how much was looked at")
     failed: tuple[PlanFailure, ...] = Field(description="what cannot be, the most frequent first")
     points: tuple[PlanPoint, ...] = Field(description="all that can be, thinned to two thousand or so")
