@@ -20,6 +20,8 @@ CASES = [
     ("three-tier", "roce"),
     ("rail-only", "roce"),
     ("torus", "roce"),
+    ("multi-site", "roce"),
+    ("dragonfly", "roce"),
 ]
 SHAPE = st.fixed_dictionaries(
     {},

@@ -66,6 +66,15 @@ def test_a_plan_audited_as_it_was_drawn_has_no_fault():
         assert not audit_plan(drawn(plan, 0, dialect), one).findings
 
 
+def test_lines_between_sites_are_as_long_as_the_scenario_has_them():
+    plan = planned(draft(128, "multi-site", "roce", parts={"sites": 2, "distance": "80 km"}))
+    long = [at for at, tier in enumerate(plan.tiers) if tier.reach_m > 10_000 or not tier.medium]
+    lengths = plan.cables.length_m[np.isin(plan.cables.tier, long)]
+    assert set(lengths.tolist()) == {80_000.0}
+    assert plan.cables.length_m[~np.isin(plan.cables.tier, long)].max() < 100
+    assert any("sites are drawn in one hall" in words for words in plan.remarks)
+
+
 def test_a_hundred_thousand_accelerators_are_columns():
     plan = planned(draft(102_400, "three-tier", "spectrum-x"))
     assert len(plan.cables) == 3 * 102_400

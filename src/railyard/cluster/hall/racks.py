@@ -148,7 +148,7 @@ def _laid_out(cluster: Cluster, devices: Devices, ends: Ends, links: NDArray[np.
     starts = range(0, devices.servers, each)
     servers = [filling.pack(range(at, min(at + each, devices.servers)), spec.rack_units)[0] for at in starts]
     tiers = _tiers(devices, reach_of(devices, ends.a, ends.b))
-    server_rows(filling, servers, each, [next(iter(networks.values())) for networks in tiers])
+    server_rows(filling, servers, each, [next(iter(networks.values())) for networks in tiers if networks])
     for networks in tiers:
         network_rows(filling, [one for segments in networks.values() for one in segments])
     others = np.flatnonzero((devices.level == 0) & (np.arange(count) >= devices.servers))

@@ -112,6 +112,8 @@ class Plan:
     def remarks(self) -> list[str]:
         """What does not fit, in words: racks over their limits, routes longer than their medium reaches."""
         out = list(self.racks.remarks)
+        if any(plan.long_tier >= 0 for plan in self.cluster.plans.values()):
+            out.append("sites are drawn in one hall; lines between them are as long as the scenario has them")
         for number, tier in enumerate(self.tiers):
             length = self.cables.length_m[self.cables.tier == number]
             late = int(np.count_nonzero(length > tier.reach_m * (1 + 1e-9))) if tier.medium else 0
@@ -176,10 +178,21 @@ def plan_of(cluster: Cluster) -> Plan:
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     ends = hall.ends
     columns |= {"a": ends.a, "b": ends.b, "tier": ends.tier.astype(np.int16), "number": ends.number}
-    columns["length_m"] = lengths(racks, ends)
+    columns["length_m"] = _between_sites(cluster, columns["tier"], lengths(racks, ends))
     columns["order"] = _pulled(racks, columns)
     names = tuple(cluster.plans[key].name for key in networks)
     return Plan(cluster, devices, racks, Cables(**columns), names, tuple(tiers))
+
+
+def _between_sites(cluster: Cluster, tier: NDArray[np.int16], length_m: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Lengths with those of lines between sites as the scenario has them: no hall says how far away another is."""
+    number = 0
+    for plan in cluster.plans.values():
+        for one, run in zip(plan.wiring.tiers, plan.runs, strict=True):
+            if one.kind == "long":
+                length_m[tier == number] = run.length_m
+            number += 1
+    return length_m
 
 
 def _tiers(catalog: Catalog, plan: NetworkPlan) -> list[PlannedTier]:
