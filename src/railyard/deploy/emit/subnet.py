@@ -37,6 +37,7 @@ def _partitions(plan: Plan, network: int, key: str) -> Iterator[str]:
         yield "Default=0x7fff, ipoib, defmember=full : ALL=full;"
         return
     yield "# Addresses of ports are the plan's own: real ones come with the machines (ibstat -p)."
+    yield "# SELF is a full member and speaks to all: the subnet manager runs on no tenant's server."
     yield "Default=0x7fff, ipoib : ALL=limited, SELF=full;"
     guids = port_guids(drawn(plan, network, dialect("infiniband")))
     for tenant in tenancy.tenants:

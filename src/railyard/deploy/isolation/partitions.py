@@ -34,7 +34,7 @@ Partitions = dict[int, dict[str, Member]]
 
 
 def read(file: str, text: str) -> Partitions:
-    """The partitions of a file; definitions of one key are put together.
+    """The partitions of a file; definitions of one key are put together, and the last word on a port counts.
 
     Args:
         file: Its name.
@@ -50,8 +50,9 @@ def read(file: str, text: str) -> Partitions:
         for part in filter(None, (part.strip() for part in body.split(","))):
             name, _, kind = (piece.strip() for piece in part.partition("="))
             name = name if not name[:1].isdigit() else f"0x{int(name, 0):x}"
-            is_full = kind == "full" if kind else full
-            mine[name] = Member(is_full or (name in mine and mine[name].full), line)
+            if name in ALL:
+                mine.clear()  # what comes later counts, and this is about each port
+            mine[name] = Member(kind == "full" if kind else full, line)
     found.setdefault(DEFAULT, {"ALL": Member(full=False, line=UNRULED)})
     return found
 
