@@ -87,16 +87,19 @@ tune:
 """
 
 
+BUSIER = ("rate: 20", "rate: 36")
+"""Of the serving example: requests wait."""
+
+
 def fill(folder: Path) -> dict[str, str]:
     """Makes all of it; the name of the folder of each."""
     runs = folder / "runs"
     files = {"template": template(), "hall-7": CABLED, "slow-nic": SLOW, "which-cluster": DESIGNS, "hashed": TUNED}
+    files["served"] = (ROOT / "src" / "railyard" / "web" / "starters" / "serving.yaml").read_text().replace(*BUSIER)
     for name, text in files.items():
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
-    run = api.run(folder / "template.yaml", out=runs).folder
-    slow = api.run(folder / "slow-nic.yaml", out=runs).folder
-    assert run is not None
-    assert slow is not None
+    started = {name: _run(folder / f"{name}.yaml", runs) for name in ("template", "slow-nic", "served")}
+    slow = runs / started["slow-nic"]
     _call("plan", folder / "which-cluster.yaml", "-q", "--out", runs)
     _call("diagnose", slow, "--cluster", folder / "slow-nic.yaml", "--out", runs)
     _call("tune", folder / "hashed.yaml", "-q", "--out", runs)
@@ -104,7 +107,13 @@ def fill(folder: Path) -> dict[str, str]:
     found = folder / "hall-7.ibnetdiscover"
     _call("audit", "--ibnetdiscover", found, "--plan", folder / "hall-7.yaml", "--out", runs)
     kept = {verb: next(runs.glob(f"*/{verb}.json")).parent.name for verb in ("plan", "diagnosis", "tune", "audit")}
-    return {"run": run.name, "slow": slow.name, **kept}
+    return {"run": started["template"], "slow": started["slow-nic"], "served": started["served"], **kept}
+
+
+def _run(scenario: Path, runs: Path) -> str:
+    folder = api.run(scenario, out=runs).folder
+    assert folder is not None
+    return folder.name
 
 
 def _mistaken(scenario: Path) -> Discovery:

@@ -1,7 +1,10 @@
 /** What the address says after `#`: a page of its own before `?`, and what is chosen on it. */
 
+/** What is chosen where there is no address to keep it in: a frame of a notebook. */
+let kept: string | undefined;
+
 const parts = (): [string, URLSearchParams] => {
-  const hash = location.hash.slice(1);
+  const hash = kept ?? location.hash.slice(1);
   const page = hash.startsWith("/") ? (hash.split("?")[0] ?? "") : "";
   const rest = page === "" ? hash : hash.slice(page.length + 1);
   return [page, new URLSearchParams(rest)];
@@ -16,7 +19,12 @@ export function choose(name: string, value: string | null): void {
   if (value === null) values.delete(name);
   else values.set(name, value);
   const rest = values.toString();
-  history.replaceState(null, "", `#${here}${here !== "" && rest !== "" ? "?" : ""}${rest}`);
+  const next = `${here}${here !== "" && rest !== "" ? "?" : ""}${rest}`;
+  try {
+    history.replaceState(null, "", `#${next}`);
+  } catch {
+    kept = next;
+  }
 }
 
 /** The address of another page. */

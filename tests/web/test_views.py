@@ -1,11 +1,13 @@
 """The hall and the timeline of a run, as columns and pixels."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from railyard import api
+from railyard.graph.parquet import read_record, write_record
 from railyard.web.views.packed import packed
 
 from .conftest import SMALL
@@ -114,3 +116,21 @@ def test_runs_at_other_prices(client, run):
     assert client.get(f"{base}&change=network").status_code == 400
     wrong = client.get(f"{base}&change=netwrk:2")
     assert (wrong.status_code, wrong.json()["faults"][0]["hint"]) == (400, "did you mean `network`?")
+
+
+def test_what_was_measured_is_drawn_as_a_run_is(client, run, settings):
+    record = read_record(run.folder / "timeline.parquet")
+    write_record(replace(record, tables={}, parts={}), settings.folder / "measured.parquet")
+    (settings.folder / "other.parquet").write_bytes(b"PAR1 no")
+    (row,) = client.get("/api/v1/records").json()
+    assert row["file"] == "measured.parquet"
+    head = client.get("/api/v1/record/timeline?file=measured.parquet").json()
+    assert head == client.get(f"/api/v1/runs/{run.folder.name}/timeline").json()
+    seen = f"from_us=0&to_us={head['end_us']}&count=3&pixels=50"
+    ours = client.get(f"/api/v1/record/timeline/window?file=measured.parquet&{seen}").content
+    assert ours == client.get(f"/api/v1/runs/{run.folder.name}/timeline/window?{seen}").content
+    moment = f"lane=0&at_us={head['end_us'] / 2}"
+    under = client.get(f"/api/v1/record/timeline/slice?file=measured.parquet&{moment}").json()
+    assert under["start_us"] <= head["end_us"] / 2 < under["end_us"]
+    for name in ("other.parquet", "none.parquet", "../x.parquet", f"runs/{run.folder.name}/result.json", "%00"):
+        assert client.get(f"/api/v1/record/timeline?file={name}").status_code == 404

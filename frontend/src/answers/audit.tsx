@@ -82,7 +82,7 @@ function Findings({ answer, row, choose, hall }: Listed) {
           { head: "$/month", cell: ({ finding }) => wholeDollars(finding.usd_per_month) },
           { head: "of the time", cell: ({ finding }) => percent(finding.loss, 2), wide: true },
           { head: "what to do", text: true, cell: ({ finding }) => <span class="source">{finding.detail || finding.about}</span> },
-          { head: "hall", text: true, cell: ({ index }) => { const link = hall(index); return link ? <a href={link}>show</a> : ""; } },
+          ...(hall(0) === undefined ? [] : [{ head: "hall", text: true, cell: ({ index }: { finding: FindingRow; index: number }) => <a href={hall(index) ?? ""}>show</a> }]),
         ]}
       />
       {rows.length > shown.length && <p class="more"><button onClick={() => showAll(true)}>Show all {whole(rows.length)}</button></p>}

@@ -69,7 +69,7 @@ function Suspects({ answer, row, choose, hall }: { answer: DiagnosisAnswer; row:
           { head: "how sure", cell: ({ suspect }) => percent(suspect.confidence, 0) },
           { head: "$/h", cell: ({ suspect }) => (suspect.usd_per_hour === null ? "—" : dollars(suspect.usd_per_hour)) },
           { head: "evidence", text: true, cell: ({ suspect }) => <span class="source">{suspect.evidence}</span> },
-          { head: "hall", text: true, cell: ({ index }) => { const link = hall(index); return link ? <a href={link}>show</a> : ""; } },
+          ...(hall(0) === undefined ? [] : [{ head: "hall", text: true, cell: ({ index }: { suspect: SuspectRow; index: number }) => <a href={hall(index) ?? ""}>show</a> }]),
         ]}
       />
     </Section>

@@ -218,6 +218,24 @@ export interface QueuedJob {
   change: number;
 }
 
+/** What of a measured record is drawn. */
+export interface RecordWindow {
+  /** The left edge, microseconds. */
+  from_us: number;
+  /** The right edge, microseconds. */
+  to_us: number;
+  /** Its number in the result. */
+  variant: number;
+  /** The uppermost lane. */
+  first: number;
+  /** Lanes. */
+  count: number;
+  /** Width. */
+  pixels: number;
+  /** Relative to the folder, `/` between parts. */
+  file: string;
+}
+
 /** Why a request was refused. */
 export interface RefusalBody {
   /** In words. */

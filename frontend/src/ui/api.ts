@@ -65,10 +65,10 @@ export const api = {
   runs: () => ask<RunRow[]>("GET", "/runs"),
   result: async (run: string) => checked(await ask<Result>("GET", `/runs/${name(run)}/result`)),
   comparison: async (runs: string[]) => checked(await ask<Result>("GET", `/comparison?${runs.map((run) => `run=${name(run)}`).join("&")}`)),
-  strips: (run: string, variant: number) => ask<Strips>("GET", `/runs/${name(run)}/timeline?variant=${variant}`),
-  window: (run: string, seen: Window, signal: AbortSignal) => columns<{ first: number; count: number }>(`/runs/${name(run)}/timeline/window?${query(seen)}`, undefined, signal),
-  slice: (run: string, variant: number, lane: number, at_us: number, signal: AbortSignal) =>
-    ask<SliceSeen>("GET", `/runs/${name(run)}/timeline/slice?${query({ variant, lane, at_us })}`, undefined, signal),
+  records: () => ask<FileRow[]>("GET", "/records"),
+  strips: (of: Timed) => ask<Strips>("GET", timed(of, "", {})),
+  window: (of: Timed, seen: Omit<Window, "variant">, signal: AbortSignal) => columns<{ first: number; count: number }>(timed(of, "/window", seen), undefined, signal),
+  slice: (of: Timed, lane: number, at_us: number, signal: AbortSignal) => ask<SliceSeen>("GET", timed(of, "/slice", { lane, at_us }), undefined, signal),
   prices: (runs: string[], changes: Record<string, number>, signal: AbortSignal) =>
     ask<Repriced>("GET", `/prices?${[...runs.map((run) => `run=${name(run)}`), ...Object.entries(changes).map(([price, value]) => `change=${name(`${price}:${value}`)}`)].join("&")}`, undefined, signal),
   answers: () => ask<AnswerRow[]>("GET", "/answers"),
@@ -109,6 +109,12 @@ export interface Schema {
 
 /** Whose hall: that of a variant of a run, of a scenario that has not been run, or of what an answer is about. */
 export type Place = { run: string; variant: number } | { file: string; text: string } | { answer: string };
+
+/** Whose timeline: that of a variant of a run, or a record that was measured. */
+export type Timed = { run: string; variant: number } | { file: string };
+
+const timed = (of: Timed, what: string, values: object): string =>
+  "file" in of ? `/record/timeline${what}?${query({ file: of.file, ...values })}` : `/runs/${name(of.run)}/timeline${what}?${query({ variant: of.variant, ...values })}`;
 
 const placed = (what: string, of: Place): [string, unknown?] =>
   "answer" in of ? [`/answers/${name(of.answer)}/${what}`] : "run" in of ? [`/runs/${name(of.run)}/${what}?variant=${of.variant}`] : [`/${what}`, of];

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.api.finished import OPERATED_TABLES, SERVED_TABLES, TABLES, Run
 from railyard.api.query import query
+from railyard.api.view import view
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "load",
     "query",
     "run",
+    "view",
 ]
 
 

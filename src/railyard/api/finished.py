@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from railyard.api.view import View
     from railyard.result.result import Result
 
 #: The tables of a result and where in a variant their rows stand.
@@ -105,6 +106,17 @@ class Run:
         from railyard.api import words
 
         return words.card(self.result, self.report_path)
+
+    def view(self, *, height: int = 800) -> View:
+        """The report as a widget of a notebook: the same pictures, in a frame that needs no server and no network.
+
+        Args:
+            height: Of the frame, pixels.
+        """
+        from railyard.api.view import View
+        from railyard.report import report_html
+
+        return View(report_html(self.result), height)
 
     def _repr_html_(self) -> str:
         from railyard.api import notebook

@@ -106,6 +106,17 @@ def read_record(path: Path) -> Record:
     )
 
 
+def is_record(path: Path) -> bool:
+    """Whether the rows of a record lie in a file."""
+    import polars as pl
+    from polars.exceptions import PolarsError
+
+    try:
+        return pl.read_parquet_metadata(path).get("format") == RECORD_FORMAT
+    except (OSError, PolarsError):
+        return False
+
+
 def file_of(path: Path, name: str) -> Path:
     """Where a side table or a part of the record at `path` lies: `timeline.links.parquet` of `timeline.parquet`."""
     return path.with_name(f"{path.stem}.{name}{path.suffix}")

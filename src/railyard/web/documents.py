@@ -228,6 +228,12 @@ class Window(ApiBody):
     pixels: int = Field(default=1000, ge=1, le=MOST_PIXELS, description="Width.")
 
 
+class RecordWindow(Window):
+    """What of a measured record is drawn."""
+
+    file: FileName
+
+
 class RequestWindow(ApiBody):
     """Which requests are drawn."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
 from railyard.files import read_text, write_text
+from railyard.graph.parquet import is_record
 from railyard.result.answers.answer import NAMES
 from railyard.web.documents import FileRow, FileText, PageRow
 from railyard.web.heads import answer_head_of, head_of
@@ -133,6 +134,28 @@ class Shelf:
         root = self.run(run).resolve()
         path = (root / name).resolve() if "\0" not in name else root
         if not path.is_relative_to(root) or not path.is_file():
+            raise Missing(name)
+        return path
+
+    def records(self) -> list[FileRow]:
+        """Records outside of runs, by name: what `railyard observe --out` read of traces."""
+        rows = []
+        for path in sorted(self._named((".parquet",), _SKIPPED)):
+            if path.resolve().is_relative_to(self.folder) and is_record(path):
+                state = path.stat()
+                name = path.relative_to(self.folder).as_posix()
+                rows.append(FileRow(file=name, bytes=state.st_size, changed=state.st_mtime))
+        return rows
+
+    def record(self, name: str) -> Path:
+        """A record of `records`.
+
+        Raises:
+            Missing: There is none of that name.
+        """
+        path = self.folder / name if "\0" not in name else self.folder
+        hidden = any(part.startswith(".") for part in PurePosixPath(name).parts)
+        if hidden or not path.resolve().is_relative_to(self.folder) or not path.is_file() or not is_record(path):
             raise Missing(name)
         return path
 

@@ -113,7 +113,7 @@ function Floor({ of, hall }: { of: Place; hall: Hall }) {
       {"run" in of && time.none && heat === "load" && <p class="muted">No load over time: {time.none}.</p>}
       <Key hall={hall} cabling={cabling.value} heat={heat} moment={time.window !== undefined} />
       {tiers && time.over ? (
-        <Topology picture={time.over.head.picture} label="Link load over the tiers" load={(edge) => time.over?.edge(edge, time.window) ?? 0} />
+        <section><Topology picture={time.over.head.picture} label="Link load over the tiers" load={(edge) => time.over?.edge(edge, time.window) ?? 0} /></section>
       ) : (
         <Plan hall={hall} cabling={cabling.value} heat={heat} device={device} choice={choice} goTo={goTo} lit={lit} found={found} most={most} moment={time.shown} />
       )}

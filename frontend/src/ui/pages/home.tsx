@@ -26,6 +26,7 @@ export function Home({ turn, jobs }: { turn: number; jobs: QueuedJob[] }) {
         </Section>
       )}
       <Answers turn={turn} />
+      <Records turn={turn} />
       <Pages turn={turn} />
       <Start />
     </>
@@ -81,6 +82,17 @@ function Answers({ turn }: { turn: number }) {
           { head: "when", text: true, cell: (row) => new Date(row.changed * 1000).toLocaleString(), wide: true },
         ]}
       />
+    </Section>
+  );
+}
+
+/** What `railyard observe --out` read of traces: opened as timelines of runs are. */
+function Records({ turn }: { turn: number }) {
+  const [records] = useLoaded(api.records, [turn]);
+  if (records.value === undefined || records.value.length === 0) return null;
+  return (
+    <Section title="Measured" note={<>Records that <code>railyard observe --out FILE.parquet</code> made of traces.</>}>
+      <ul class="links">{records.value.map((row) => <li><a href={address("/timeline", { runs: `@${row.file}` })}>{row.file}</a> <small>{bytes(row.bytes)}</small></li>)}</ul>
     </Section>
   );
 }

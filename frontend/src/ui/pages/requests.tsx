@@ -157,7 +157,7 @@ function Bars({ rows, apart }: { rows: Packed<{ count: number }>; apart: boolean
         const request = `request ${whole(at(column("row"), index) + 1)}`;
         return (
           <div class="bar-row">
-            <span class="name">{request} <small>{whole(at(column("input_tokens"), index))} in, {whole(at(column("output_tokens"), index))} out</small></span>
+            <span class="name" title={`${whole(at(column("input_tokens"), index))} tokens in, ${whole(at(column("output_tokens"), index))} out`}>{request}</span>
             <StackedBar
               whole={longest}
               parts={[{ name: "", color: "transparent", value: start(index), tip: "" }, ...[...parts, { ...DECODE, value: further }].map((part) => ({ ...part, tip: `${request}: ${part.name} ${duration(part.value)}` }))]}

@@ -5,11 +5,11 @@ import { paintedOnChange, resolver } from "../../canvas";
 import { groupColor } from "../../colors";
 import { bytes, duration, whole as inWords } from "../../format";
 import { Legend, Section } from "../../parts";
-import { choose, chosen } from "../../place";
+import { address, choose, chosen } from "../../place";
 import { byKey, moved, zoomed, type Span } from "../../span";
 import { axis, labelText, taskGroup } from "../../views/timeline";
 import type { SliceSeen, Strips } from "../api.gen";
-import { api } from "../api";
+import { api, type Timed } from "../api";
 import { useLoaded } from "../loaded";
 import { drawn, type Drawn } from "../pixels";
 
@@ -20,28 +20,35 @@ const THIN = 6;
 const THICK = 18;
 const MOST_HEIGHT = 520;
 
-interface Source {
-  run: string;
-  variant: number;
-}
-
-/** `run` or `run:2`, separated by commas. */
-const sources = (text: string): Source[] =>
+/** `run`, `run:2`, or `@file` for a record that was measured; separated by commas. */
+const sources = (text: string): Timed[] =>
   text.split(",").filter((each) => each !== "").map((each) => {
+    if (each.startsWith("@")) return { file: each.slice(1) };
     const [run = "", variant = "0"] = each.split(":");
     return { run, variant: Number.parseInt(variant, 10) || 0 };
   });
 
+const nameOf = (source: Timed): string => ("file" in source ? `${source.file}, measured` : `${source.run}${source.variant > 0 ? `, variant ${source.variant + 1}` : ""}`);
+
 export function TimelinePage() {
   const listed = sources(chosen("runs") ?? "");
-  const [heads] = useLoaded(() => Promise.all(listed.map(({ run, variant }) => api.strips(run, variant))), [chosen("runs")]);
+  const [heads] = useLoaded(() => Promise.all(listed.map(api.strips)), []);
   if (listed.length === 0) return <p class="failure">No run is named. <a href="#/">To the runs</a></p>;
   if (heads.error !== undefined) return <p class="failure">{heads.error}. <a href="#/">To the runs</a></p>;
   if (heads.value === undefined) return <p class="muted" role="status">opening {listed.length === 1 ? "the timeline" : `${listed.length} timelines`}</p>;
   return <Aligned listed={listed} heads={heads.value} />;
 }
 
-function Aligned({ listed, heads }: { listed: Source[]; heads: Strips[] }) {
+/** Records that were measured, to be laid beside what is shown. */
+function Beside() {
+  const [records] = useLoaded(api.records, []);
+  const shown = chosen("runs") ?? "";
+  const others = (records.value ?? []).filter((row) => !shown.split(",").includes(`@${row.file}`));
+  if (others.length === 0) return null;
+  return <p class="tools"><span class="muted">Measured, beside it:</span>{others.map((row) => <a href={address("/timeline", { runs: `${shown},@${row.file}` })}>{row.file}</a>)}</p>;
+}
+
+function Aligned({ listed, heads }: { listed: Timed[]; heads: Strips[] }) {
   const all: Span = { from: 0, to: Math.max(1e-3, ...heads.map((head) => head.end_us)) };
   const [view, set] = useState<Span>(() => seen(all));
   const setView = (next: Span) => {
@@ -52,7 +59,7 @@ function Aligned({ listed, heads }: { listed: Source[]; heads: Strips[] }) {
   const groups = [...new Set(heads.flatMap((head) => head.looks.map(taskGroup)))];
   return (
     <>
-    <h1 class="spoken">Timelines of {listed.map((each) => each.run).join(", ")}</h1>
+    <h1 class="spoken">Timelines of {listed.map(nameOf).join(", ")}</h1>
     <Section
       title="Every rank at any zoom"
       note="Drag to move, wheel over the axis or Ctrl and wheel to zoom; w, s, a, d and 0 do the same. A pixel's strength is the share of it that is busy, its colour that of the slice in its middle."
@@ -60,8 +67,9 @@ function Aligned({ listed, heads }: { listed: Source[]; heads: Strips[] }) {
       <Legend items={groups.map((group) => ({ name: group, color: groupColor(group) }))} />
       {listed.map((source, number) => {
         const head = heads[number];
-        return head && <Lanes key={`${source.run}:${source.variant}`} source={source} head={head} all={all} view={view} setView={setView} />;
+        return head && <Lanes key={nameOf(source)} source={source} head={head} all={all} view={view} setView={setView} />;
       })}
+      <Beside />
       <p class="muted">{duration(view.from / 1e6)} to {duration(view.to / 1e6)} of {duration(all.to / 1e6)}</p>
     </Section>
     </>
@@ -74,7 +82,7 @@ function seen(all: Span): Span {
 }
 
 interface Shown {
-  source: Source;
+  source: Timed;
   head: Strips;
   all: Span;
   view: Span;
@@ -97,12 +105,12 @@ function Lanes({ source, head, all, view, setView }: Shown) {
     if (element === null) return;
     const ended = new AbortController();
     const pixels = Math.max(1, Math.round(element.clientWidth - LEFT));
-    api.window(source.run, { variant: source.variant, first, count, pixels, from_us: view.from, to_us: view.to }, ended.signal).then(
+    api.window(source, { first, count, pixels, from_us: view.from, to_us: view.to }, ended.signal).then(
       (answer) => setImage(drawn(answer, head.looks, element, view.from, view.to)),
       () => undefined,
     );
     return () => ended.abort();
-  }, [view.from, view.to, first, count, source.run, source.variant]);
+  }, [view.from, view.to, first, count, nameOf(source)]);
   useEffect(() => {
     const element = canvas.current;
     if (element !== null) return paintedOnChange(element, () => paint(element, head, image, view, first, lane, height));
@@ -140,19 +148,19 @@ function Lanes({ source, head, all, view, setView }: Shown) {
     const at = first + Math.floor(y / lane);
     if (x < LEFT || y > height || at >= head.lanes.length) return;
     asked.current = new AbortController();
-    api.slice(source.run, source.variant, at, timeAt(x, element.clientWidth), asked.current.signal).then(
+    api.slice(source, at, timeAt(x, element.clientWidth), asked.current.signal).then(
       (found) => found.look !== null && found.look !== undefined && setHover({ x, y, text: inFull(found, head, at) }),
       () => undefined,
     );
   };
   return (
     <>
-      <h3>{source.run}{source.variant > 0 ? `, variant ${source.variant + 1}` : ""} <small>{inWords(head.slices)} slices, {inWords(head.lanes.length)} lanes, {duration(head.end_us / 1e6)}</small></h3>
+      <h3>{nameOf(source)} <small>{inWords(head.slices)} slices, {inWords(head.lanes.length)} lanes, {duration(head.end_us / 1e6)}</small></h3>
       <div class="timeline">
         <canvas
           ref={canvas}
           tabIndex={0}
-          aria-label={`Timeline of ${source.run}`}
+          aria-label={`Timeline of ${nameOf(source)}`}
           style={{ height: `${height + AXIS}px` }}
           onWheel={onWheel}
           onKeyDown={onKey}

@@ -10,8 +10,11 @@ from fastapi.responses import JSONResponse, Response
 
 from railyard.web.documents import (
     DraftText,
+    FileName,
+    FileRow,
     Marks,
     Moment,
+    RecordWindow,
     RefusalBody,
     Repriced,
     RequestWindow,
@@ -136,6 +139,36 @@ async def slice_at(
     return await _seen(asked, "slice", {"path": _kept(asked, run, variant, _TIMELINE), "lane": lane, "at_us": at_us})
 
 
+@router.get("/records")
+def list_records(asked: Asked) -> list[FileRow]:
+    """Records of what was measured, outside of runs."""
+    return asked.shelf.records()
+
+
+@router.get("/record/timeline", response_model=Strips)
+async def record_timeline(asked: Asked, file: Annotated[FileName, Query()]) -> Any:
+    """Lanes, looks and length of such a record."""
+    return await _seen(asked, "strips", {"path": _measured(asked, file)})
+
+
+@router.get("/record/timeline/window", response_class=Response, responses=_COLUMNS)
+async def record_window(asked: Asked, seen: Annotated[RecordWindow, Query()]) -> Response:
+    """What its lanes did between two moments, a look and a busy share a pixel."""
+    about = seen.model_dump(exclude={"variant", "file"})
+    return await _packed(asked, "window", {"path": _measured(asked, seen.file), **about})
+
+
+@router.get("/record/timeline/slice", response_model=SliceSeen)
+async def record_slice(
+    asked: Asked,
+    file: Annotated[FileName, Query()],
+    lane: Annotated[int, Query(ge=0, lt=1 << 31)],
+    at_us: Annotated[Moment, Query()],
+) -> Any:
+    """The slice of one of its lanes at a moment; nothing but nulls where there is none."""
+    return await _seen(asked, "slice", {"path": _measured(asked, file), "lane": lane, "at_us": at_us})
+
+
 @router.get("/prices", response_model=Repriced)
 async def prices(
     asked: Asked,
@@ -165,6 +198,13 @@ def _answer(asked: Asking, answer: str) -> str:
         return str(asked.shelf.answer(answer).parent)
     except (Missing, ValueError, OSError):
         raise HTTPException(404, f"there is no answer `{answer[:80]}`") from None
+
+
+def _measured(asked: Asking, file: str) -> str:
+    try:
+        return str(asked.shelf.record(file))
+    except (Missing, ValueError, OSError):
+        raise HTTPException(404, f"there is no record `{file[:80]}`") from None
 
 
 def _kept(asked: Asking, run: str, variant: int, name: str) -> str:
