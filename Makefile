@@ -6,13 +6,18 @@ BIN := $(VENV)/bin
 SCENARIO ?= examples/llama3-70b-1024-h100.yaml
 CORE := CMakeLists.txt pyproject.toml $(shell find cpp -name '*.cpp' -o -name '*.hpp' 2>/dev/null)
 
-.PHONY: FORCE help run test test-all lint types layers core-test docs fresh bench frontend wheel clean
+FUZZ_SECONDS ?= 600
+
+.PHONY: FORCE help run test test-all lint types layers core-test sanitize digests fuzz docs fresh bench frontend wheel clean
 
 help:
 	@echo "make run        compare six fabrics for Llama 3 70B on 1,024 H100 (SCENARIO=... for another)"
 	@echo "make test       the test suite; test-all: with the slow ones"
 	@echo "make lint       ruff, mypy --strict, the layers of the rooms"
 	@echo "make core-test  the C++ core's own tests under the address and undefined-behaviour sanitizers"
+	@echo "make sanitize   the same, the extension's tests under them, and runs on several threads under TSan"
+	@echo "make digests    the core by GCC and by Clang gives the same results, to the bit"
+	@echo "make fuzz       looks for files that break a reader, for FUZZ_SECONDS ($(FUZZ_SECONDS))"
 	@echo "make docs       build the documentation"
 	@echo "make fresh      fail when a generated page or the front-end bundle is stale"
 	@echo "make bench      the benchmarks; frontend: rebuild the bundle (needs Node)"
@@ -38,10 +43,16 @@ layers: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 core-test: $(VENV)/.dev
-	$(BIN)/cmake -S . -B build/sanitize -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
-	  -DRAILYARD_BUILD_PYTHON=OFF -DRAILYARD_BUILD_TESTS=ON -DRAILYARD_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo
-	$(BIN)/cmake --build build/sanitize
-	$(BIN)/ctest --test-dir build/sanitize --output-on-failure
+	tools/sanitize core
+
+sanitize: $(VENV)/.dev
+	tools/sanitize core python threads
+
+digests: $(VENV)/.dev
+	tools/digests
+
+fuzz: $(VENV)/.fuzz
+	$(BIN)/python -m tests.fuzz.campaign --seconds $(FUZZ_SECONDS)
 
 docs: $(VENV)/.dev
 	$(BIN)/zensical build --clean
@@ -78,6 +89,10 @@ $(VENV)/.modules: FORCE | $(VENV)/.python
 
 $(VENV)/.run: $(VENV)/.packages $(VENV)/.modules $(CORE)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	touch $@
+
+$(VENV)/.fuzz: requirements/fuzz.txt | $(VENV)/.dev
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/fuzz.txt
 	touch $@
 
 $(VENV)/.dev: requirements/dev.txt validation/pyproject.toml $(VENV)/.run

@@ -383,6 +383,7 @@ def test_configurations_are_held_against_the_plan(tmp_path):
         assert "asn: intended 4201000000, the file says 4201000999" in found.outcome.found
         first.write_text(text[: len(text) // 3])
         assert not check(draft, lambda _: None, lambda *_: None)[0].outcome.holds
+        first.write_text(text)  # a plan is not written over files that somebody changed
     first.rename(first.with_name("other.junos.set"))
     assert "there is no file" in check(draft, lambda _: None, lambda *_: None)[0].outcome.found
     (tmp_path / "plan" / "switches" / "x.eos.cfg").write_text("")

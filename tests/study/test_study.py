@@ -111,7 +111,7 @@ def test_every_step_has_its_place(tmp_path):
     assert finished.folder is not None
     written = {str(path.relative_to(finished.folder)) for path in finished.folder.rglob("*") if path.is_file()}
     places = {"square.txt", "variants/1-n11/square.txt", "variants/2-n13/square.txt"}
-    assert written == {"result.json", "face.txt", *places}
+    assert written == {"result.json", "face.txt", ".railyard-files", *places}
     assert (finished.folder / "variants/2-n13/square.txt").read_text() == "169"
     assert json.loads((finished.folder / "result.json").read_text()) == finished.result.plain()
     assert shares == sorted(shares)

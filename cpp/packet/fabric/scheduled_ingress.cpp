@@ -173,7 +173,7 @@ void ScheduledFabric::pause(std::uint32_t host, std::uint8_t klass, bool on) {
     carried_[port.link] += kPauseBytes;
   }
   told_at_[host] = std::max(told_at_[host] + 1, context_.now + delay);  // in the order in which they were sent
-  context_.wheel.push(told_at_[host], event(Event::port, task(Task::pause, host << 4 | klass << 1u | (on ? 1u : 0u))));
+  context_.wheel.push(told_at_[host], event(Event::port, task(Task::pause, host << 4 | std::uint32_t{klass} << 1 | (on ? 1u : 0u))));
 }
 
 void ScheduledFabric::on_pause(std::uint32_t index) {

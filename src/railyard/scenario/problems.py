@@ -106,7 +106,7 @@ def _problem(item: Any, root: Node, model: type[BaseModel]) -> Problem:
         return _unknown_key(location, root, model)
     node, walked = locate(root, location)
     key = ".".join(walked) or None
-    if kind == "missing":
+    if kind == "missing" and location:
         name = str(location[-1])
         below = ".".join((*walked, name))
         return node.mark.problem(f"the key `{name}` is missing", key=below, hint=_example(location, model))

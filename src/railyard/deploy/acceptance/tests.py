@@ -98,6 +98,11 @@ def read(path: Path) -> list[Test]:
             raise InputError("a column of the tests is missing", file=path, found=rows.fieldnames, allowed=missing)
         by_name: dict[str, tuple[dict[str, str], list[Mark]]] = {}
         for row in rows:
+            if None in row or None in row.values():
+                allowed = ", ".join(rows.fieldnames)
+                raise InputError(
+                    "a row has not a cell for every column", file=path, line=rows.line_num, allowed=allowed
+                )
             first, marks = by_name.setdefault(row["test"], (row, []))
             if any(row[key] != first[key] for key in ("scope", "method", "collective", "unit")):
                 raise InputError(f"two tests are called `{row['test']}`", file=path, line=rows.line_num)
@@ -111,8 +116,8 @@ def _test(row: dict[str, str], marks: Sequence[Mark]) -> Test:
         scope=row["scope"],
         method=row["method"],
         collective=row["collective"],
-        servers=int(row["servers"]),
-        ranks=int(row["ranks"]),
+        servers=int(row["servers"] or 0),
+        ranks=int(row["ranks"] or 0),
         unit=row["unit"],
         hosts=row["hosts"],
         parts=tuple(row["parts"].split()),

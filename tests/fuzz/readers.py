@@ -1,0 +1,335 @@
+"""Every reader of files from strangers, as a function of a path, with what it may be begun with.
+
+A reader may give what it read or raise a `RailyardError`; anything else is a fault.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).parents[2]
+CORPUS = Path(__file__).parent / "corpus"
+LARGEST = 1 << 17
+"""Bytes of a file that is begun with: larger ones are cut, or left out where a cut one is none of its kind."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader.
+
+    Attributes:
+        name: Of its folder in the corpus.
+        group: Readers that are tried together.
+        read: What is called with a file.
+        suffix: Of the file; with a name before it, the file's name.
+        files: Patterns of files in this repository that it reads.
+    """
+
+    name: str
+    group: str
+    read: Callable[[Path], Any]
+    suffix: str
+    files: tuple[str, ...] = ()
+
+    def place(self, folder: Path) -> Path:
+        """A path in a folder for a file that it reads."""
+        return folder / (self.suffix if not self.suffix.startswith(".") else f"file{self.suffix}")
+
+    def seeds(self) -> Iterator[bytes]:
+        """What to begin with: the corpus, then files of the repository."""
+        kept = sorted((CORPUS / self.name).glob("*")) if (CORPUS / self.name).is_dir() else []
+        others = sorted({path for pattern in self.files for path in ROOT.glob(pattern) if path.is_file()})
+        for path in (*kept, *others):
+            if path.suffix != ".parquet" or path.stat().st_size <= LARGEST:
+                yield path.read_bytes()[:LARGEST]
+
+
+def _scenario(path: Path) -> Any:
+    from railyard.scenario import load
+
+    return load.load(path)
+
+
+def _mix(path: Path) -> Any:
+    from railyard.scenario.packet import mix
+
+    return mix.load(path)
+
+
+def _catalog(path: Path) -> Any:
+    from railyard import catalog
+
+    return catalog.load(path)
+
+
+def _model(path: Path) -> Any:
+    from railyard.catalog.hugging_face import hf_config
+
+    return hf_config.read(path)
+
+
+def _constants(path: Path) -> Any:
+    from railyard.collective.calibrated import read_constants
+
+    return read_constants(path)
+
+
+def _software(path: Path) -> Any:
+    from railyard.workload.training.calibrated import read_runs
+
+    return read_runs(path)
+
+
+def _importer(name: str | None) -> Callable[[Path], Any]:
+    def read(path: Path) -> Any:
+        from railyard.workload.replay import importer
+
+        return importer.read(path, name)
+
+    return read
+
+
+def _htsim_topology(path: Path) -> Any:
+    from railyard.study.traffic import htsim_topology
+
+    return htsim_topology.read(path)
+
+
+@cache
+def _wired() -> tuple[Any, Any]:
+    """A network and the names of its links."""
+    from railyard.study.traffic import htsim_topology, simulate
+    from railyard.study.traffic.htsim_wiring import LINK_TIERS, wire
+    from railyard.study.traffic.played import LinkNames
+
+    tree = htsim_topology.read(ROOT / "tests" / "packet" / "data" / "leaf_spine_tiny.topo")
+    network = wire(tree)
+    return simulate._network(network, 1), LinkNames(tree, network, LINK_TIERS)
+
+
+def _faults(path: Path) -> Any:
+    from railyard.study.traffic import fault_file, fault_table
+
+    read = fault_table.read if path.suffix == ".csv" else fault_file.read
+    return read(path, *_wired())
+
+
+def _network(path: Path) -> Any:
+    from railyard.tune.synthesis.network import read_network
+
+    return read_network(path)
+
+
+def _trace(name: str | None) -> Callable[[Path], Any]:
+    def read(path: Path) -> Any:
+        from railyard.workload.serving.traces.reading import read_trace
+
+        return read_trace(path, name, sort=True)
+
+    return read
+
+
+def _lengths(path: Path) -> Any:
+    from railyard.workload.serving.traces.reading import read_lengths
+
+    return read_lengths(path)
+
+
+def _profiles(path: Path) -> Any:
+    from railyard.workload.serving.devices import read_profiles
+
+    return read_profiles(path)
+
+
+def _jobs(path: Path) -> Any:
+    from railyard.operate import trace
+
+    return trace.read(path)
+
+
+def _nodes(name: str | None) -> Callable[[Path], Any]:
+    def read(path: Path) -> Any:
+        from railyard.operate.source import read_nodes
+
+        return read_nodes(path, name)
+
+    return read
+
+
+def _stream(path: Path) -> Any:
+    from railyard.operate.stream import read_stream
+    from railyard.operate.tree import NodeTree
+
+    return read_stream(path, NodeTree.listed([f"n{number}" for number in range(8)], 8, []))
+
+
+def _history(path: Path) -> Any:
+    from railyard.operate.failures import history
+
+    return history.read(path, 100, 30.0)
+
+
+def _kueue(path: Path) -> Any:
+    from railyard.operate.kueue.files import read_cluster
+
+    return read_cluster([path])
+
+
+def _observe(path: Path) -> Any:
+    """By every reader, whichever recognises it: a name or four bytes keep none from another's file."""
+    from railyard.errors import InputError
+    from railyard.observe.gather import gather
+    from railyard.observe.reader import readers
+    from railyard.observe.sources import sources
+
+    for source in sources(path):
+        for name in readers:
+            with suppress(InputError):
+                readers.get(name).read(source)
+    return gather(path)
+
+
+def _operations(path: Path) -> Any:
+    from railyard.observe.whatif.operations import read_operations
+
+    return read_operations(path)
+
+
+def _table(path: Path) -> Any:
+    from railyard.calibrate.tables import kind
+
+    found, source = kind.read(path)
+    return found, source
+
+
+def _nccl(path: Path) -> Any:
+    from railyard.calibrate.nccl import log
+
+    return log.read(path)
+
+
+def _recorded(path: Path) -> Any:
+    from railyard.calibrate.runs.read import read_runs
+
+    about = '{"engine_kwargs": {"model": "m", "max_num_seqs": 8, "max_num_batched_tokens": 64}}'
+    (path.parent / "meta.json").write_text(about, encoding="utf-8")
+    return read_runs(path.parent)
+
+
+def _ibnetdiscover(path: Path) -> Any:
+    from railyard.cluster.asbuilt import ibnetdiscover
+    from railyard.files import read_text
+
+    return ibnetdiscover.read(read_text(path), path.name)
+
+
+def _netbox(path: Path) -> Any:
+    from railyard.cluster.asbuilt import netbox
+
+    return netbox.read(path)
+
+
+def _lldp(path: Path) -> Any:
+    from railyard.cluster.asbuilt import lldp
+
+    return lldp.read(path.parent)
+
+
+def _nccl_tree(path: Path) -> Any:
+    from railyard.cluster.nccl import tree
+    from railyard.files import read_text
+
+    return tree.read(read_text(path), path.name, "system")
+
+
+def _acceptance(path: Path) -> Any:
+    from railyard.deploy.acceptance import tests
+
+    return tests.read(path)
+
+
+def _results(path: Path) -> Any:
+    from railyard.deploy.acceptance.results import collected
+
+    return collected(path, [])
+
+
+def _result(path: Path) -> Any:
+    from railyard.study.kept import read_result
+
+    return read_result(path)
+
+
+def _record(path: Path) -> Any:
+    from railyard.errors import InputError
+    from railyard.graph.parquet import read_record, read_table
+
+    with suppress(InputError):
+        read_table(path, "links")
+    return read_record(path)
+
+
+def _graph(path: Path) -> Any:
+    from railyard.graph.parquet import read_graph
+
+    return read_graph(path)
+
+
+def _tokens(path: Path) -> Any:
+    from railyard.web.settings import read_tokens
+
+    return read_tokens(path)
+
+
+_YAML = ("examples/*.yaml", "examples/*/*.yaml")
+_CAPTURES = ("tests/observe/data/*", "tests/observe/data/captures/*")
+
+TARGETS: tuple[Target, ...] = (
+    Target("scenario", "scenario", _scenario, ".yaml", _YAML),
+    Target("mix", "scenario", _mix, ".yaml", ("examples/packet/my_fabric.yaml",)),
+    Target("catalog", "scenario", _catalog, ".yaml"),
+    Target("model", "scenario", _model, ".json", ("tests/catalog/data/*/config.json",)),
+    Target("constants", "scenario", _constants, ".toml"),
+    Target("software", "scenario", _software, ".toml"),
+    Target("traffic", "traffic", _importer(None), ".any", ("tests/packet/data/*.cm", "examples/traces/*.goal")),
+    Target("csv", "traffic", _importer("csv"), ".csv"),
+    Target("htsim", "traffic", _importer("htsim"), ".cm", ("tests/packet/data/*.[ct]m",)),
+    Target("goal", "traffic", _importer("goal"), ".goal", ("examples/traces/*.goal",)),
+    Target("chakra", "traffic", _importer("chakra"), ".json", ("tests/replay/data/*.json",)),
+    Target("htsim-topology", "traffic", _htsim_topology, ".topo", ("tests/packet/data/*.topo",)),
+    Target("faults", "traffic", _faults, ".csv"),
+    Target("fault-file", "traffic", _faults, ".yaml"),
+    Target("links", "traffic", _network, ".csv", ("tests/tune/data/teccl_links.csv",)),
+    Target("requests", "requests", _trace(None), ".jsonl", ("tests/serving_requests/data/*.*[vl]",)),
+    Target("lengths", "requests", _lengths, ".csv"),
+    Target("profiles", "requests", _profiles, ".toml", ("src/railyard/workload/serving/data/devices.toml",)),
+    Target("jobs", "operate", _jobs, ".csv", ("examples/operate/*.csv",)),
+    Target("nodes", "operate", _nodes(None), ".conf"),
+    Target("stream", "operate", _stream, ".csv"),
+    Target("history", "operate", _history, ".csv"),
+    Target("kueue", "operate", _kueue, ".yaml"),
+    Target("observe", "observe", _observe, ".json", _CAPTURES),
+    Target("operations", "observe", _operations, ".parquet", ("tests/observe/data/operations-ST.parquet",)),
+    Target("table", "observe", _table, ".csv", ("tests/training_model/data/*.csv",)),
+    Target("nccl-log", "observe", _nccl, ".log"),
+    Target("recorded", "observe", _recorded, "requests.jsonl"),
+    Target("ibnetdiscover", "built", _ibnetdiscover, ".txt"),
+    Target("netbox", "built", _netbox, ".csv"),
+    Target("netbox-json", "built", _netbox, ".json"),
+    Target("lldp", "built", _lldp, ".json"),
+    Target("nccl-tree", "built", _nccl_tree, ".xml"),
+    Target("acceptance", "built", _acceptance, ".csv"),
+    Target("results", "built", _results, ".csv"),
+    Target("result", "kept", _result, ".json"),
+    Target("record", "kept", _record, ".parquet"),
+    Target("graph", "kept", _graph, ".parquet"),
+    Target("tokens", "kept", _tokens, ".txt"),
+)
+"""All of them, by group."""

@@ -1,0 +1,81 @@
+"""A digest of each of some runs on the core that RAILYARD_CORE names: `python -m tools.digests_of` (see `digests`)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tools import chosen_core  # noqa: F401 - before anything of Railyard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+MATRIX = ROOT / "tests" / "packet" / "data" / "perm_16n_16c_2MB.cm"
+STEP = {
+    "name": "step",
+    "cluster": {"accelerators": 64, "server": "hgx-h100"},
+    "workload": {
+        "training": {
+            "model": "llama-3-8b",
+            "tokens": "1 T",
+            "global_batch": 128,
+            "sequence": 4096,
+            "parallelism": {"tp": 4, "pp": 2},
+        }
+    },
+}
+SERVED = {
+    "name": "served",
+    "cluster": {"accelerators": 16, "server": "hgx-h100"},
+    "workload": {
+        "serving": {
+            "model": "llama-3-8b",
+            "requests": {"synthetic": {"rate": 4, "input": 1000, "output": 100, "count": 300}},
+            "pools": {"both": {"replicas": 4, "tp": 4}},
+        }
+    },
+}
+
+
+def packets() -> Iterator[tuple[str, str]]:
+    """Every preset of a fabric over one matrix, on one thread and on two."""
+    from railyard.scenario.packet import fabric, names  # noqa: PLC0415 - after the core was chosen
+    from railyard.study.traffic.simulate import TrafficRun, run  # noqa: PLC0415
+
+    for name in names():
+        preset = fabric(name)
+        for threads in (1, 2):
+            given = TrafficRun(MATRIX, None, preset, preset.settings, seed=3, threads=threads)
+            yield f"packet {name} {threads}", run(given).record.digest()
+
+
+def scenarios() -> Iterator[tuple[str, str]]:
+    """Results of scenarios, to the last digit."""
+    import railyard  # noqa: PLC0415
+
+    for engine in ("flow", "packet", "analytic"):
+        found = railyard.run({**STEP, "engine": engine}, out=None).result
+        yield f"step {engine}", digest(found.plain())
+
+    yield "served", digest(railyard.run(SERVED, out=None).result.plain())
+
+
+def digest(result: dict[str, Any]) -> str:
+    """Of the variants of a result; where it was computed is not among them."""
+    text = json.dumps(result["variants"], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def main() -> None:
+    """A line a run."""
+    for part in (packets(), scenarios()):
+        for name, found in part:
+            sys.stdout.write(f"{found}  {name}\n")
+
+
+if __name__ == "__main__":
+    main()
