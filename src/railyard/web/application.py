@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from railyard.errors import RailyardError
 from railyard.study.provenance import version
-from railyard.web.audit import AuditLog
+from railyard.web.audit import Audited, AuditLog
 from railyard.web.dispatch import Dispatcher
 from railyard.web.documents import RefusalBody, TextFault
 from railyard.web.faults import faults_of
@@ -27,9 +27,7 @@ from railyard.web.routes import answers, jobs, people, runs, scenarios, views
 from railyard.web.routes.asking import House
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from fastapi import Response
+    from collections.abc import AsyncIterator, Callable
 
     from railyard.web.settings import ServerSettings
 
@@ -73,7 +71,7 @@ def application(settings: ServerSettings) -> FastAPI:
     for part in (people, scenarios, jobs, runs, answers, views):
         app.include_router(part.router, prefix=PREFIX)
     _explain_refusals(app)
-    _log_changes(app, AuditLog(settings.state / "audit.log"))
+    app.add_middleware(Audited, log=AuditLog(settings.state / "audit.log"))
     if settings.pages:
         _serve_pages(app)
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
@@ -113,21 +111,6 @@ def _explain_refusals(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def refused(_request: Request, error: HTTPException) -> JSONResponse:
         return JSONResponse(RefusalBody(error=str(error.detail)).model_dump(), status_code=error.status_code)
-
-
-def _log_changes(app: FastAPI, audit: AuditLog) -> None:
-    @app.middleware("http")
-    async def logged(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        response = await answer(request)
-        if request.method not in {"GET", "HEAD", "OPTIONS"}:
-            audit.write(
-                person=request.state.person,
-                address=request.client.host if request.client else "?",
-                method=request.method,
-                path=request.url.path,
-                status=response.status_code,
-            )
-        return response
 
 
 def _serve_pages(app: FastAPI) -> None:

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_READS = {"GET", "HEAD", "OPTIONS"}
+
 
 class AuditLog:
     """The log.
@@ -36,3 +40,36 @@ class AuditLog:
     def close(self) -> None:
         """Ends its use."""
         os.close(self._file)
+
+
+class Audited:
+    """ASGI middleware that logs what changes something; what only reads passes as it is.
+
+    Args:
+        app: What answers.
+        log: Where to.
+    """
+
+    def __init__(self, app: ASGIApp, log: AuditLog) -> None:
+        self.app = app
+        self.log = log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        if scope["type"] != "http" or scope["method"] in _READS:
+            await self.app(scope, receive, send)
+            return
+
+        async def logged(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                client = scope.get("client")
+                self.log.write(
+                    person=scope["state"]["person"],
+                    address=client[0] if client else "?",
+                    method=scope["method"],
+                    path=scope["path"],
+                    status=message["status"],
+                )
+            await send(message)
+
+        await self.app(scope, receive, logged)

@@ -1,0 +1,251 @@
+"""A server (`railyard ui`, `railyard serve-api`) from Python: ask for a run, follow it, fetch what it gave, stop it.
+
+    client = Client("https://railyard.example", token=os.environ["RAILYARD_TOKEN"])
+    job = client.submit(Path("scenario.yaml"))
+    for job in client.follow(job.id):
+        print(job.stage, job.share)
+    result = client.result(job.run)
+
+Written by hand against version 1 of the published description (`/api/v1/openapi.json`), which a test compares it with:
+it needs nothing but Python's own library, and what it gives are Railyard's records. Fields that a later server adds
+are passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from railyard.errors import InputError, Problem, RailyardError
+from railyard.files import appearing, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from http.client import HTTPResponse
+
+    from railyard.result.result import Result
+
+PREFIX = "/api/v1"
+
+CALLS = {
+    "submit": ("POST", "/jobs"),
+    "jobs": ("GET", "/jobs"),
+    "job": ("GET", "/jobs/{job}"),
+    "stop": ("POST", "/jobs/{job}/stop"),
+    "events": ("GET", "/events"),
+    "runs": ("GET", "/runs"),
+    "result": ("GET", "/runs/{run}/result"),
+    "file": ("GET", "/runs/{run}/file"),
+}
+"""Method and path of each call, as the description has them."""
+
+ENDED = ("done", "failed", "stopped")
+_TRIES = 8
+"""Connections in a row without news after which `follow` gives up."""
+
+
+class ServerError(RailyardError):
+    """The server cannot be reached, or refuses; what is wrong with a scenario is an `InputError`.
+
+    Attributes:
+        status: Of HTTP; 0 where nothing answered.
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that was asked for.
+
+    Attributes:
+        id: Names it.
+        file: The scenario's file.
+        state: Where it stands.
+        created: Unix time in seconds, as `started` and `ended`.
+        vary: What varies, `key=a,b,c` each.
+        engine: In place of the scenario's.
+        started: When its turn came.
+        ended: When it was over.
+        stage: What is being done.
+        share: Done, from 0 to 1.
+        eta_s: Seconds to go, guessed from the share.
+        run: Name of the run, once it is there.
+        faults: Why it failed: `message`, and where known `line`, `column`, `key`, `found`, `allowed`, `hint`.
+        change: Grows with every change of any job.
+    """
+
+    id: str
+    file: str
+    state: Literal["queued", "running", "done", "failed", "stopped"]
+    created: float
+    change: int
+    vary: tuple[str, ...] = ()
+    engine: str | None = None
+    started: float | None = None
+    ended: float | None = None
+    stage: str = ""
+    share: float = 0.0
+    eta_s: float | None = None
+    run: str | None = None
+    faults: tuple[dict[str, Any], ...] = field(default=())
+
+    @classmethod
+    def of(cls, body: dict[str, Any]) -> Job:
+        """From what the server sends."""
+        known = {one.name: body[one.name] for one in fields(cls) if one.name in body}
+        return cls(**{**known, "vary": tuple(known.get("vary", ())), "faults": tuple(known.get("faults", ()))})
+
+
+class Client:
+    """A server.
+
+    Args:
+        address: Scheme, host and port.
+        token: Of the person who asks; none for a server of this machine alone.
+        timeout_s: For an answer to begin.
+    """
+
+    def __init__(
+        self, address: str = "http://127.0.0.1:8421", token: str | None = None, timeout_s: float = 30.0
+    ) -> None:
+        if not address.startswith(("http://", "https://")):
+            raise InputError("this is no address of a server", key="address", found=address, allowed="https://HOST")
+        self.address = address.rstrip("/")
+        self.timeout_s = timeout_s
+        self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
+
+    def submit(self, scenario: Path | str, *, engine: str | None = None, vary: Sequence[str] = ()) -> Job:
+        """Asks for a run.
+
+        Args:
+            scenario: A file, or its text.
+            engine: In place of the scenario's.
+            vary: Each `key=a,b,c`.
+
+        Raises:
+            InputError: The scenario is wrong.
+            ServerError: The server refuses, or does not answer.
+        """
+        text = read_text(scenario) if isinstance(scenario, Path) else scenario
+        body: dict[str, Any] = {"text": text, "engine": engine, "vary": list(vary)}
+        if isinstance(scenario, Path):
+            body["file"] = scenario.name
+        return Job.of(self._json("submit", body=body))
+
+    def jobs(self, since: int = 0) -> list[Job]:
+        """Jobs that changed after the change `since`, latest first."""
+        return [Job.of(body) for body in self._json("jobs", since=since)]
+
+    def job(self, job: str) -> Job:
+        """Where a job stands."""
+        return Job.of(self._json("job", job=job))
+
+    def stop(self, job: str) -> Job:
+        """Ends a job; one that runs leaves nothing half-written."""
+        return Job.of(self._json("stop", job=job))
+
+    def follow(self, job: str) -> Iterator[Job]:
+        """Every change of a job until it has ended, as the server sends it; a connection that breaks is made again.
+
+        Raises:
+            InputError: The run failed for what stands in the scenario.
+            ServerError: The server is gone.
+        """
+        last, tries = self.job(job), 0
+        yield last
+        while last.state not in ENDED:
+            try:
+                for found in self._changes(last.change):
+                    tries = 0
+                    if found.id == job:
+                        last = found
+                        yield last
+                    if last.state in ENDED:
+                        break
+            except (OSError, ServerError) as error:
+                tries += 1
+                if tries == _TRIES or (isinstance(error, ServerError) and error.status):
+                    raise
+        if last.state == "failed":
+            raise _failed(last.faults)
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Runs, latest first: `run`, `name`, `engine`, `created`, `sentence` and others."""
+        found: list[dict[str, Any]] = self._json("runs")
+        return found
+
+    def result(self, run: str) -> Result:
+        """What a run gave."""
+        from railyard.result.reading import result_from
+
+        with self._open("result", run=run) as answer:
+            return result_from(answer.read().decode())
+
+    def save(self, run: str, name: str, into: Path) -> Path:
+        """Puts a file of a run, such as `timeline.parquet`, into a folder; it appears complete or not at all."""
+        path = into / Path(name).name
+        with (
+            self._open("file", run=run, name=name) as answer,
+            appearing(path) as unfinished,
+            unfinished.open("wb") as out,
+        ):
+            shutil.copyfileobj(answer, out)
+        return path
+
+    def _changes(self, since: int) -> Iterator[Job]:
+        """Server-sent events."""
+        with self._open("events", since=since) as answer:
+            for line in answer:
+                if line.startswith(b"data:"):
+                    yield Job.of(json.loads(line[5:]))
+
+    def _json(self, call: str, *, body: Any = None, **named: object) -> Any:
+        with self._open(call, body=body, **named) as answer:
+            return json.load(answer)
+
+    def _open(self, call: str, *, body: Any = None, **named: object) -> AbstractContextManager[HTTPResponse]:
+        """What the server answers; arguments that the path does not name are its query."""
+        method, path = CALLS[call]
+        query = {name: value for name, value in named.items() if f"{{{name}}}" not in path}
+        place = path.format(**{name: urllib.parse.quote(str(value), safe="") for name, value in named.items()})
+        request = urllib.request.Request(
+            f"{self.address}{PREFIX}{place}{'?' if query else ''}{urllib.parse.urlencode(query)}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={**self._headers, **({} if body is None else {"content-type": "application/json"})},
+        )
+        try:
+            answer: AbstractContextManager[HTTPResponse] = urllib.request.urlopen(request, timeout=self.timeout_s)
+        except urllib.error.HTTPError as error:
+            raise _refusal(error) from None
+        except OSError as error:
+            raise ServerError(f"{self.address} does not answer: {getattr(error, 'reason', error)}", 0) from None
+        return answer
+
+
+def _refusal(error: urllib.error.HTTPError) -> RailyardError:
+    """Of what the server says: 400 and 422 are the input's fault."""
+    try:
+        body = json.loads(error.read())
+        message, faults = str(body["error"]), body["faults"]
+    except (ValueError, KeyError, TypeError):
+        message, faults = f"the server answers {error.code} {error.reason}", []
+    if error.code in (400, 422) and faults:
+        return _failed(faults)
+    return ServerError(message, error.code)
+
+
+def _failed(faults: Sequence[dict[str, Any]]) -> InputError:
+    known = [one.name for one in fields(Problem)]
+    listed = [Problem(**{key: value for key, value in fault.items() if key in known}) for fault in faults]
+    return InputError.many(listed or [Problem("the run failed, and the server does not say why")])

@@ -1,0 +1,77 @@
+"""The client of the API: as the published description has it, and against a server as users start it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+from tests.web.conftest import LONG, SMALL
+from tests.web.server import free_port, running
+
+from railyard.api.client import CALLS, ENDED, PREFIX, Client, Job, ServerError
+from railyard.errors import InputError
+
+
+@pytest.fixture
+def description(client):
+    return client.get(f"{PREFIX}/openapi.json").json()
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_is_published(description, call):
+    method, path = CALLS[call]
+    assert method.lower() in description["paths"][PREFIX + path]
+
+
+def test_a_job_has_the_published_fields(description):
+    published = description["components"]["schemas"]["QueuedJob"]["properties"]
+    assert {one.name for one in fields(Job)} == set(published)
+    assert {"file", "text", "engine", "vary"} == set(description["components"]["schemas"]["NewJob"]["properties"])
+    states = published["state"]["enum"]
+    assert set(states) - set(ENDED) == {"queued", "running"}
+
+
+def test_fields_that_a_later_server_adds_are_passed_over():
+    job = Job.of(
+        {"id": "a", "file": "x", "state": "done", "created": 1.0, "change": 3, "colour": "red", "vary": ["a=1,2"]}
+    )
+    assert (job.id, job.vary) == ("a", ("a=1,2",))
+
+
+def test_from_a_scenario_to_its_result_and_one_that_is_stopped(tmp_path):
+    (tmp_path / "folder").mkdir()
+    scenario = tmp_path / "small.yaml"
+    scenario.write_text(SMALL, encoding="utf-8")
+    with running(tmp_path / "folder") as server:
+        client = Client(server.address)
+        seen = list(client.follow(client.submit(scenario, engine="analytic").id))
+        assert (seen[-1].state, seen[-1].share, seen[-1].file) == ("done", 1.0, "small.yaml")
+        assert [job.change for job in seen] == sorted({job.change for job in seen})
+        result = client.result(seen[-1].run)
+        assert result.variants[0].step.seconds > 0
+        assert client.runs()[0]["run"] == seen[-1].run
+        assert client.save(seen[-1].run, "scenario.yaml", tmp_path).read_text().startswith("format: railyard/1")
+
+        long = client.submit(LONG)
+        assert client.stop(long.id).id == long.id
+        assert list(client.follow(long.id))[-1].state == "stopped"
+        assert {job.id for job in client.jobs()} == {seen[-1].id, long.id}
+
+        wrong = client.submit(SMALL.replace("hgx-h100", "hgx-h1000"))
+        with pytest.raises(InputError, match="did you mean `hgx-h100`") as caught:
+            list(client.follow(wrong.id))
+        assert caught.value.problems[0].line == 4
+        with pytest.raises(ServerError, match="there is no job `none`") as refused:
+            client.job("none")
+        assert refused.value.status == 404
+        with pytest.raises(ServerError, match="there is no file"):
+            client.save(seen[-1].run, "../../etc/passwd", tmp_path)
+    assert not (tmp_path / "passwd").exists()
+
+
+def test_a_server_that_is_not_there_is_named():
+    address = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(ServerError, match=f"{address} does not answer"):
+        Client(address).jobs()
+    with pytest.raises(InputError, match="no address"):
+        Client("railyard.example")
