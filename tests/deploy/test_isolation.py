@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from collections import Counter
 from ipaddress import IPv4Network
 from itertools import pairwise
@@ -59,6 +61,17 @@ def test_what_is_written_keeps_tenants_apart_and_each_together(plans, by, system
     found = judge(plans[by], system, texts)
     assert (found.findings, found.pairs) == ((), 6)
     assert reached(wired_of(plans[by], system, texts)) == (6 + 6 + 2, 14)
+
+
+@pytest.mark.skipif(not shutil.which("vtysh"), reason="no vtysh here (Debian: frr)")
+@pytest.mark.parametrize("by", ["vrf", "evpn"])
+def test_frr_knows_every_line(plans, tmp_path, by):
+    texts = rendered(plans[by], "frr")
+    for name in ("be-leaf0.frr.conf", "be-spine0.frr.conf"):
+        path = tmp_path / name
+        path.write_text(texts[name])
+        done = subprocess.run(["vtysh", "-C", "-f", str(path)], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
 
 def test_without_anything_all_reach_all(plans):

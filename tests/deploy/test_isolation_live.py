@@ -75,7 +75,21 @@ class Shared(Lab):
             self.inside(host, "ip", "address", "add", f"{server.address}/31", "dev", "be0")
             self.inside(host, "ip", "route", "add", "default", "via", str(server.address - 1))
         for name in switches:
+            self.tunnels(name, texts[f"{name}.frr.conf"], texts[f"{name}.interfaces"])
             self.speak(name, texts[f"{name}.frr.conf"])
+
+    def tunnels(self, switch: str, text: str, devices: str) -> None:
+        """Tunnels of tenants: made where the switch's loopback is, and put on a bridge in the tenant's table."""
+        loopback = re.search(r"^interface lo\n ip address (\S+)/32", text, re.M)[1]
+        vrf_of = dict(re.findall(r"    vlan-id (\d+)\n.*\n    vrf (\S+)", devices))
+        for name, vni, vlan in re.findall(r"iface (vni\d+)\n    vxlan-id (\d+)\n.*\n    bridge-access (\d+)", devices):
+            into, svi = self.table(switch, vrf_of[vlan]), f"vlan{vlan}"
+            tunnel = ("type", "vxlan", "id", vni, "local", loopback, "dstport", "4789", "nolearning")
+            self.inside(switch, "ip", "link", "add", name, *tunnel)
+            self.inside(switch, "ip", "link", "set", name, "netns", self.space(into))
+            self.inside(into, "ip", "link", "add", svi, "type", "bridge")
+            self.inside(into, "ip", "link", "set", name, "master", svi, "up")
+            self.inside(into, "ip", "link", "set", svi, "up")
 
     def speak(self, switch: str, text: str) -> None:
         """FRR with a switch's file, in a mount namespace in which only that switch's tables have names."""
@@ -127,11 +141,21 @@ def until(holds, seconds=45.0):
         time.sleep(0.5)
 
 
-@pytest.fixture(scope="module")
-def plan():
+def plan_of(by):
     """Two leafs of two servers with a NIC each, two spines, two tenants."""
     parts = {"ports_per_leaf": 2, "spines": 2}
-    return planned(draft(4, "leaf-spine", "roce", parts, server="gh200-node", tenancy={"by": "vrf", "tenants": TWO}))
+    return planned(draft(4, "leaf-spine", "roce", parts, server="gh200-node", tenancy={"by": by, "tenants": TWO}))
+
+
+def texts_of(plan):
+    """Files by name; switches that need no devices have an empty file of them."""
+    texts = rendered(plan, "frr")
+    return {name.replace(".frr.conf", ".interfaces"): "" for name in texts if name.endswith(".frr.conf")} | texts
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return plan_of("vrf")
 
 
 def played(plan, texts, check):
@@ -150,8 +174,10 @@ def pairs(lab, servers, only):
     return found
 
 
-def test_real_switches_keep_tenants_apart_and_each_together(plan):
-    texts = rendered(plan, "frr")
+@pytest.mark.parametrize("by", ["vrf", "evpn"])
+def test_real_switches_keep_tenants_apart_and_each_together(by):
+    plan = plan_of(by)
+    texts = texts_of(plan)
     assert not judge(plan, "frr", texts).findings
 
     def check(lab, servers):
@@ -189,9 +215,11 @@ def test_a_leak_that_is_found_in_the_files_is_one_of_real_packets(plan):
     played(plan, texts, check)
 
 
-def test_a_port_in_the_wrong_table_is_a_leak_of_real_packets(plan):
-    """Blue's server 0 in green's table, with its prefix announced there."""
-    texts = dict(rendered(plan, "frr"))
+@pytest.mark.parametrize("by", ["vrf", "evpn"])
+def test_a_port_in_the_wrong_table_is_a_leak_of_real_packets(by):
+    """Blue's server 0 in green's table, with its prefix announced there; with `evpn` packets cross in a tunnel."""
+    plan = plan_of(by)
+    texts = texts_of(plan)
     name, devices = "be-leaf0.frr.conf", "be-leaf0.interfaces"
     port, prefix = re.search(
         r"^interface (\S+) vrf blue\n description node0.*\n ip address (\S+)", texts[name], re.M
