@@ -96,6 +96,20 @@ def test_its_own_package_reads_the_plan(case):
     assert all(rate.endswith("Gbps") for rate in rates)
 
 
+def test_what_is_inside_a_server_is_said_and_no_more():
+    """Eight accelerators behind one switch of a server; the switches of an NVL72 are in no server."""
+    server = json.loads(infragraph(planned(draft(16)), "x"))["devices"][0]
+    counts = {one["name"]: one["count"] for one in server["components"]}
+    assert counts == {"cpu": 1, "xpu": 8, "scale-up-switch": 1, "be-nic": 8}
+    rates = {one["name"]: one.get("physical") for one in server["links"]}
+    # H100: 450 GB/s one way.
+    assert rates["scale-up"]["bandwidth"]["gigabits_per_second"] == 3600.0
+    tray = json.loads(infragraph(planned(draft(72, "leaf-spine", "infiniband", server="gb200-nvl72")), "x"))["devices"][
+        0
+    ]
+    assert {one["name"]: one["count"] for one in tray["components"]} == {"cpu": 1, "xpu": 4, "be-nic": 4}
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.text(max_size=30))
 def test_titles_cannot_become_anything_but_names(title):

@@ -85,6 +85,8 @@ def deploy(
     )
     emit(f"{figures['cable_km']:,.1f} km of cable, {figures['beyond_copper']:.0%} of them longer than copper")
     _tables(tables)
+    if asked is not None and "front-end" not in plan.networks:
+        say("servers have no front-end to boot by: `provision/` is of switches")
     for words in plan.remarks:
         say(words)
     if not quiet:

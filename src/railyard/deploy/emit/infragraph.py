@@ -145,7 +145,8 @@ def _server(plan: Plan, group: Group, name: str) -> dict[str, Any]:
         accelerators, unit = cluster.ranks_per_server, cluster.accelerator
         components.append(_component(XPU, accelerators, "xpu", unit.name))
         edges.append(_inside(CPU, XPU, PCIE))
-        if accelerators > 1 and cluster.scale_up.kind == "switched":
+        inside = cluster.scale_up.kind == "switched" and cluster.scale_up_domain <= accelerators
+        if accelerators > 1 and inside:
             components.append(_component(SWITCH, 1, "switch", "scale-up within the server"))
             rate = {"choice": "gigabits_per_second", "gigabits_per_second": cluster.scale_up.rate_bps / 1e9}
             links.append({"name": SCALE_UP, "description": "one way", "physical": {"bandwidth": rate}})
