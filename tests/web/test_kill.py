@@ -1,5 +1,6 @@
 """Server and workers killed at any moment: no run is lost, none is half-shown."""
 
+import json
 import os
 import random
 import signal
@@ -46,6 +47,32 @@ def test_runs_outlive_kills_of_the_server_and_of_their_processes(tmp_path):
             os.kill(alive[0], signal.SIGKILL)
         ends = wait_for_ends(server, names)
         assert [row["state"] for row in ends] == ["done", "done"]
+        assert sorted(row["run"] for row in server.ask("GET", "/runs")) == sorted(row["run"] for row in ends)
+
+
+@pytest.mark.slow
+def test_fifty_kills_at_random_lose_no_run_and_show_none_by_halves(tmp_path):
+    """The server, or the process of a run, with runs asked for in between."""
+    draw, names, killed = random.Random(50), [], {"server": 0, "worker": 0}
+    with running(tmp_path) as server:
+        for moment in range(50):
+            if moment % 3 == 0:
+                text = SMALL.replace("name: small", f"name: small-{moment}\nseed: {moment}")
+                names.append(server.ask("POST", "/jobs", {"text": text})["id"])
+            time.sleep(draw.uniform(0.0, 2.0))
+            alive = children_of(server) if moment % 5 == 4 else []
+            if alive:
+                os.kill(alive[0], signal.SIGKILL)
+            else:
+                server.kill()
+                server.start()
+            killed["worker" if alive else "server"] += 1
+            for file in tmp_path.glob("runs/*/result.json"):
+                json.loads(file.read_text(encoding="utf-8"))
+            for row in server.ask("GET", "/runs"):
+                assert server.ask("GET", f"/runs/{row['run']}/result")["name"] == row["name"]
+        ends = wait_for_ends(server, names)
+        assert [row["state"] for row in ends] == ["done"] * len(names), killed
         assert sorted(row["run"] for row in server.ask("GET", "/runs")) == sorted(row["run"] for row in ends)
 
 

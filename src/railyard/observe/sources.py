@@ -40,7 +40,17 @@ class Source:
     size_bytes: int = 0
 
     def stream(self) -> IO[bytes]:
-        """Its bytes, decompressed, without the mark of UTF-8 that some systems put before text."""
+        """Its bytes, decompressed, without the mark of UTF-8 that some systems put before text.
+
+        Raises:
+            InputError: It is damaged from its first bytes on.
+        """
+        try:
+            return self._stream()
+        except DAMAGED as error:
+            raise InputError(f"the file cannot be read: {error}", file=self.name) from None
+
+    def _stream(self) -> IO[bytes]:
         raw = self.opened()
         packed = raw.read(2) == GZIP
         raw.seek(0)
