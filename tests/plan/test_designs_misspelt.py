@@ -22,7 +22,8 @@ def begun(**space):
 @pytest.mark.parametrize(
     ("space", "words"),
     [
-        ({"fabricc": ["roce", "uec"]}, "unknown key `fabricc`"),
+        ({"fabricc": ["roce", "uec"]}, "unknown key `fabricc`; did you mean `fabric`"),
+        ({"accelerators": {"from": 8, "too": 64, "step": 8}}, "allowed: factor, from, step, to"),
         ({"oversubscription": ["1:1"], "fabric": ["roce", "uce"]}, "did you mean `uec`"),
         ({"server": ["hgx-h100", "hgx-h10"]}, "did you mean `hgx-h100`"),
         ({"model": ["llama-3-9b"]}, "no model `llama-3-9b`"),

@@ -127,7 +127,8 @@ def _problem(item: Any, root: Node, model: type[BaseModel]) -> Problem:
 def _unknown_key(location: tuple[str | int, ...], root: Node, model: type[BaseModel]) -> Problem:
     parent, walked = locate(root, location[:-1])
     name = str(location[-1])
-    allowed = sorted({key for section in _sections(model, location[:-1]) for key in section.model_fields})
+    sections = _sections(model, location[:-1])
+    allowed = sorted({given.alias or key for section in sections for key, given in section.model_fields.items()})
     mark = parent.keys.get(name, parent.mark)
     return mark.problem(
         f"unknown key `{name}`",

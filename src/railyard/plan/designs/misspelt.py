@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.errors import InputError
+from railyard.errors import InputError, did_you_mean
 from railyard.scenario import override
 
 if TYPE_CHECKING:
@@ -45,10 +45,15 @@ def refuse_misspelt(space: Space, catalog: Callable[[int, int], Catalog]) -> Non
                             key=f"plan.space.{space.keys[number]}",
                             found=problem.found,
                             allowed=problem.allowed,
-                            hint=problem.hint,
+                            hint=problem.hint or _meant(space.keys[number], problem.message),
                         )
                     ]
                 )
+
+
+def _meant(key: str, message: str) -> str | None:
+    """The nearest short name of a key that no scenario has; dotted keys were compared where they part."""
+    return did_you_mean(key, override.SHORT) if message.startswith("unknown key") and "." not in key else None
 
 
 def _wrong(space: Space, catalog: Callable[[int, int], Catalog], number: int, at: int) -> InputError | None:
