@@ -38,6 +38,21 @@ def test_what_is_misspelt_is_refused_with_the_right_word(space, words):
     assert words in str(found.value)
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"modell": "llama-3-8b"}, "unknown key `modell`; did you mean `model`"),
+        ({"model": "llama-3-9b"}, "no model `llama-3-9b`"),
+        ({"fabric": "uec"}, "the demand `a` sets `fabric`, which the space chooses"),
+    ],
+)
+def test_a_demand_is_read_before_anything_is_computed(given, words):
+    plan = {"space": {"fabric": ["roce", "uec"]}, "demand": [{"name": "a", "set": given}]}
+    with pytest.raises(InputError) as found:
+        begin(load.from_values({**PLAN, "plan": plan}))
+    assert words in str(found.value)
+
+
 def test_what_some_neighbours_do_not_have_stays():
     """A dragonfly has no oversubscription: that pair is a design that cannot be, the key is none that nobody has."""
     space = begun(topology=["dragonfly", "leaf-spine"], oversubscription=["1:1", "2:1"])

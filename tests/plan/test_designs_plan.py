@@ -382,3 +382,19 @@ def test_a_port_price_is_the_network_over_its_nics():
     tokens = other.priced[0].tokens_per_s * 3600
     gap = (other.figures["cpmt"] - best.figures["cpmt"]) * tokens / 1e6
     assert row.even_usd_per_port == pytest.approx(row.usd_per_port * (1 - gap / hourly), rel=1e-6)
+
+
+def test_parts_that_come_late_bound_what_may_be_chosen():
+    delivery = {"broadcom": "200 d", "NVIDIA": "30 d"}
+    section = {"delivery": delivery, "objectives": ["done", "cpmt", "delivery"], "effort": EFFORT}
+    found = planned(load.from_values(values(**section)))
+    for choice in found.choices:
+        days = 30 if choice.name.startswith("infiniband") else 200
+        assert choice.figures["delivery"] == pytest.approx(days * 86400)
+        assert choice.figures["done"] == pytest.approx(days * 86400 + choice.figures["jct"])
+    early = planned(load.from_values(values(**section, constraints={"delivered": "31 d"})))
+    assert {choice.name.split(",")[0] for choice in early.choices} == {"infiniband"}
+    with pytest.raises(InputError, match="no design keeps `deadline`: done is at least"):
+        planned(load.from_values(values(**section, constraints={"deadline": "31 d"})))
+    with pytest.raises(InputError, match=r"no maker and no part `Brodcom`; did you mean `Broadcom`"):
+        planned(load.from_values(values(delivery={"Brodcom": "1 d"})))

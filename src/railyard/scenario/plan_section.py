@@ -69,7 +69,10 @@ class ConstraintsSection(Section):
     racks: Positive | None = Field(
         default=None, description="Racks at most, each of the nameplate power that the catalogue's `rack-power` takes."
     )
-    deadline: Span | None = Field(default=None, description="The job takes no longer; needs `tokens`.")
+    deadline: Span | None = Field(
+        default=None, description="The job is done no later, deliveries included; needs `tokens`."
+    )
+    delivered: Span | None = Field(default=None, description="The last part is there no later; see `delivery`.")
     exclude: tuple[Text, ...] = Field(
         default=(), description="Makers or catalogue names that no part may have.", examples=[["Broadcom"]]
     )
@@ -160,6 +163,11 @@ class PlanSection(Section):
         examples=[{"fabric": ["roce", "uec"], "accelerators": {"from": 1024, "to": 4096, "factor": 2}}],
     )
     demand: tuple[DemandSection, ...] = Field(default=(), description="What may be asked; the scenario when left out.")
+    delivery: dict[Text, Span] = Field(
+        default_factory=dict,
+        description="How long makers or catalogue names take to deliver, from the order; the rest is there at once.",
+        examples=[{"spectrum-4": "180 d", "Broadcom": "60 d"}],
+    )
     constraints: ConstraintsSection = Field(
         default_factory=ConstraintsSection, description="What every design has to keep."
     )

@@ -134,6 +134,10 @@ class Bench:
             return hardware
         return self.hardware(point, demand, use)
 
+    def delivery_s(self, hardware: Hardware) -> float:
+        """From the order until the last part of it is there."""
+        return self.space.delivery_s(hardware.names)
+
     def catalog(self, point: int, demand: int = 0) -> Catalog:
         """Where the parts of a point come from."""
         return self._catalog(self.space.draft(point, demand))

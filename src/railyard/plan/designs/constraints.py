@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from railyard.plan.designs.objectives import Objective
     from railyard.scenario.plan_section import ConstraintsSection
 
-_FIGURES = {"budget": "capex", "power": "power", "provisioned": "provisioned", "racks": "racks", "deadline": "jct"}
+_FIGURES = {
+    "budget": "capex",
+    "power": "power",
+    "provisioned": "provisioned",
+    "racks": "racks",
+    "deadline": "done",
+    "delivered": "delivery",
+}
 """Constraints by name, and the objective that each bounds."""
 
 _SLACK = 1e-9
@@ -80,26 +87,35 @@ def constraints_of(section: ConstraintsSection, catalog: Catalog, *, demands: in
                 raise InputError(f"`{figure}` follows of the designs that are left, and bounds none", key=place)
             found.append(Constraint(f"{key}.{figure}", figure, float(limit), large))
     if section.exclude:
-        found.append(Constraint("exclude", names=_excluded(section.exclude, catalog)))
+        keys = [f"plan.constraints.exclude.{number}" for number in range(len(section.exclude))]
+        found.append(Constraint("exclude", names=frozenset(named(section.exclude, keys, catalog))))
     _refuse_crossed(found)
     return found
 
 
-def _excluded(names: Sequence[str], catalog: Catalog) -> frozenset[str]:
+def named(names: Sequence[str], keys: Sequence[str], catalog: Catalog) -> list[str]:
+    """Makers and parts as the catalogue spells them.
+
+    Args:
+        names: As written.
+        keys: Where each stands.
+        catalog: Which knows them.
+
+    Raises:
+        InputError: It does not know one.
+    """
     names_of = {kind: catalog.names(kind) for kind in _KINDS}
     makers = {getattr(catalog.entry(kind, name), "vendor", "") for kind in _MADE for name in names_of[kind]} - {""}
     known = {word.lower(): word for word in (*makers, *(name for kind in _KINDS for name in names_of[kind]))}
-    found = set()
-    for number, name in enumerate(names):
+    for name, key in zip(names, keys, strict=True):
         if name.lower() not in known:
             raise InputError(
                 f"the catalogue has no maker and no part `{name}`",
-                key=f"plan.constraints.exclude.{number}",
+                key=key,
                 allowed=sorted(makers),
                 hint=did_you_mean(name, known.values()),
             )
-        found.add(known[name.lower()])
-    return frozenset(found)
+    return [known[name.lower()] for name in names]
 
 
 def _refuse_crossed(constraints: Sequence[Constraint]) -> None:

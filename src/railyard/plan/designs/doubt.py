@@ -253,6 +253,7 @@ def _under(choice: Choice, demand: int, values: Mapping[str, F], count: int, goo
     return {
         "cpmt": hourly / (tokens_per_s * 3600) * 1e6,
         "jct": priced.model.job.tokens / tokens_per_s,
+        "done": priced.delivery_s + priced.model.job.tokens / tokens_per_s,
         "step": step,
         "tokens_per_s": tokens_per_s,
         "tokens_per_watt": tokens_per_s / drawn,

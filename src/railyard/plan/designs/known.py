@@ -70,7 +70,7 @@ class Known:
     def _base(self) -> str:
         base = self.space.base
         named = {name: _digest(path) for name, path in sorted(files_of(base).items())}
-        return key_of(version(), dump(base.scenario), named)
+        return key_of(version(), dump(base.scenario), named, dict(self.space.delivery))
 
     def _contents(self, value: object) -> str:
         """Of the file that a value names; empty where it names none."""

@@ -89,6 +89,8 @@ class Lessons:
         step_s = float(np.exp(expected[order[0]]))
         scale = step_s / raw.step_s
         figures = {name: value * scale ** _WITH_STEP.get(name, 0) for name, value in raw.figures.items()}
+        if "jct" in figures:
+            figures["done"] = figures.get("delivery", 0.0) + figures["jct"]
         return replace(
             raw,
             step_s=step_s,

@@ -51,6 +51,22 @@ def refuse_misspelt(space: Space, catalog: Callable[[int, int], Catalog]) -> Non
                 )
 
 
+def refuse_misspelt_demands(space: Space, catalog: Callable[[int, int], Catalog]) -> None:
+    """Reads every key of every demand beside the first and the last point.
+
+    Raises:
+        InputError: One is no key of a scenario, or has a value that it may not have.
+    """
+    for number, demand in enumerate(space.demands):
+        for key, node in demand.changes.items():
+            found = [_read(space, catalog, point, key, number) for point in (0, space.size - 1)]
+            if all(wrong is not None for wrong in found) and found[0] is not None:
+                problem = found[0].problems[0]
+                hint = problem.hint or _meant(key, problem.message)
+                more = {"found": problem.found, "allowed": problem.allowed, "hint": hint}
+                raise InputError.many([node.problem(problem.message, key=f"plan.demand.{number}.set.{key}", **more)])
+
+
 def _meant(key: str, message: str) -> str | None:
     """The nearest short name of a key that no scenario has; dotted keys were compared where they part."""
     return did_you_mean(key, override.SHORT) if message.startswith("unknown key") and "." not in key else None
@@ -66,9 +82,9 @@ def _wrong(space: Space, catalog: Callable[[int, int], Catalog], number: int, at
     return found
 
 
-def _owner(space: Space, blamed: str) -> str:
-    """The key of the space that what is blamed lies under, the one that says most of it."""
-    found = [key for key in space.keys if blamed.startswith((".".join(override.full_path(key)), key))]
+def _owner(keys: Sequence[str], blamed: str) -> str:
+    """The key of some that what is blamed lies under, the one that says most of it."""
+    found = [key for key in keys if blamed.startswith((".".join(override.full_path(key)), key))]
     return max(found, key=lambda key: len(override.full_path(key)), default="")
 
 
@@ -88,18 +104,21 @@ def _looked_at(values: int) -> Sequence[int]:
     return range(values) if values <= _MANY else (0, values - 1)
 
 
-def _read(space: Space, catalog: Callable[[int, int], Catalog], point: int, key: str) -> InputError | None:
+def _read(
+    space: Space, catalog: Callable[[int, int], Catalog], point: int, key: str, demand: int = 0
+) -> InputError | None:
     """What is wrong with a point at a key."""
     path = ".".join(override.full_path(key))
     try:
-        scenario = space.draft(point, 0).scenario
+        scenario = space.draft(point, demand).scenario
     except InputError as error:
-        return error if any(_owner(space, one.key or "") == key for one in error.problems) else None
+        keys = (*space.keys, *space.demands[demand].changes)
+        return error if any(_owner(keys, one.key or "") == key for one in error.problems) else None
     try:
         if path == "cluster.server":
-            catalog(point, 0).server(scenario.cluster.server)
+            catalog(point, demand).server(scenario.cluster.server)
         elif path == "workload.training.model" and isinstance(scenario.training.model, str):
-            catalog(point, 0).model(scenario.training.model)
+            catalog(point, demand).model(scenario.training.model)
     except InputError as error:
         return error
     return None

@@ -51,6 +51,16 @@ OBJECTIVES: Mapping[str, Objective] = {
     for one in (
         Objective("cpmt", "cost per million goodput tokens", "USD", lambda priced: priced.cpmt),
         Objective("jct", "time until the job is done", "s", lambda priced: priced.jct_s, needs="tokens"),
+        Objective(
+            "done",
+            "time from the order until the job is done, deliveries included",
+            "s",
+            lambda priced: priced.delivery_s + priced.jct_s,
+            needs="tokens",
+        ),
+        Objective(
+            "delivery", "time from the order until the last part is there", "s", lambda priced: priced.delivery_s
+        ),
         Objective("step", "mean step", "s", lambda priced: priced.step_s),
         Objective("tokens_per_s", "goodput tokens a second", "1/s", lambda priced: priced.tokens_per_s, large=True),
         Objective(

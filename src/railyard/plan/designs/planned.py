@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.plan.designs.constraints import constraints_of
-from railyard.plan.designs.misspelt import refuse_misspelt
+from railyard.plan.designs.constraints import constraints_of, named
+from railyard.plan.designs.misspelt import refuse_misspelt, refuse_misspelt_demands
 from railyard.plan.designs.objectives import merged, objective
 from railyard.plan.designs.space import space_of
 from railyard.scenario import override
@@ -125,6 +125,7 @@ def begin(draft: Draft) -> tuple[Planned, PlanSection]:
             )
         )
     refuse_misspelt(space, lambda point, demand: compose.catalog_of(space.draft(point, demand)))
+    refuse_misspelt_demands(space, lambda point, demand: compose.catalog_of(space.draft(point, demand)))
     tokens = _with_end(draft, space)
     demands = len(space.demands)
     try:
@@ -133,6 +134,8 @@ def begin(draft: Draft) -> tuple[Planned, PlanSection]:
             objective(name, f"plan.objectives.{number}", demands=demands, tokens=tokens)
             for number, name in enumerate(names)
         )
+        keys = [f"plan.delivery.{name}" for name in section.delivery]
+        named(list(section.delivery), keys, compose.catalog_of(draft))
         constraints = constraints_of(section.constraints, compose.catalog_of(draft), demands=demands, tokens=tokens)
     except InputError as error:
         raise draft.blame(error) from None

@@ -44,6 +44,7 @@ class Priced:
         busy: Share of the step in which accelerators compute.
         mfu: Model FLOP/s over the dense 16-bit peak.
         rack_w: Nameplate power that a rack takes.
+        delivery_s: From the order until the last part is there.
     """
 
     capex: Capex
@@ -53,6 +54,7 @@ class Priced:
     busy: float
     mfu: float
     rack_w: float
+    delivery_s: float = 0.0
 
     @cached_property
     def typical(self) -> dict[str, float]:
@@ -86,9 +88,23 @@ class Priced:
 
 
 def priced(
-    cluster: Cluster, training: Training, outcome: Outcome, parts: Sequence[Part], assumptions: Assumptions
+    cluster: Cluster,
+    training: Training,
+    outcome: Outcome,
+    parts: Sequence[Part],
+    assumptions: Assumptions,
+    *,
+    delivery_s: float = 0.0,
 ) -> Priced:
     """A design with what an engine found of it.
+
+    Args:
+        cluster: On what.
+        training: The job.
+        outcome: What an engine found.
+        parts: The bill of the cluster.
+        assumptions: Prices and rates.
+        delivery_s: From the order until the last part is there.
 
     Raises:
         InputError: The job would never end.
@@ -115,4 +131,5 @@ def priced(
     )
     peak = cluster.accelerator.flops.get("bf16", 0.0) * cluster.ranks * outcome.step_s
     rack_w = cluster.catalog.price("rack-power").range.typical
-    return Priced(capex, power, model, outcome.step_s, outcome.share("compute"), useful / peak if peak else 0.0, rack_w)
+    mfu = useful / peak if peak else 0.0
+    return Priced(capex, power, model, outcome.step_s, outcome.share("compute"), mfu, rack_w, delivery_s)

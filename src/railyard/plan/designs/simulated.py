@@ -55,7 +55,10 @@ def _one(bench: Bench, point: int, demand: int, engine: str, values: Mapping[str
     variant = Variant(bench.space.name(point), bench.space.settings(point), bench.space.draft(point, demand))
     job = prepared(variant, bench.catalog(point, demand), hardware.cluster, engine, training=training)
     outcome = replace(_stepped(job), point=point, demand=demand, engine=engine, layouts=(dict(values),), tried=1)
-    money = priced(hardware.cluster, training, outcome, hardware.parts, design.assumptions)
+    money = priced(
+        *(hardware.cluster, training, outcome, hardware.parts, design.assumptions),
+        delivery_s=bench.delivery_s(hardware),
+    )
     return replace(outcome, figures=figures_of(money))
 
 

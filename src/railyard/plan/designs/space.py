@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from railyard.scenario import override, variants
 from railyard.schema.yaml import Mark, Node, from_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from railyard.scenario.load import Draft
     from railyard.scenario.plan_section import PlanSection
@@ -48,12 +48,14 @@ class Space:
         keys: Dotted, as written.
         values: Of each key.
         demands: At least one.
+        delivery: Seconds from the order until parts are there, by maker or catalogue name, in small letters.
     """
 
     base: Draft
     keys: tuple[str, ...]
     values: tuple[tuple[Node, ...], ...]
     demands: tuple[Demand, ...]
+    delivery: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def size(self) -> int:
@@ -72,6 +74,14 @@ class Space:
             point, at = divmod(point, len(values))
             found.append(at)
         return tuple(reversed(found))
+
+    def delivery_s(self, names: Iterable[str]) -> float:
+        """From the order until the last of some parts is there.
+
+        Args:
+            names: Makers and catalogue names of the parts.
+        """
+        return max((self.delivery.get(name.lower(), 0.0) for name in names), default=0.0)
 
     def number(self, place: Sequence[int]) -> int:
         """The point with these values, by the number of each; what `place` gives of it."""
@@ -138,7 +148,8 @@ def space_of(draft: Draft) -> Space:
     for key, nodes in zip(keys, values, strict=True):
         variants.refuse_twins(key, nodes)
     base = variants.without_compare(draft).changed({"plan": from_plain(None, Mark("plan"))})
-    return Space(base, keys, values, _demands(draft, section))
+    delivery = {name.lower(): seconds for name, seconds in section.delivery.items()}
+    return Space(base, keys, values, _demands(draft, section, keys), delivery)
 
 
 def _nothing(section: PlanSection | None) -> InputError:
@@ -150,7 +161,7 @@ def _nothing(section: PlanSection | None) -> InputError:
     )
 
 
-def _demands(draft: Draft, section: PlanSection) -> tuple[Demand, ...]:
+def _demands(draft: Draft, section: PlanSection, keys: Sequence[str]) -> tuple[Demand, ...]:
     if not section.demand:
         return (Demand(draft.scenario.name, {}, 1.0),)
     names = [one.name for one in section.demand]
@@ -159,6 +170,12 @@ def _demands(draft: Draft, section: PlanSection) -> tuple[Demand, ...]:
     total = math.fsum(one.weight for one in section.demand)
     nodes = draft.tree.value["plan"].value["demand"].value
     changes = [dict(node.value["set"].value) if "set" in node.value else {} for node in nodes]
+    chosen = {override.full_path(key): key for key in keys}
+    for one, these in zip(section.demand, changes, strict=True):
+        for key, node in these.items():
+            if override.full_path(key) in chosen:
+                text = f"the demand `{one.name}` sets `{key}`, which the space chooses: one contradicts the other"
+                raise InputError.many([node.problem(text, key="plan.demand", hint="leave it out of one of them")])
     return tuple(
         Demand(one.name, these, one.weight / total) for one, these in zip(section.demand, changes, strict=True)
     )

@@ -156,7 +156,10 @@ def _outcome(bench: Bench, design: Design, jobs: Sequence[Training], steps: _Ste
         checkpoint_s=_saved(design, training),
     )
     try:
-        found = priced(seated.cluster, training, outcome, seated.parts, design.assumptions)
+        found = priced(
+            *(seated.cluster, training, outcome, seated.parts, design.assumptions),
+            delivery_s=bench.delivery_s(seated),
+        )
     except InputError as error:
         return Outcome(design.point, design.demand, "analytic", error=reason(error))
     return replace(outcome, figures=figures_of(found))
