@@ -72,7 +72,8 @@ def test_dense_steps_on_ideal_agree_within_3_percent(name, server):
     model, layout = DENSE[name]
     cluster = yard.machine(64, "ideal", RailOptimized(), server)
     flow, analytic = both(build(job(model, **layout), cluster), cluster)
-    assert analytic.makespan_ps <= flow.makespan_ps * (1 + 1e-9)
+    # A communication that ends earlier can meet another at a worse moment.
+    assert analytic.makespan_ps <= flow.makespan_ps * (1 + 5e-4)
     assert flow.makespan_ps == pytest.approx(analytic.makespan_ps, rel=0.03)
 
 

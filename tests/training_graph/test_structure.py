@@ -122,7 +122,7 @@ def test_streams_hold_what_their_names_say(jobs, yard):
     beside = {pair for pair in held if pair[0] != "COMPUTE"}
     assert beside == {
         ("TENSOR", "tp"), ("CONTEXT", "cp"), ("EXPERT", "ep"), ("FORWARD", "pp"), ("BACKWARD", "pp"),
-        ("GRADIENT", "dp"), ("GRADIENT", "edp"), ("PARAMETER", "dp"), ("PARAMETER", "edp"),
+        ("GRADIENT", "dp"), ("GRADIENT", "edp"), ("PARAMETER", "dp"), ("PARAMETER", "edp"), ("HOST", "host"),
     }  # fmt: skip
 
 
@@ -145,7 +145,7 @@ def test_labels_are_unique(jobs, yard):
 
 
 def test_one_rank_alone_only_computes(jobs, yard):
-    graph = jobs.graph(jobs.training(yard.dense, global_batch=3))
+    graph = jobs.graph(jobs.training(yard.dense, global_batch=3), times_of=yard.even())
     assert set(graph.kind.tolist()) == {Kind.COMPUTE}
     assert len(graph) == 3 * 2 + 1
 

@@ -122,14 +122,22 @@ def test_fsdp_gathers_that_are_not_overlapped_add(jobs, yard):
     assert passes_end(yard, graph, end) == 240_000 + 16 * 3_000
 
 
-def test_gradients_are_reduced_while_backward_runs(jobs, yard):
-    """One reduction a layer, each as long as half a layer's backward: all but the last is hidden."""
-    training = jobs.training(yard.dense, dp=2, zero=1, global_batch=2)
+def overlapping(training, share):
+    return dataclasses.replace(training, software=dataclasses.replace(training.software, gradient_overlap=share))
+
+
+@pytest.mark.parametrize(("share", "open_"), [(1.0, 1), (0.9, 1), (0.5, 4), (0.3, 6), (0.0, 8)])
+def test_gradients_are_reduced_while_backward_runs(jobs, yard, share, open_):
+    """One reduction for each of 8 layers, each as long as half a layer's backward: what software leaves open is behind.
+
+    The middle of layer k of 8 stands behind (k - 1/2) / 8 of the bytes, and one layer is open in any case.
+    """
+    training = overlapping(jobs.training(yard.dense, dp=2, zero=1, global_batch=2), share)
     graph = jobs.graph(training, times_of=yard.even(80_000, 160_000))
     reductions = set(yard.chosen(graph, phase="gradient", group="dp").tolist())
     _, end = yard.play(graph, lambda g, t: 10_000 if t in reductions else 0)
     norm = int(end[yard.chosen(graph, op="gradient norm")].max())
-    assert norm == 240_000 + 10_000
+    assert norm == 240_000 + open_ * 10_000
 
 
 def test_gradients_of_a_pipeline_wait_for_its_last_micro_batch(jobs, yard):
@@ -143,14 +151,42 @@ def test_gradients_of_a_pipeline_wait_for_its_last_micro_batch(jobs, yard):
         assert start[task] >= end[mine].min()
 
 
-def test_overlapped_gathers_let_the_first_pass_wait_layer_by_layer(jobs, yard):
-    training = jobs.training(yard.dense, dp=2, zero=1, global_batch=4)
+@pytest.mark.parametrize(("share", "first_ends"), [(1.0, 25_000), (0.5, 70_000), (0.3, 100_000), (0.0, 130_000)])
+def test_overlapped_gathers_let_the_first_pass_wait_layer_by_layer(jobs, yard, share, first_ends):
+    """The first layer waits for its own gather of 15,000, and for what software leaves open: of 8 none, 4, 6, all."""
+    training = overlapping(jobs.training(yard.dense, dp=2, zero=1, global_batch=4), share)
     graph = jobs.graph(training, times_of=yard.even(80_000, 160_000))
     gathers = set(yard.chosen(graph, phase="parameter").tolist())
     _, end = yard.play(graph, lambda g, t: 15_000 if t in gathers else 0)
-    # Gathers are slower than layers of 10,000: the last layer ends one layer behind the last gather.
+    # Gathers are slower than layers of 10,000: the last layer ends one layer behind the last gather, or the layers
+    # follow the first.
     first = yard.chosen(graph, phase="forward", micro_batch=0)
-    assert end[first].max() == 8 * 15_000 + 10_000
+    assert end[first].min() == first_ends
+    assert end[first].max() == max(8 * 15_000 + 10_000, first_ends + 7 * 10_000)
+
+
+def launching(yard, forward, backward):
+    """Computations of 10,000 and 20,000 a stage, launched by a host that takes so long."""
+    exchange = (yard.collective("tp", "forward"),)
+
+    def times(training, _accelerator, stage):
+        share = stage.layers / (training.model.layers // (training.layout.pp * training.layout.vp))
+        ahead, back, host_ahead, host_back = (round(one * share) for one in (10_000, 20_000, forward, backward))
+        return StageTimes(ahead, back, 0, 0, 0.0, exchange, host_ahead, host_back)
+
+    return times
+
+
+@pytest.mark.parametrize(("host", "pass_s"), [(9_000, 17_000), (13_000, 17_000), (17_000, 17_000), (23_000, 23_000)])
+def test_a_host_launches_beside_what_it_has_launched(jobs, yard, host, pass_s):
+    """A forward pass of 10,000 with a collective of 7,000 takes what the slower of accelerator and host takes."""
+    training = jobs.training(yard.dense, tp=2, global_batch=4)
+    graph = jobs.graph(training, times_of=launching(yard, host, 20_000))
+    exchanges = set(yard.chosen(graph, group="tp", phase="forward").tolist())
+    _, end = yard.play(graph, lambda g, t: 7_000 if t in exchanges else 0)
+    assert passes_end(yard, graph, end) == 4 * (pass_s + 20_000)
+    # Where the accelerator is the slower one the graph has no task for the host.
+    assert bool(len(yard.chosen(graph, phase="host"))) == (host > 10_000)
 
 
 @pytest.mark.parametrize(("prefetch", "waits"), [(0, True), (2, False)])

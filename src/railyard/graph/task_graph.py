@@ -52,6 +52,7 @@ class Stream(IntEnum):
     FREE = 12
     LOAD = 13
     STORE = 14
+    HOST = 15
 
 
 AT_SENDER, AT_RECEIVER = 0, 1

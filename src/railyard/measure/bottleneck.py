@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from railyard.graph import Kind, Stream
+from railyard.graph import HOST, Kind, Stream
 from railyard.result.bottleneck import BottleneckFigures, ChangeRow, TrialRow
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ _NAMES = {
     "data": "for data",
     "checkpoint": "for checkpoints",
     "dependency": "for computations elsewhere",
+    HOST: "for the host to launch kernels",
     "release": "for work that a trace has not released",
     "fault": "for injected delays",
 }
@@ -102,6 +103,7 @@ _SHORT = {
     "data": "data loading",
     "checkpoint": "checkpoints",
     "dependency": "computations elsewhere",
+    HOST: "kernel launches of the host",
     "release": "releases of the trace",
     "fault": "injected delays",
 }
@@ -175,7 +177,8 @@ class Bottleneck:
         """
         shares: dict[str, float] = {}
         for part in time:
-            shares[part.cause] = shares.get(part.cause, 0.0) + part.share
+            cause = HOST if part.cause == "dependency" and part.phase == HOST else part.cause
+            shares[cause] = shares.get(cause, 0.0) + part.share
         shares.pop("compute", None)
         cause = max(shares, key=shares.__getitem__, default="")
         tried = _tried(self.changes)

@@ -99,7 +99,7 @@ class Laws:
         """Of waiting for launches."""
         return Law(
             "host time of launches beyond the device's time (passes.py)",
-            self._soft("launch_ps", "layer_host_ps", "expert_host_ps"),
+            self._soft("launch_ps", "layer_host_ps", "expert_host_ps", "collective_host_ps"),
         )
 
     def contention(self) -> Law:
@@ -139,6 +139,8 @@ class Laws:
         """Of waits that are not for the network."""
         layout = self.training.layout
         constants: tuple[Constant, ...] = ()
+        if name == "waiting for the host":
+            return self.host()
         if name == "pipeline bubble":
             words = f"{layout.schedule}, PP {layout.pp}, VP {layout.vp}, {layout.micro_batches} micro-batches"
             constants = (Constant("schedule", words, "layout"),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from railyard.graph import HOST as LAUNCHING
 from railyard.measure.decompose import decompose
 from railyard.measure.explain import TimeNode, TimeTree, shared_out
 from railyard.measure.explain_laws import Laws
@@ -85,6 +86,9 @@ def tree_of(
     nodes.append(_communication({cause: rows.pop(cause, []) for cause in _NETWORK}, subjects, laws))
     nodes.append(_waits(BUBBLE, rows.pop("bubble", []), subjects, laws, by_group=False))
     nodes.append(_waits(STRAGGLERS, rows.pop("straggler", []), subjects, laws, by_group=True))
+    launches = [row for row in rows.get("dependency", []) if subjects[row.phase].phase == LAUNCHING]
+    rows["dependency"] = [row for row in rows.get("dependency", []) if subjects[row.phase].phase != LAUNCHING]
+    nodes.append(_waits(HOST, launches, subjects, laws, by_group=False))
     nodes += [_waits(_WAITS[cause], rest, subjects, laws, by_group=False) for cause, rest in rows.items()]
     added = {name: amount for name, amount in (added_ps or {}).items() if amount}
     nodes += [TimeNode(name, amount * found.ranks, by=laws.added(name)) for name, amount in added.items()]

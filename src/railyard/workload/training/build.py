@@ -14,6 +14,7 @@ from railyard.workload.training.contention import CONTENDERS, concurrent_passes
 from railyard.workload.training.parallel import data, inner, pipeline
 from railyard.workload.training.parallel.finish import finish
 from railyard.workload.training.parallel.gradient import reduce_gradients
+from railyard.workload.training.parallel.launching import launch
 from railyard.workload.training.parallel.parameter import gather_for_passes
 from railyard.workload.training.parallel.parts import StageParts, alike, parts_of, rows_of
 from railyard.workload.training.parallel.pieces import compute, cut, loss_table
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from railyard.catalog import Accelerator
     from railyard.cluster import Cluster
     from railyard.graph import TaskGraph
-    from railyard.model.columns import F
     from railyard.workload.training.compute import StageParameters
     from railyard.workload.training.parallel.parts import TimesOf
     from railyard.workload.training.spec import Layout, Training
@@ -112,7 +112,7 @@ def losses(training: Training, accelerator: Accelerator, machine: Machine) -> ND
 def _loss(
     training: Training, accelerator: Accelerator, machine: Machine, rows: Sequence[VirtualStage]
 ) -> NDArray[np.float64]:
-    """What every part's passes lose to the collectives beside them; what waits for the host anyway loses less."""
+    """What every part's passes lose to the collectives beside them."""
     columns = Columns.of([training], [accelerator])
     passes, slowed = layer_passes(columns), concurrent_passes(columns, MachineColumns.of([machine]))
     known: dict[tuple[int, int, bool, bool], tuple[list[float], list[float]]] = {}
@@ -121,23 +121,18 @@ def _loss(
             layers = (row.layers, row.moe_layers, float(row.embedding), float(row.head))
             alone = passes.stage(*layers)
             loss = slowed.loss(alone, layers)
-            back = alone.backward_input + alone.backward_weight
             known[alike(row)] = (
-                [_waiting(loss.forward[name], alone.forward, alone.host_forward) for name in CONTENDERS],
-                [_waiting(loss.backward[name], back, alone.host_backward) for name in CONTENDERS],
+                [float(loss.forward[name][0]) for name in CONTENDERS],
+                [float(loss.backward[name][0]) for name in CONTENDERS],
             )
     table = np.array([known[alike(row)] for row in rows])
     return loss_table(table[:, 0], table[:, 1])
 
 
-def _waiting(loss: F, device: F, host: F) -> float:
-    alone, slowed = np.maximum(device, host), np.maximum(device / (1.0 - loss), host)
-    return float(np.max(1.0 - alone / np.maximum(slowed, 1e-15)))
-
-
 def _fill(step: Step, *, checkpoint: bool, meeting: bool) -> None:
     """Puts everything that a step does into its program."""
     compute(step.program, step.pieces, step.parts)
+    launch(step.program, step.pieces, step.parts)
     inner.attach(step.program, step.pieces, step.parts.traffic)
     pipeline.connect(step.program, step.pieces, step.emission, costs.p2p_bytes(step.training, step.cluster.accelerator))
     gather_for_passes(step)
@@ -163,7 +158,7 @@ def _segments(training: Training) -> Callable[[VirtualStage, StageParameters], i
 def _emission(layout: Layout, schedule: PipelineSchedule, parts: StageParts) -> Emission:
     sequences = schedule.sequences(layout.pp, layout.vp, layout.micro_batches)
     chunks = 2 if schedule.mirrored else layout.vp
-    return emit(sequences, chunks, parts.time_ps[: parts.stages], mirrored=schedule.mirrored)
+    return emit(sequences, chunks, parts.pass_ps[: parts.stages], mirrored=schedule.mirrored)
 
 
 def _check(layout: Layout, ranks: int) -> None:

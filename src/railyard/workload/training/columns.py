@@ -161,8 +161,7 @@ class Columns:
     """Rows of (model, layout, software, device, job).
 
     `as_graph`: what hides does so as in the task graph of a step: gradients and parameters under all computation there
-    is, no time of the host under a communication. Measured steps hide less of the first (`gradient_overlap`,
-    `shard_overlap`) and more of the second.
+    is. Measured steps hide less (`gradient_overlap`, `shard_overlap`).
     """
 
     model: ModelColumns

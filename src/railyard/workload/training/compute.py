@@ -52,10 +52,12 @@ class StageTimes:
     """One micro-batch on one rank of a virtual stage.
 
     Attributes:
-        forward_ps, backward_input_ps, backward_weight_ps, recompute_ps: Computation; each at least what the host takes
-            to launch it. Backward runs recompute, input and weight parts.
+        forward_ps, backward_input_ps, backward_weight_ps, recompute_ps: Computation. Backward runs recompute, input and
+            weight parts.
         flops: Of the forward matrix products.
         collectives: What it exchanges within its own stage.
+        host_forward_ps, host_backward_ps: What the host takes to launch a pass, computations and collectives; backward
+            with what it computes again.
     """
 
     forward_ps: int
@@ -64,6 +66,8 @@ class StageTimes:
     recompute_ps: int
     flops: float
     collectives: tuple[StageCollective, ...]
+    host_forward_ps: int = 0
+    host_backward_ps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +114,31 @@ class StageCosts:
         """Computation and collectives of one micro-batch through a virtual stage, from `stages.virtual_stages`."""
         columns, passes = self.columns, self.passes
         work = passes.stage(stage.layers, stage.moe_layers, float(stage.embedding), float(stage.head))
-        backward = work.backward_input + work.backward_weight
-        stretch = np.maximum(1.0, work.host_backward / np.maximum(backward, 1e-15))
+        again = stage.layers, stage.moe_layers
+        host_backward = work.host_backward + recompute_host_s(columns, passes, work, *again)
+        ahead, back = (self._starting_s(stage, phase) for phase in ("forward", "backward"))
         cast = 0.5 * dispatch_cast_s(columns, float(stage.moe_layers))
         copied = gather_copies_s(columns, float(stage.layers))
         return StageTimes(
-            forward_ps=_ps(np.maximum(work.forward, work.host_forward) + cast + copied),
-            backward_input_ps=_ps(work.backward_input * stretch + cast + copied * columns.layout.reshard),
-            backward_weight_ps=_ps(work.backward_weight * stretch),
-            recompute_ps=_ps(recompute_s(columns, passes, work, stage.layers, stage.moe_layers)),
+            forward_ps=_ps(work.forward + cast + copied),
+            backward_input_ps=_ps(work.backward_input + cast + copied * columns.layout.reshard),
+            backward_weight_ps=_ps(work.backward_weight),
+            recompute_ps=_ps(recompute_s(columns, passes, work, *again)),
             flops=float(work.flops[0]),
             collectives=_collectives(self.exchanges, stage),
+            host_forward_ps=_ps(work.host_forward + ahead),
+            host_backward_ps=_ps(host_backward + back),
         )
+
+    def _starting_s(self, stage: VirtualStage, phase: str) -> F:
+        """Seconds that the host takes to start the collectives of a pass."""
+        places, columns = _places(stage), self.columns
+        started = sum(
+            places[exchange.part] * exchange.count * communication.repeats(columns, exchange, phase)
+            for exchange in self.exchanges
+        )
+        found: F = started * columns.software.collective_host_s
+        return found
 
 
 def stage_times(training: Training, accelerator: Accelerator, stage: VirtualStage) -> StageTimes:
@@ -210,8 +227,9 @@ def p2p_bytes(training: Training, accelerator: Accelerator) -> int:
     return round(float(communication.pipeline_bytes(Columns.of([training], [accelerator]))[0]))
 
 
-def _collectives(exchanges: Iterable[Exchange], stage: VirtualStage) -> tuple[StageCollective, ...]:
-    counts = {
+def _places(stage: VirtualStage) -> dict[str, int]:
+    """How often a stage has what exchanges belong to."""
+    return {
         "attention": stage.layers,
         "mlp": stage.layers - stage.moe_layers,
         "experts": stage.moe_layers,
@@ -221,6 +239,10 @@ def _collectives(exchanges: Iterable[Exchange], stage: VirtualStage) -> tuple[St
         "input": int(not stage.embedding),
         "output": int(not stage.head),
     }
+
+
+def _collectives(exchanges: Iterable[Exchange], stage: VirtualStage) -> tuple[StageCollective, ...]:
+    counts = _places(stage)
     merged: dict[tuple[CollectiveKind, str, str, int, float], int] = {}
     for exchange in exchanges:
         count = counts[exchange.part] * int(exchange.count[0])

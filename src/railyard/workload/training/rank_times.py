@@ -98,9 +98,8 @@ def rank_times(
     cast = _weight_cast_s(columns, rank)
     forward_work = work.forward + cast + ahead.contention
     backward_work = work.backward_input + work.backward_weight + again + back.contention
-    # The host launches what comes next while a collective runs; computations of a graph have their own wait in them.
-    covers = 0.0 if columns.as_graph else 1.0
-    waits = covers * (ahead.host - ahead.total + ahead.contention), covers * (back.host - back.total + back.contention)
+    # The host launches what comes next while a collective runs.
+    waits = ahead.host - ahead.total + ahead.contention, back.host - back.total + back.contention
     wait_forward = np.maximum(0.0, work.host_forward - forward_work + waits[0])
     host_backward = work.host_backward + recompute_host_s(columns, passes, work, rank.layers, rank.moe_layers)
     wait_backward = np.maximum(0.0, host_backward - backward_work + waits[1])

@@ -50,7 +50,7 @@ def sync_times(
     # What runs beside a collective loses a share of its speed, and so covers more of it.
     forward = window * times.forward / (1.0 - times.data_forward)
     backward = window * times.backward / (1.0 - times.data_backward)
-    share = 1.0 if columns.as_graph else columns.software.gradient_overlap
+    share = columns.software.gradient_overlap
     # The last piece to be reduced and the first to be gathered hold the embedding, and have nothing to hide under.
     edge = _edge(columns, pipeline, machine, np.maximum(layers, 1.0))
     least = [np.minimum(one, each) for one, each in zip(edge, (reduce, gather), strict=True)]

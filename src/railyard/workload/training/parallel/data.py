@@ -176,3 +176,14 @@ def bucket_count(training: Training, parts: StageParts, holding: Holding) -> NDA
         return np.maximum(parts.layers, 1)
     gradient = holding.trained * training.software.gradient_bytes
     return np.maximum(-(-gradient // layout.bucket_bytes), 1)
+
+
+def share_before(stage: NDArray[np.integer], size: NDArray[np.int64]) -> NDArray[np.float64]:
+    """float64[n], the share of its stage's bytes that stand in front of the middle of each of n messages in order."""
+    order = np.argsort(stage, kind="stable")
+    sorted_stage, sorted_size = stage[order], size[order].astype(np.float64)
+    total = np.bincount(stage, size.astype(np.float64))
+    begin = np.cumsum(total) - total
+    found = np.empty(len(stage))
+    found[order] = (np.cumsum(sorted_size) - sorted_size / 2.0 - begin[sorted_stage]) / total[sorted_stage]
+    return found

@@ -8,7 +8,7 @@ import numpy as np
 
 from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.workload.training.contention import CONTENDERS
-from railyard.workload.training.parallel.data import Holding, bucket_count, initial, last_of
+from railyard.workload.training.parallel.data import Holding, bucket_count, initial, last_of, share_before
 from railyard.workload.training.parallel.pieces import REDUCE
 from railyard.workload.training.parallel.step import STRIDE, Pending, Step
 from railyard.workload.training.program import NONE
@@ -44,16 +44,20 @@ def reduce_gradients(step: Step) -> list[Pending]:
         return _late(step, chosen)
     for number, holding in enumerate(plan.holdings):
         wanted = chosen[holding.trained[pieces.part[chosen]] > 0]
-        order = _order(step, wanted) + LEGS * number
+        open_ = _left_open(step, holding, wanted)
+        order = np.where(open_, _behind(step, wanted), _order(step, wanted)) + LEGS * number
+        end = _ends(step)[pieces.stage[wanted]]
+        after = np.where(open_ & (end != pieces.compute[wanted]), end, NONE)
         slots = np.full(len(wanted), NONE, np.int64)
         if asked is not None and asked.compression is not None:
             counts = bucket_count(step.training, step.parts, holding)
-            pending += reduce_coded(step, holding, wanted, order, counts)
+            pending += reduce_coded(step, holding, wanted, order=order, counts=counts, after=after)
         else:
             slots = _reduction(step, holding, wanted, order)
             pending += reduce_rows(step, holding, wanted, order)
             if plan.reduce_overlapped:
                 step.program.wait(slots, pieces.compute[wanted])
+                step.program.wait(slots, after)
                 pending.append(Pending(slots, pieces.stage[wanted]))
         if holding.replicas:
             summed = np.flatnonzero(plan.reduce_each | last[wanted])
@@ -63,6 +67,25 @@ def reduce_gradients(step: Step) -> list[Pending]:
             if plan.reduce_overlapped:
                 pending.append(Pending(slots, pieces.stage[once]))
     return pending
+
+
+def _left_open(step: Step, holding: Holding, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which reductions start behind all passes, as the last of measured steps do: all but `gradient_overlap`.
+
+    Reductions of every micro-batch start as soon as they may, and so do those whose rest goes under the next step.
+    """
+    plan = step.plan
+    if not plan.reduce_overlapped or plan.reduce_each or plan.reduce_ahead or step.training.layout.zero == 3:
+        return np.zeros(len(wanted), np.bool_)
+    before = share_before(step.pieces.stage[wanted], holding.trained[step.pieces.part[wanted]])
+    return before > step.training.software.gradient_overlap
+
+
+def _ends(step: Step) -> NDArray[np.int64]:
+    """int64[pp], the last slot on the compute stream of each stage's passes."""
+    last = np.full(step.training.layout.pp, NONE, np.int64)
+    last[step.pieces.stage] = step.pieces.end
+    return last
 
 
 def _late(step: Step, chosen: NDArray[np.int64]) -> list[Pending]:
@@ -80,6 +103,11 @@ def _late(step: Step, chosen: NDArray[np.int64]) -> list[Pending]:
 def _order(step: Step, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
     if step.plan.reduce_overlapped or step.plan.reduce_each:
         return step.pieces.order[wanted] + REDUCE
+    return _behind(step, wanted)
+
+
+def _behind(step: Step, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Places behind all pieces."""
     return step.pieces.finish + step.pieces.virtual_stage[wanted].astype(np.int64) * STRIDE
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.workload.training.contention import CONTENDERS
-from railyard.workload.training.parallel.data import Holding, bucket_count
+from railyard.workload.training.parallel.data import Holding, bucket_count, share_before
 from railyard.workload.training.parallel.pieces import GATHER
 from railyard.workload.training.program import NONE
 from railyard.workload.training.schedule import Op
@@ -40,11 +40,12 @@ def gather_for_passes(step: Step) -> None:
     chosen = np.flatnonzero(plan.gathers(step.emission)[pieces.operation])
     for number, holding in enumerate(plan.holdings):
         wanted = chosen[holding.parameters[pieces.part[chosen]] > 0]
-        slots = np.full(len(wanted), NONE, np.int64)
+        slots, open_ = np.full(len(wanted), NONE, np.int64), _left_open(step, holding, wanted)
+        order = np.where(open_, _begins(step)[pieces.stage[wanted]], _issued(step, wanted))
         for backward in (False, True):
             here = np.flatnonzero((pieces.op[wanted] == Op.BACKWARD) == backward)
             if len(here):
-                slots[here] = _gather(step, holding, wanted[here], number)
+                slots[here] = _gather(step, holding, wanted[here], number, order[here])
         if asked is not None and asked.asynchronous is not None:
             continue
         if not plan.gather_overlapped:
@@ -53,6 +54,30 @@ def gather_for_passes(step: Step) -> None:
             step.program.wait(begun[wanted], slots)
         if step.training.layout.zero == 3:
             step.program.wait(slots, _ahead(pieces.stage[wanted], pieces.compute[wanted], _prefetch(step) + 1))
+        first = _firsts(step)[pieces.stage[wanted]]
+        for begun in pieces.begins():
+            step.program.wait(begun[first], np.where(open_ & (first != wanted), slots, NONE))
+
+
+def _left_open(step: Step, holding: Holding, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Gathers of a whole step that its first pass waits for, as in measured steps: all but `gradient_overlap`."""
+    pieces = step.pieces
+    if step.training.layout.zero == 3 or not step.plan.gather_overlapped:
+        return np.zeros(len(wanted), np.bool_)
+    before = share_before(pieces.stage[wanted], holding.parameters[pieces.part[wanted]])
+    return before < 1.0 - step.training.software.gradient_overlap
+
+
+def _firsts(step: Step) -> NDArray[np.int64]:
+    """int64[pp], the first piece of each stage."""
+    first = np.zeros(step.training.layout.pp, np.int64)
+    first[step.pieces.stage[::-1]] = np.arange(len(step.pieces))[::-1]
+    return first
+
+
+def _begins(step: Step) -> NDArray[np.int64]:
+    """int64[pp], the place of that piece."""
+    return step.pieces.order[_firsts(step)]
 
 
 def _prefetch(step: Step) -> int:
@@ -72,12 +97,14 @@ def _issued(step: Step, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
     return pieces.order[np.where(before >= 0, before, wanted)]
 
 
-def _gather(step: Step, holding: Holding, wanted: NDArray[np.int64], number: int) -> NDArray[np.int64]:
-    """The gathers for some pieces, all of them forward or all backward, and what decodes them."""
+def _gather(
+    step: Step, holding: Holding, wanted: NDArray[np.int64], number: int, order: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The gathers for some pieces, all of them forward or all backward, at their places, and what decodes them."""
     pieces = step.pieces
     share, space = gathered(step, holding, pieces.op[wanted])
     slots = _add(
-        step, holding, pieces.part[wanted], stage=pieces.stage[wanted], order=_issued(step, wanted) + GATHER + number,
+        step, holding, pieces.part[wanted], stage=pieces.stage[wanted], order=order + GATHER + number,
         virtual_stage=pieces.virtual_stage[wanted], micro_batch=pieces.micro_batch[wanted], space=space, share=share,
     )  # fmt: skip
     decode_gathered(step, holding, wanted, slots, share=share, place=GATHER + 4 + number)

@@ -64,6 +64,7 @@ class StageParts:
         time_ps: int64[parts, 3], by `Op`; without recomputation. The whole backward pass stands under `BACKWARD`
             unless the schedule splits it.
         recompute_ps: int64[parts].
+        host_ps: int64[parts, 3], what the host takes to launch the same; what is computed again under `BACKWARD`.
         layers: int64[parts], transformer layers.
         dense, expert: int64[parts], parameters that one rank holds before any sharding.
         trained_dense, trained_expert: int64[parts], those of them that are trained.
@@ -75,6 +76,7 @@ class StageParts:
     first_segment: NDArray[np.int64]
     time_ps: NDArray[np.int64]
     recompute_ps: NDArray[np.int64]
+    host_ps: NDArray[np.int64]
     layers: NDArray[np.int64]
     dense: NDArray[np.int64]
     expert: NDArray[np.int64]
@@ -87,6 +89,11 @@ class StageParts:
     def stages(self) -> int:
         """Number of virtual stages."""
         return len(self.segments)
+
+    @property
+    def pass_ps(self) -> NDArray[np.int64]:
+        """int64[parts, 3], passes by themselves: as long as computation or host take, without recomputation."""
+        return np.maximum(self.time_ps, self.host_ps)
 
 
 def parts_of(
@@ -110,17 +117,22 @@ def parts_of(
     ask = StageCosts.of(training, accelerator).times if times_of is None else partial(times_of, training, accelerator)
     times = _remembered(ask, rows)
     parameters_of = [costs.stage_parameters(training, row) for row in rows]
-    time_ps = np.zeros((len(rows), len(Op)), np.int64)
+    time_ps, host_ps = np.zeros((2, len(rows), len(Op)), np.int64)
     for row, time in enumerate(times):
-        weight = time.backward_weight_ps
-        time_ps[row, Op.FORWARD] = time.forward_ps
-        time_ps[row, Op.BACKWARD] = time.backward_input_ps + (0 if splits_backward else weight)
-        time_ps[row, Op.WEIGHT] = weight if splits_backward else 0
+        back, weight = time.backward_input_ps, time.backward_weight_ps
+        later = time.host_backward_ps * weight // max(back + weight, 1)
+        time_ps[row, [Op.FORWARD, Op.BACKWARD, Op.WEIGHT]] = time.forward_ps, back, weight
+        host_ps[row, [Op.FORWARD, Op.BACKWARD, Op.WEIGHT]] = time.host_forward_ps, time.host_backward_ps - later, later
+    if not splits_backward:
+        for table in (time_ps, host_ps):
+            table[:, Op.BACKWARD] += table[:, Op.WEIGHT]
+            table[:, Op.WEIGHT] = 0
     return StageParts(
         segments=number,
         first_segment=len(number) + np.cumsum(number) - number,
         time_ps=time_ps,
         recompute_ps=np.array([time.recompute_ps for time in times], np.int64),
+        host_ps=host_ps,
         layers=np.array([row.layers for row in rows], np.int64),
         dense=np.array([part.dense for part in parameters_of], np.int64),
         expert=np.array([part.expert for part in parameters_of], np.int64),

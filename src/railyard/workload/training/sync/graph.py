@@ -52,7 +52,13 @@ class _Made:
 
 
 def reduce_coded(
-    step: Step, holding: Holding, chosen: NDArray[np.int64], order: NDArray[np.int64], counts: NDArray[np.int64]
+    step: Step,
+    holding: Holding,
+    chosen: NDArray[np.int64],
+    *,
+    order: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    after: NDArray[np.int64],
 ) -> list[Pending]:
     """The reductions of a holding by the job's compression.
 
@@ -67,6 +73,7 @@ def reduce_coded(
         chosen: int64[n], pieces behind which they are reduced.
         order: int64[n], place of the reduction of each.
         counts: int64[parts], collectives of each part.
+        after: int64[n], slots that they wait for beside their piece, or `NONE`.
     """
     pieces = step.pieces
     if not len(chosen):
@@ -76,6 +83,7 @@ def reduce_coded(
     before = made.work(pieces.part[chosen], decoding=each)
     coded = _code(step, chosen, before, count, order=pieces.order[chosen] + CODE)
     pending = _legs(step, holding, chosen, made, order=order, count=count, coded=coded)
+    step.program.wait(pending[0].slots, after)
     if each:
         return pending if step.plan.reduce_overlapped else []
     after = [made.by_part[part].after for part in pieces.part[chosen].tolist()]
@@ -246,7 +254,7 @@ def priority_share(step: Step, holding: Holding) -> tuple[float, int]:
     if asked is None or asked.scheduling is None or not step.plan.reduce_overlapped:
         return 1.0, 0
     stages, layout = step.parts.stages, step.training.layout
-    passes = step.parts.time_ps[:stages, Op.BACKWARD] + step.parts.time_ps[:stages, Op.WEIGHT]
+    passes = step.parts.pass_ps[:stages, Op.BACKWARD] + step.parts.pass_ps[:stages, Op.WEIGHT]
     backward_s = float((passes + step.parts.recompute_ps[:stages]).max())
     most = float(holding.parameters[:stages].max()) * step.training.software.gradient_bytes
     stride = layout.ep * layout.expert_tp if holding.name == "expert" else layout.tp
