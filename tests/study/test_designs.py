@@ -49,7 +49,7 @@ def flow_s(training, cluster, seeds=1):
         (job(), {"place": "scattered"}, 1, 0.08),
         (job(), {"fabric": "roce"}, 4, 0.08),
         (job(zero=3, tp=1, pp=1), {"place": "scattered"}, 1, 0.08),
-        (job("mixtral-8x7b", tp=4, pp=1, ep=8, expert_tp=4), {"place": "scattered"}, 1, 0.05),
+        (job("mixtral-8x7b", tp=4, pp=1, ep=8, expert_tp=4), {"place": "scattered"}, 1, 0.08),
         (job("mixtral-8x7b", tp=2, pp=1, ep=8, zero=3), {"place": "scattered", "ratio": 2.0}, 1, 0.07),
         (job(tp=4, pp=1, cp=4), {"fabric": "roce", "place": "scattered"}, 4, 0.17),
         (job("llama-3-70b", ranks=256, tp=8, pp=4, batch=64), {"ratio": 0.0, "fabric": "roce", "ranks": 256}, 1, 0.03),

@@ -78,10 +78,10 @@ def test_serving_and_training_settle():
     variant = run(scenario(job("train"), job("chat", serving=SERVING)))
     chat, train = by_name(variant)["chat"], by_name(variant)["train"]
     assert chat["together"]["transfers"] > 10
-    assert chat["together"]["transfer_slowdown"] > 1.01
-    assert chat["together"]["transfer_s"] > chat["alone"]["transfer_s"]
-    # Transfers take 0.5 ms more, a tenth of an iteration of decode: which one a cache catches moves answers as much.
-    assert chat["together"]["ttft_s"]["mean"] == pytest.approx(chat["alone"]["ttft_s"]["mean"], abs=0.005)
+    # Each transfer against itself alone; means differ as well by which requests a transfer carries.
+    assert chat["together"]["transfer_slowdown"] > 1.1
+    # Transfers take 5 ms more, of a mean of half a second to the first token.
+    assert chat["together"]["ttft_s"]["mean"] == pytest.approx(chat["alone"]["ttft_s"]["mean"], abs=0.01)
     assert chat["together"]["tpot_s"]["p50"] == pytest.approx(chat["alone"]["tpot_s"]["p50"], rel=0.2)
     assert train["slowdown"] > 1.0
     assert variant["rounds"]["count"] >= 2
