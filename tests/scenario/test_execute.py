@@ -56,7 +56,7 @@ def test_the_folder_reproduces_the_run(small, tmp_path):
     first = run(small, "seed=3", varies=["fabric=roce,uec"], out=tmp_path / "runs")
     assert visible(tmp_path / "runs") == [first.folder.name]
     assert first.folder.name.startswith("small-")
-    kept = ["timeline.links.parquet", "timeline.parquet", "trace.json"]
+    kept = ["timeline.link_windows.parquet", "timeline.links.parquet", "timeline.parquet", "trace.json"]
     assert visible(first.folder) == ["result.json", "scenario.yaml", *kept, "variants"]
     assert visible(first.folder / "variants") == ["1-uec"]
     assert visible(first.folder / "variants" / "1-uec") == kept

@@ -137,7 +137,8 @@ function paintDevice(context: CanvasRenderingContext2D, scene: Scene, device: nu
   }
   if (scene.camera.scale >= PORTS && scene.cabling !== undefined) ports(context, scene, device, inks);
   else if (scene.camera.scale >= NAMED && high >= 9) {
-    context.fillStyle = scene.heat === "findings" && (scene.found.get(device) ?? 0) > 0.2 ? inks.panel : inks.ink;
+    const share = scene.heat === "findings" ? (scene.found.get(device) ?? 0) * 3 : scene.heat === "load" ? at(scene.cabling?.deviceLoad ?? [], device) / scene.most : 0;
+    context.fillStyle = share > 0.6 ? inks.panel : inks.ink;
     context.fillText(scene.hall.head.names[device] ?? "", left + 4, top + high / 2, wide - 8);
   }
 }

@@ -37,6 +37,10 @@ const nameOf = (of: Place): string => ("run" in of ? of.run : "answer" in of ? o
 
 const heatsOf = (of: Place): Heat[] => ("answer" in of ? ["findings", "power", "role"] : ["load", "power", "role"]);
 
+/** Load at the hot end over a step: at least this, so that a network that is hardly used does not look alarming. */
+const LEAST_HOT = 0.25;
+const hotEnd = (cabling: Cabling | undefined): number => Math.max(cabling?.most ?? 1, LEAST_HOT);
+
 /** How the network is drawn: where it stands, or by its tiers. */
 const DRAWN = ["hall", "tiers"] as const;
 
@@ -91,7 +95,7 @@ function Floor({ of, hall }: { of: Place; hall: Hall }) {
   };
   const go = (one: number) => { choice(one); setGoTo([one]); };
   const { head } = hall;
-  const most = time.window === undefined ? (cabling.value?.most ?? 1) : 1;
+  const most = time.window === undefined ? hotEnd(cabling.value) : 1;
   const tiers = DRAWN[drawn] === "tiers" && time.over !== undefined;
   return (
     <>
@@ -139,7 +143,7 @@ function Key({ hall, cabling, heat, moment }: { hall: Hall; cabling: Cabling | u
   const loaded = heat === "load" && cabling?.loaded;
   if (heat === "role" || (heat === "load" && !loaded))
     return <Legend items={hall.head.roles.map((role) => ({ name: role, color: ROLES[role] ?? "var(--other)" }))} />;
-  const most = loaded && moment ? "100 % of a cable's rate at this moment" : loaded ? `${percent(cabling.most)}, the busiest cable over the step` : `${power(hall.mostPower)} a rack, ${power(hall.mostDraw)} a device`;
+  const most = loaded && moment ? "100 % of a cable's rate at this moment" : loaded ? `${percent(hotEnd(cabling))} over the step; the busiest cable has ${percent(cabling.most)}` : `${power(hall.mostPower)} a rack, ${power(hall.mostDraw)} a device`;
   return <p class="key"><span>0</span><i /><span>{most}</span></p>;
 }
 
