@@ -398,3 +398,12 @@ def test_parts_that_come_late_bound_what_may_be_chosen():
         planned(load.from_values(values(**section, constraints={"deadline": "31 d"})))
     with pytest.raises(InputError, match=r"no maker and no part `Brodcom`; did you mean `Broadcom`"):
         planned(load.from_values(values(delivery={"Brodcom": "1 d"})))
+
+
+def test_regret_is_told_apart_by_its_size_for_the_best_has_none():
+    demand = [{"name": "a", "set": {}}, {"name": "b", "set": {"model": "llama-2-13b"}}]
+    section = {"space": {"fabric": ["roce", "infiniband"]}, "effort": {"flow": 0, "draws": 100}}
+    found = plain(planned(load.from_values(values(**section, demand=demand, objectives=["regret", "cpmt"]))))
+    (other,) = [*found["front"][1:], *found["runners_up"]]
+    assert found["front"][0]["objectives"]["regret"] == 0.0
+    assert other["why_not"].startswith(f"regret {other['objectives']['regret']:+.3g}")

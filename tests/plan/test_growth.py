@@ -11,11 +11,13 @@ from railyard.catalog.types import Range
 from railyard.cli import guard
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import LeafSpine
+from railyard.economics.cost import usd_per_h
 from railyard.errors import InputError
 from railyard.plan.growth.change import Change, Lot, cables, change
 from railyard.plan.growth.ledger import YEAR_S, Ledger
 from railyard.plan.growth.page import page
 from railyard.plan.growth.paths import growth, to_json
+from railyard.plan.growth.provision import provisions
 from railyard.scenario import load
 from railyard.schema import yaml
 
@@ -139,4 +141,22 @@ def test_the_page_names_every_path():
     found = growth(load.from_values(values()))
     drawn = page("g", to_json(found))
     assert all(f">{path.name}" in drawn for path in found.paths)
-    assert drawn.count("<svg") == 3
+    assert drawn.count("<svg") == 4
+
+
+def test_too_much_stands_idle_and_too_little_is_rented():
+    """48 and 96 accelerators by hand: idle ones cost all but their energy, missing ones the rent of the larger job."""
+    small, large = growth(load.from_values(values())).stages
+    rows = {one.built: one for one in provisions((small, large))}
+    hourly = usd_per_h(large.priced.typical)
+    share = small.priced.tokens_per_s / large.priced.tokens_per_s
+    idle = (sum(hourly.values()) - hourly["energy"] * (1 - share)) * 8760
+    assert rows["next"].usd_per_year == pytest.approx((idle, sum(hourly.values()) * 8760))
+    own = sum(usd_per_h(small.priced.typical).values())
+    rent = large.cluster.accelerator.rental_usd_per_h.typical * 96 * (1 - share)
+    assert rows["now"].usd_per_year == pytest.approx((own * 8760, (own + rent) * 8760))
+    least = [min(row.usd_per_year[demand] for row in rows.values()) for demand in (0, 1)]
+    for row in rows.values():
+        late = tuple(usd - best for usd, best in zip(row.usd_per_year, least, strict=True))
+        assert row.regret_usd == pytest.approx(late)
+        assert row.bound_usd == max(row.regret_usd)

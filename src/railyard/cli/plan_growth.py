@@ -9,6 +9,7 @@ from railyard.api import numbers
 from railyard.cli.tables import Table, emit
 from railyard.files import write_text
 from railyard.plan.growth import page, paths
+from railyard.plan.growth.provision import provisions
 from railyard.scenario import load
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def growth(file: Path, *, sets: Sequence[str], report: Path | None, as_json: boo
     _steps(found)
     emit("")
     _futures(found)
+    emit("")
+    _provisions(found)
     for name, reason in found.left_out:
         emit(f"{name} cannot be: {reason}")
     if any(path.name == paths.BESIDE for path in found.paths):
@@ -70,6 +73,18 @@ def _steps(found: Growth) -> None:
                 numbers.seconds(step.stopped_s),
                 numbers.dollars(step.idle_usd),
             )
+    table.print()
+
+
+def _provisions(found: Growth) -> None:
+    heads = ("bought at once, USD a year where wanted", *(stage.name for stage in found.stages), "largest regret")
+    table = Table(heads, range(1, len(heads)), turn=True)
+    for one in provisions(found.stages):
+        costs = [
+            f"{numbers.dollars(usd)} (+{numbers.dollars(late)})"
+            for usd, late in zip(one.usd_per_year, one.regret_usd, strict=True)
+        ]
+        table.add(one.built, *costs, numbers.dollars(one.bound_usd))
     table.print()
 
 

@@ -39,7 +39,10 @@ def why(best: Choice, other: Choice, objectives: Sequence[Objective], shares: Se
     ]
     terms = _terms(best, other, what.name, shares)
     parts = ", ".join(f"{name} {share:+.1%}" for name, share in terms[:_SHOWN])
-    text = f"{what.name} {apart:+.1%}" + (f": {parts}" if parts else "")
+    # Nothing is a share of a figure that is zero, as the best design's regret: then the difference itself is given.
+    text = (f"{what.name} {apart:+.1%}" if mine else f"{what.name} {theirs - mine:+.3g}") + (
+        f": {parts}" if parts else ""
+    )
     return text + (f"; better in {', '.join(better)}" if better else "")
 
 

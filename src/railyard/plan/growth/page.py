@@ -55,6 +55,12 @@ def page(name: str, found: dict[str, Any]) -> str:
             words = "; ".join([usd(capital), *left])
             rows.append((f"{path['name']}, {step['stage']}", capital, capital, capital, words))
     parts.append(bars(rows, most=ROOM * max((row[3] for row in rows), default=1.0)))
+    parts.append(
+        "<h2>Too much or too little: regret of each size, dollars a year</h2><p>Bought at once; what is too much stands"
+        " idle, what is too little is rented on demand. Largest over the demands, which are what each stage makes.</p>"
+    )
+    worst = [(row["built"], row["largest_regret_usd"]) for row in found["provisioning"]]
+    parts.append(bars([(built, regret, regret, regret, usd(regret)) for built, regret in worst]))
     parts += [f"<p>{html.escape(WORDS[path['name']])}</p>" for path in found["paths"]]
     parts += [f"<p>{html.escape(row['name'])} cannot be: {html.escape(row['reason'])}</p>" for row in found["left_out"]]
     parts.append(f"<p>Largest regret over {html.escape(', '.join(stages))} ranks the paths.</p>")

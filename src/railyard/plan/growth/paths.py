@@ -28,41 +28,18 @@ from railyard.plan.designs.space import space_of
 from railyard.plan.designs.sweep import sweep
 from railyard.plan.growth.change import Change, change, lots
 from railyard.plan.growth.ledger import YEAR_S, Ledger
+from railyard.plan.growth.provision import provisions
+from railyard.plan.growth.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.cluster import Cluster
-    from railyard.plan.designs.price import Priced
     from railyard.scenario.load import Draft
     from railyard.scenario.plan_section import GrowthSection
 
 PATHS = ("incremental", "forklift", "ahead")
 BESIDE = "beside"
 _HOUR_S = 3600.0
-
-
-@dataclass(frozen=True, eq=False)
-class Stage:
-    """The cluster from a time on.
-
-    Attributes:
-        name: How it is called.
-        at_s: When it begins.
-        until_s: When the next begins, or the horizon.
-        cluster: The machine.
-        layout: Of the job in closed form, in words.
-        priced: Money and power at work.
-        batch: Sequences of a step.
-    """
-
-    name: str
-    at_s: float
-    until_s: float
-    cluster: Cluster
-    layout: str
-    priced: Priced
-    batch: int
 
 
 @dataclass(frozen=True)
@@ -359,6 +336,15 @@ def to_json(found: Growth) -> dict[str, Any]:
                 "steps": [_plain(step) for step in path.steps],
             }
             for path in found.paths
+        ],
+        "provisioning": [
+            {
+                "built": one.built,
+                "usd_per_year_by_demand": list(one.usd_per_year),
+                "regret_usd_by_demand": list(one.regret_usd),
+                "largest_regret_usd": one.bound_usd,
+            }
+            for one in provisions(found.stages)
         ],
         "left_out": [{"name": name, "reason": reason} for name, reason in found.left_out],
     }
