@@ -166,7 +166,7 @@ def drawn(seed):
     }
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 200))])
 def test_the_bottleneck_agrees_with_the_breakdown(seed):
     (variant,) = api.run(drawn(seed), out=None).result.steps
     agrees(variant)
