@@ -86,9 +86,9 @@ def reduce_coded(
     step.program.wait(pending[0].slots, after)
     if each:
         return pending if step.plan.reduce_overlapped else []
-    after = [made.by_part[part].after for part in pieces.part[chosen].tolist()]
+    last = [made.by_part[part].after for part in pieces.part[chosen].tolist()]
     behind = np.full(len(chosen), step.tail)
-    decoded = _code(step, chosen, after, count, order=behind, awaited=pending[-1].slots)
+    decoded = _code(step, chosen, last, count, order=behind, awaited=pending[-1].slots)
     return [Pending(decoded, pieces.stage[chosen])]
 
 
