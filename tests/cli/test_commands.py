@@ -57,7 +57,10 @@ def test_help_and_version(railyard):
         (["observe"], {"--out", "--cluster", "--json", "--help"}),
         (
             ["tune"],
-            {"--engine", "--set", "--env", "--tuner", "--force", "--ray", "--out", "--json", "--quiet", "--help"},
+            {
+                *("--engine", "--set", "--env", "--tuner", "--online", "--force", "--ray", "--out", "--json"),
+                *("--quiet", "--help"),
+            },
         ),
         (
             ["ui"],

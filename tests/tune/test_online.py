@@ -1,57 +1,62 @@
-"""The climb during a run: what stays, what is undone, and a mix of traffic that it shortens."""
+"""Settings that follow a run: up where there is room, back where links stand, the first ones where packets are lost."""
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 import pytest
 
+from railyard.cli import guard
 from railyard.engine.packet import Period, Retuning, Settings, Traffic, leaf_spine, run
+from railyard.engine.packet.follow import PERIOD_PS, ROCE, Follow, following
+from railyard.errors import InputError
 from railyard.fabric import fabrics
-from railyard.tune.online.climb import ROCE, Climb
 
 US = 1_000_000
 
 
-def periods(climb, delivered, **lost):
-    """Feeds so many bytes a period of 1 us; the place on the ladder after each."""
+def feed(law, *periods):
+    """Feeds (notifications, links that stand, packets lost) a period of 1 us; the place on the list after each."""
     found = []
-    for at, each in enumerate(delivered):
-        counts = dict.fromkeys(("paused_ps", "sent", "retransmitted", "dropped", "marked", "pauses", "cnps"), 0)
-        climb(Period(end_ps=(at + 1) * US, length_ps=US, delivered_bytes=each, **{**counts, **lost}))
-        found.append(climb.at)
+    for at, (cnps, stands, lost) in enumerate(periods):
+        counts = {"sent": 10, "retransmitted": 0, "dropped": lost, "marked": cnps, "pauses": 0, "cnps": cnps}
+        law(Period((at + 1) * US, US, delivered_bytes=100, paused_ps=round(stands * US), **counts))
+        found.append(law.at)
     return found
 
 
-def test_a_better_step_stays_and_the_next_is_tried_at_once():
-    places = periods(Climb(span=3), [100] * 3 + [90] + [104] * 4 + [104] * 4)
-    assert places[:3] == [0, 0, 1]
-    assert max(places) == 2
+def test_it_goes_up_where_senders_are_told_to_slow_down_and_not_before():
+    assert feed(Follow(hold=2), (0, 0, 0), (5, 0, 0), (0, 0, 0), (5, 0, 0), (5, 0, 0), (5, 0, 0)) == [0, 0, 0, 1, 1, 2]
 
 
-def test_a_step_that_is_no_better_is_undone_and_waits_longer_each_time():
-    climb = Climb(span=3)
-    places = periods(climb, [100] * 60)
-    tried = [end // US for end, _, why in climb.steps if why == "tried"]
-    assert set(places) == {0, 1}
-    assert np.diff(tried).tolist() == sorted(np.diff(tried).tolist())
-    assert tried[2] - tried[1] > tried[1] - tried[0]
+def test_it_goes_back_in_the_period_in_which_links_stand_and_waits_twice_as_long_each_time():
+    law = Follow(settings=ROCE[:2])
+    feed(law, (5, 0, 0), (5, 4.1, 0), *[(5, 0, 0)] * 8, (5, 4.1, 0), *[(5, 0, 0)] * 16)
+    assert [(end // US, place) for end, place, _ in law.steps] == [(1, 1), (2, 0), (10, 1), (11, 0), (27, 1)]
 
 
-@pytest.mark.parametrize(
-    ("after", "lost", "why"), [([100, 60], {}, "far worse"), ([100], {"dropped": 1}, "lost packets")]
-)
-def test_what_is_unsafe_is_undone_in_the_same_period(after, lost, why):
-    climb = Climb(span=3)
-    periods(climb, [100] * 3)
-    assert climb.at == 1
-    periods(climb, after, **lost)
-    assert climb.at == 0
-    assert climb.steps[-1][2] == why
+def test_links_that_stood_before_are_no_reason_to_go_back():
+    assert feed(Follow(), (5, 3.0, 0), (5, 5.9, 0)) == [1, 2]
+    assert feed(Follow(), (5, 3.0, 0), (5, 6.1, 0)) == [1, 0]
 
 
-def test_on_packets_a_changing_mix_ends_sooner_and_the_ladder_begins_with_the_fabrics_own():
+def test_lost_packets_lead_to_the_first_settings_for_good():
+    assert feed(Follow(), (5, 0, 0), (5, 0, 1), *[(5, 0, 0)] * 30) == [1, *[0] * 31]
+
+
+def test_the_list_begins_with_what_the_run_has_and_never_leads_below_it():
     constants = fabrics.get("roce").packets.constants
     assert all(constants[name] == value for name, value in ROCE[0].items())
+    own = Settings(**{**constants, "dcqcn_additive_bps": 5e9})
+    law = following(own).decide
+    assert [one["dcqcn_additive_bps"] for one in law.settings] == [5e9, 2e10]
+    with pytest.raises(InputError, match="where DCQCN runs over switches with PFC"):
+        following(Settings(**fabrics.get("uec").packets.constants))
+
+
+def test_on_packets_a_changing_mix_ends_sooner():
+    constants = fabrics.get("roce").packets.constants
     hosts, rounds, here = 16, 6, np.arange(16)
     shift = np.repeat([5, 7, 9, 4, 11, 6], hosts)
     source = np.tile(here, rounds)
@@ -60,7 +65,22 @@ def test_on_packets_a_changing_mix_ends_sooner_and_the_ladder_begins_with_the_fa
     mix = mix.after(later, before, at=1)
     network = leaf_spine(hosts, leaf_hosts=4, spines=2, rate_bps=int(400e9))
     ends = []
-    for retuning in (None, Retuning(10 * US, Climb())):
+    for retuning in (None, Retuning(PERIOD_PS, Follow())):
         record = run(network, mix, Settings(**constants, seed=3), retuning=retuning)
         ends.append(int(record.end_ps.max()))
     assert ends[1] < 0.9 * ends[0]
+
+
+def test_the_command_and_the_key(tmp_path, capsys):
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(
+        "cluster: {accelerators: 16, server: hgx-h100, back_end: {topology: rail-optimized, fabric: roce}}\n"
+        "workload: {training: {model: llama-3-8b, tokens: 1 B, global_batch: 32, sequence: 4096}}\n"
+        "packet: {budget_hops: 200000}\ntune: {unseen_seeds: 2, unseen_loads: [0]}\n"
+    )
+    assert guard.run(["tune", str(scenario), "--online", "--json", "--quiet"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["steps_s"]) == ["as written", "fixed 4 Gb/s every 10 us", "fixed 20 Gb/s every 5 us", "online"]
+    assert all(len(steps) == 2 for steps in found["steps_s"].values())
+    assert guard.run(["tune", str(scenario), "--online", "--env", str(tmp_path / "e")]) == 2
+    assert "--env has no meaning with --online" in capsys.readouterr().err

@@ -102,7 +102,8 @@ def test_nccl_gets_its_own_names():
     assert "export NCCL_IB_QPS_PER_CONNECTION=4\n" in text
     assert "export NCCL_MIN_NCHANNELS=32\n" in text
     assert "export NCCL_PXN_DISABLE=1\n" in text
-    assert 'export NCCL_ALGO="allreduce:nvls_tree"\n' in text
+    assert 'export NCCL_ALGO="allreduce:nvlstree"\n' in text
+    assert "# collectives.algorithm dp all-gather: ring: not NCCL's to set\n" in text
     assert "# packet.set.marking_most: 1.0" in text
     assert tuner_table(found).splitlines()[1] == f"allreduce,0,{1 << 62},nvls_tree,simple,32,8,64,-1,-1"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 from railyard.api import numbers
 from railyard.cli.messages import say
@@ -10,6 +11,7 @@ from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
 from railyard.files import keep_existing, write_text
+from railyard.interval import interval
 from railyard.report import keep_answer
 from railyard.scenario import load
 from railyard.scenario.tune_section import TuneSection
@@ -17,12 +19,14 @@ from railyard.study.journal import Journal
 from railyard.study.workers import workers
 from railyard.tune.settings.answer import answer_of
 from railyard.tune.settings.export import environment, tuner_table
+from railyard.tune.settings.online import ONLINE, WRITTEN, follow
 from railyard.tune.settings.search import Tuner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from railyard.tune.settings.online import Followed
     from railyard.tune.settings.search import Tuned
 
 _SHOWN = 12
@@ -73,6 +77,49 @@ def tune(
         _print(found)
     if out is not None:
         say(f"report: {keep_answer(answer, out)}/tune.html")
+
+
+def online(scenario: Path, *, sets: Sequence[str], ray: str | None, as_json: bool, quiet: bool) -> None:
+    """Prints what settings that follow the run make of it, against the scenario as written and fixed settings.
+
+    Raises:
+        InputError: The scenario is wrong, or cannot run as written.
+    """
+    draft = load.load(scenario, sets)
+    pool = workers(ray)
+    try:
+        with Progress(wanted=not quiet) as progress:
+            found = follow(draft, draft.scenario.tune or TuneSection(), pool, progress)
+    finally:
+        pool.close()
+    if as_json:
+        emit(json.dumps(_plain(found), ensure_ascii=False, allow_nan=False))
+        return
+    table = Table(("settings", "mean step", "against as written", "worst case"), (1, 2, 3))
+    written = found.steps_s[WRITTEN]
+    for way, steps in found.steps_s.items():
+        worst = max(own / other for own, other in zip(steps, written, strict=True)) - 1.0
+        apart = found.mean_s(way) / found.mean_s(WRITTEN) - 1.0
+        table.add(way, numbers.seconds(found.mean_s(way)), f"{apart:+.2%}", f"{worst:+.2%}")
+    table.print()
+    mean, low, high = interval(found.gains)
+    emit("")
+    emit(f"online on {len(found.cases)} draws and loads: {mean:.2%} shorter (90 %: {low:+.2%} to {high:+.2%})")
+    beyond = found.mean_s(ONLINE) / found.mean_s(found.best_fixed) - 1.0
+    emit(f"against the best fixed setting ({found.best_fixed}): {beyond:+.2%}")
+
+
+def _plain(found: Followed) -> dict[str, Any]:
+    """As `--json` prints it."""
+    mean, low, high = interval(found.gains)
+    return {
+        "format": "railyard-tune-online/1",
+        "name": found.name,
+        "cases": [{"seed": seed, "load": share} for seed, share in found.cases],
+        "steps_s": {way: list(steps) for way, steps in found.steps_s.items()},
+        "gain": {"mean": mean, "low": low, "high": high, "confidence": 0.9, "worst": min(found.gains)},
+        "best_fixed": found.best_fixed,
+    }
 
 
 def _print(found: Tuned) -> None:

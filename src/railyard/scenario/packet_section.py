@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from railyard.scenario.quantity import Count, Natural, Positive, Size, Text, Time
+from railyard.scenario.quantity import Count, Flag, Natural, Positive, Size, Text, Time
 from railyard.scenario.section import Section
 
 
@@ -43,3 +43,6 @@ class PacketSection(Section):
         default=(), description="Other traffic while the step runs, for all engines."
     )
     samples: Natural = Field(default=120, le=10_000, description="How often queues are sampled, about; 0 for never.")
+    online: Flag = Field(
+        default=False, description="Constants of DCQCN follow marks and pauses while the step runs; RoCE alone."
+    )

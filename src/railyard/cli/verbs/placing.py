@@ -148,6 +148,9 @@ def tune(
     tuner: Annotated[
         Path | None, typer.Option("--tuner", metavar="FILE.csv", help="Write the table of NCCL's tuner plugin.")
     ] = None,
+    online: Annotated[
+        bool, typer.Option("--online", help="In packets: settings that follow the run, against fixed ones.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
     ray: Annotated[str | None, typer.Option("--ray", metavar="ADDRESS", help="Run on a Ray cluster.")] = None,
     out: Keep = None,
@@ -157,6 +160,10 @@ def tune(
     """Search settings on some draws of the hashes, and judge them on draws and loads they have not seen."""
     from railyard.cli import tune as tuning
 
+    if online:
+        _refuse_with("--online", {"--engine": engine, "--env": env, "--tuner": tuner, "--out": out})
+        tuning.online(scenario, sets=set_ or [], ray=ray, as_json=json, quiet=quiet)
+        return
     tuning.tune(
         scenario,
         sets=set_ or [],

@@ -21,6 +21,7 @@ from railyard.engine.packet.background import alone, with_background
 from railyard.engine.packet.crossing import crossing, crossing_hops, lost, sent_share
 from railyard.engine.packet.fabrics import settings_of
 from railyard.engine.packet.flows import HostNames, flows_of
+from railyard.engine.packet.follow import following
 from railyard.engine.packet.link_faults import link_faults
 from railyard.engine.packet.lowering import Lowering
 from railyard.engine.packet.placing import Placed, place
@@ -92,6 +93,7 @@ class PacketEngine:
     samples: int = 120
     sampled_links: int = 64
     scale_up: Literal["model", "packets"] = "model"
+    online: bool = False
 
     @property
     def name(self) -> str:
@@ -162,7 +164,7 @@ class PacketEngine:
             faults=link_faults([effect for effect in effects if not _is_of_all_time(effect)], placed, slicing.factor),
             reroute_ps=round(cluster.fabric.reroute_ps / slicing.factor),
         )
-        result = run(placed.network, traffic.traffic, settings, progress=_reported(progress, len(graph)))
+        result = self._run(placed, traffic, settings, _reported(progress, len(graph)))
         _raise_if_stuck(result, traffic, HostNames(cluster.ranks, placed.storage, placed.scale_up))
         background = alone(placed.network, traffic, sends, settings)
         timed = _timed(graph, _took_ps(graph, traffic, result, slicing, duration_ps))
@@ -208,6 +210,13 @@ class PacketEngine:
         if progress is not None:
             progress(len(graph), len(graph), found.makespan_ps)
         return found
+
+    def _run(
+        self, placed: Placed, traffic: LoweredTraffic, settings: Settings, report: Callable[[int, int], None] | None
+    ) -> Record:
+        """Runs the packets, with settings that follow them where that is asked for."""
+        retuning = following(settings) if self.online else None
+        return run(placed.network, traffic.traffic, settings, progress=report, retuning=retuning)
 
     def _sampled(self, lowering: Lowering, placed: Placed, *, everywhere: bool = False) -> NDArray[np.int64]:
         """The links whose queues are sampled: those that would be busiest, in the packet network's numbers."""

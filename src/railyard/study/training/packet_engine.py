@@ -52,6 +52,7 @@ def engine_of(draft: Draft, cluster: Cluster, name: str) -> Engine:
         scale_up=section.scale_up,
         background=background,
         samples=section.samples,
+        online=section.online,
     )
 
 

@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 _ANY = -1
 _LARGEST = 1 << 62
 _FUNCTIONS = {"all-reduce": "allreduce", "all-gather": "allgather", "reduce-scatter": "reducescatter"}
-_ALGORITHMS = {"ring": "ring", "tree": "tree", "pat": "pat", "nvls": "nvls", "nvls-tree": "nvls_tree"}
+_ALGORITHMS = {
+    "ring": "ring",
+    "tree": "tree",
+    "pat": "pat",
+    "nvls": "nvls",
+    "nvls-tree": "nvls_tree",
+    "collnet-direct": "collnet_direct",
+    "collnet-chain": "collnet_chain",
+}
+_PROTOCOLS = {"ll": "ll", "ll128": "ll128", "simple": "simple"}
+"""Words of the tables of NCCL's example tuner; in the environment they are without underscores."""
 
 
 def environment(tuned: Tuned) -> str:
@@ -31,9 +41,12 @@ def environment(tuned: Tuned) -> str:
     if settings.get("collectives.pxn") is False:
         lines.append("export NCCL_PXN_DISABLE=1")
     for key, name in (("collectives.algorithm", "NCCL_ALGO"), ("collectives.protocol", "NCCL_PROTO")):
-        chosen = _by_function(settings.get(key, {}))
+        known = _ALGORITHMS if name == "NCCL_ALGO" else _PROTOCOLS
+        chosen = _by_function(settings.get(key, {}), known)
         if chosen:
-            lines.append(f'export {name}="{";".join(f"{kind}:{word}" for kind, word in chosen.items())}"')
+            words = ";".join(f"{kind}:{word.replace('_', '')}" for kind, word in chosen.items())
+            lines.append(f'export {name}="{words}"')
+        lines += [f"# {key} {kind}: {word}: not NCCL's to set" for kind, word in _others(settings.get(key, {}), known)]
     for key, value in settings.items():
         if key.startswith(("packet.", "cluster.", "workload.")) or key == "collectives.selector":
             lines.append(f"# {key}: {value}: not NCCL's to set")
@@ -42,8 +55,8 @@ def environment(tuned: Tuned) -> str:
 
 def tuner_table(tuned: Tuned) -> str:
     """Rows of the example tuner's table: one a collective that is fixed."""
-    algorithms = _by_function(tuned.settings.get("collectives.algorithm", {}))
-    protocols = _by_function(tuned.settings.get("collectives.protocol", {}))
+    algorithms = _by_function(tuned.settings.get("collectives.algorithm", {}), _ALGORITHMS)
+    protocols = _by_function(tuned.settings.get("collectives.protocol", {}), _PROTOCOLS)
     count = _channels(tuned)
     rows = ["# collective,min_bytes,max_bytes,algorithm,protocol,channels,nodes,ranks,pipe_ops,registered"]
     for kind in sorted({*algorithms, *protocols}):
@@ -58,8 +71,13 @@ def _channels(tuned: Tuned) -> int:
     return _ANY if each is None else min(int(each) * max(tuned.nics, 1), MOST_CONNECTIONS)
 
 
-def _by_function(values: dict[str, Any]) -> dict[str, str]:
-    """Choices by NCCL's names; those of one group alone cannot be told to NCCL."""
+def _by_function(values: dict[str, Any], known: dict[str, str]) -> dict[str, str]:
+    """Choices by NCCL's names; those of one group alone, and what NCCL does not have, cannot be told to it."""
     return {
-        _FUNCTIONS[kind]: _ALGORITHMS.get(str(word), str(word)) for kind, word in values.items() if kind in _FUNCTIONS
+        _FUNCTIONS[kind]: known[str(word)] for kind, word in values.items() if kind in _FUNCTIONS and str(word) in known
     }
+
+
+def _others(values: dict[str, Any], known: dict[str, str]) -> list[tuple[str, str]]:
+    """Choices that cannot be told to NCCL."""
+    return [(kind, str(word)) for kind, word in values.items() if kind not in _FUNCTIONS or str(word) not in known]
