@@ -95,6 +95,8 @@ def test_a_range_of_steps_is_pythons(low, more, step):
             "contradicts `at_most.mfu: 0.3`",
         ),
         ({"stages": {"a": {}}}, "railyard plan serving"),
+        ({"space": {"seed": [1, 2]}}, "`seed` chooses no design"),
+        ({"space": {"plan.effort.flow": [1, 2]}}, "`plan.effort.flow` chooses no design"),
     ],
 )
 def test_what_is_no_space_is_refused_with_its_key(plan, words):

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 MOST_VALUES = 10_000
 """Of one key: a range with more has the wrong step."""
 
+_NO_DESIGN = frozenset({"check", "compare", "engine", "format", "name", "plan", "repeat", "seed", "tune"})
+"""First words of keys that say how a scenario is run or called, not what is built: a choice among them is none."""
+
 _NUMBER = re.compile(r"\s*(\$?)([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(.*?)\s*")
 
 
@@ -147,6 +150,9 @@ def space_of(draft: Draft) -> Space:
     _refuse_twins(tree.value["space"], keys)
     for key, nodes in zip(keys, values, strict=True):
         variants.refuse_twins(key, nodes)
+        if override.full_path(key)[0] in _NO_DESIGN:
+            problem = tree.value["space"].place_of(key).problem(f"`{key}` chooses no design", key=f"plan.space.{key}")
+            raise InputError.many([problem])
     base = variants.without_compare(draft).changed({"plan": from_plain(None, Mark("plan"))})
     delivery = {name.lower(): seconds for name, seconds in section.delivery.items()}
     return Space(base, keys, values, _demands(draft, section, keys), delivery)
