@@ -45,6 +45,21 @@ def lower_bound_us(network: LinkNetwork, collective: str, size: float, symmetry:
     return max(latency, _into_each(into, size, roots))
 
 
+def need_solver() -> None:
+    """Loads the linear programs, which takes longer than small ones do.
+
+    Raises:
+        InputError: They are not installed.
+    """
+    try:
+        import scipy.optimize
+        import scipy.sparse  # noqa: F401 - loaded for those who solve
+    except ImportError:
+        raise InputError(
+            "the lower bound needs SciPy's linear programs", hint="pip install 'railyard[synthesis]'"
+        ) from None
+
+
 def _sums(network: LinkNetwork, size: float) -> float:
     """Nobody adds but ranks: before the first of them has a sum each other one has sent, and then each has to get it.
 
@@ -123,13 +138,10 @@ def _least_time(network: LinkNetwork, demand: NDArray[np.float64], symmetry: Sym
         demand: float64[commodities, nodes], bytes that each node has more than it wants.
         symmetry: Each flow stands for its images too.
     """
-    try:
-        from scipy.optimize import linprog
-        from scipy.sparse import block_diag, coo_matrix, hstack
-    except ImportError:
-        raise InputError(
-            "the lower bound needs SciPy's linear programs", hint="pip install 'railyard[synthesis]'"
-        ) from None
+    need_solver()
+    from scipy.optimize import linprog
+    from scipy.sparse import block_diag, coo_matrix, hstack
+
     links = len(network.source)
     at = np.arange(links)
     leaves = coo_matrix((np.ones(links), (network.source, at)), (network.nodes, links))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from railyard.collective.synthesis.bound import lower_bound_us
+from railyard.collective.synthesis.bound import lower_bound_us, need_solver
 from railyard.collective.synthesis.collectives import Ask, collectives
 from railyard.collective.synthesis.execute import faults
 from railyard.collective.synthesis.images import image_faults, timed_images, whole
@@ -125,6 +125,7 @@ def synthesize(
         InputError: There is no such collective, or the network cannot do it.
     """
     build = collectives.get(collective)
+    need_solver()
     begin = time.perf_counter()
     symmetry = _used(network)
     bound = lower_bound_us(network, collective, size, symmetry)
