@@ -57,7 +57,7 @@ def _cells(planned: Planned, row: dict[str, Any]) -> list[str]:
 
 
 def _front(planned: Planned, result: dict[str, Any]) -> None:
-    heads = ("front", *(one.name for one in planned.objectives), "best", "engine", "layout")
+    heads = ("front", *(one.name for one in planned.objectives), "chance of best", "engine", "layout")
     table = Table(heads, range(1, len(planned.objectives) + 2), turn=True)
     for row in result["front"]:
         layouts = list(dict.fromkeys(row["layouts"].values()))
@@ -72,7 +72,7 @@ def _front(planned: Planned, result: dict[str, Any]) -> None:
 
 
 def _lost(planned: Planned, result: dict[str, Any]) -> None:
-    heads = ("runner-up", planned.objectives[0].name, "best", "why not")
+    heads = ("runner-up", planned.objectives[0].name, "chance of best", "why not")
     table = Table(heads, (1, 2))
     others = [*result["front"][1:], *result["runners_up"]]
     for row in others[:_LOST]:
@@ -142,6 +142,8 @@ def _closing(result: dict[str, Any]) -> str:
         f" {looked['failed']:,} cannot be, {looked['missed']:,} miss a constraint"
     )
     lines = [text]
+    if any("ideal" in row["settings"].values() for row in (*result["front"], *result["runners_up"])):
+        lines.append("`ideal` is a bound that no product reaches: read it as what is left to gain")
     lines += [f"{row['designs']} cannot be ({row['engine']}): {row['error']}" for row in result["failed"][:3]]
     if result["stopped"]:
         lines.append("stopped before its end: best so far; the same command goes on from here")
