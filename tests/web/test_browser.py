@@ -58,19 +58,28 @@ workload:
 
 
 @pytest.fixture(scope="module")
-def answers(server):
+def other(tmp_path_factory):
+    """A server over what commands kept, apart from the one whose runs are counted."""
+    folder = tmp_path_factory.mktemp("kept")
+    (folder / "small.yaml").write_text(SMALL)
+    with running(folder) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def answers(other):
     """Answers as commands kept them, by what they are; the hall of each is that of `CABLED`."""
     kept = {}
     for file in sorted(ANSWERS.glob("*.json")):
-        kept[file.stem] = keep_answer(answer_from(file.read_bytes()), server.folder / "runs", CABLED).name
+        kept[file.stem] = keep_answer(answer_from(file.read_bytes()), other.folder / "runs", CABLED).name
     return kept
 
 
 @pytest.fixture(scope="module")
-def served(server):
+def served(other):
     """The name of a serving run."""
-    (server.folder / "served.yaml").write_text(SERVED)
-    return api.run(server.folder / "served.yaml", out=server.folder / "runs").folder.name
+    (other.folder / "served.yaml").write_text(SERVED)
+    return api.run(other.folder / "served.yaml", out=other.folder / "runs").folder.name
 
 
 @pytest.fixture
@@ -187,8 +196,8 @@ def test_a_moment_of_the_step_is_played_and_stands_in_the_address(server, page):
     assert "window" not in page.url
 
 
-def test_a_finding_is_chosen_lit_in_the_hall_and_passed_on(server, answers, page, tmp_path):
-    page.goto(server.address)
+def test_a_finding_is_chosen_lit_in_the_hall_and_passed_on(other, answers, page, tmp_path):
+    page.goto(other.address)
     page.locator("main table").get_by_role("link", name="hall-7").click()
     expect(page.get_by_role("heading", name="Audit: hall-7")).to_be_visible()
     page.get_by_role("button", name="be-leaf1[18]").first.click()
@@ -210,8 +219,8 @@ def test_a_finding_is_chosen_lit_in_the_hall_and_passed_on(server, answers, page
     expect(page.get_by_role("heading", name="What repairs bring")).to_be_visible()
 
 
-def test_a_design_is_chosen_on_the_front_by_keys(server, answers, page):
-    page.goto(f"{server.address}/#/answer/{answers['plan']}")
+def test_a_design_is_chosen_on_the_front_by_keys(other, answers, page):
+    page.goto(f"{other.address}/#/answer/{answers['plan']}")
     front = page.get_by_role("group", name=re.compile("designs$"))
     points = front.get_by_role("button")
     points.last.focus()
@@ -228,8 +237,8 @@ def test_a_design_is_chosen_on_the_front_by_keys(server, answers, page):
     )
 
 
-def test_requests_are_read_one_by_one(server, served, page):
-    page.goto(f"{server.address}/#/run/{served}")
+def test_requests_are_read_one_by_one(other, served, page):
+    page.goto(f"{other.address}/#/run/{served}")
     page.get_by_role("link", name="Every request").click()
     expect(page.get_by_role("heading", name="Request by request")).to_be_visible()
     page.get_by_role("button", name="slowest first token").click()
@@ -238,9 +247,9 @@ def test_requests_are_read_one_by_one(server, served, page):
     expect(page.get_by_text("41 to 80 of 160")).to_be_visible()
 
 
-def test_numbers_are_written_as_the_reader_does(server, answers, browser):
+def test_numbers_are_written_as_the_reader_does(other, answers, browser):
     page = browser.new_page(locale="de-DE")
-    page.goto(f"{server.address}/#/answer/{answers['audit']}")
+    page.goto(f"{other.address}/#/answer/{answers['audit']}")
     expect(page.get_by_text(re.compile(r"\d,\d\d % of the accelerators' time"))).to_be_visible()
     expect(page.get_by_role("heading", level=2).first).to_contain_text(re.compile(r"\d\.\d{3}\s\$ a month"))
     page.close()
@@ -293,19 +302,19 @@ def test_keys_alone_lead_from_the_list_to_a_scenario(server, page):
     expect(page.locator(".cm-content")).to_be_visible()
 
 
-def test_a_phone_needs_no_sideways_scrolling(server, answers, served, page):
+def test_a_phone_needs_no_sideways_scrolling(other, answers, served, page):
     page.set_viewport_size({"width": 360, "height": 740})
     views = ["/", "/scenario?file=small.yaml", f"/requests?runs={served}"]
     for view in [*views, *(f"/answer/{name}" for name in answers.values()), f"/floor?answer={answers['audit']}"]:
-        page.goto(f"{server.address}/#{view}")
+        page.goto(f"{other.address}/#{view}")
         expect(page.locator("section").first).to_be_visible()
         page.wait_for_timeout(300)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
 
 
-def test_every_view_is_clean_for_those_who_cannot_see_it(server, answers, served, browser):
+def test_every_view_is_clean_for_those_who_cannot_see_it(other, answers, served, browser):
     """Axe's rules, best practices too, in light and dark."""
-    run = finished(server)
+    run = finished(other)
     views = {
         "/": "Runs and scenarios", "/scenario?file=small.yaml": "Scenario", f"/run/{run}": "small",
         f"/timeline?runs={run}": "Timelines", f"/floor?run={run}&device=be-leaf0": "The hall",
@@ -319,7 +328,7 @@ def test_every_view_is_clean_for_those_who_cannot_see_it(server, answers, served
     for scheme in ("light", "dark"):
         page = browser.new_page(color_scheme=scheme)
         for view, title in views.items():
-            page.goto(f"{server.address}/#{view}")
+            page.goto(f"{other.address}/#{view}")
             expect(page.get_by_role("heading", level=1, name=title)).to_be_attached()
             page.wait_for_timeout(500)
             found = Axe().run(page).response["violations"]
