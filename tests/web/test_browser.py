@@ -169,6 +169,8 @@ def test_from_a_run_to_its_ranks_its_hall_and_a_fault(server, page):
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_role("heading", name="be-leaf0")).to_be_visible()
     page.get_by_role("link", name="Let it die and run again").click()
+    page.locator(".cm-content").click()
+    page.keyboard.press("Control+End")  # of a long text the editor draws what is in sight
     expect(page.locator(".cm-content")).to_contain_text("kind: switch-down")
     expect(page.get_by_text("no faults")).to_be_visible()
 
