@@ -2,7 +2,9 @@
 
     python tools/audit_faults.py --faults 200 --seed 1 --accelerators 256 --fabric infiniband
 
-Prices of slow cables are held against `degrade-link`, the fault that scenarios have, simulated one by one.
+Prices of slow cables are held against `degrade-link`, the fault that scenarios have, simulated one by one. With
+`--settings` as many faults more are in the files of SONiC's switches: maps, pauses, marks, headroom, frames, sessions;
+their prices are held against the same cables slower by what `misconfigured`, in packets, does to the standard load.
 """
 
 from __future__ import annotations
@@ -13,6 +15,9 @@ import statistics
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import settings_faults
+
+from railyard.cluster.asbuilt.port_names import DIALECTS
 from railyard.deploy.audit.audit import audit_plan
 from railyard.deploy.plan.cabling import plan_of
 from railyard.deploy.plan.drawn import dialects, drawn
@@ -34,15 +39,21 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--accelerators", type=int, default=256)
     parser.add_argument("--fabric", default="infiniband")
+    parser.add_argument("--settings", type=int, default=0)
     given = parser.parse_args()
     draft = scenario(given.accelerators, given.fabric)
     plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))
-    discovery = drawn(plan, 0, dialects(plan, 0)[0])
     dice = random.Random(given.seed)
-    built, want, slow = injected(discovery, dice, given.faults)
-    audit = audit_plan(built, draft)
-    said = {(one.kind, frozenset((one.a, one.b)) | frozenset(one.other or ())) for one in audit.findings}
+    dialect = DIALECTS["sonic"] if given.settings else dialects(plan, 0)[0]
+    built, want, slow = injected(drawn(plan, 0, dialect), dice, given.faults)
+    texts, wrong = settings_faults.injected(plan, dice, given.settings) if given.settings else ({}, [])
+    audit = audit_plan(built, draft, settings_faults.reports(texts))
+    of_settings = [one for one in audit.findings if settings_faults.is_one(one)]
+    settings_faults.compared(of_settings, wrong)
+    rest = [one for one in audit.findings if not settings_faults.is_one(one)]
+    said = {(one.kind, frozenset((one.a, one.b)) | frozenset(one.other or ())) for one in rest}
     print(f"faults {len(want)}  found {len(want & said)}  missed {len(want - said)}  invented {len(said - want)}")
+    settings_faults.prices(draft, of_settings, wrong)
     job = prepare(draft)[0]
     graph = job.graphs.of(job.training, job.cluster)
     base = job.engine.simulate([Job(graph)], job.cluster).makespan_ps

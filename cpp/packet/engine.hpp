@@ -208,6 +208,7 @@ class Engine {
     if (options.sample_ps > 0) context_.wheel.push(0, event(Event::control, 0));
     if (options.retune_ps > 0) context_.wheel.push(options.retune_ps, event(Event::control, kRetune));
     for (std::uint32_t row = 0; row < options.faults.size(); ++row) {
+      if (FaultColumns::is_setting(options.faults.kind[row])) continue;
       const Ps at = options.faults.at_ps[row];
       const Ps reroute = at == 0 ? std::min<Ps>(options.reroute_ps, 0) : options.reroute_ps;  // 0: so it was before
       last_fault_ = std::max(last_fault_, at + std::max<Ps>(reroute, 0));

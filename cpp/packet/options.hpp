@@ -44,12 +44,19 @@ struct TrafficColumns {
   bool heeds(std::uint32_t flow) const { return deaf.empty() || deaf[flow] == 0; }
 };
 
-/// What happens to links in time, one row each, in the order of time.
+/// What happens to links in time, one row each, in the order of time. Settings (`is_setting`) hold from the start on, and
+/// only of switches that pause.
 struct FaultColumns {
   enum class Kind : std::uint8_t {
     rate = 0,    ///< The link keeps `value` of its rate; 0: it is down and loses what is on it; 1: it is well again.
     errors = 1,  ///< Of the bits on the link so many, `value`, arrive wrong.
+    pause = 2,     ///< 0: the far end drops what it has no room for, in place of stopping the sender.
+    obey = 3,      ///< 0: the sender does not stop when it is told to.
+    mark = 4,      ///< 0: its queue marks nothing.
+    headroom = 5,  ///< The far end has so much of the headroom that the link needs.
   };
+  static constexpr std::uint8_t kKinds = 6;
+  static bool is_setting(std::uint8_t kind) { return kind >= static_cast<std::uint8_t>(Kind::pause); }
   std::span<const std::int64_t> at_ps;
   std::span<const std::int32_t> link;
   std::span<const std::uint8_t> kind;

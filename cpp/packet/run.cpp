@@ -122,7 +122,12 @@ void check_links_and_flows(const NetworkColumns& network, const TrafficColumns& 
        "columns of faults differ in length");
   need(within(faults.link, 0, links), "a fault of a link that does not exist");
   need(within(faults.at_ps, 0, std::int64_t{1} << 55), "a fault's time is not in [0, 10 h)");
-  need(within(faults.kind, 0, 2), "a fault of no known kind");
+  need(within(faults.kind, 0, FaultColumns::kKinds), "a fault of no known kind");
+  for (std::size_t row = 0; row < faults.size(); ++row) {
+    if (!FaultColumns::is_setting(faults.kind[row])) continue;
+    need(options.switching == "pfc", "pauses, marks and headroom are settings of switches that pause (pfc)");
+    need(faults.at_ps[row] == 0, "settings of switches hold from the start");
+  }
   for (const double value : faults.value) need(value >= 0 && value <= 1, "a fault's value is not in [0, 1]");
   need(within(options.sample_links, 0, links), "a sample of a link that does not exist");
   need(within(options.sample_flows, 0, static_cast<std::int64_t>(traffic.source.size())),

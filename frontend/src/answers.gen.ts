@@ -80,10 +80,16 @@ export interface FindingRow {
   b: string;
   /** what to do */
   detail: string;
-  /** share of the accelerators' time that it costs by itself */
-  loss: number;
+  /** share of the accelerators' time that it costs by itself; null: no price */
+  loss: number | null;
   /** the same in dollars */
-  usd_per_month: number;
+  usd_per_month: number | null;
+  /** least and most; absent where it is exact */
+  loss_band?: [number, number];
+  /** engine and load behind it, where not the audit's usual ones */
+  priced_by?: string;
+  /** why it has no price; absent where it has one */
+  unpriced?: string;
   /** flows on the fullest cable of the worst shift permutation, with it alone */
   worst_load: number;
   /** time of an all-reduce with it over that without */

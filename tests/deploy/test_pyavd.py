@@ -12,6 +12,7 @@ import pytest
 from railyard.cluster.asbuilt.port_names import DIALECTS
 from railyard.deploy.emit import eos, read_back
 from railyard.deploy.emit.intent import DSCP_CNP, DSCP_ROCE, LOSSLESS, MAX_PATHS, switches
+from railyard.deploy.headroom import headroom
 
 from .scenarios import draft, planned
 
@@ -47,8 +48,11 @@ def structured(intent):
     """A switch in AVD's words."""
     hop = {"address_family_ipv6": {"enabled": True, "originate": True}}
     prefixes = [f"{intent.loopback}/32", *(f"{one.address}/31" for one in intent.access)]
+    room = max(headroom(one.rate_bps, one.length_m, asic=intent.asic).xoff for one in intent.ports)
+    profile = {"name": eos.PROFILE, "ingress": {"headroom": {"memory": room, "unit": "bytes"}}}
     return {
         "hostname": intent.name,
+        "platform": {"trident": {"mmu": {"active_profile": eos.PROFILE, "queue_profiles": [profile]}}},
         "ip_routing_ipv6_interfaces": True,
         "ipv6_unicast_routing": True,
         "qos": {"map": {"dscp": [f"{DSCP_ROCE} to traffic-class 3", f"{DSCP_CNP} to traffic-class 6"]}},

@@ -16,6 +16,7 @@ PfcFabric::PfcFabric(Context& context)
       telemetry_(context.options.telemetry), at_enqueue_(context.options.of<MarkingOptions>().at_enqueue),
       egress_choice_(context.network, context.options) {
   lay_out_classes();
+  misconfigure();
   lay_out_links();
   pair_links();
   lay_out_buffers();
@@ -38,6 +39,26 @@ void PfcFabric::lay_out_classes() {
     ++ranks_;
   }
   scheduler_ = ClassScheduler(weights, mtu_);
+}
+
+/// What of the settings is otherwise than it has to be.
+void PfcFabric::misconfigure() {
+  const FaultColumns& faults = context_.options.faults;
+  const std::size_t links = context_.network.link_source.size();
+  deaf_.assign(links, false);
+  unmarked_.assign(links, false);
+  unpaused_.assign(links, false);
+  headroom_share_.assign(links, 1.0);
+  for (std::size_t row = 0; row < faults.size(); ++row) {
+    const auto link = static_cast<std::size_t>(faults.link[row]);
+    switch (static_cast<FaultColumns::Kind>(faults.kind[row])) {
+      case FaultColumns::Kind::pause: unpaused_[link] = faults.value[row] <= 0; break;
+      case FaultColumns::Kind::obey: deaf_[link] = faults.value[row] <= 0; break;
+      case FaultColumns::Kind::mark: unmarked_[link] = faults.value[row] <= 0; break;
+      case FaultColumns::Kind::headroom: headroom_share_[link] = faults.value[row]; break;
+      default: faulty_ = true;
+    }
+  }
 }
 
 void PfcFabric::lay_out_links() {
@@ -89,7 +110,7 @@ PfcFabric::Sort PfcFabric::sort_of(std::uint32_t link, double kept) const {
   const bool credit = options.transport == "uec" &&
                       options.receiver_credit();
   // Receivers that grant credit see to the last hop themselves: it does not mark.
-  if (from_host || (credit && to_host)) return sort;
+  if (from_host || (credit && to_host) || unmarked_[link]) return sort;
   const double scale = options.of<MarkingOptions>().by_rate
                            ? static_cast<double>(rate) / static_cast<double>(context_.derived.rate_bps) : kept;
   sort.marking_scale = scale;
@@ -146,13 +167,8 @@ void PfcFabric::lay_out_buffers() {
       link_of_slot_.push_back(link);
       const auto rate = static_cast<double>(sort.rate_bps);
       capacity += rate;
-      // The frame goes out over the reverse link, the data come over this one: whichever takes longer counts.
-      headroom_.push_back(options_.headroom_bytes > 0
-                              ? options_.headroom_bytes
-                              : headroom_of(rate, std::max(sort.latency, sorts_[ports_[outs_[at]].sort].latency),
-                                            options_.response_ps, mtu_, options_.frame_bytes));
-      if (options_.headroom_most_bytes > 0) headroom_.back() = std::min(headroom_.back(), options_.headroom_most_bytes);
-      own += (headroom_.back() + options_.reserve_bytes) * lossless_ranks;
+      headroom_.push_back(unpaused_[link] ? 0 : headroom_for(link, outs_[at]));
+      own += (headroom_.back() + (unpaused_[link] ? 0 : options_.reserve_bytes)) * lossless_ranks;
     }
     const auto derived = static_cast<std::int64_t>(capacity * PfcOptions::kBufferPs * 1e-12 / 8);
     if (options_.fixed()) {
@@ -168,8 +184,22 @@ void PfcFabric::lay_out_buffers() {
     if (link_of_slot_.size() - here.first_slot > 0xffff) throw std::invalid_argument("a switch with more than 65,535 links");
   }
   ingresses_.resize(link_of_slot_.size() * ranks_);
+  for (std::size_t at = 0; at < ingresses_.size(); ++at)
+    ingresses_[at].lossy = (lossless_ >> at % ranks_ & 1) == 0 || unpaused_[link_of_slot_[at / ranks_]];
   headroom_peak_.assign(ingresses_.size(), 0);
   origin_.assign(link_of_slot_.size(), kNone);
+}
+
+/// Of the ingress of a link; the frame goes out over the one back, the data come over this one: whichever takes longer
+/// counts.
+std::int64_t PfcFabric::headroom_for(std::uint32_t link, std::uint32_t back) const {
+  const Sort& sort = sorts_[ports_[link].sort];
+  const Ps delay = std::max(sort.latency, sorts_[ports_[back].sort].latency);
+  std::int64_t room = options_.headroom_bytes > 0
+                          ? options_.headroom_bytes
+                          : headroom_of(static_cast<double>(sort.rate_bps), delay, options_.response_ps, mtu_, options_.frame_bytes);
+  if (options_.headroom_most_bytes > 0) room = std::min(room, options_.headroom_most_bytes);
+  return static_cast<std::int64_t>(static_cast<double>(room) * headroom_share_[link]);
 }
 
 // ------------------------------------------------------------------------------------------------------------- pauses
@@ -252,6 +282,7 @@ void PfcFabric::take_frame(std::uint32_t index) {
   const auto bits = static_cast<std::uint8_t>(context_.slab[index].sequence);
   const std::uint32_t origin = context_.slab[index].cumulative;
   context_.slab.release(index);
+  if (deaf_[link]) return;
   Egress& port = ports_[link];
   serve(port, link);
   if ((bits & ~port.paused) != 0) stopper_[link] = origin;
@@ -412,12 +443,11 @@ void PfcFabric::hold(std::uint32_t link, bool held) {
 void PfcFabric::watch() {
   watching_ = false;
   // Where links lose packets they lose frames as well: what holds is said again and again, as it is on real links.
-  const bool faulty = context_.options.faults.size() != 0;
-  if (faulty) {
+  if (faulty_) {
     for (std::uint32_t link = 0; link < links_.size(); ++link) tell_again(link);
     flush();
   }
-  if (paused_total_ == 0 && !faulty) return;
+  if (paused_total_ == 0 && !faulty_) return;
   if (paused_total_ != 0) fail_on_deadlock();
   if (paused_total_ != 0 && context_.now - moved_at_ >= options_.stall_ps)
     throw Stuck("nothing has moved since " + std::to_string(moved_at_ / 1'000'000) + " us, while " +

@@ -151,7 +151,7 @@ class PfcFabric {
     return ingresses_[std::size_t{links_[link].slot} * ranks_ + rank_of_[klass]];
   }
   ClassQueue& queue(std::uint32_t link, unsigned rank) { return queues_[std::size_t{link} * ranks_ + rank]; }
-  bool lossless(unsigned rank) const { return (lossless_ >> rank & 1) != 0; }
+  Ingress& ingress(std::uint32_t slot, unsigned rank) { return ingresses_[std::size_t{slot} * ranks_ + rank]; }
 
   Ps time_of(std::uint32_t sort, std::uint32_t size) const {
     if (size == mtu_) return sorts_[sort].mtu_time;
@@ -171,6 +171,8 @@ class PfcFabric {
   void lay_out_links();
   void pair_links();
   void lay_out_buffers();
+  void misconfigure();
+  std::int64_t headroom_for(std::uint32_t link, std::uint32_t back) const;
   Sort sort_of(std::uint32_t link, double kept) const;
   std::uint16_t add_sort(const Sort& sort);
 
@@ -246,6 +248,9 @@ class PfcFabric {
   std::vector<std::uint32_t> stopper_;        ///< By link: the origin that its neighbour named last.
   std::vector<std::int64_t> carried_, marks_;
   std::vector<bool> down_;                    ///< By link; empty while none has ever been.
+  std::vector<bool> deaf_, unmarked_;         ///< By link: its egress goes on when it is told to stop; it marks nothing.
+  std::vector<double> headroom_share_;        ///< By link: what its ingress has of the headroom that it needs.
+  std::vector<bool> unpaused_;                ///< By link: its ingress stops nobody.
   std::vector<std::uint32_t> draws_;
   WordArena lines_;
   EgressChoice egress_choice_;
@@ -260,6 +265,7 @@ class PfcFabric {
   Ps moved_at_ = 0;
   std::uint32_t paused_total_ = 0;            ///< Ingresses and classes that have stopped their neighbours.
   bool watching_ = false;
+  bool faulty_ = false;                       ///< Links fail or make errors.
 };
 
 // ------------------------------------------------------------------------------------------------------------ service
@@ -351,12 +357,12 @@ inline void PfcFabric::finish(Egress& port, std::uint32_t link, Ps at) {
 
 inline void PfcFabric::leave_buffer(std::uint32_t node, std::uint32_t local, unsigned rank, std::uint32_t size, Ps at) {
   Switch& home = switches_[node];
-  if (!lossless(rank)) {
+  const std::uint32_t slot = home.first_slot + local;
+  Ingress& in = ingress(slot, rank);
+  if (in.lossy) {
     home.pool.used -= size;
     return;
   }
-  const std::uint32_t slot = home.first_slot + local;
-  Ingress& in = ingresses_[std::size_t{slot} * ranks_ + rank];
   rules_.give(in, home.pool, size);
   if (in.paused && rules_.may_resume(in, home.pool)) let_go(home, slot, rank, at);
 }
@@ -438,17 +444,18 @@ inline void PfcFabric::enter(std::uint32_t node, std::uint32_t index) {
   Switch& home = switches_[node - context_.hosts];
   if (down(egress) || !admit(home, from, rank, egress, packet.size)) return drop(index);
   enqueue(egress, index, links_[from].slot - home.first_slot, rank);
-  if (!lossless(rank)) return;
   const std::uint32_t slot = links_[from].slot;
-  const Ingress& in = ingresses_[std::size_t{slot} * ranks_ + rank];
-  if (in.paused || !rules_.should_pause(in, home.pool)) return;
+  const Ingress& in = ingress(slot, rank);
+  if (in.lossy || in.paused || !rules_.should_pause(in, home.pool)) return;
   settle(home);
   if (rules_.should_pause(in, home.pool)) stop(home, slot, rank, egress);
 }
 
 /// Takes a packet into the buffer, or says that there is no room.
 inline bool PfcFabric::admit(Switch& home, std::uint32_t from, unsigned rank, std::uint32_t egress, std::uint32_t size) {
-  if (!lossless(rank)) {
+  const std::size_t at = std::size_t{links_[from].slot} * ranks_ + rank;
+  Ingress& in = ingresses_[at];
+  if (in.lossy) {
     if (!rules_.lossy_fits(queue(egress, rank).bytes, home.pool, size)) {
       settle(home);
       if (!rules_.lossy_fits(queue(egress, rank).bytes, home.pool, size)) return false;
@@ -456,8 +463,6 @@ inline bool PfcFabric::admit(Switch& home, std::uint32_t from, unsigned rank, st
     home.pool.used += size;
     return true;
   }
-  const std::size_t at = std::size_t{links_[from].slot} * ranks_ + rank;
-  Ingress& in = ingresses_[at];
   if (rules_.fixed()) {
     if (home.pool.free() < size) settle(home);
     if (home.pool.free() < size) return false;

@@ -384,3 +384,60 @@ TEST(pfc_link_that_goes_down_drops_what_waits_and_comes_back_clean) {
   CHECK(driver.fabric.ingress_bytes(2, 0) == 0 && !driver.fabric.paused(2) && !driver.fabric.paused(4));
 }
 
+
+/// Three send to one of four hosts; the ingress of link 2 is otherwise than the others.
+struct Misconfigured {
+  std::vector<std::int64_t> at_ps;
+  std::vector<std::int32_t> link;
+  std::vector<std::uint8_t> kind;
+  std::vector<double> value;
+  Net net = star(4);
+  Options options = lossless();
+
+  Misconfigured(FaultColumns::Kind what, double kept)
+      : at_ps{0}, link{2}, kind{static_cast<std::uint8_t>(what)}, value{kept} {
+    options.of<PfcOptions>().buffer_bytes = 3'000'000;
+    options.faults = {at_ps, link, kind, value};
+  }
+
+  Driver<PfcFabric> driver(const Derived& derived = no_marks()) { return {net, incast(3, 1000), options, derived}; }
+};
+
+TEST(pfc_ingress_that_pauses_nobody_drops_and_only_its_own) {
+  Misconfigured wrong(FaultColumns::Kind::pause, 0);
+  Driver<PfcFabric> driver = wrong.driver();
+  CHECK(!driver.run());
+  CHECK(driver.received(1) == 1000 && driver.received(2) == 1000);
+  CHECK(driver.received(0) < 1000 && driver.context.outcome.counters.dropped == 1000 - driver.received(0));
+  CHECK(driver.fabric.headroom_limit(2) == 0 && driver.fabric.paused_ps(2) == 0 && driver.fabric.paused_ps(4) > 0);
+}
+
+TEST(pfc_sender_that_does_not_obey_overruns_the_headroom) {
+  Misconfigured wrong(FaultColumns::Kind::obey, 0);
+  Driver<PfcFabric> driver = wrong.driver();
+  CHECK(!driver.run());
+  CHECK(driver.received(1) == 1000 && driver.received(2) == 1000 && driver.received(0) < 1000);
+  CHECK(driver.fabric.headroom_most(2, 0) + kMtu > driver.fabric.headroom_limit(2));
+  CHECK(driver.fabric.paused_ps(2) == 0);
+}
+
+TEST(pfc_headroom_that_one_ingress_lacks_loses_there) {
+  const std::int64_t due = Misconfigured(FaultColumns::Kind::headroom, 1).driver().fabric.headroom_limit(2);
+  CHECK(due == headroom_of(kRate, kMicrosecond, 0, kMtu, 64));
+  Misconfigured wrong(FaultColumns::Kind::headroom, 0.25);
+  Driver<PfcFabric> driver = wrong.driver();
+  CHECK(!driver.run());
+  CHECK(driver.fabric.headroom_limit(2) == due / 4 && driver.fabric.headroom_limit(4) == due);
+  CHECK(driver.received(1) == 1000 && driver.received(2) == 1000 && driver.received(0) < 1000);
+}
+
+TEST(pfc_queue_that_marks_nothing_is_the_one_named) {
+  Derived derived = no_marks();
+  derived.ecn_low_bytes = derived.ecn_high_bytes = 10 * kMtu;
+  Misconfigured other(FaultColumns::Kind::mark, 0), wrong(FaultColumns::Kind::mark, 0);
+  wrong.link = {1};
+  wrong.options.faults.link = wrong.link;
+  Driver<PfcFabric> marked = other.driver(derived), unmarked = wrong.driver(derived);
+  CHECK(!marked.run() && !unmarked.run());
+  CHECK(marked.fabric.marks(1) > 1000 && unmarked.fabric.marks(1) == 0);
+}

@@ -14,6 +14,7 @@ struct Ingress {
   std::int64_t headroom = 0;  ///< Came after the pause was sent.
   Ps since = 0;               ///< When the pause began.
   bool paused = false;        ///< The upstream neighbour has been told to stop.
+  bool lossy = false;         ///< It is never told to: what has no room is dropped.
 };
 
 /// The shared part of a switch's buffer.

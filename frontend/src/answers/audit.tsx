@@ -29,12 +29,12 @@ export function AuditView({ answer, hall }: { answer: AuditAnswer; hall: Hall })
 
 function Conclusion({ answer, hall }: { answer: AuditAnswer; hall: Hall }) {
   const [first] = answer.findings;
-  const priced = answer.findings.filter((finding) => finding.usd_per_month > 0).length;
+  const priced = answer.findings.filter((finding) => (finding.usd_per_month ?? 0) > 0).length;
   const link = answer.findings.length > 0 ? hall(undefined) : undefined;
   return (
     <section>
       <h2>{first ? `${answer.findings.length === 1 ? "One thing is" : `${whole(answer.findings.length)} things are`} wrong: ${wholeDollars(answer.usd_per_month)} a month` : "Nothing is wrong"}</h2>
-      {first && <p class="headline">First: {first.a}{first.b === "?" ? "" : ` to ${first.b}`}. {capital(first.about)}{first.detail ? `: ${first.detail}` : ""}. By itself it costs {wholeDollars(first.usd_per_month)} a month.</p>}
+      {first && <p class="headline">First: {first.a}{first.b === "?" ? "" : ` to ${first.b}`}. {capital(first.about)}{first.detail ? `: ${first.detail}` : ""}. {first.usd_per_month === null ? `It has no price: ${first.unpriced ?? ""}.` : `By itself it costs ${wholeDollars(first.usd_per_month)} a month.`}</p>}
       <div class="figures">
         <Figure name="All together" value={`${dollars(answer.usd_per_month)} a month`} under={`${percent(answer.loss, 2)} of the accelerators' time`} />
         <Figure name="Findings" value={whole(answer.findings.length)} under={`${whole(priced)} cost something by themselves`} />
@@ -79,8 +79,8 @@ function Findings({ answer, row, choose, hall }: Listed) {
           { head: "no.", cell: ({ index }) => index + 1 },
           { head: "where", text: true, cell: ({ finding, index }) => <button class="line" aria-pressed={index === row} onClick={() => choose(index)}>{ends(finding)}</button> },
           { head: "kind", text: true, cell: ({ finding }) => <span title={finding.about}>{finding.kind}</span> },
-          { head: "$/month", cell: ({ finding }) => wholeDollars(finding.usd_per_month) },
-          { head: "of the time", cell: ({ finding }) => percent(finding.loss, 2), wide: true },
+          { head: "$/month", cell: ({ finding }) => (finding.usd_per_month === null ? "—" : wholeDollars(finding.usd_per_month)) },
+          { head: "of the time", cell: ({ finding }) => (finding.loss === null ? "—" : percent(finding.loss, 2)), wide: true },
           { head: "what to do", text: true, cell: ({ finding }) => <span class="source">{finding.detail || finding.about}</span> },
           ...(hall(0) === undefined ? [] : [{ head: "hall", text: true, cell: ({ index }: { finding: FindingRow; index: number }) => <a href={hall(index) ?? ""}>show</a> }]),
         ]}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.deploy.audit.audit import Audit
+    from railyard.deploy.audit.finding import Finding
     from railyard.deploy.emit.provision.files import Provision
     from railyard.deploy.plan.scale import Demand
 
@@ -217,12 +218,26 @@ def work(found: Audit) -> None:
             one.kind,
             one.a,
             one.b,
-            f"{one.loss:.2%}",
-            f"{one.usd_per_month:,.0f}",
+            "?" if one.unpriced else f"{one.loss:.2%}",
+            "?" if one.unpriced else f"{one.usd_per_month:,.0f}",
             "" if left is None else f"{left:.2%}",
             one.detail,
         )
     table.print()
+    _behind(found.findings[:SHOWN])
     if len(found.findings) > SHOWN:
         emit(f"and {len(found.findings) - SHOWN} more: `--json` has all")
     emit(f"all together: {found.design['loss']:.2%}, ${found.design['usd_per_month']:,.0f} a month")
+
+
+def _behind(findings: Sequence[Finding]) -> None:
+    """How far prices may be off and what they were made with, and why there are none; what is equal is said once."""
+    words: dict[str, list[int]] = {}
+    for number, one in enumerate(findings, 1):
+        if one.unpriced:
+            words.setdefault(f"no price: {one.unpriced}", []).append(number)
+        elif one.priced_by:
+            low, high = one.band or (one.loss, one.loss)
+            words.setdefault(f"{low:.2%} to {high:.2%}, by {one.priced_by}", []).append(number)
+    for text, numbers in words.items():
+        emit(f"  {', '.join(map(str, numbers))}: {text}")

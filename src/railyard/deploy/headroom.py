@@ -26,11 +26,14 @@ SMALLEST = 64
 
 QUANTUM_BITS = 512
 
-QUANTA = {800: 905, 400: 905, 200: 453, 100: 394, 50: 147, 40: 118, 25: 80, 10: 67}
-"""Quanta that a station may take to answer a pause, by Gb/s (IEEE 802.3, annex 31B.3.7; 800 Gb/s as 400)."""
+QUANTA = {800: 905, 400: 905, 200: 453, 100: 394, 50: 147, 40: 118, 25: 80, 10: 67, 1: 2}
+"""Quanta that a station may take to answer a pause, by Gb/s (IEEE 802.3, annex 31B.3.7, as sonic-swss lists them in
+buffer_headroom_mellanox.lua; it takes 800 Gb/s as 400)."""
 
-RESPONSE_KIB = 3.8
-"""Of rates that the annex does not name (sonic-buildimage, asic_table.j2: peer_response_time)."""
+RESPONSE_S = 905 * QUANTUM_BITS / 400e9
+"""The same as a time, for rates that neither names: 1.16 us at 400 Gb/s, as 453 quanta are at 200 Gb/s: from there on
+the quanta grow with the rate, since what they allow is time. An estimate for 1.6 Tb/s, whose annex we have not seen.
+What SONiC falls back to, 3.8 KiB (asic_table.j2: peer_response_time), is 19 ns there: no station stops so fast."""
 
 INTERFACES_KIB = 0.8
 """Both interfaces of a cable (asic_table.j2: mac_phy_delay)."""
@@ -92,7 +95,9 @@ def asic_of(switch: Switch) -> tuple[Asic, str]:
     return (USUAL, USUAL_CHIP) if own is None else (own, switch.chip)
 
 
-def headroom(rate_bps: float, length_m: float, *, asic: Asic = USUAL, lanes: int = 8) -> Headroom:
+def headroom(
+    rate_bps: float, length_m: float, *, asic: Asic = USUAL, lanes: int = 8, frame_bytes: int = FRAME
+) -> Headroom:
     """Of a port, when all that may come are packets of the smallest size, as SONiC assumes.
 
     Args:
@@ -100,14 +105,25 @@ def headroom(rate_bps: float, length_m: float, *, asic: Asic = USUAL, lanes: int
         length_m: Of its cable.
         asic: The switch.
         lanes: Of the port; one with eight has two halves in the switch.
+        frame_bytes: Largest frame that may have begun when a pause is to be sent.
     """
-    gigabit = rate_bps / 1e9
-    response = QUANTA[round(gigabit)] * QUANTUM_BITS / 8 if round(gigabit) in QUANTA else RESPONSE_KIB * GRAIN
-    cable = 2 * length_m * rate_bps / LIGHT_M_PER_S / 8
-    under_way = FRAME + cable + INTERFACES_KIB * GRAIN + response + gigabit * asic.tile_ns / 8
+    under_way = on_the_way(rate_bps, length_m, frame_bytes) + rate_bps / 1e9 * asic.tile_ns / 8
     xoff = _rounded(PACKET + under_way * _occupancy(asic.cell_bytes)) + asic.extra_bytes
     xon = _rounded(asic.xon_kib * GRAIN * (2 if lanes == EIGHT else 1))
     return Headroom(xon, xoff, _rounded(xoff + xon + (FRAME if lanes == EIGHT else 0)))
+
+
+def on_the_way(rate_bps: float, length_m: float, frame_bytes: int = FRAME) -> float:
+    """Bytes that may still come after a pause: what any switch has to hold, whatever its cells are.
+
+    Args:
+        rate_bps: Of the cable.
+        length_m: Of the cable.
+        frame_bytes: Largest frame that may have begun.
+    """
+    quanta = QUANTA.get(round(rate_bps / 1e9), RESPONSE_S * rate_bps / QUANTUM_BITS)
+    cable = 2 * length_m * rate_bps / LIGHT_M_PER_S / 8
+    return frame_bytes + cable + INTERFACES_KIB * GRAIN + quanta * QUANTUM_BITS / 8
 
 
 def _occupancy(cell: int) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from railyard import _core
 from railyard.errors import InputError
-from railyard.fault import LinkErrors, LinkRate, RankDeath, RankDelay, RankSpeed
+from railyard.fault import LinkErrors, LinkRate, LinkSetting, RankDeath, RankDelay, RankSpeed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -128,12 +128,16 @@ def expand(effects: Iterable[tuple[int, Effect]], links: LinkTable, outages: Seq
                 speeds.append(effect)
             case LinkRate() if effect.factor > 0:
                 rates.append(effect)
-            case RankDeath() | LinkErrors():
+            case RankDeath() | LinkErrors() | LinkSetting():
                 _refuse(effect, index)
     return [*rows, *_speeds(speeds), *_capacities(rates, outages, links)]
 
 
-def _refuse(effect: RankDeath | LinkErrors, index: int) -> None:
+def _refuse(effect: RankDeath | LinkErrors | LinkSetting, index: int) -> None:
+    if isinstance(effect, LinkSetting):
+        raise InputError(
+            "flows know no pauses, marks and headroom", key=f"faults.{index}", hint="use the engine `packet`"
+        )
     if isinstance(effect, LinkErrors):
         raise InputError(
             "flows know no bit errors", key=f"faults.{index}", hint="use the engine `packet`, or `railyard packet`"

@@ -66,6 +66,10 @@ class LinkPlaces:
         """See `Places`."""
         raise self._nameless("switch", name)
 
+    def out_of(self, switch: str) -> Links:
+        """See `Places`."""
+        raise self._nameless("switch", switch)
+
     def nic(self, host: int, nic: int, port: int | None) -> Links:
         """See `Places`."""
         raise self._nameless("host", host if port is None else (host, nic, port))
@@ -113,6 +117,10 @@ class ClusterPlaces(LinkPlaces):
     def switch(self, name: str) -> Links:
         """See `Places`."""
         return self._around(np.array([self._node(name, "switch", hosts=False)]))
+
+    def out_of(self, switch: str) -> Links:
+        """See `Places`."""
+        return np.flatnonzero(self._ends[0] == self._node(switch, "switch", hosts=False))
 
     def nic(self, host: int, nic: int, port: int | None) -> Links:
         """See `Places`."""

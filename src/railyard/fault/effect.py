@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,6 +52,22 @@ class LinkErrors:
     spell: Spell
 
 
+@dataclass(frozen=True, eq=False)
+class LinkSetting:
+    """Switches at the ends of directed links are set otherwise than the fabric needs, during the entire run.
+
+    Attributes:
+        link: int64[], links.
+        what: `pause`: the far end stops its sender before it has to drop; `obey`: the sender stops when it is told to;
+            `mark`: the sender's queue marks; `headroom`: the far end's, of what the link needs.
+        kept: What is left of it: 0, none, to 1.
+    """
+
+    link: NDArray[np.int64]
+    what: Literal["pause", "obey", "mark", "headroom"]
+    kept: float
+
+
 @dataclass(frozen=True)
 class RankSpeed:
     """A rank computes at a part of its speed."""
@@ -78,4 +94,4 @@ class RankDeath:
     spell: Spell
 
 
-Effect = LinkRate | LinkErrors | RankSpeed | RankDelay | RankDeath
+Effect = LinkRate | LinkErrors | LinkSetting | RankSpeed | RankDelay | RankDeath

@@ -45,6 +45,10 @@ class Places(Protocol):
         """Both directions of all links of a switch."""
         ...
 
+    def out_of(self, switch: str) -> Links:
+        """Links that a switch sends over."""
+        ...
+
     def nic(self, host: int, nic: int, port: int | None) -> Links:
         """Both directions of the links of a host's NIC, or of one of its ports."""
         ...

@@ -65,6 +65,9 @@ def _row(finding: Finding, cables: tuple[int, ...], drawing: Drawing, number: di
     ends = [finding.a, finding.b]
     devices = [number[name] for name in (device_of(end) for end in ends) if name in number]
     more: dict[str, Any] = {} if finding.step_s is None else {"step_s": finding.step_s}
+    more |= {key: value for key in ("priced_by", "unpriced") if (value := getattr(finding, key))}
+    if finding.band is not None:
+        more["loss_band"] = finding.band
     if finding.other is not None:
         more["with_"] = CableEnds(a=finding.other[0], b=finding.other[1])
     return FindingRow(
@@ -73,8 +76,8 @@ def _row(finding: Finding, cables: tuple[int, ...], drawing: Drawing, number: di
         a=finding.a,
         b=finding.b,
         detail=finding.detail,
-        loss=float(finding.loss),
-        usd_per_month=float(finding.usd_per_month),
+        loss=None if finding.unpriced else float(finding.loss),
+        usd_per_month=None if finding.unpriced else float(finding.usd_per_month),
         worst_load=float(finding.worst_load),
         all_reduce=float(finding.all_reduce),
         place=drawing.place(np.empty(0, np.int64), np.array(devices, np.int64)),

@@ -125,7 +125,7 @@ def _against(discovery: Discovery, pricing: PlanPricing, reports: Reports | None
     seen = evidence(built, reports, there.plan)
     listed = compare(there.discovery, discovery) + [pricing.difference(discovery, one) for one in seen.symptoms]
     pairs = [(pricing.priced(one), one) for one in listed]
-    pairs.sort(key=lambda pair: (-pair[0].usd_per_month, pair[0].a, pair[0].b))
+    pairs.sort(key=lambda pair: _rank(pair[0]))
     differences = [one for _, one in pairs]
     loss, usd = pricing.together(differences)
     left = [pricing.together(differences[done:])[0] for done in range(1, len(pairs) + 1)] if len(pairs) <= LEFT else []
@@ -171,7 +171,12 @@ def uneven(found: Found) -> list[dict[str, Any]]:
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
     """Dearest first; equals by name."""
-    return sorted(findings, key=lambda one: (-one.usd_per_month, one.a, one.b))
+    return sorted(findings, key=_rank)
+
+
+def _rank(one: Finding) -> tuple[float, float, bool, str, str]:
+    """Equal prices by the most that it may cost; what has no price before what costs nothing."""
+    return -one.usd_per_month, -(one.band[1] if one.band else 0.0), not one.unpriced, one.a, one.b
 
 
 def _design(found: Found, design: Design, pricing: Pricing, findings: Sequence[Finding]) -> dict[str, Any]:

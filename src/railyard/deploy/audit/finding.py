@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from railyard.deploy.audit.loads import Change
+    from railyard.deploy.audit.settings.setting import Setting
 
 KINDS = {
     "missing": "a cable of the design is not there, or is dead",
@@ -52,6 +53,10 @@ class Finding:
         worst_load: Flows on the fullest cable of the worst shift permutation, with this fault alone.
         all_reduce: Time of an all-reduce by recursive halving and doubling with it over that without.
         step_s: Step of the scenario with this fault alone; None without a scenario.
+        settings: Of a switch, which packets are played with.
+        band: Least and most of the loss, where it is one; None: what is given is simulated exactly.
+        priced_by: Engine and load behind the price, where it is not the audit's usual one.
+        unpriced: Why it has no price; its loss is then not 0 but unknown.
     """
 
     kind: str
@@ -69,3 +74,7 @@ class Finding:
     worst_load: float = 1.0
     all_reduce: float = 1.0
     step_s: float | None = field(default=None)
+    settings: tuple[Setting, ...] = ()
+    band: tuple[float, float] | None = None
+    priced_by: str = ""
+    unpriced: str = ""

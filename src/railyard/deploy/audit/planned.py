@@ -10,9 +10,11 @@ import numpy as np
 
 from railyard import catalog as catalogs
 from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
+from railyard.cluster.asbuilt.port_names import same_port
 from railyard.deploy.audit.against import Difference, ends_of, matched
 from railyard.deploy.audit.placed import Places
 from railyard.deploy.audit.reference import Pricing, price_of
+from railyard.deploy.audit.settings.price import priced as settings_price
 from railyard.deploy.audit.step_price import StepPricing
 from railyard.deploy.design.infer import infer
 from railyard.deploy.network import Found
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from railyard.deploy.audit.evidence.symptom import Symptom
     from railyard.deploy.audit.finding import Finding
     from railyard.deploy.audit.loads import Change
+    from railyard.deploy.audit.settings.setting import Setting
     from railyard.deploy.plan.cabling import Plan
     from railyard.scenario.load import Draft
 
@@ -104,7 +107,8 @@ class PlanPricing:
         planned = Found.of(there.discovery)
         self.design = infer(planned)
         catalog = catalogs.load() if draft is None else compose.catalog_of(draft)
-        self.reference = Pricing(planned, self.design, price_of(planned, catalog))
+        fabric = None if there.plan is None else next(iter(there.plan.cluster.plans.values())).fabric
+        self.reference = Pricing(planned, self.design, price_of(planned, catalog), fabric)
         self.place = {device.described: number for number, device in enumerate(there.discovery.devices)}
         self.places = Places(self.design)
         self.cable_at = {end: number for number, ends in enumerate(ends_of(there.discovery)) for end in ends}
@@ -118,8 +122,10 @@ class PlanPricing:
     def priced(self, difference: Difference) -> Finding:
         """A finding with its figures."""
         finding = self.reference.priced(replace(difference.finding, **self._changes(difference)))
-        if self.step is None:
+        if self.step is None or finding.unpriced:
             return finding
+        if finding.settings:
+            return self._set(finding)
         dead, slow = self._links([difference])
         if not len(dead) and not slow:
             waits = finding.slower > 1 or finding.idle > 0
@@ -135,6 +141,31 @@ class PlanPricing:
         self.like[kind].append(out)
         return out
 
+    def _set(self, finding: Finding) -> Finding:
+        """Of wrong settings: the scenario's step while the cables of the wrong ports carry as much less."""
+        assert self.step is not None
+        step, rack = self.step, self.reference.rack
+        assert rack is not None
+        links = self._cables_of(finding.settings)
+
+        def loss(slower: float) -> float:
+            return step.cost(np.empty(0, np.int64), dict.fromkeys(links, 1.0 / slower)).loss if slower > 1 else 0.0
+
+        cost = settings_price(rack, finding.settings, loss, "flow: the scenario's step, its cables so much slower")
+        usd = cost.loss * step.usd_per_month
+        step_s = step.step_s / max(1.0 - cost.loss, 1e-9)
+        return replace(finding, loss=cost.loss, usd_per_month=usd, band=cost.band, priced_by=cost.words, step_s=step_s)
+
+    def _cables_of(self, settings: tuple[Setting, ...]) -> list[int]:
+        """Links of wrong ports, both directions."""
+        assert self.there.plan is not None
+        wanted = {(one.device, same_port(port)) for one in settings for port in one.ports}
+        every = {one.device for one in settings if not one.ports}
+        rows = [self.there.rows[number] for end, number in self.cable_at.items() if end in wanted or end[0] in every]
+        first = self.there.plan.cables.link[np.unique(rows)]
+        links: list[int] = np.concatenate([first, first + 1]).tolist()
+        return links
+
     def together(self, differences: list[Difference]) -> tuple[float, float]:
         """Loss and dollars a month of all of them at once."""
         if self.step is not None:
@@ -149,7 +180,9 @@ class PlanPricing:
     def _apart(self, differences: list[Difference]) -> float:
         """Loss of what the step does not show: part of the traffic, and tables of routes."""
         listed = [self.priced(one) for one in differences]
-        return sum(one.loss for one in listed if one.part < 1 or (one.step_s is None and one.slower > 1))
+        return sum(
+            one.loss for one in listed if one.part < 1 or one.settings or (one.step_s is None and one.slower > 1)
+        )
 
     def _tiers(self, difference: Difference) -> tuple[int, ...]:
         assert self.there.plan is not None

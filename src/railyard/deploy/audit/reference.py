@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.deploy.audit.loads import Tables
+from railyard.deploy.audit.settings.price import priced as settings_price
+from railyard.deploy.audit.settings.price import rack_of
 from railyard.deploy.design.infer import by_name
 from railyard.economics.assumptions import HOURS_PER_MONTH
 
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from railyard.deploy.design.blocks import Block
     from railyard.deploy.design.infer import Design
     from railyard.deploy.network import Found
+    from railyard.fabric import Fabric
+
+NO_PAUSES = "packets of this fabric have no pauses, marks and headroom by port: what that does is not simulated"
 
 SHARE = 0.2
 """Of a step that waits for the network when nothing is known of the job: an assumption, given with every price."""
@@ -182,8 +187,9 @@ def price_of(found: Found, catalog: Catalog) -> Price:
 class Pricing:
     """Prices of faults of one network."""
 
-    def __init__(self, found: Found, design: Design, price: Price) -> None:
+    def __init__(self, found: Found, design: Design, price: Price, fabric: Fabric | None = None) -> None:
         self.price = price
+        self.rack = rack_of(found, design, fabric)
         self.sites = [Site(found, block) for block in design.blocks]
         ports: Counter[int] = Counter()
         for site in self.sites:
@@ -193,6 +199,8 @@ class Pricing:
 
     def priced(self, finding: Finding) -> Finding:
         """A fault by itself."""
+        if finding.settings:
+            return self._set(finding)
         slower, played = self._slower(finding.block, finding.changes)
         loss = self.price.loss(slower * finding.slower, finding.idle) * finding.part
         figures: dict[str, Any] = {"loss": loss, "usd_per_month": self.price.usd(loss)}
@@ -203,6 +211,15 @@ class Pricing:
                 "all_reduce": played.all_reduce / designed.all_reduce,
             }
         return replace(finding, **figures)
+
+    def _set(self, finding: Finding) -> Finding:
+        """Of wrong settings: by packets, under the standard load."""
+        if self.rack is None:
+            return replace(finding, unpriced=NO_PAUSES)
+        words = f"that is {self.price.share:.0%} of a step"
+        cost = settings_price(self.rack, finding.settings, lambda slower: self.price.loss(slower, 0.0), words)
+        usd = self.price.usd(cost.loss)
+        return replace(finding, loss=cost.loss, usd_per_month=usd, band=cost.band, priced_by=cost.words)
 
     def _slower(self, block: int, changes: tuple[Change, ...]) -> tuple[float, Played | None]:
         """Of all communication: a block counts by its share of the ports of its tier."""
@@ -224,11 +241,11 @@ class Pricing:
         slower, idle, partly, losses = 1.0, 0.0, 0.0, [0.0]
         for finding in reversed(order):
             number = finding.block
-            if finding.part < 1:
+            if finding.part < 1 or finding.settings:
                 partly += finding.loss
             elif number >= 0 and finding.changes:
                 late[number] = self._late(number, finding.changes, tables)
-            if finding.part >= 1:
+            if finding.part >= 1 and not finding.settings:
                 slower, idle = max(slower, finding.slower), idle + finding.idle
             losses.append(min(self.price.loss((1.0 + sum(late)) * slower, idle) + partly, 1.0))
         return losses[::-1]

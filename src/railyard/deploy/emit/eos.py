@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS, MAX_PATHS
+from railyard.deploy.headroom import headroom
 
 if TYPE_CHECKING:
     from railyard.deploy.emit.intent import Access, Port, SwitchIntent
     from railyard.deploy.plan.shared import Vrf
+
+PROFILE = "lossless"
+"""Of buffers, by name."""
 
 
 def render(intent: SwitchIntent) -> str:
@@ -26,6 +30,7 @@ def render(intent: SwitchIntent) -> str:
             f"qos map dscp {DSCP_ROCE} to traffic-class {LOSSLESS}",
             f"qos map dscp {DSCP_CNP} to traffic-class {CNP}",
             *(["priority-flow-control pause watchdog default timeout 0.2"] if intent.pauses else []),
+            *_buffers(intent),
             "!",
             "interface Loopback0",
             f"   ip address {intent.loopback}/32",
@@ -103,6 +108,15 @@ def _table(intent: SwitchIntent, vrf: Vrf) -> list[str]:
     lines += ["      address-family ipv4"]
     lines += ["         neighbor FABRIC activate", "         neighbor FABRIC next-hop address-family ipv6 originate"]
     return [*lines, *(f"         network {one.address}/31" for one in intent.access_of(vrf.name))]
+
+
+def _buffers(intent: SwitchIntent) -> list[str]:
+    """Headroom of every port, as large as the one that needs most: EOS takes one profile for all."""
+    if not intent.pauses or not intent.ports:
+        return []
+    room = max(headroom(one.rate_bps, one.length_m, asic=intent.asic).xoff for one in intent.ports)
+    profile = f"platform trident mmu queue profile {PROFILE}"
+    return ["!", profile, f"    ingress headroom bytes {room}", "!", f"{profile} apply"]
 
 
 def _port(one: Port, intent: SwitchIntent, layer3: list[str]) -> list[str]:

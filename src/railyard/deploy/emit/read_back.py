@@ -10,12 +10,15 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from railyard.deploy.headroom import USUAL, headroom
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from railyard.deploy.emit.intent import SwitchIntent
+    from railyard.deploy.emit.intent import Port, SwitchIntent
 
 Facts = dict[str, Any]
+Sizes = dict[str, int]
 
 
 def facts_of(intent: SwitchIntent, dialect: str) -> Facts:
@@ -35,7 +38,25 @@ def facts_of(intent: SwitchIntent, dialect: str) -> Facts:
         facts["roce"], facts["cnp"] = (26, 3), (48, 6)
         facts["pfc"] = ports if intent.pauses else set()
         facts["ecn"] = ports if intent.marks else set()
+        if intent.pauses:
+            facts["headroom"] = {one.port: _due(one, intent, dialect) for one in intent.ports}
     return facts
+
+
+def _due(one: Port, intent: SwitchIntent, dialect: str) -> Sizes:
+    """Bytes that a port's buffer has to have; EOS and Junos say only what may still come after a pause."""
+    room = headroom(one.rate_bps, one.length_m, asic=USUAL if dialect == "junos" else intent.asic)
+    return {"xoff": room.xoff} | ({"xon": room.xon, "size": room.size} if dialect == "sonic" else {})
+
+
+def short(due: Sizes, found: Sizes) -> list[str]:
+    """Which sizes are smaller than they have to be; larger ones cost shared buffer, and no packet."""
+    return [key for key in due if found.get(key, 0) < due[key]]
+
+
+def wrong_ports(due: dict[str, Sizes], found: dict[str, Sizes] | None) -> list[str]:
+    """Ports whose headroom is too small or not there."""
+    return sorted(port for port, sizes in due.items() if short(sizes, (found or {}).get(port, {})))
 
 
 def _lines(text: str) -> list[str]:
@@ -113,7 +134,16 @@ def eos(text: str) -> Facts:
         "cnp": (48, tc.get(48)),
         "pfc": {port for port, rows in ports.items() if "priority-flow-control priority 3 no-drop" in rows},
         "ecn": {port for port, rows in ports.items() if any(row.startswith("random-detect ecn") for row in rows)},
+        "headroom": _eos_headroom(text, lines, list(ports)),
     }
+
+
+def _eos_headroom(text: str, lines: list[str], ports: list[str]) -> dict[str, Sizes]:
+    """Of the buffer profile that is applied; nothing where none is, or its unit is cells."""
+    head = "platform trident mmu queue profile"
+    active = _one(rf"{head} (\S+) apply", lines)
+    room = int(_one(r"ingress headroom bytes (\d+)", _sections(text, head).get(active, [])))
+    return {port: {"xoff": room} for port in ports} if room else {}
 
 
 def junos(text: str) -> Facts:
@@ -142,6 +172,30 @@ def junos(text: str) -> Facts:
         "cnp": (48, code.get(48)),
         "pfc": {m[1] for m in each(rf"set class-of-service interfaces {port} congestion-notification-profile \S+")},
         "ecn": {m[1] for m in each(rf"set class-of-service interfaces {port} .*explicit-congestion-notification")},
+        "headroom": _junos_headroom(each),
+    }
+
+
+JUNOS_LENGTH_M, JUNOS_MRU = 100, 2500
+"""Cable and largest frame that Junos reckons the headroom of priority 3 with where nobody says otherwise (Juniper's CLI
+reference: `cable-length`, `mru`)."""
+
+
+def _junos_headroom(each: Callable[[str], list[re.Match[str]]]) -> dict[str, Sizes]:
+    """What Junos will hold for each port: it is told a length and a frame; reckoned by our law."""
+    profile = r"set class-of-service congestion-notification-profile (\S+) input"
+    length = {m[1]: float(m[2]) for m in each(rf"{profile} cable-length (\d+)")}
+    frame = {m[1]: int(m[2]) for m in each(rf"{profile} dscp code-point \S+ pfc mru (\d+)")}
+    rate = {m[1]: int(m[2]) * 10**9 for m in each(r"set interfaces (\S+) speed (\d+)g")}
+    used = {m[1]: m[2] for m in each(r"set class-of-service interfaces (\S+) congestion-notification-profile (\S+)")}
+    return {
+        port: {
+            "xoff": headroom(
+                rate[port], length.get(name, JUNOS_LENGTH_M), asic=USUAL, frame_bytes=frame.get(name, JUNOS_MRU)
+            ).xoff
+        }
+        for port, name in used.items()
+        if port in rate
     }
 
 
@@ -166,6 +220,29 @@ def sonic(text: str) -> Facts:
         "cnp": (48, _class(tables, "48")),
         "pfc": {port for port, row in tables.get("PORT_QOS_MAP", {}).items() if _pauses(tables, port, row)},
         "ecn": {key.split("|")[0] for key, row in queues.items() if row.get("wred_profile") in marks},
+        "headroom": _sonic_headroom(tables, ports),
+        "length_m": _sonic_lengths(tables),
+    }
+
+
+def _sonic_headroom(tables: dict[str, Any], ports: dict[str, Any]) -> dict[str, Sizes]:
+    """Sizes of the buffer profile of each port's lossless priority group."""
+    groups, profiles = tables.get("BUFFER_PG", {}), tables.get("BUFFER_PROFILE", {})
+    out = {}
+    for port in ports:
+        profile = profiles.get(groups.get(f"{port}|3", {}).get("profile"))
+        if profile is not None:
+            out[port] = {key: int(profile[key]) for key in ("xoff", "xon", "size") if key in profile}
+    return out
+
+
+def _sonic_lengths(tables: dict[str, Any]) -> dict[str, float]:
+    """Of cables, as the switch has been told them."""
+    return {
+        port: float(length.removesuffix("m"))
+        for row in tables.get("CABLE_LENGTH", {}).values()
+        for port, length in row.items()
+        if length.endswith("m")
     }
 
 
@@ -192,6 +269,37 @@ READERS: dict[str, Callable[[str], Facts]] = {"frr": frr, "sonic": sonic, "eos":
 def differences(intent: SwitchIntent, dialect: str, text: str) -> list[str]:
     """What a file says otherwise than intended, in words; empty where it says just that."""
     want, found = facts_of(intent, dialect), READERS[dialect](text)
+    return [f"{key}: {_words(key, want[key], found.get(key))}" for key in wrong_facts(want, found)]
+
+
+def wrong_facts(want: Facts, found: Facts) -> list[str]:
+    """Names of facts that are otherwise; headroom may be larger."""
     return [
-        f"{key}: intended {want[key]}, the file says {found.get(key)}" for key in want if found.get(key) != want[key]
+        key
+        for key in want
+        if (wrong_ports(want[key], found.get(key)) if key == "headroom" else found.get(key) != want[key])
     ]
+
+
+def _words(key: str, want: Any, found: Any) -> str:
+    if key != "headroom":
+        return f"intended {want}, the file says {found}"
+    return headroom_words(want, found or {})
+
+
+SHOWN = 4
+"""Ports in words."""
+
+
+def headroom_words(due: dict[str, Sizes], found: dict[str, Sizes]) -> str:
+    """Of each size that is too small: the ports, what is due, and what is there."""
+    by_size: dict[str, list[str]] = {}
+    for port in wrong_ports(due, found):
+        there = found.get(port, {})
+        for key in short(due[port], there):
+            is_there = f"{there[key]:,} bytes" if key in there else "nothing"
+            by_size.setdefault(f"{key} {is_there}, due {due[port][key]:,}", []).append(port)
+    return "; ".join(
+        f"{words} ({', '.join(ports[:SHOWN])}{f' and {len(ports) - SHOWN} more' if len(ports) > SHOWN else ''})"
+        for words, ports in by_size.items()
+    )

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
     from railyard.engine.packet.records import PacketNetwork
 
-_KINDS = ("rate", "errors")
+_KINDS = ("rate", "errors", "pause", "obey", "mark", "headroom")
+
+SETTINGS = _KINDS[2:]
+"""Kinds that are settings of switches with priority flow control: they hold from the start."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +30,15 @@ class LinkFault:
         at_ps: When, ps.
         link: The link.
         kind: `rate`: from now on it keeps `value` of its rate, 0 is down, 1 well again; `errors`: of its bits the part
-            `value` arrives wrong, which loses packets or, with link-level retry, delays them.
+            `value` arrives wrong, which loses packets or, with link-level retry, delays them. Settings of switches that
+            pause, each what is left of it: `pause`: its far end stops it before dropping; `obey`: it stops when it is
+            told to; `mark`: its queue marks; `headroom`: its far end's, of what it needs.
         value: In [0, 1].
     """
 
     at_ps: int
     link: int
-    kind: Literal["rate", "errors"]
+    kind: Literal["rate", "errors", "pause", "obey", "mark", "headroom"]
     value: float
 
     def __post_init__(self) -> None:
@@ -41,6 +46,8 @@ class LinkFault:
             raise InputError("no such kind of fault", key="kind", found=self.kind, allowed=_KINDS)
         if not 0 <= self.value <= 1:
             raise InputError("a fault keeps a part of a rate", key="value", found=self.value, allowed="[0, 1]")
+        if self.kind in SETTINGS and self.at_ps:
+            raise InputError("a setting holds from the start", key="at_ps", found=self.at_ps, allowed=0)
         if self.at_ps < 0:
             raise InputError("a fault before the run begins", key="at_ps", found=self.at_ps, allowed="0 or more")
 
@@ -100,7 +107,7 @@ def columns(
     faults: Iterable[LinkFault],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint8], NDArray[np.float64]]:
     """Times, links, kinds and values, in the order of time."""
-    rows = sorted(faults, key=lambda fault: (fault.at_ps, fault.link))
+    rows = sorted(faults, key=lambda fault: (fault.at_ps, fault.kind not in SETTINGS, fault.link))
     return (
         np.array([row.at_ps for row in rows], np.int64),
         np.array([row.link for row in rows], np.int32),

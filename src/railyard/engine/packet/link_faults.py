@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from railyard.engine.packet.faults import LinkFault
-from railyard.fault import LinkErrors, LinkRate
+from railyard.fault import LinkErrors, LinkRate, LinkSetting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -48,6 +48,8 @@ def changes(effects: Iterable[Effect], number: NDArray[np.int64], slices: float 
             _sort_in(rates, effect, number)
         elif isinstance(effect, LinkErrors):
             _sort_in(errors, effect, number)
+        elif isinstance(effect, LinkSetting):
+            yield from (LinkFault(0, link, effect.what, effect.kept) for link in _known(effect.link, number))
     for link, of_link in sorted(rates.items()):
         yield from _rates(link, of_link, slices)
     for link, of_errors in sorted(errors.items()):
@@ -58,9 +60,14 @@ T = TypeVar("T", LinkRate, LinkErrors)
 
 
 def _sort_in(by_link: dict[int, list[T]], effect: T, number: NDArray[np.int64]) -> None:
-    known = number[effect.link[effect.link < len(number)]]
-    for link in known[known >= 0].tolist():
+    for link in _known(effect.link, number):
         by_link[link].append(effect)
+
+
+def _known(link: NDArray[np.int64], number: NDArray[np.int64]) -> list[int]:
+    known = number[link[link < len(number)]]
+    found: list[int] = known[known >= 0].tolist()
+    return found
 
 
 def _rates(link: int, rates: Sequence[LinkRate], slices: float) -> Iterator[LinkFault]:

@@ -89,6 +89,11 @@ class TreePlaces:
             raise InputError("a host is no switch", key="switch", found=name, hint="write `kind: host-down`")
         return of_node(self.network, number)
 
+    def out_of(self, switch: str) -> Links:
+        """See `Places`."""
+        mine = self.switch(switch)
+        return mine[self.network.link_source[mine] == self.names.number(switch.replace(" ", ""), "switch")]
+
     def nic(self, host: int, nic: int, port: int | None) -> Links:
         """See `Places`."""
         if nic or port:

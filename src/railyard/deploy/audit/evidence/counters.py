@@ -30,6 +30,9 @@ IN_FLIGHT = 100
 """Packets under way on a connection at 400 Gb/s: 8 us of round trip in packets of 4 KiB, which are all sent again
 after one is lost (go-back-N: InfiniBand Architecture, volume 1, 9.9.2.1). An estimate, as the round trip is one."""
 
+FLAPPING = "how often and for how long the link was down is not in the counter"
+UNCOUNTED = "packets are not counted, so that the part that is lost is not known"
+
 _SPELLED = {"LinkErrorRecovery": "LinkErrorRecoveryCounter", "LinkDowned": "LinkDownedCounter"}
 
 
@@ -55,7 +58,8 @@ def symptoms(names: Names, reports: Reports) -> list[Symptom]:
         cable = names.at(device, port)
         cables = ((cable, share),) if cable is not None and share < 1 else ()
         kind = "flapping" if set(bad) == {"LinkDownedCounter"} else "errors"
-        out.append(Symptom(Finding(kind, *names.ends(device, port), words), cables))
+        why = FLAPPING if kind == "flapping" else UNCOUNTED if lost is None else ""
+        out.append(Symptom(Finding(kind, *names.ends(device, port), words, unpriced=why), cables))
     return out
 
 
@@ -77,7 +81,7 @@ def _lost(counts: dict[str, float]) -> float | None:
 
 def _price_words(bad: dict[str, float], lost: float | None) -> str:
     if lost is None:
-        return "; packets are not counted, so it has no price"
+        return ""
     if lost:
         return f"; {lost:.2g} of the packets are lost, and {IN_FLIGHT} sent again for each"
     return "" if "LinkDownedCounter" in bad else "; the link's own correction mends all of it so far"

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from railyard.deploy.audit.evidence.symptom import Names
     from railyard.deploy.plan.cabling import Plan
 
+UNPRICED = {
+    "firmware": "what this version does otherwise is not known",
+    "mtu": "frames of one interface of a host: which of its packets are dropped depends on its peers",
+}
+"""Figures whose difference has no price, and why."""
+
 LIKE = 3
 """Hosts that must be alike before another one is held against them."""
 
@@ -94,9 +100,11 @@ def _waits(names: Names, host: str, part: Part, words: str, bits: float) -> Symp
     """A NIC behind a narrow link carries less than its cable; an accelerator's own wait for that is not known."""
     device = names.device(f"{host} {part.name}")
     device = names.device(host) if device is None else device
-    finding = Finding("degraded", f"{host} {part.name}", UNKNOWN, words)
-    if part.kind != "nic" or device is None:
+    why = "" if part.kind == "nic" and device is not None else "what waits for this link is not known"
+    finding = Finding("degraded", f"{host} {part.name}", UNKNOWN, words, unpriced=why)
+    if why:
         return Symptom(finding)
+    assert device is not None
     mine = [n for n, cable in enumerate(names.discovery.cables) if device in (cable.a, cable.b)]
     mine = [n for n in mine if names.discovery.cables[n].rate_bps > bits]
     rate = max((names.discovery.cables[n].rate_bps for n in mine), default=0)
@@ -135,7 +143,8 @@ def _unlike(names: Names, hosts: dict[str, list[Part]], figure: _Figure) -> list
         for host, one, value in members:
             if usual is not None and value != usual:
                 words = f"{_number(value)} {figure.unit}, {_number(usual)} is usual"
-                finding = Finding(figure.finding, f"{host} {one.name}", UNKNOWN, words)
+                why = UNPRICED.get(figure.field, "")
+                finding = Finding(figure.finding, f"{host} {one.name}", UNKNOWN, words, unpriced=why)
                 slow = figure.field == "rate_bps" and value < usual
                 out.append(Symptom(finding, _slow(names, finding.a, value / usual) if slow else ()))
     return out

@@ -1,0 +1,1 @@
+"""What wrong settings of switches cost."""
