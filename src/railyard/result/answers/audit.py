@@ -31,7 +31,9 @@ class FindingRow(Figures):
     loss: float | None = Field(description="share of the accelerators' time that it costs by itself; null: no price")
     usd_per_month: float | None = Field(description="the same in dollars")
     loss_band: tuple[float, float] | None = Field(default=None, description="least and most; absent where it is exact")
-    priced_by: str | None = Field(default=None, description="engine and load behind it, where not the audit's usual ones")
+    priced_by: str | None = Field(
+        default=None, description="engine and load behind it, where not the audit's usual ones"
+    )
     unpriced: str | None = Field(default=None, description="why it has no price; absent where it has one")
     worst_load: float = Field(description="flows on the fullest cable of the worst shift permutation, with it alone")
     all_reduce: float = Field(description="time of an all-reduce with it over that without")
