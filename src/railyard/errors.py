@@ -213,10 +213,26 @@ def _allowed_text(allowed: object) -> str | None:
     if allowed is None or isinstance(allowed, str):
         return allowed
     if isinstance(allowed, list | tuple | set | frozenset):
-        return ", ".join(
-            str(item) for item in (sorted(allowed, key=str) if isinstance(allowed, set | frozenset) else allowed)
+        return _listed(
+            [str(one) for one in (sorted(allowed, key=str) if isinstance(allowed, set | frozenset) else allowed)]
         )
     return str(allowed)
+
+
+_MOST_ALLOWED = 900
+"""Characters of a list of what is allowed; of longer ones the beginning is said, and how many there are."""
+
+
+def _listed(items: list[str]) -> str:
+    whole = ", ".join(items)
+    if len(whole) <= _MOST_ALLOWED:
+        return whole
+    shown, length = 0, 0
+    while length + len(items[shown]) + 2 <= _MOST_ALLOWED // 2:
+        length += len(items[shown]) + 2
+        shown += 1
+    shown = max(shown, 1)
+    return f"{', '.join(items[:shown])} and {len(items) - shown:,} more ({len(items):,} in all)"
 
 
 _LOOKS_ALIKE = str.maketrans("oli", "011")

@@ -261,7 +261,9 @@ def test_results_that_fit_no_test_or_several_are_named_and_the_rest_is_judged(tw
     capsys.readouterr()
     code = guard.run(["accept", str(two / "plan"), "--results", str(results)])
     out, err = capsys.readouterr()
-    assert (code, "1 passed" in out) == (1, True)
+    assert (code, "1 passed" in out) == (2, True)  # a test that there is not
+    assert err.count("allowed: ") >= 1
+    assert "more (" in err  # of many tests the first, and how many
     for words in (
         "not of the test that it is called as",
         "fit 8 tests: call the file as its test",

@@ -13,7 +13,7 @@ from railyard.cli import guard
 from railyard.cluster.topology.wiring import ACCESS_RACK, LEAF_SPINE, SwitchGroup, Wiring
 from railyard.cluster.withdrawal import lost, neighbours
 from railyard.deploy.audit.step_price import StepPricing
-from railyard.deploy.check import grammar
+from railyard.deploy.check import grammar, spellings
 from railyard.deploy.check.assertion import Outcome, assertions
 from railyard.deploy.check.check import Checked, check
 from railyard.deploy.check.figures import FIGURES
@@ -35,6 +35,7 @@ from railyard.study.training.fastest import Fastest
 from railyard.study.training.step_runs import StepRuns
 
 from .scenarios import draft as drafted
+from .scenarios import planned
 
 SMALL = """\
 name: small
@@ -389,3 +390,37 @@ def test_configurations_are_held_against_the_plan(tmp_path):
     (tmp_path / "plan" / "switches" / "x.eos.cfg").write_text("")
     with pytest.raises(InputError, match="one operating system"):
         check(draft, lambda _: None, lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("survives any 1 spine", "survives any one spine"),
+        ("tolerates the loss of any single cable", "survives any one link"),
+        ("survives any leaf with step < 1.2", "survives any one leaf with step < 1.2 x"),
+        ("no single point of failure", "survives any one part"),
+        ("p99 step < 200us", "p99_step < 200us"),
+        ("GPU utilization above 90%", "gpu_utilization > 90%"),
+        ("mfu≥40 %", "mfu >= 40 %"),
+        ("no PFC deadlock: routes and priorities acyclic", "no PFC deadlock"),
+        ("headroom at 300m holds", "headroom holds at 300m"),
+    ],
+)
+def test_what_people_write_is_read(written, meant):
+    assert spellings.plain(written) == meant
+    assert spellings.plain(meant) == meant
+    assert grammar.read(written) == grammar.read(meant)
+
+
+def test_what_is_not_judged_says_the_nearest_that_is():
+    with pytest.raises(InputError, match="survives any one link"):
+        grammar.read("survives any two links")
+    with pytest.raises(InputError, match="did you mean `no PFC deadlock`"):
+        grammar.read("no deadlok")
+
+
+def test_no_single_point_of_failure_is_every_switch_and_every_cable():
+    """One leaf holds every NIC of a server's rail: it is such a point, and no spine or cable between switches is."""
+    cluster = planned(drafted(64, "leaf-spine", "roce", {"ports_per_leaf": 16})).cluster
+    whole = {one.name for one in losses_of(cluster, "part")}
+    assert whole == {one.name for part in ("switch", "link") for one in losses_of(cluster, part)}

@@ -76,7 +76,8 @@ def accept(
         write_text(report, junit(title, [_case(one) for one in every]))
     for problem in found.problems[:SHOWN]:
         say(problem.render())
-    return _read(every, as_json=as_json)
+    code = _read(every, as_json=as_json)
+    return InputError.exit_code if found.unknown else code
 
 
 def _case(one: Judged) -> Case:

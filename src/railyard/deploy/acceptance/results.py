@@ -43,6 +43,11 @@ class Results:
     problems: list[Problem] = field(default_factory=list)
     files: int = 0
 
+    @property
+    def unknown(self) -> bool:
+        """Whether a table names a test that there is not."""
+        return any(problem.key == "test" for problem in self.problems)
+
     def add(self, test: str, size_bytes: int, value: float) -> None:
         """One value."""
         self.values.setdefault((test, size_bytes), []).append(value)
@@ -198,7 +203,9 @@ def _table(source: Source, text: str, named: dict[str, Test], found: Results) ->
 def _row(row: dict[str, str | None], named: dict[str, Test], found: Results) -> None:
     name = (row["test"] or "").strip()
     if name not in named:
-        raise InputError("there is no such test", key="test", found=name, hint=did_you_mean(name, named))
+        allowed = None if found.unknown else list(named)  # once is enough
+        hint = did_you_mean(name, named)
+        raise InputError("there is no such test", key="test", found=name, allowed=allowed, hint=hint)
     text = (row["value"] or "").strip()
     if not text:
         return

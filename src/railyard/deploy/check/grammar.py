@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from railyard.deploy.check import spellings
 from railyard.deploy.check.assertion import Assertion, assertions
-from railyard.errors import InputError, suggest
+from railyard.errors import InputError, did_you_mean, suggest
 
 FIGURE = "figure"
 """The kind of everything that begins with no word of another: `NAME < VALUE`."""
@@ -19,7 +20,7 @@ def read(text: str) -> Assertion:
     Raises:
         InputError: It is none; says what is allowed, and the nearest right spelling.
     """
-    plain = " ".join(text.split())
+    plain = spellings.plain(text)
     found = _WORD.match(plain)
     first = found[0].lower() if found else ""
     if first != FIGURE and first in assertions:
@@ -27,9 +28,16 @@ def read(text: str) -> Assertion:
     if not re.search("[<>=]", plain):
         words = [name for name in assertions.names() if name != FIGURE]
         near = suggest(first, words)
-        hint = None if near is None else f"did you mean `{assertions.get(near).forms[0]}`?"
+        hint = (
+            did_you_mean(plain, forms_of(words)) if near is None else f"did you mean `{assertions.get(near).forms[0]}`?"
+        )
         raise InputError(f"`{plain}` is no assertion", found=plain, allowed=forms(), hint=hint)
     return assertions.get(FIGURE).read(plain)
+
+
+def forms_of(kinds: list[str]) -> list[str]:
+    """Forms of some kinds."""
+    return [form for kind in kinds for form in assertions.get(kind).forms]
 
 
 def forms() -> list[str]:

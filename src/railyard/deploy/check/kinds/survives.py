@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from railyard.cluster.topology.wiring import Wiring
     from railyard.deploy.check.assertion import Subject
 
-PARTS = ("switch", "link", "uplink")
-"""What may be lost beside the switches of one role: any switch, any cable, any cable between switches."""
+PARTS = ("part", "switch", "link", "uplink")
+"""What may be lost beside the switches of one role: any switch or cable, any switch, any cable, any cable between
+switches."""
+
+_SEVERAL = re.compile(r"survives (?:any |the loss of )*(two|three|four|[2-9]|\d\d+) ([\w-]+)", re.IGNORECASE)
 
 MOST_STEPS = 24
 """Losses without which the step is simulated: all up to so many, of more evenly spread ones, which is said."""
@@ -73,6 +76,11 @@ class Survives:
         found = _FORM.fullmatch(text)
         if found is None:
             allowed = [f"`{form}`" for form in cls.forms]
+            several = _SEVERAL.match(text)
+            if several is not None:
+                message = f"`{text}`: parts are lost one at a time; several at once are no assertion"
+                one = {"leaves": "leaf"}.get(several[2].lower(), several[2].lower().removesuffix("s"))
+                raise InputError(message, found=text, allowed=allowed, hint=f"the nearest is `survives any one {one}`")
             raise InputError(f"`{text}` does not say what may be lost", found=text, allowed=allowed)
         return cls(found[1].lower(), None if found[2] is None else units.ratio(found[2]))
 
@@ -134,14 +142,13 @@ def _losses(cluster: Cluster, part: str) -> Iterator[Loss]:
     """Every part of the kind, with the links that go with it."""
     network = cluster.back_end
     wiring = network.wiring
-    if part in ("link", "uplink"):
+    if part in ("part", "link", "uplink"):
         between = (wiring.source[0::2] >= wiring.ports) & (wiring.target[0::2] >= wiring.ports)
-        for cable in np.flatnonzero(between | (part == "link")).tolist():
+        for cable in np.flatnonzero(between | (part != "uplink")).tolist():
             name = link_name(cluster, network.link_offset + 2 * cable).replace("->", "-")
             yield Loss(name, np.array([2 * cable, 2 * cable + 1]))
-        return
     for group in network.groups:
-        if part in ("switch", group.role):
+        if part in ("part", "switch", group.role):
             for node in range(group.first, group.first + group.count):
                 around = np.flatnonzero((wiring.source == node) | (wiring.target == node))
                 yield Loss(node_name(cluster, network.node_offset + node), around, node)
