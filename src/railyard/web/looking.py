@@ -16,8 +16,19 @@ if TYPE_CHECKING:
     from railyard.web.settings import ServerSettings
 
 Verb = Literal[
-    *("check", "estimate", "hall", "cables", "marks", "load", "load-cables", "requests", "request-rows"),
-    *("strips", "window", "slice", "prices"),
+    "check",
+    "estimate",
+    "hall",
+    "cables",
+    "marks",
+    "load",
+    "load-cables",
+    "requests",
+    "request-rows",
+    "strips",
+    "window",
+    "slice",
+    "prices",
 ]
 
 _LONGEST_LINE = 64 << 20
