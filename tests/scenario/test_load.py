@@ -279,3 +279,19 @@ def test_the_schema_names_every_section():
     schema = Scenario.model_json_schema()
     assert {"cluster", "workload", "faults", "compare"} <= set(schema["properties"])
     assert "LeafSpineTopology" in schema["$defs"]
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("tp: 4", "`tp` stands under `parallelism`"),
+        ("micro_batch: 2", "`micro_batch` stands under `parallelism`"),
+        ("global_bach: 2", "did you mean `global_batch`?"),
+        ("accelerators: 2", "`accelerators` stands under `cluster`"),
+    ],
+)
+def test_a_key_of_another_section_is_named_with_its_place(key, hint):
+    text = f"cluster: {{accelerators: 8, server: hgx-h100}}\nworkload:\n  training: {{model: llama-3-8b, {key}}}\n"
+    with pytest.raises(InputError) as caught:
+        load.from_text(text, "x.yaml")
+    assert hint in {problem.hint for problem in caught.value.problems}

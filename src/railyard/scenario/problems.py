@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import typing
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -134,8 +135,39 @@ def _unknown_key(location: tuple[str | int, ...], root: Node, model: type[BaseMo
         f"unknown key `{name}`",
         key=".".join((*walked, name)),
         allowed=", ".join(allowed) or None,
-        hint=_nearest_key(name, allowed, mark, below=bool(walked)),
+        hint=_below(name, sections)
+        or _nearest_key(name, allowed, mark, below=bool(walked))
+        or (_below(name, [model]) if walked else None),
     )
+
+
+def _below(name: str, sections: Iterable[type[BaseModel]]) -> str | None:
+    """Where the key is right, if that is further down."""
+    places = [place for section in sections if (place := _places(section).get(name)) is not None]
+    return f"`{name}` stands under `{min(places, key=len)}`" if places else None
+
+
+@cache
+def _places(section: type[BaseModel]) -> dict[str, str]:
+    """For every key below a section the shortest path of sections to it; keys of two places alike have none."""
+    found: dict[str, str | None] = {}
+    level: list[tuple[str, type[BaseModel]]] = [("", section)]
+    seen = {section}
+    while level:
+        fresh: dict[str, set[str]] = {}
+        deeper = []
+        for path, one in level:
+            for key, field in one.model_fields.items():
+                word = field.alias or key
+                if path:
+                    fresh.setdefault(word, set()).add(path)
+                below = [part for part in _within(one, key) if part not in seen]
+                seen.update(below)
+                deeper += [(f"{path}.{word}" if path else word, part) for part in below]
+        for word, paths in fresh.items():
+            found.setdefault(word, paths.pop() if len(paths) == 1 else None)
+        level = deeper
+    return {word: path for word, path in found.items() if path is not None}
 
 
 def _nearest_key(name: str, allowed: Sequence[str], mark: Mark, *, below: bool) -> str | None:
