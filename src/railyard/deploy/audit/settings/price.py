@@ -77,8 +77,8 @@ def priced(rack: Rack, settings: tuple[Setting, ...], loss: Callable[[float], fl
     mixed = (1.0 - CROWDED_SHARE) * even.mean + CROWDED_SHARE * crowded.mean
     quiet, busy, most = (loss(max(one, 1.0)) for one in (even.mean, mixed, crowded.high))
     words = (
-        f"packets: {CROWDED} take {crowded.mean:.3g} times as long ({crowded.low:.3g} to {crowded.high:.3g} by the draw"
-        f" of paths), even shifts {even.mean:.3g} times; {CROWDED_SHARE:.0%} of communication is taken as crowded, none"
+        f"packets: {CROWDED} take {crowded.mean:.5g} times as long ({crowded.low:.3g} to {crowded.high:.3g} by the draw"
+        f" of paths), even shifts {even.mean:.5g} times; {CROWDED_SHARE:.0%} of communication is taken as crowded, none"
         f" and all in the band; {load}"
     )
     return SettingPrice(busy, (min(quiet, busy), max(most, busy)), words)
