@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -293,5 +294,5 @@ def test_the_schema_names_every_section():
 def test_a_key_of_another_section_is_named_with_its_place(key, hint):
     text = f"cluster: {{accelerators: 8, server: hgx-h100}}\nworkload:\n  training: {{model: llama-3-8b, {key}}}\n"
     with pytest.raises(InputError) as caught:
-        load.from_text(text, "x.yaml")
+        load.from_text(text, Path("x.yaml"))
     assert hint in {problem.hint for problem in caught.value.problems}
