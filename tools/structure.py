@@ -112,8 +112,10 @@ def duplicate_blocks(texts: dict[Path, str]) -> int:
 
 
 def _code(text: str) -> list[str]:
-    lines = (line.strip() for line in text.splitlines())
-    return [line for line in lines if line and not line.startswith(("#", "import ", "from ", '"""', ")", "]", "}"))]
+    imports = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom))
+    named = {line for node in imports for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    lines = (line.strip() for number, line in enumerate(text.splitlines(), 1) if number not in named)
+    return [line for line in lines if line and not line.startswith(("#", '"""', ")", "]", "}"))]
 
 
 def counts(src: Path) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def children_of(server):
 
 
 def wait_for_ends(server, names):
-    for _ in range(1200):
+    for _ in range(1200 * len(names)):
         found = {row["id"]: row for row in server.ask("GET", "/jobs")}
         if all(found[name]["state"] in {"done", "failed", "stopped"} for name in names):
             return [found[name] for name in names]
