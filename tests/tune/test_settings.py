@@ -105,6 +105,10 @@ def test_nccl_gets_its_own_names():
     assert 'export NCCL_ALGO="allreduce:nvlstree"\n' in text
     assert "# collectives.algorithm dp all-gather: ring: not NCCL's to set\n" in text
     assert "# packet.set.marking_most: 1.0" in text
+    assert (
+        tuner_table(found).splitlines()[1:] == []
+    )  # NCCL chooses the protocol by size, and a row cannot leave it to it
+    found.settings["collectives.protocol"] = {"all-reduce": "simple"}
     assert tuner_table(found).splitlines()[1] == f"allreduce,0,{1 << 62},nvls_tree,simple,32,8,64,-1,-1"
 
 

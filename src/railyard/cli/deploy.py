@@ -39,6 +39,7 @@ def deploy(
     """
     from railyard.cli.progress import Progress
     from railyard.deploy.emit import folder
+    from railyard.deploy.emit.collectives.intent import collectives_of
     from railyard.deploy.emit.configurations import writer
     from railyard.deploy.emit.provision.inventory import read
     from railyard.deploy.plan.cabling import plan_of
@@ -54,7 +55,8 @@ def deploy(
         plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))
         if asked is not None and inventory is not None:
             asked = replace(asked, inventory=read(inventory, plan.devices.name))
-        files = folder.write(plan, out, system, draft.title, progress, provision=asked)
+        told = collectives_of(draft, plan.cluster, progress)
+        files = folder.write(plan, out, system, draft.title, progress, provision=asked, collectives=told)
         tables = demands(plan)
     figures = {
         "folder": str(out),
@@ -67,7 +69,7 @@ def deploy(
         "rows": int(plan.racks.floor.row.max()) + 1,
         "zones": int(plan.racks.floor.zone.max()) + 1,
         "power_w": float(plan.racks.power_w.sum()),
-        "remarks": plan.remarks,
+        "remarks": [*plan.remarks, *told.left_out],
         "tables": [one.plain() for one in tables],
     }
     if as_json:
@@ -88,7 +90,7 @@ def deploy(
     _tables(tables)
     if asked is not None and "front-end" not in plan.networks:
         say("servers have no front-end to boot by: `provision/` is of switches")
-    for words in plan.remarks:
+    for words in (*plan.remarks, *told.left_out):
         say(words)
     if not quiet:
         say(f"wrote {out}: {', '.join(files)}")

@@ -209,4 +209,10 @@ class _Run:
 
 def faults(text: str) -> list[str]:
     """What is wrong with a plan; nothing where every rank ends with what the collective promises."""
-    return _Run(json.loads(text)).go()
+    return read(text)[2]
+
+
+def read(text: str) -> tuple[str, int, list[str]]:
+    """The collective of a plan, its ranks, and what is wrong with it."""
+    run = _Run(json.loads(text))
+    return run.kind, run.ranks, run.go()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard import units
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.policy import kind_word
 from railyard.collective.synthesis.msccl import msccl_xml
@@ -14,6 +15,7 @@ from railyard.collective.synthesis.msccl_run import schedule_of
 from railyard.collective.synthesis.of_cluster import network_of
 from railyard.collective.synthesis.search import synthesize
 from railyard.collective.synthesis.written import add
+from railyard.errors import InputError
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from railyard.collective.machine import CollectiveMachine
     from railyard.collective.schedule import Schedule
     from railyard.collective.shape import Shape
+    from railyard.collective.synthesis.search import Synthesized
 
 NAME = "synthesized"
 MOST_RANKS = 64
@@ -38,6 +41,19 @@ KINDS = (
     CollectiveKind.ALL_REDUCE,
     CollectiveKind.ALL_TO_ALL,
 )
+
+
+def size_of(word: str) -> float:
+    """Bytes for which `synthesized` or `synthesized:4 MB` asks.
+
+    Raises:
+        InputError: It is no size.
+    """
+    rest = word.partition(":")[2]
+    size = units.size(rest) if rest else SIZE_BYTES
+    if size <= 0:
+        raise InputError("a collective moves more than nothing", key="algorithm", found=word, allowed="such as 64 MB")
+    return size
 
 
 def of_cluster(cluster: Cluster, size_bytes: float, keeps: NDArray[np.float64] | None) -> str:
@@ -59,13 +75,35 @@ def of_cluster(cluster: Cluster, size_bytes: float, keeps: NDArray[np.float64] |
     if name not in ALGORITHMS.known:
 
         def schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
-            network = network_of(cluster, members_of(cluster, shape), kind, keeps=keeps)
-            size = size_bytes * (shape.ranks if kind == CollectiveKind.ALL_TO_ALL else 1)
-            found = synthesize(network, kind_word(kind), size, most_sends=MOST_SENDS, enough=ENOUGH)
-            return schedule_of(msccl_xml(network, found.schedule, kind_word(kind), found.cut))
+            found = found_for(cluster, members_of(cluster, shape), kind, size_bytes, keeps)
+            return schedule_of(msccl_xml(found.network, found.schedule, kind_word(kind), found.cut))
 
         add(name, "A schedule that is searched for the links of this cluster", KINDS, schedule, _refuses)
     return name
+
+
+def found_for(
+    cluster: Cluster,
+    members: NDArray[np.int64],
+    kind: CollectiveKind,
+    size_bytes: float,
+    keeps: NDArray[np.float64] | None,
+) -> Synthesized:
+    """The schedule that runs play among some ranks of a cluster.
+
+    Args:
+        cluster: Whose links.
+        members: int64[ranks], numbers of the ranks.
+        kind: Of the collective.
+        size_bytes: As nccl-tests counts it.
+        keeps: float64[links], which share of its rate each keeps; None: all of it.
+
+    Raises:
+        InputError: Two ranks are joined by nothing.
+    """
+    network = network_of(cluster, members, kind, keeps=keeps)
+    size = size_bytes * (len(members) if kind == CollectiveKind.ALL_TO_ALL else 1)
+    return synthesize(network, kind_word(kind), size, most_sends=MOST_SENDS, enough=ENOUGH)
 
 
 def members_of(cluster: Cluster, shape: Shape) -> NDArray[np.int64]:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from railyard.cluster.asbuilt.port_names import dialect
 from railyard.deploy.emit import eos, frr, junos, servers, sonic, subnet
+from railyard.deploy.emit.collectives import write as libraries
+from railyard.deploy.emit.collectives.intent import NOTHING, CollectivesIntent
 from railyard.deploy.emit.intent import hosts, switches
 from railyard.deploy.emit.read_back import differences
 from railyard.deploy.isolation import as_meant
@@ -45,8 +47,13 @@ def writer(name: str) -> tuple[Callable[[SwitchIntent], str], str]:
     return WRITERS[name]
 
 
-def files(plan: Plan, system: str) -> Iterator[tuple[str, str]]:
+def files(plan: Plan, system: str, collectives: CollectivesIntent = NOTHING) -> Iterator[tuple[str, str]]:
     """Names and texts of all files.
+
+    Args:
+        plan: What is built.
+        system: Of Ethernet switches.
+        collectives: What the scenario fixes about them.
 
     Raises:
         SimulationError: A file says otherwise than intended: a fault of Railyard's.
@@ -74,7 +81,8 @@ def files(plan: Plan, system: str) -> Iterator[tuple[str, str]]:
         if host.interfaces:
             yield f"servers/{host.name}.interfaces", servers.network(host)
     if first is not None:
-        yield "servers/nccl.conf", servers.environment(first, plan.cluster)
+        told = libraries.files(collectives, servers.environment(first, plan.cluster))
+        yield from ((f"servers/{name}", text) for name, text in told.items())
         yield "servers/sysctl.conf", servers.sysctl()
         yield "servers/nccl-topology.xml", servers.topology(plan.cluster)
         yield "servers/nccl-graph.xml", servers.graph(plan.cluster)

@@ -10,6 +10,7 @@ import numpy as np
 
 from railyard.cluster.asbuilt.port_names import dialect
 from railyard.deploy.emit import configurations, containerlab, dns, netbox, tables
+from railyard.deploy.emit.collectives.intent import NOTHING, CollectivesIntent
 from railyard.deploy.emit.dot import dot
 from railyard.deploy.emit.elevation import elevation, hall
 from railyard.deploy.emit.infragraph import infragraph
@@ -39,6 +40,7 @@ def write(
     progress: Callable[[str, float], None],
     *,
     provision: Provision | None = None,
+    collectives: CollectivesIntent = NOTHING,
 ) -> list[str]:
     """Writes a plan.
 
@@ -49,6 +51,7 @@ def write(
         title: For the page.
         progress: Told of each file.
         provision: How devices are given addresses and files at their first boot; None leaves that out.
+        collectives: What the scenario fixes about them, for the libraries of servers.
 
     Returns:
         Names of the files, folders once.
@@ -56,10 +59,12 @@ def write(
     Raises:
         InputError: It cannot be written; what was there is there still.
     """
-    return replaced(out, "cables.csv", _files(plan, ethernet, title, provision), progress)
+    return replaced(out, "cables.csv", _files(plan, ethernet, title, provision, collectives), progress)
 
 
-def _files(plan: Plan, ethernet: str, title: str, provision: Provision | None) -> Iterator[tuple[str, str | bytes]]:
+def _files(
+    plan: Plan, ethernet: str, title: str, provision: Provision | None, collectives: CollectivesIntent
+) -> Iterator[tuple[str, str | bytes]]:
     names = dialect(ethernet)
     for name, frame in (
         ("cables.csv", tables.cables(plan, names)),
@@ -87,7 +92,7 @@ def _files(plan: Plan, ethernet: str, title: str, provision: Provision | None) -
     small = containerlab.lab(plan, "railyard") if ethernet == "frr" else None
     if small is not None:
         yield "railyard.clab.yml", small
-    yield from configurations.files(plan, ethernet)
+    yield from configurations.files(plan, ethernet, collectives)
     if provision is not None:
         yield from provisioning.files(plan, ethernet, provision)
     yield "index.html", page(plan, title, ethernet)

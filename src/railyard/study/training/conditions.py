@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard import units
 from railyard.collective.calibrated import read_constants
 from railyard.collective.measured import MEASURED
 from railyard.collective.policy import CollectivePolicy
 from railyard.collective.synthesis import searched, written
 from railyard.engine import Jitter, Stall
 from railyard.engine.faults import effects_of
-from railyard.errors import InputError
 from railyard.fault import LinkRate, Spell
 from railyard.fault.cluster_places import ClusterPlaces
 
@@ -63,10 +61,7 @@ def _named(word: str, folder: Path, cluster: Cluster, faults: Sequence[Fault]) -
         return written.of_file(folder / rest.strip())
     if kind != searched.NAME:
         return word
-    size = units.size(rest) if rest else searched.SIZE_BYTES
-    if size <= 0:
-        raise InputError("a collective moves more than nothing", key="algorithm", found=word, allowed="such as 64 MB")
-    return searched.of_cluster(cluster, size, keeps_of(cluster, faults))
+    return searched.of_cluster(cluster, searched.size_of(word), keeps_of(cluster, faults))
 
 
 def keeps_of(cluster: Cluster, faults: Sequence[Fault]) -> NDArray[np.float64] | None:
