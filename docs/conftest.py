@@ -1,6 +1,6 @@
-"""Runs every Python block of the documentation, each in a fresh name space."""
+"""Runs every Python block of the documentation, each in a fresh name space; blocks of `py` only show."""
 
 from sybil import Sybil
-from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
+from sybil.parsers.markdown import PythonCodeBlockParser
 
-pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser(), SkipParser()], patterns=["*.md"], fixtures=[]).pytest()
+pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser()], patterns=["*.md"], fixtures=[]).pytest()

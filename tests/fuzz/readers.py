@@ -122,7 +122,7 @@ def _faults(path: Path) -> Any:
 
 
 def _network(path: Path) -> Any:
-    from railyard.tune.synthesis.network import read_network
+    from railyard.collective.synthesis.network import read_network
 
     return read_network(path)
 

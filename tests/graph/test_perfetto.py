@@ -179,6 +179,13 @@ def test_tasks_that_run_at_the_same_time_get_lanes_of_their_own():
     stream = np.array([12, 12, 12, 12, 12, 3], np.int64)
     rank = np.array([1, 1, 1, 1, 1, 1], np.int64)
     track = tracks_of(rank, stream, start, end)
-    assert track.tolist() == [12, 15, 16, 12, 16, 3]
-    assert [track_name(number) for number in (0, 12, 13, 15, 16)] == ["compute", "free", "load", "free 2", "free 3"]
+    second, third = max(Stream) + 1, max(Stream) + 2
+    assert track.tolist() == [Stream.FREE, second, third, Stream.FREE, third, 3]
+    assert [track_name(number) for number in (0, 12, 13, second, third)] == [
+        "compute",
+        "free",
+        "load",
+        "free 2",
+        "free 3",
+    ]
     assert tracks_of(np.arange(6), stream, start, end).tolist() == [12, 12, 12, 12, 12, 3]

@@ -153,9 +153,20 @@ def space_of(draft: Draft) -> Space:
         if override.full_path(key)[0] in _NO_DESIGN:
             problem = tree.value["space"].place_of(key).problem(f"`{key}` chooses no design", key=f"plan.space.{key}")
             raise InputError.many([problem])
-    base = variants.without_compare(draft).changed({"plan": from_plain(None, Mark("plan"))})
+    base = _base(draft)
     delivery = {name.lower(): seconds for name, seconds in section.delivery.items()}
     return Space(base, keys, values, _demands(draft, section, keys), delivery)
+
+
+def one_design(draft: Draft) -> Space:
+    """The space of a scenario as it is, under the demands of its plan."""
+    section = draft.scenario.plan
+    demands = (Demand(draft.scenario.name, {}, 1.0),) if section is None else _demands(draft, section, ())
+    return Space(_base(draft), (), (), demands)
+
+
+def _base(draft: Draft) -> Draft:
+    return variants.without_compare(draft).changed({"plan": from_plain(None, Mark("plan"))})
 
 
 def _nothing(section: PlanSection | None) -> InputError:

@@ -24,7 +24,7 @@ from railyard.errors import InputError
 from railyard.plan.designs.build import Bench
 from railyard.plan.designs.outcome import layout_of
 from railyard.plan.designs.price import priced
-from railyard.plan.designs.space import space_of
+from railyard.plan.designs.space import one_design
 from railyard.plan.designs.sweep import sweep
 from railyard.plan.growth.change import Change, change, lots
 from railyard.plan.growth.ledger import YEAR_S, Ledger
@@ -161,8 +161,7 @@ def _stages(draft: Draft, section: GrowthSection) -> list[Stage]:
 def _built(draft: Draft, section: GrowthSection, demands: list[dict[str, Any]]) -> list[Stage]:
     """A cluster for each stage."""
     times = [stage.at for stage in section.stages]
-    values = {"plan": {"space": {"seed": [draft.seed]}, "demand": demands}}
-    bench = Bench(space_of(draft.with_values(values, "plan.growth")))
+    bench = Bench(one_design(draft.with_values({"plan": {"demand": demands}}, "plan.growth")))
     ends = [*times[1:], section.horizon]
     return [_stage(draft, bench, number, (times[number], ends[number])) for number in range(len(times))]
 
