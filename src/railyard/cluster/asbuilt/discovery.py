@@ -24,6 +24,7 @@ class FoundDevice:
         line: Where it stands in the file.
         label: What the file calls it, word by word; its name where that is empty.
         file: Which file describes it, where there are several.
+        chassis: Key of the director that it is a board of; empty for a switch in a box by itself.
     """
 
     key: str
@@ -34,6 +35,7 @@ class FoundDevice:
     line: int = 0
     label: str = ""
     file: str = ""
+    chassis: str = ""
 
     @property
     def described(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
@@ -29,9 +30,15 @@ _PORT = re.compile(
     r'\[(\w+)\](?:\[[^\]]*\])?(?:\(([0-9a-fA-F]*)[^)]*\))?\s+"([^"]+)"\[(\w+)\](?:\([^)]*\))?\s*(?:#(.*))?'
 )
 _RATE = re.compile(r"\b(\d+)x(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b")
-_ATTRIBUTE = re.compile(r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=")
+_ATTRIBUTE = re.compile(r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=(\S*)")
+_GROUP = re.compile(r"(Non-Chassis Nodes|Chassis \d+( \(guid \w+\))?)\s*$")
+"""Headings of `ibnetdiscover --grouping`."""
+
 _QUOTED = re.compile(r'"([^"]*)"')
 _LID = re.compile(r"\blid (\d+)\b")
+
+NAMED = 20
+"""Faults of a kind that are named line by line; the others of it are counted."""
 
 _End = tuple[str, str]
 """Key of a device, and a port."""
@@ -56,9 +63,21 @@ class _Reading:
     ports: list[_Port] = field(default_factory=list)
     addresses: dict[str, _End] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    times: Counter[str] = field(default_factory=Counter)
+    image: str = ""
+    images: dict[str, str] = field(default_factory=dict)
 
     def wrong(self, line: int, message: str, found: str) -> None:
-        self.problems.append(Problem(message, file=self.file, line=line, found=found))
+        self.times[message] += 1
+        if self.times[message] <= NAMED:
+            self.problems.append(Problem(message, file=self.file, line=line, found=found))
+
+    def counted(self) -> None:
+        """Says how many faults were not named."""
+        for message, times in self.times.items():
+            if times > NAMED:
+                words = f"{message}: {times - NAMED} more of these are not listed"
+                self.problems.append(Problem(words, file=self.file))
 
 
 def looks_like(text: str) -> bool:
@@ -70,7 +89,10 @@ def read(text: str, file: str) -> Discovery:
     """Devices and cables; what cannot be read, or is said by one end alone, is a problem of the result."""
     reading, here = _Reading(file), ""
     for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.startswith("#") or _ATTRIBUTE.match(line):
+        attribute = _ATTRIBUTE.match(line)
+        if attribute and attribute[1] == "sysimgguid":
+            reading.image = attribute[2]
+        if not line.strip() or line.startswith("#") or attribute or _GROUP.match(line):
             continue
         node, port = _NODE.match(line), _PORT.match(line)
         if node:
@@ -104,6 +126,9 @@ def _addressed(reading: _Reading, words: str, guid: str, end: _End) -> None:
 
 def _device(reading: _Reading, number: int, found: re.Match[str]) -> str:
     kind, ports, key, description = found.groups()
+    image, reading.image = reading.image, ""
+    if kind == "Switch" and image.removeprefix("0x").strip("0"):
+        reading.images[key] = image
     if key in reading.devices:
         reading.wrong(number, "a device is there twice; its ports are read as one", key)
         return key
@@ -123,16 +148,24 @@ def _described(kind: str, key: str, description: str, ports: int, line: int) -> 
 
 def _joined(reading: _Reading) -> Discovery:
     _completed(reading)
+    _boarded(reading)
+    _distinct(reading)
     number = {key: at for at, key in enumerate(reading.devices)}
     ends: dict[tuple[tuple[int, str], tuple[int, str]], tuple[_Port, int]] = {}
     for one in reading.ports:
         low, high = sorted([(number[one.here[0]], one.here[1]), (number[one.far[0]], one.far[1])])
         first, seen = ends.get((low, high), (one, 0))
+        if seen and 0 < one.rate_bps != first.rate_bps > 0:
+            words = "the two ends of a cable give different rates; the higher is taken"
+            reading.wrong(
+                one.line, words, f"{one.rate_bps / 1e9:g} and, in line {first.line}, {first.rate_bps / 1e9:g} Gb/s"
+            )
         ends[low, high] = (
             replace(first, lanes=max(first.lanes, one.lanes), rate_bps=max(first.rate_bps, one.rate_bps)),
             seen + 1,
         )
     _once(reading, ends)
+    reading.counted()
     cables = tuple(FoundCable(*a, *b, port.rate_bps, port.line, lanes=port.lanes) for (a, b), (port, _) in ends.items())
     addresses = {name: (number[key], port) for name, (key, port) in reading.addresses.items()}
     return Discovery(reading.file, tuple(reading.devices.values()), cables, tuple(reading.problems), addresses)
@@ -150,6 +183,24 @@ def _completed(reading: _Reading) -> None:
         names = len({one.far[0] for one in beyond})
         words = f"{names} devices are not described, so that the file may be cut off; their neighbours' words are taken"
         reading.wrong(beyond[0].line, words, beyond[0].far[0])
+
+
+def _boarded(reading: _Reading) -> None:
+    """Boards of a director: switches of one system image GUID (InfiniBand Architecture, volume 1, 14.2.5.3)."""
+    boards = Counter(reading.images.values())
+    for key, image in reading.images.items():
+        if boards[image] > 1:
+            reading.devices[key] = replace(reading.devices[key], chassis=image)
+
+
+def _distinct(reading: _Reading) -> None:
+    """Adds the GUID to descriptions that several switches have; a host is told by its switch's port."""
+    switches = {key: one for key, one in reading.devices.items() if one.kind == "switch"}
+    times = Counter(one.described for one in switches.values())
+    names = Counter(one.name for one in switches.values())
+    for key, one in switches.items():
+        label = f"{one.described} ({key.partition('-')[2]})" if times[one.described] > 1 else one.label
+        reading.devices[key] = replace(one, label=label, name=label if names[one.name] > 1 else one.name)
 
 
 def _once(reading: _Reading, ends: dict[tuple[tuple[int, str], tuple[int, str]], tuple[_Port, int]]) -> None:

@@ -38,7 +38,8 @@ def differences(found: Found, design: Design) -> list[Finding]:
     out += _hosts(found, design, holes)
     out += [_hole(found, leaf, port) for leaf, ports in holes.items() for port in ports]
     out += _slow_hosts(found)
-    return out
+    out += _loops(found)
+    return out + _narrow(found, out)
 
 
 def end(found: Found, device: int, port: str) -> str:
@@ -157,6 +158,27 @@ def _speed(found: Found, cable: int) -> str:
 
 def _gigabit(rate: int) -> str:
     return f"{rate / 1e9:g} Gb/s"
+
+
+def _loops(found: Found) -> list[Finding]:
+    same = np.flatnonzero(found.ends[:, 0] == found.ends[:, 1])
+    cables = [found.discovery.cables[one] for one in same.tolist() if found.switch[found.ends[one, 0]]]
+    words = "both ends are in this switch"
+    return [Finding("extra", end(found, c.a, c.a_port), end(found, c.b, c.b_port), words) for c in cables]
+
+
+def _narrow(found: Found, named: list[Finding]) -> list[Finding]:
+    """Cables on one lane among wider ones that nothing above names: ports are split in halves, never in quarters."""
+    known = {frozenset((one.a, one.b)) for one in named if one.kind == "degraded"}
+    lanes = np.array([cable.lanes for cable in found.discovery.cables])
+    out = []
+    for number in np.flatnonzero(lanes == 1).tolist() if lanes.max(initial=0) > 1 else []:
+        cable = found.discovery.cables[number]
+        a, b = end(found, cable.a, cable.a_port), end(found, cable.b, cable.b_port)
+        if frozenset((a, b)) not in known:
+            unpriced = "which traffic takes it is not known: it is in no regular part of the design"
+            out.append(Finding("degraded", a, b, _speed(found, number), unpriced=unpriced))
+    return out
 
 
 def _stray(found: Found, cable: int) -> Finding:

@@ -64,10 +64,18 @@ def infer(found: Found) -> Design:
     """The design of a network as found."""
     level = levels(found)
     every = blocks(found, level)
-    sure = [block for block in every if block.sure >= SURE]
+    free = [block for block in every if block.wrong and _into_boards(found, block)]
+    sure = [block for block in every if block.sure >= SURE and block not in free]
     hosts, nameless = groups(found)
     stray, paired = _paired(found, level, _stray(found, sure))
-    doubts = [*_doubts(found, level, every), *_strange(found, level), *paired, *_partly(found, sure)]
+    kept = [block for block in every if block not in free]
+    doubts = [
+        *_doubts(found, level, kept),
+        *_boards(found, free),
+        *_strange(found, level),
+        *paired,
+        *_partly(found, sure),
+    ]
     ports = tuple(PortMap.of(found, block) for block in sure)
     doubts += [words for block, ports_of in zip(sure, ports, strict=True) for words in _gaps(found, block, ports_of)]
     return Design(level, tuple(sure), ports, tuple(hosts), frozenset(nameless), stray, tuple(doubts))
@@ -89,8 +97,35 @@ def _stray(found: Found, sure: list[Block]) -> tuple[int, ...]:
     return tuple(
         int(number)
         for number, (one, other) in zip(found.between.tolist(), ends, strict=True)
-        if one in known and other in known and (one, other) not in inside and (other, one) not in inside
+        if one in known
+        and other in known
+        and (one, other) not in inside
+        and (other, one) not in inside
+        and not any(_into_board(found, *pair) for pair in ((one, other), (other, one)))
     )
+
+
+def _into_board(found: Found, low: int, high: int) -> bool:
+    """Whether the upper switch is a board of a director that the lower one stands outside of."""
+    chassis = found.device(high).chassis
+    return bool(chassis) and chassis != found.device(low).chassis
+
+
+def _into_boards(found: Found, block: Block) -> bool:
+    return any(
+        _into_board(found, int(block.low[row]), int(block.high[column])) for row, column in np.argwhere(block.found)
+    )
+
+
+def _boards(found: Found, free: list[Block]) -> list[str]:
+    if not free:
+        return []
+    lows = {low for block in free for low in block.low.tolist()}
+    directors = {found.device(high).chassis for block in free for high in block.high.tolist()} - {""}
+    return [
+        f"{len(lows)} switches are cabled to boards of {len(directors)} directors in no regular order, and any board"
+        " leads to all others: nothing is said to be missing or misplaced there"
+    ]
 
 
 def _doubts(found: Found, level: NDArray[np.int8], every: list[Block]) -> list[str]:

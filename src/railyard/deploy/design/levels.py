@@ -28,11 +28,18 @@ def levels(found: Found) -> NDArray[np.int8]:
     usual = np.median(hosts[hosts > 0])
     level[hosts >= max(1.0, FEW * usual)] = 1
     _spread(level, near)
-    above = {leaf: {one for one in near[leaf] if level[one] == 2} for leaf in np.flatnonzero(level == 1).tolist()}
-    for number in np.flatnonzero(level == 3).tolist():
-        if _like_a_leaf(near[number], near, above):
-            level[number] = 1
+    for tier in (3, 4):
+        _lowered(level, near, tier)
     return level
+
+
+def _lowered(level: NDArray[np.int8], near: list[set[int]], tier: int) -> None:
+    """Switches of a tier that only wait for what belongs below them stand two tiers lower."""
+    like = np.flatnonzero(level == tier - 2).tolist()
+    above = {one: {other for other in near[one] if level[other] == tier - 1} for one in like}
+    for number in np.flatnonzero(level == tier).tolist():
+        if _waits(near[number], near, above):
+            level[number] = tier - 2
 
 
 def _near(found: Found) -> list[set[int]]:
@@ -52,7 +59,13 @@ def _spread(level: NDArray[np.int8], near: list[set[int]]) -> None:
         level[list(edge)] = tier
 
 
-def _like_a_leaf(mine: set[int], near: list[set[int]], above: dict[int, set[int]]) -> bool:
-    """Whether one of the leafs has nearly the same switches above it, which are these neighbours."""
-    leafs = {leaf for spine in mine for leaf in near[spine] if leaf in above}
-    return any(len(mine & above[leaf]) >= ALIKE * len(mine | above[leaf]) for leaf in leafs)
+def _waits(mine: set[int], near: list[set[int]], above: dict[int, set[int]]) -> bool:
+    """Whether one of the lower switches has nearly the same switches above it, which are these neighbours, or more.
+
+    A core has neighbours in several pods, and so more than any leaf; where it has one only, nothing can be said.
+    """
+    lower = {one for neighbour in mine for one in near[neighbour] if one in above}
+    return any(
+        len(mine & above[one]) >= ALIKE * len(mine | above[one]) or (len(mine) > 1 and mine < above[one])
+        for one in lower
+    )
