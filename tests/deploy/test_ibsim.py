@@ -10,6 +10,13 @@ import pytest
 
 from railyard.cluster.asbuilt import ibnetdiscover
 from railyard.cluster.asbuilt.reported.gather import gather
+from railyard.deploy.acceptance import counters
+from railyard.deploy.acceptance.bit_errors import between_switches
+from railyard.deploy.acceptance.commands import FABRIC
+from railyard.deploy.acceptance.judge import judged
+from railyard.deploy.acceptance.planned import cables, labelled
+from railyard.deploy.acceptance.results import Results
+from railyard.deploy.acceptance.tests import COUNTERS
 from railyard.deploy.audit.audit import audit, audit_plan
 from railyard.deploy.audit.evidence.tables import dumped, min_hop
 from railyard.deploy.audit.loads import Tables
@@ -210,3 +217,26 @@ def test_tables_are_as_balanced_as_those_of_opensm(tmp_path):
     for column, spine in enumerate(spines):
         theirs = sorted(Counter(port for destination, port in dumped[spine].items() if destination in lids).values())
         assert theirs == sorted(tables.down_count[column][tables.there.transpose(1, 0, 2)[column]].ravel().tolist())
+
+
+def test_symbol_errors_between_switches_are_judged_by_what_the_real_tool_prints(tmp_path):
+    """200 Gb/s for a minute allow 12 errors: 10, which the tool's thresholds hide, pass, and 25 show 17 at least."""
+    plan = planned(scenario(16))
+    labels = labelled(plan)
+    tests = [*cables(plan, labels), *between_switches(plan, labels, "sonic")]
+    bad, good = [one for one in tests if one.method == COUNTERS][:2]
+    text = netlist(plan_of(16))
+    key = {device.described: device.key for device in ibnetdiscover.read(text, "written").devices}
+    with Fabric(tmp_path, text) as fabric:
+        fabric.serve()
+        before = fabric.run(*FABRIC.split(), codes=(0, 1))
+        for one, count in ((bad, 25), (good, 10)):
+            where, _, port = one.parts[1].rpartition(":")
+            fabric.console(f'PerformanceSet "{key[where]}"[{port}] PortCounters.SymbolErrorCounter={count}')
+        after = fabric.run(*FABRIC.split(), codes=(0, 1))
+    found = Results()
+    counters.read(f"# seconds 0\n{before}# seconds 60\n{after}", "f", "counters-fabric", tests, found)
+    assert found.values[good.name, 0] == [pytest.approx(5.4254 / (60 * 200e9), rel=1e-3)]
+    verdicts = {one.test.name: one.verdict for one in judged(tests, found, {}) if one.test.method == COUNTERS}
+    assert {name for name, verdict in verdicts.items() if verdict != "passed"} == {bad.name}
+    assert verdicts[bad.name] == "failed"

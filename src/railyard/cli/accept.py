@@ -14,6 +14,7 @@ from railyard.deploy.acceptance.judge import FAILED, MISSING, OUTSIDE, PASSED, c
 from railyard.deploy.acceptance.planned import planned
 from railyard.deploy.acceptance.results import collected
 from railyard.deploy.acceptance.tests import FILE, NCCL
+from railyard.deploy.emit.configurations import writer
 from railyard.deploy.folders import replaced
 from railyard.deploy.junit import Case, junit
 from railyard.deploy.plan.cabling import plan_of
@@ -41,6 +42,7 @@ def accept(
     out: Path | None,
     results: Path | None,
     report: Path | None,
+    system: str,
     as_json: bool,
     quiet: bool,
 ) -> int:
@@ -51,6 +53,7 @@ def accept(
     """
     if (out is None) == (results is None):
         raise InputError("tests are written, or results are judged", allowed="`--out FOLDER` or `--results PATH`")
+    writer(system)
     if report is not None:
         keep_existing(report, force=True)
     if path.is_dir() and out is not None:
@@ -63,7 +66,7 @@ def accept(
             progress("reading the scenario", 0.0)
             draft = load.load(path, sets)
             plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))
-            tests, members, title = planned(plan, progress), folder.members_of(plan), draft.title
+            tests, members, title = planned(plan, progress, system), folder.members_of(plan), draft.title
         if out is not None:
             names = replaced(out, FILE, folder.files(plan, tests, title), progress)
     if out is not None:

@@ -68,6 +68,9 @@ def accept(
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE.xml", help="Write a JUnit report, for build systems.")
     ] = None,
+    os: Annotated[
+        str, typer.Option("--os", metavar="NAME", help="Of Ethernet switches, as in `deploy`: names of their ports.")
+    ] = "sonic",
     set_: Set = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -76,7 +79,9 @@ def accept(
     from railyard.cli import accept as accepting
 
     raise typer.Exit(
-        accepting.accept(path, sets=set_ or [], out=out, results=results, report=junit, as_json=json, quiet=quiet)
+        accepting.accept(
+            path, sets=set_ or [], out=out, results=results, report=junit, system=os, as_json=json, quiet=quiet
+        )
     )
 
 

@@ -6,10 +6,12 @@ What shares nothing runs at once: nodes, groups below different leaves, pods, an
 from __future__ import annotations
 
 from collections import defaultdict
+from math import ceil
 from typing import TYPE_CHECKING
 
+from railyard.deploy.acceptance.bit_errors import seconds_needed
 from railyard.deploy.acceptance.planned import FACTOR, FIRST_BYTES, LAST_BYTES, WRITE_BYTES
-from railyard.deploy.acceptance.tests import BURN, CABLE, NCCL, WRITE
+from railyard.deploy.acceptance.tests import BURN, CABLE, COUNTERS, NCCL, SYMBOLS, WRITE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -48,7 +50,7 @@ def scripts(tests: Sequence[Test], each: int, ethernet: bool) -> Iterator[tuple[
     """
     by_scope: dict[str, list[Test]] = defaultdict(list)
     for one in tests:
-        if one.method != CABLE:
+        if one.method not in (CABLE, COUNTERS):
             by_scope[one.scope].append(one)
     for number, scope in enumerate(("server", "pair", "node", "leaf", "rail", "pod", "all"), 1):
         if by_scope[scope]:
@@ -135,6 +137,41 @@ def _nccl(tests: Sequence[Test], each: int) -> Iterator[str]:
             )
         if not alone:
             yield "wait"
+
+
+FABRIC = "ibqueryerrors --threshold-file /dev/null"
+"""Names every port with an error: thresholds of the tool would hide the first ten."""
+
+_SWITCH = (
+    "if command -v show > /dev/null; then show interfaces counters fec-stats;"
+    " else for p in /sys/class/net/swp*; do ethtool -I --show-fec \\${p##*/}; done; fi"
+)
+
+
+def counters_script(tests: Sequence[Test]) -> Iterator[tuple[str, str]]:
+    """Reads error counters of switches twice, as far apart as a link without errors needs to show its limits."""
+    listed = [one for one in tests if one.method == COUNTERS]
+    if not listed:
+        return
+    rates = {one.name.removeprefix(f"{CABLE}-"): one.marks[0].expected * 1e9 for one in tests if one.method == CABLE}
+    wait = max(seconds_needed({one.unit: one.marks[0].high}, rates[one.name.partition("-")[2]]) for one in listed)
+    switches = sorted({host for one in listed if one.unit != SYMBOLS for host in one.hosts.split()})
+    body = [
+        _HEAD.format(what="Error counters of switches, in SONiC's or Linux's words"),
+        f"hours={ceil(wait / 3600)}",
+        "reading() {",
+    ]
+    if any(one.unit == SYMBOLS for one in listed):
+        body.append(f'  (echo "# seconds $1"; {FABRIC}) >> results/counters-fabric.txt')
+    body += [f'  (echo "# seconds $1"; ssh {one} "{_SWITCH}") >> results/counters-{one}.txt &' for one in switches]
+    body += [
+        "  wait",
+        "}",
+        "rm -f results/counters-*.txt; reading 0; start=$(date +%s)",
+        "sleep $((hours * 3600)); reading $(($(date +%s) - start))",
+        "",
+    ]
+    yield "8-counters.sh", "\n".join(body)
 
 
 def host_lists(tests: Iterable[Test], members: dict[str, Sequence[str]], each: int) -> Iterator[tuple[str, str]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from railyard.deploy.acceptance.commands import host_lists, scripts
+from railyard.deploy.acceptance.commands import counters_script, host_lists, scripts
 from railyard.deploy.acceptance.groups import groups
-from railyard.deploy.acceptance.tests import BURN, CABLE, FILE, NCCL, WRITE, Test, read, written
+from railyard.deploy.acceptance.tests import BURN, CABLE, COUNTERS, FILE, NCCL, WRITE, Test, read, written
 from railyard.deploy.plan.drawn import is_infiniband
 from railyard.errors import InputError
 from railyard.files import read_text
@@ -38,6 +38,7 @@ def files(plan: Plan, tests: Sequence[Test], title: str) -> Iterator[tuple[str, 
     yield FILE, written(tests)
     each = plan.cluster.ranks_per_server
     yield from scripts(tests, each, not is_infiniband(plan, plan.networks.index("back-end")))
+    yield from counters_script(tests)
     yield from host_lists(tests, dict(members_of(plan)), each)
     yield "index.html", page(tests, title)
 
@@ -56,14 +57,14 @@ def folder_of(path: Path) -> tuple[list[Test], dict[str, Sequence[str]]]:
     return read(path / FILE), members
 
 
-_WHAT = {WRITE: "pairs of NICs", BURN: "servers", CABLE: "cables"}
+_WHAT = {WRITE: "pairs of NICs", BURN: "servers", CABLE: "cables", COUNTERS: "cables between switches"}
 
 
 def alike(tests: Sequence[Test]) -> dict[tuple[str, str, int, str], list[Test]]:
     """Tests by what they have in common: scope, what is run, ranks, and of what has no collective what is expected."""
     seen: dict[tuple[str, str, int, str], list[Test]] = {}
     for one in tests:
-        rate = "" if one.method == NCCL else f"{one.marks[0].expected:g}"
+        rate = "" if one.method == NCCL else f"{one.marks[0].expected:g} to {one.marks[0].high:g} {one.unit}"
         seen.setdefault((one.scope, one.collective or one.method, one.ranks, rate), []).append(one)
     return seen
 
@@ -104,6 +105,8 @@ def _row(those: Sequence[Test], sizes: Sequence[int]) -> str:
 
 def _bounds(test: Test) -> str:
     mark = test.marks[0]
+    if test.method == COUNTERS:
+        return f"at most {mark.high:.3g} {test.unit}"
     if mark.low == mark.high > 0:
         return f"{mark.high:,.4g} {test.unit}"
     return f"{mark.low:,.4g} to {mark.high:,.4g} {test.unit}" if mark.high else f"no {test.unit}"

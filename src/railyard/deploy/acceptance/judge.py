@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from railyard.deploy.acceptance.suspects import suspects
-from railyard.deploy.acceptance.tests import BURN, CABLE, NCCL, WRITE
+from railyard.deploy.acceptance.tests import BURN, CABLE, COUNTERS, NCCL, WRITE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,12 +117,24 @@ def _one(test: Test, mark: Mark, results: Results, middle: dict[tuple[object, ..
     if not values:
         return Judged(test, mark, MISSING, None, "nobody measured it")
     value = median(values)
+    unshown = _unshown(test, mark, results, value)
+    if unshown:
+        return Judged(test, mark, MISSING, value, unshown)
     why = _wrong(test, mark, results, value, middle.get(_likeness(test, mark)))
     if why:
         return Judged(test, mark, FAILED, value, why)
     if value > mark.high * (1 + 1e-9):
         return Judged(test, mark, OUTSIDE, value, _FASTER[test.method])
     return Judged(test, mark, PASSED, value)
+
+
+def _unshown(test: Test, mark: Mark, results: Results, value: float) -> str:
+    """Why counters that show nothing wrong do not show enough, in words; empty where they do, or it fails anyway."""
+    if value > mark.high or test.name not in results.ends:
+        return ""
+    if len(results.ends[test.name]) < len(test.parts) - 1:
+        return f"read at {', '.join(results.ends[test.name])} only"
+    return results.short.get(test.name, "")
 
 
 _FASTER = {
@@ -139,6 +151,8 @@ def _wrong(test: Test, mark: Mark, results: Results, value: float, usual: float 
         return f"{wrong:,} values came out wrong"
     if test.method == BURN:
         return f"{value:g} faults" if value > mark.high else ""
+    if test.method == COUNTERS:
+        return f"{value:.2g} {test.unit} or more, {mark.high:.2g} are allowed" if value > mark.high else ""
     if value < mark.low * (1 - 1e-9):
         return f"{1 - value / mark.expected:.0%} below what the model expects"
     if usual is not None and value < usual * (1 - BEHIND):

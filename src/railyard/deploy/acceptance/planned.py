@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from railyard.collective.model_error import band_of
+from railyard.deploy.acceptance.bit_errors import between_switches
 from railyard.deploy.acceptance.groups import Group, groups
 from railyard.deploy.acceptance.pairs import End, pairs
 from railyard.deploy.acceptance.tests import BURN, CABLE, NCCL, WRITE, Mark, Test
@@ -18,7 +19,7 @@ from railyard.observe.collective_names import BUSBW
 from railyard.observe.expected import collective_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from railyard.deploy.plan.cabling import Plan
 
@@ -38,14 +39,16 @@ WRITE_LEAST = 0.98
 0.992 (384 Gb/s); a lossy, untuned ConnectX-5 had 0.955."""
 
 
-def planned(plan: Plan, progress: Callable[[str, float], None]) -> list[Test]:
+def planned(plan: Plan, progress: Callable[[str, float], None], system: str = "sonic") -> list[Test]:
     """All tests in the order in which they are run: the smallest parts first.
 
     Args:
         plan: What is built.
         progress: Takes what is being done, and its share from 0 to 1.
+        system: Of Ethernet switches, by whose names ports are called.
     """
-    tests = [*_cables(plan), *_burns(plan), *_writes(plan)]
+    labels = labelled(plan)
+    tests = [*cables(plan, labels), *between_switches(plan, labels, system), *_burns(plan), *_writes(plan)]
     order = ("node", "leaf", "rail", "pod", "all")
     listed = sorted(groups(plan), key=lambda group: order.index(group.scope))
     known: dict[tuple[object, ...], tuple[Mark, ...]] = {}
@@ -116,13 +119,22 @@ def _burns(plan: Plan) -> Iterator[Test]:
         yield Test(f"burn-{name}", "server", BURN, "", 1, 0, "faults", name, (name,), (Mark(0, 0.0, 0.0, 0.0),))
 
 
-def _cables(plan: Plan) -> Iterator[Test]:
-    """Every link once; those that share a cable are counted behind its label."""
-    cables, name = plan.cables, plan.devices.name
+def labelled(plan: Plan) -> dict[int, str]:
+    """By row, in pull order; links that share a cable are counted behind its label."""
     seen: Counter[str] = Counter()
-    for row in cables.order.argsort().tolist():
-        label, rate = plan.label(row), float(cables.rate_bps[row]) / 1e9
+    out = {}
+    for row in plan.cables.order.argsort().tolist():
+        label = plan.label(row)
         seen[label] += 1
-        test = f"cable-{label}" + (f"-{seen[label]}" if seen[label] > 1 else "")
-        hosts = f"{name[int(cables.a[row])]} {name[int(cables.b[row])]}"
+        out[row] = label + (f"-{seen[label]}" if seen[label] > 1 else "")
+    return out
+
+
+def cables(plan: Plan, labels: Mapping[int, str]) -> Iterator[Test]:
+    """Every link once."""
+    rows, name = plan.cables, plan.devices.name
+    for row, named in labels.items():
+        label, rate = plan.label(row), float(rows.rate_bps[row]) / 1e9
+        test = f"{CABLE}-{named}"
+        hosts = f"{name[int(rows.a[row])]} {name[int(rows.b[row])]}"
         yield Test(test, "cable", CABLE, "", 0, 0, "Gb/s", hosts, (label,), (Mark(0, rate, rate, rate),))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from railyard.deploy.acceptance import perftest
+from railyard.deploy.acceptance import counters, perftest
 from railyard.deploy.acceptance.tests import NCCL, WRITE, Test
 from railyard.errors import InputError, Problem, did_you_mean
 from railyard.files import reading_csv
@@ -36,12 +36,16 @@ class Results:
         wrong: Tests whose data came out wrong, and how many values.
         problems: Files that were not read, and why.
         files: How many were.
+        ends: Of counters: values by test and end of the cable.
+        short: Of counters: tests that they show too little for, and why.
     """
 
     values: dict[tuple[str, int], list[float]] = field(default_factory=dict)
     wrong: dict[str, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     files: int = 0
+    ends: dict[str, dict[str, float]] = field(default_factory=dict)
+    short: dict[str, str] = field(default_factory=dict)
 
     @property
     def unknown(self) -> bool:
@@ -51,6 +55,14 @@ class Results:
     def add(self, test: str, size_bytes: int, value: float) -> None:
         """One value."""
         self.values.setdefault((test, size_bytes), []).append(value)
+
+    def add_end(self, test: str, end: str, value: float, short: str) -> None:
+        """What counters show of a cable at one end; the worse end is the cable's."""
+        ends = self.ends.setdefault(test, {})
+        ends[end] = value
+        self.values[test, 0] = [max(ends.values())]
+        if short:
+            self.short[test] = short
 
 
 def collected(path: Path, tests: Sequence[Test]) -> Results:
@@ -67,7 +79,7 @@ def collected(path: Path, tests: Sequence[Test]) -> Results:
         except InputError as error:
             found.problems += error.problems
     if not found.files:
-        allowed = "logs of nccl-tests or ib_write_bw called as the tests, or a CSV with `test,value`"
+        allowed = "logs of nccl-tests or ib_write_bw called as the tests, counters, or a CSV with `test,value`"
         if found.problems:
             raise InputError.many(found.problems)
         raise InputError("there is no result", file=path, allowed=allowed)
@@ -76,7 +88,9 @@ def collected(path: Path, tests: Sequence[Test]) -> Results:
 
 def _one(source: Source, tests: Sequence[Test], named: dict[str, Test], found: Results) -> None:
     text = source.everything().decode("utf-8", errors="replace")
-    if perftest.recognises(text):
+    if counters.recognises(text):
+        counters.read(text, source.name, _stem(source), tests, found)
+    elif perftest.recognises(text):
         _write(source, text, tests, named, found)
     elif nccl_tests.recognises(source.name, text[:4096].encode()):
         _nccl(source, tests, named, found)

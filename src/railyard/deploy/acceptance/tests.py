@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-NCCL, WRITE, BURN, CABLE = "nccl-tests", "ib_write_bw", "burn-in", "cable"
-METHODS = (NCCL, WRITE, BURN, CABLE)
+NCCL, WRITE, BURN, CABLE, COUNTERS = "nccl-tests", "ib_write_bw", "burn-in", "cable", "counters"
+METHODS = (NCCL, WRITE, BURN, CABLE, COUNTERS)
+
+PRE_FEC, LOST, SYMBOLS = "pre-FEC BER", "codewords lost", "symbol errors a bit"
+"""Units of counters: ratios, as many of one kind a bit or a codeword."""
 
 FILE = "tests.csv"
 """Of a plan's folder."""
@@ -53,9 +56,10 @@ class Test:
         collective: all_reduce and so on, of nccl-tests; else empty.
         servers: That take part.
         ranks: Of the communicator; 0 where there is none.
-        unit: `GB/s` of nccl-tests (busbw), `Gb/s` of ib_write_bw and of cables, `faults` of burn-in.
+        unit: `GB/s` of nccl-tests (busbw), `Gb/s` of ib_write_bw and of cables, `faults` of burn-in,
+            those of counters.
         hosts: Name of the list of servers; of one or two, their names, separated by a blank.
-        parts: What it can point at: NICs, cables or servers; empty: the servers.
+        parts: What it can point at: NICs, cables or servers; empty: the servers. Of counters the cable, then both ends.
         marks: What it should give, by rising size.
     """
 

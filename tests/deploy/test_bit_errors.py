@@ -1,0 +1,194 @@
+"""Cables between switches by their error counters: limits, what counters show, and who is to look where."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from railyard.deploy.acceptance import counters
+from railyard.deploy.acceptance.bit_errors import at_least, between_switches, limits_of, per_second, seconds_needed
+from railyard.deploy.acceptance.commands import counters_script
+from railyard.deploy.acceptance.judge import judged
+from railyard.deploy.acceptance.planned import cables, labelled
+from railyard.deploy.acceptance.results import Results, collected
+from railyard.deploy.acceptance.tests import COUNTERS, LOST, PRE_FEC, SYMBOLS
+from railyard.errors import InputError
+
+from .scenarios import draft, planned
+
+HOURS = 14 * 3600
+
+
+def listed(fabric, system="sonic", accelerators=256):
+    plan = planned(draft(accelerators, "leaf-spine", fabric))
+    labels = labelled(plan)
+    return [*cables(plan, labels), *between_switches(plan, labels, system)]
+
+
+@pytest.fixture(scope="module")
+def roce():
+    return listed("roce")
+
+
+@pytest.fixture(scope="module")
+def infiniband():
+    return listed("infiniband")
+
+
+def ports_of(tests):
+    """Ports by switch."""
+    out = {}
+    for test in tests:
+        for part in test.parts[1:] if test.method == COUNTERS else ():
+            where, _, port = part.rpartition(":")
+            out.setdefault(where, set()).add(port)
+    return out
+
+
+def fec(ports, seconds, uncorrectable=None, ber="1.48e-08"):
+    """As `show interfaces counters fec-stats` prints it."""
+    rows = [f"{port:>12}  U  1,024  {(uncorrectable or {}).get(port, '0')}  7  {ber}  0.00e+00" for port in ports]
+    head = "       IFACE    STATE    FEC_CORR    FEC_UNCORR    FEC_SYMBOL_ERR    FEC_PRE_BER    FEC_POST_BER"
+    return "\n".join([f"# seconds {seconds}", head, "-----------  -------  ----", *rows, ""])
+
+
+def verdicts(tests, found):
+    return {one.test.name: one for one in judged(tests, found, {}) if one.test.method == COUNTERS}
+
+
+def test_limits_are_those_of_the_phy():
+    """1.7e-12 of frames over 2.125 codewords of 400 Gb/s: 400e9 x 257/256 / 5140 = 78.125 million a second."""
+    assert limits_of(400_000_000_000, infiniband=False) == {PRE_FEC: 2.4e-4, LOST: pytest.approx(8e-13)}
+    assert limits_of(100_000_000_000, infiniband=False) == {PRE_FEC: 5e-5, LOST: pytest.approx(5.5111e-10, rel=1e-4)}
+    assert limits_of(200_000_000_000, infiniband=True) == {SYMBOLS: 1e-12}
+    assert limits_of(10_000_000_000, infiniband=False) == {}
+    assert per_second(LOST, 400e9) == pytest.approx(78.125e6)
+    assert seconds_needed({PRE_FEC: 2.4e-4, LOST: 8e-13}, 400e9) == pytest.approx(48_000)
+    assert seconds_needed({SYMBOLS: 1e-12}, 400e9) == pytest.approx(7.5)
+
+
+@pytest.mark.parametrize(("count", "mean"), [(1, 0.05129), (2, 0.35536), (10, 5.4254), (60, 47.854), (200, 177.3)])
+def test_the_least_mean_that_counts_show_is_poissons(count, mean):
+    assert at_least(count) == pytest.approx(mean, rel=1e-3)
+
+
+def test_every_cable_between_switches_is_tested_at_both_ends(roce, infiniband):
+    """Four leaves of 64 uplinks each; two limits each of Ethernet, one of InfiniBand."""
+    mine = [one for one in roce if one.method == COUNTERS]
+    assert len(mine) == 2 * 256
+    assert {(one.unit, round(one.marks[0].high, 15)) for one in mine} == {(PRE_FEC, 2.4e-4), (LOST, 8e-13)}
+    assert all(len(one.parts) == 3 for one in mine)
+    assert sum(one.method == COUNTERS for one in infiniband) == 256
+    (first, *_) = [one for one in listed("roce", "frr") if one.method == COUNTERS]
+    assert ":swp" in first.parts[1]
+
+
+def test_sonics_counters_are_judged_cable_by_cable(roce, tmp_path):
+    """One codeword lost in 14 h is 0.0513 / 3.9e12, below the limit; eight are 3.98 / 3.9e12, above it."""
+    bad = next(one for one in roce if one.unit == LOST)
+    few = next(one for one in roce if one.unit == LOST and one.parts[1] != bad.parts[1])
+    (device, _, port), (other, _, lone) = bad.parts[1].rpartition(":"), few.parts[2].rpartition(":")
+    for name, ports in ports_of(roce).items():
+        lost = {port: "1,008"} if name == device else {lone: "1"} if name == other else {}
+        text = fec(sorted(ports), 0, {port: "1,000"} if name == device else {}) + fec(sorted(ports), HOURS, lost)
+        (tmp_path / f"counters-{name}.txt").write_text(text)
+    found = collected(tmp_path, roce)
+    assert not found.problems
+    judgement = verdicts(roce, found)
+    assert {name for name, one in judgement.items() if one.verdict == "failed"} == {bad.name}
+    one = judgement[bad.name]
+    assert one.measured == pytest.approx(3.9808 / (78.125e6 * HOURS), rel=1e-3)
+    assert one.look_at[:3] == bad.parts
+    assert {one.verdict for name, one in judgement.items() if name != bad.name} == {"passed"}
+
+
+def test_one_end_or_a_short_time_shows_too_little(roce):
+    test = next(one for one in roce if one.unit == LOST)
+    found = Results()
+    for part, seconds in ((test.parts[1], HOURS), (test.parts[2], 4800)):
+        where, _, port = part.rpartition(":")
+        counters.read(fec([port], seconds), "f", f"counters-{where}", roce, found)
+        if seconds == HOURS:
+            assert verdicts(roce, found)[test.name].why == f"read at {test.parts[1]} only"
+    one = verdicts(roce, found)[test.name]
+    assert (one.verdict, one.why) == ("missing", "counted for 10% of the time that shows it")
+
+
+def test_bits_before_correction_have_their_limit(roce):
+    test = next(one for one in roce if one.unit == PRE_FEC)
+    found = Results()
+    for part, ber in ((test.parts[1], "2.3e-04"), (test.parts[2], "2.5e-04")):
+        where, _, port = part.rpartition(":")
+        counters.read(fec([port], HOURS, ber=ber), "f", f"counters-{where}", roce, found)
+    one = verdicts(roce, found)[test.name]
+    assert (one.verdict, one.measured) == ("failed", 2.5e-4)
+
+
+def test_ethtool_says_the_same_of_linux():
+    tests = listed("roce", "frr", 128)
+    lost = next(one for one in tests if one.unit == LOST)
+    pre = next(one for one in tests if one.name == lost.name.replace("codewords", "fec"))
+    found = Results()
+    for part, uncorrectable in ((lost.parts[1], 5), (lost.parts[2], 25)):
+        where, _, port = part.rpartition(":")
+        text = f"""# seconds {HOURS}
+FEC parameters for {port}:
+Active FEC encoding: RS
+Statistics:
+  corrected_blocks: 256
+    Lane 0: 255
+  uncorrectable_blocks: {uncorrectable}
+  corrected_bits: 4000000000000
+"""
+        counters.read(text, "f", f"counters-{where}", tests, found)
+    judgement = verdicts(tests, found)
+    assert judgement[lost.name].verdict == "failed"
+    assert judgement[lost.name].measured == pytest.approx(17.382 / (78.125e6 * HOURS), rel=1e-3)
+    assert judgement[pre.name].measured == pytest.approx(4e12 / (400e9 * 257 / 256 * 544 / 514 * HOURS), rel=1e-6)
+
+
+def test_symbol_errors_of_infiniband_are_read_over_the_fabric(infiniband):
+    """An hour of 400 Gb/s allows 1,440 symbol errors: 1,500 show 1,437 at least, 1,600 show 1,535."""
+    chosen = [one for one in infiniband if one.unit == SYMBOLS][:3]
+    lines = ["# seconds 0", "## Summary: 40 nodes checked, 0 bad nodes found", "# seconds 3600"]
+    for one, count in zip(chosen, (1500, 1600, 65535), strict=True):
+        where, _, port = one.parts[1].rpartition(":")
+        lines += [f'Errors for 0x1 "{where}"', f"   GUID 0x1 port {port}: [SymbolErrorCounter == {count}]"]
+    found = Results()
+    counters.read("\n".join([*lines, "## Summary: 40 nodes checked, 3 bad"]), "f", "counters-fabric", infiniband, found)
+    judgement = verdicts(infiniband, found)
+    assert [judgement[one.name].verdict for one in chosen] == ["passed", "failed", "failed"]
+    assert sum(one.verdict == "passed" for one in judgement.values()) == 254
+
+
+def test_perfquery_is_of_the_switch_that_its_file_is_called_as(infiniband):
+    test = next(one for one in infiniband if one.unit == SYMBOLS)
+    where, _, port = test.parts[1].rpartition(":")
+    text = f"# seconds 60\n# Port counters: Lid 6 port {port} (CapMask: 0x1300)\nSymbolErrorCounter:..............100\n"
+    found = Results()
+    counters.read(text, "f", f"counters-{where}", infiniband, found)
+    assert found.ends[test.name] == {test.parts[1]: pytest.approx(84.14 / (60 * 400e9), rel=2e-3)}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("FEC parameters for swp1:\n  uncorrectable_blocks: 1\n", "do not say for how long"),
+        ("# seconds 5\n# seconds 5\n", "for no time"),
+        (fec(["Ethernet0"], 60), "none of its ports"),
+    ],
+)
+def test_counters_that_cannot_be_used_are_refused(roce, text, words):
+    with pytest.raises(InputError, match=words):
+        counters.read(text, "f", "counters-nobody", roce, Results())
+
+
+@pytest.mark.parametrize("fabric", ["roce", "infiniband"])
+def test_the_script_waits_as_long_as_links_need_and_is_shell(fabric, roce, infiniband):
+    """400 Gb/s: 13.3 hours for lost codewords, seconds for InfiniBand's symbols."""
+    ((name, text),) = counters_script(roce if fabric == "roce" else infiniband)
+    assert name == "8-counters.sh"
+    assert f"hours={14 if fabric == 'roce' else 1}\n" in text
+    assert ("ibqueryerrors" in text) == (fabric == "infiniband")
+    assert subprocess.run(["sh", "-n"], input=text, text=True, check=False).returncode == 0
