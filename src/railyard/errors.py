@@ -145,6 +145,24 @@ def _cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[:longest] + " ..."
 
 
+NAMED = 20
+"""Problems of a kind in one file that are named one by one; the others of it are counted."""
+
+
+def abridged(problems: Iterable[Problem]) -> list[Problem]:
+    """The problems of a file of many lines, of which each kind is named so often at most."""
+    out: list[Problem] = []
+    times: dict[str, int] = {}
+    for problem in problems:
+        times[problem.message] = times.get(problem.message, 0) + 1
+        if times[problem.message] <= NAMED:
+            out.append(problem)
+    more = ((message, count - NAMED) for message, count in times.items() if count > NAMED)
+    return out + [
+        Problem(f"{message}: {count} more of these are not listed", file=out[0].file) for message, count in more
+    ]
+
+
 class InputError(RailyardError):
     """What the user wrote cannot be used."""
 

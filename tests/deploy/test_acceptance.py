@@ -252,6 +252,39 @@ def test_logs_of_strangers_pass_and_fail(two, capsys):
     assert "9 passed" not in out
 
 
+def test_a_table_of_values_says_of_which_size(two, capsys):
+    """A test of five sizes has five values; one that has a single size needs none."""
+    rows = ["node0-all_reduce,,400", "node0-all_reduce,268435456,420", "node0-all_reduce,7,400", "burn-node0,,0"]
+    rows += ["node1-all_reduce,,400"] * 30
+    (two / "results" / "all.csv").write_text("test,size_bytes,value\n" + "\n".join(rows) + "\n")
+    found = collected(two / "results", folder.folder_of(two / "plan")[0])
+    assert sorted(found.values) == [("burn-node0", 0), ("node0-all_reduce", 268435456)]
+    assert [problem.line for problem in found.problems] == [2, 4, *range(6, 25), None]
+    assert "several sizes" in found.problems[0].message
+    assert "268435456" in found.problems[0].allowed
+    assert found.problems[-1].message.endswith(": 11 more of these are not listed")
+
+
+def test_slow_collectives_are_judged_by_their_time(two):
+    """0.0346 GB/s is printed as 0.03; 64 KiB in 3,550.9 microseconds over 16 ranks say what it is."""
+    lines = [
+        "# nThread 1 nGpus 1 minBytes 65536 maxBytes 268435456 step: 4(factor) warmup iters: 5 iters: 20 validation: 1",
+        "# Using devices",
+        *(
+            f"#  Rank {n:2d} Group  0 Pid {n} on node{n // 8} device {n % 8} [0x{n % 8:02x}] NVIDIA H100"
+            for n in range(16)
+        ),
+        "#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong",
+        "#  (B)  (elements)  (us)  (GB/s)  (GB/s)  (us)  (GB/s)  (GB/s)",
+    ]
+    row = "65536 16384 float sum -1 3550.9 0.02 0.03 0 3550.9 0.02 0.03 0"
+    big = "268435456 67108864 float sum -1 2000.0 134.22 251.66 0 2000.0 134.22 251.66 0"
+    (two / "results" / "all-all_reduce.txt").write_text("\n".join([*lines, row, big]) + "\n")
+    found = collected(two / "results", folder.folder_of(two / "plan")[0])
+    assert found.values["all-all_reduce", 65536][0] == pytest.approx(65536 * 1.875 / 3550.9e-6 / 1e9)
+    assert found.values["all-all_reduce", 268435456][0] == pytest.approx(251.66)
+
+
 def test_results_that_fit_no_test_or_several_are_named_and_the_rest_is_judged(two, capsys):
     results = two / "results"
     shutil.copy(LOGS / "16_h100x16_2node_allreduce_nebius_ib.txt", results / "node1-all_gather.txt")

@@ -12,6 +12,7 @@ from railyard.cluster.asbuilt import ibnetdiscover
 from railyard.deploy.audit.audit import audit
 from railyard.deploy.design.levels import levels
 from railyard.deploy.network import Found
+from railyard.errors import NAMED
 
 from .fabrics import Drawn
 
@@ -119,9 +120,9 @@ def test_faults_of_a_kind_are_named_twenty_times_and_then_counted():
     text = text_of(X5).replace("\n[1]", "\n[1!]")
     problems = [p.message for p in audited(text).problems if "neither" in p.message]
     wrong = text_of(X5).count("\n[1]")
-    assert wrong > ibnetdiscover.NAMED
-    assert len(problems) == ibnetdiscover.NAMED + 1
-    assert problems[-1].endswith(f"{wrong - ibnetdiscover.NAMED} more of these are not listed")
+    assert wrong > NAMED
+    assert len(problems) == NAMED + 1
+    assert problems[-1].endswith(f"{wrong - NAMED} more of these are not listed")
 
 
 def director(order, boards=6):

@@ -77,7 +77,7 @@ def accept(
     every = judged(tests, found, members)
     if report is not None:
         write_text(report, junit(title, [_case(one) for one in every]))
-    for problem in found.problems[:SHOWN]:
+    for problem in found.problems:
         say(problem.render())
     code = _read(every, as_json=as_json)
     return InputError.exit_code if found.unknown else code

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
-from railyard.errors import Problem
+from railyard.errors import Problem, abridged
 
 LANE_BPS = {
     "SDR": 2_000_000_000,
@@ -37,9 +37,6 @@ _GROUP = re.compile(r"(Non-Chassis Nodes|Chassis \d+( \(guid \w+\))?)\s*$")
 _QUOTED = re.compile(r'"([^"]*)"')
 _LID = re.compile(r"\blid (\d+)\b")
 
-NAMED = 20
-"""Faults of a kind that are named line by line; the others of it are counted."""
-
 _End = tuple[str, str]
 """Key of a device, and a port."""
 
@@ -63,21 +60,11 @@ class _Reading:
     ports: list[_Port] = field(default_factory=list)
     addresses: dict[str, _End] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    times: Counter[str] = field(default_factory=Counter)
     image: str = ""
     images: dict[str, str] = field(default_factory=dict)
 
     def wrong(self, line: int, message: str, found: str) -> None:
-        self.times[message] += 1
-        if self.times[message] <= NAMED:
-            self.problems.append(Problem(message, file=self.file, line=line, found=found))
-
-    def counted(self) -> None:
-        """Says how many faults were not named."""
-        for message, times in self.times.items():
-            if times > NAMED:
-                words = f"{message}: {times - NAMED} more of these are not listed"
-                self.problems.append(Problem(words, file=self.file))
+        self.problems.append(Problem(message, file=self.file, line=line, found=found))
 
 
 def looks_like(text: str) -> bool:
@@ -165,10 +152,11 @@ def _joined(reading: _Reading) -> Discovery:
             seen + 1,
         )
     _once(reading, ends)
-    reading.counted()
     cables = tuple(FoundCable(*a, *b, port.rate_bps, port.line, lanes=port.lanes) for (a, b), (port, _) in ends.items())
     addresses = {name: (number[key], port) for name, (key, port) in reading.addresses.items()}
-    return Discovery(reading.file, tuple(reading.devices.values()), cables, tuple(reading.problems), addresses)
+    return Discovery(
+        reading.file, tuple(reading.devices.values()), cables, tuple(abridged(reading.problems)), addresses
+    )
 
 
 def _completed(reading: _Reading) -> None:

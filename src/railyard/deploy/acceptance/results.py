@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from railyard.deploy.acceptance import counters, perftest
 from railyard.deploy.acceptance.tests import NCCL, WRITE, Test
-from railyard.errors import InputError, Problem, did_you_mean
+from railyard.errors import InputError, Problem, abridged, did_you_mean
 from railyard.files import reading_csv
 from railyard.observe.collective_names import BUSBW
 from railyard.observe.readers import nccl_tests
@@ -25,6 +25,10 @@ _HEADS = {"test", "value"}
 
 FACTOR_OFF = 0.02
 """Share by which busbw over algbw may be off for its digits; all-reduces over 32 and 64 ranks differ by 1.6 %."""
+
+
+COARSE_BPS = 8e9
+"""Busbw, in bits per second, below which the two decimals of GB/s are off by more than half a per cent."""
 
 
 @dataclass
@@ -183,8 +187,8 @@ def _same_factor(source: Source, test: Test, timings: Sequence[Timed]) -> None:
 
 
 def _busbw(one: Timed, test: Test) -> float:
-    """GB/s."""
-    if one.busbw_bps:
+    """GB/s; of slow ones from the time, since nccl-tests prints two decimals."""
+    if one.busbw_bps and one.busbw_bps >= COARSE_BPS:
         return one.busbw_bps / 8e9
     return one.size_bytes * BUSBW[test.collective](test.ranks) / one.seconds / 1e9
 
@@ -207,11 +211,13 @@ def _table(source: Source, text: str, named: dict[str, Test], found: Results) ->
             raise InputError(
                 "the file is no result of a test", file=source.name, found=text[:60] or None, allowed=allowed
             )
+        before = len(found.problems)
         for row in rows:
             try:
                 _row(row, named, found)
             except InputError as error:
                 found.problems += error.located(file=source.name, line=rows.line_num).problems
+        found.problems[before:] = abridged(found.problems[before:])
 
 
 def _row(row: dict[str, str | None], named: dict[str, Test], found: Results) -> None:
@@ -224,9 +230,19 @@ def _row(row: dict[str, str | None], named: dict[str, Test], found: Results) -> 
     if not text:
         return
     try:
-        value, size = float(text), int(row.get("size_bytes") or 0)
+        value = float(text)
     except ValueError:
-        value, size = float("nan"), 0
+        value = float("nan")
     if not 0 <= value < float("inf"):
         raise InputError("the value is no number", key="value", found=text, allowed=f"0 or more, in {named[name].unit}")
-    found.add(name, size, value)
+    found.add(name, _size((row.get("size_bytes") or "").strip(), named[name]), value)
+
+
+def _size(text: str, test: Test) -> int:
+    sizes = [mark.size_bytes for mark in test.marks]
+    if not text and len(sizes) == 1:
+        return sizes[0]
+    if text not in map(str, sizes):
+        words = "the test has no such size" if text else "the test has several sizes, and the row says none"
+        raise InputError(words, key="size_bytes", found=text or None, allowed=[str(size) for size in sizes])
+    return int(text)
