@@ -92,7 +92,8 @@ class TreePlaces:
     def out_of(self, switch: str) -> Links:
         """See `Places`."""
         mine = self.switch(switch)
-        return mine[self.network.link_source[mine] == self.names.number(switch.replace(" ", ""), "switch")]
+        found: Links = mine[self.network.link_source[mine] == self.names.number(switch.replace(" ", ""), "switch")]
+        return found
 
     def nic(self, host: int, nic: int, port: int | None) -> Links:
         """See `Places`."""
