@@ -15,9 +15,10 @@ from railyard.cli import guard
 from railyard.deploy.acceptance import folder, perftest
 from railyard.deploy.acceptance.groups import groups
 from railyard.deploy.acceptance.judge import common, judged
+from railyard.deploy.acceptance.measured import Results
 from railyard.deploy.acceptance.pairs import pairs
 from railyard.deploy.acceptance.planned import planned as accepted
-from railyard.deploy.acceptance.results import Results, collected
+from railyard.deploy.acceptance.results import collected
 from railyard.deploy.acceptance.tests import CABLE, NCCL, WRITE, read, written
 from railyard.errors import InputError
 

@@ -10,8 +10,9 @@ from railyard.deploy.acceptance import counters
 from railyard.deploy.acceptance.bit_errors import at_least, between_switches, limits_of, per_second, seconds_needed
 from railyard.deploy.acceptance.commands import counters_script
 from railyard.deploy.acceptance.judge import judged
+from railyard.deploy.acceptance.measured import Results
 from railyard.deploy.acceptance.planned import cables, labelled
-from railyard.deploy.acceptance.results import Results, collected
+from railyard.deploy.acceptance.results import collected
 from railyard.deploy.acceptance.tests import COUNTERS, LOST, PRE_FEC, SYMBOLS
 from railyard.errors import InputError
 

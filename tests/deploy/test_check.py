@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from railyard import api
+from railyard import _core, api
 from railyard.cli import guard
 from railyard.cluster.topology.wiring import ACCESS_RACK, LEAF_SPINE, SwitchGroup, Wiring
 from railyard.cluster.withdrawal import lost, neighbours
@@ -29,7 +29,7 @@ from railyard.graph import Job
 from railyard.result.serving import Percentiles, ServingFigures
 from railyard.routes import RouteBuilder
 from railyard.scenario import load
-from railyard.study import compose
+from railyard.study import compose, study
 from railyard.study.study import prepare
 from railyard.study.training.fastest import Fastest
 from railyard.study.training.step_runs import StepRuns
@@ -346,6 +346,54 @@ def test_layouts_are_searched_once_and_what_would_help_is_not_tried(monkeypatch,
     assert guard.run(["check", str(file), "--quiet", *larger]) == 0
     assert capsys.readouterr().err == ""
     assert len(searched) == 1
+
+
+@pytest.fixture
+def simulations(monkeypatch):
+    """Grows by each simulation that the core is asked for, of any engine."""
+    count = []
+    for name in dir(_core):
+        if name in ("simulate", "max_min", "run_packets"):
+            real = getattr(_core, name)
+            monkeypatch.setattr(_core, name, lambda *a, real=real, **k: count.append(1) or real(*a, **k))
+    monkeypatch.setattr(study, "run", lambda *a, real=study.run, **k: count.append("run") or real(*a, **k))
+    return count
+
+
+@pytest.mark.parametrize("parallelism", [", parallelism: {{tp: 2}}", ""])
+def test_what_needs_only_the_plan_runs_no_simulation(simulations, capsys, tmp_path, parallelism):
+    """Whether the layout is given or would be searched, and of every variant; the step shows that it counts."""
+    asked = [
+        "survives any one spine",
+        "no PFC deadlock",
+        "headroom holds at 30 m",
+        "capex < 900 k$",
+        "capex > 1 $",
+        "configurations in plan/switches hold",
+    ]
+    text = SMALL.replace(", parallelism: {{tp: 2}}", parallelism).format(fabric="roce", engine="flow")
+    file = tmp_path / "small.yaml"
+    file.write_text(text + "".join(f"  - {one}\n" for one in asked), encoding="utf-8")
+    larger = ["--set", "cluster.back_end.topology.ports_per_leaf=4", "--set", "compare.vary.seed=[1, 2]"]
+    assert guard.run(["deploy", str(file), "--out", str(tmp_path / "plan"), "--quiet", *larger[:2]]) == 0
+    capsys.readouterr()
+    code = guard.run(["check", str(file), "--quiet", "--json", *larger])
+    found = json.loads(capsys.readouterr().out)["checks"]
+    assert (len(found), simulations) == (2 * len(asked), []), found
+    assert code == int(not all(one["holds"] for one in found))
+    file.write_text(text + "  - step < 9 s\n", encoding="utf-8")
+    assert guard.run(["check", str(file), "--quiet"]) == 0
+    assert simulations.count("run") == 1
+    assert 1 in simulations
+
+
+def test_what_is_bought_is_what_a_run_says(tmp_path):
+    file = tmp_path / "small.yaml"
+    file.write_text(SMALL.format(fabric="roce", engine="flow") + "  - capex > 1 $\n", encoding="utf-8")
+    (variant,) = api.run(file, out=None).result.variants
+    one = load.load(file)
+    figure = FIGURES["capex"]
+    assert figure.planned(one, compose_cluster(one)) == pytest.approx(figure.read(variant), rel=1e-12)
 
 
 def test_a_scenario_without_assertions_is_refused(capsys, tmp_path):

@@ -14,8 +14,8 @@ from railyard.deploy.acceptance import counters
 from railyard.deploy.acceptance.bit_errors import between_switches
 from railyard.deploy.acceptance.commands import FABRIC
 from railyard.deploy.acceptance.judge import judged
+from railyard.deploy.acceptance.measured import Results
 from railyard.deploy.acceptance.planned import cables, labelled
-from railyard.deploy.acceptance.results import Results
 from railyard.deploy.acceptance.tests import COUNTERS
 from railyard.deploy.audit.audit import audit, audit_plan
 from railyard.deploy.audit.evidence.tables import dumped, min_hop

@@ -9,9 +9,10 @@ from railyard.economics.ranges import total
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from railyard.catalog import Range
+    from railyard.cluster.bill import BillRow
 
 ACCELERATORS, SERVERS, NICS, SWITCHES, OPTICS, LINES, STORAGE, MANAGEMENT = (
     "accelerators",
@@ -78,6 +79,15 @@ def component_of(kind: str) -> str:
     if kind not in COMPONENT_OF_KIND:
         raise InputError("the bill of materials holds an unknown kind", found=kind, allowed=list(COMPONENT_OF_KIND))
     return COMPONENT_OF_KIND[kind]
+
+
+def parts_of_rows(rows: Iterable[BillRow]) -> list[Part]:
+    """The parts of a cluster's bill.
+
+    Raises:
+        InputError: A kind is unknown.
+    """
+    return [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in rows]
 
 
 def price_of(parts: Sequence[Part], component: str) -> Range:

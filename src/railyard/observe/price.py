@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from railyard.cluster.bill import bill_of
 from railyard.economics.assumptions import Assumptions
 from railyard.economics.hourly import hourly
-from railyard.economics.parts import Part, component_of
+from railyard.economics.parts import parts_of_rows
 from railyard.measure.causes import Cause
 from railyard.measure.decompose import TimeRow, decompose
 
@@ -84,6 +84,6 @@ def usd_per_hour(record: Record, cluster: Cluster) -> float:
 
 
 def _hourly(cluster: Cluster, spent: StepShares) -> float:
-    parts = [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(cluster)]
+    parts = parts_of_rows(bill_of(cluster))
     cost = hourly(spent, cluster.accelerator, parts, Assumptions.from_catalog(cluster.catalog))
     return cost.section().usd_per_h.typical

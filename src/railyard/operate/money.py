@@ -9,7 +9,7 @@ import numpy as np
 from railyard.cluster.bill import bill_of
 from railyard.economics.assumptions import Assumptions
 from railyard.economics.hourly import hourly
-from railyard.economics.parts import Part, component_of
+from railyard.economics.parts import parts_of_rows
 from railyard.measure.causes import CAUSES, Cause
 from railyard.measure.decompose import Decomposition, TimeRow
 
@@ -33,7 +33,7 @@ def usd_per_h(cluster: Cluster, scenario: Scenario, time: dict[str, float]) -> t
         time: Shares of the accelerators' time, as `accounts.shares` gives them.
     """
     assumptions = Assumptions.from_catalog(cluster.catalog, scenario.economics.given())
-    parts = [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(cluster)]
+    parts = parts_of_rows(bill_of(cluster))
     cost = hourly(_spent(time, cluster.ranks), cluster.accelerator, parts, assumptions)
     return cost.section().usd_per_h, cost.sources
 

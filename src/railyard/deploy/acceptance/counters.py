@@ -17,7 +17,7 @@ from railyard.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.deploy.acceptance.results import Results
+    from railyard.deploy.acceptance.measured import Results
 
     Ports = dict[tuple[str, str], dict[str, float]]
 

@@ -12,7 +12,7 @@ from railyard.deploy.acceptance.tests import BURN, CABLE, COUNTERS, NCCL, WRITE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.deploy.acceptance.results import Results
+    from railyard.deploy.acceptance.measured import Results
     from railyard.deploy.acceptance.tests import Mark, Test
 
 PASSED, FAILED, OUTSIDE, MISSING = "passed", "failed", "outside", "missing"

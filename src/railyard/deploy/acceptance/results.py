@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railyard.deploy.acceptance import counters, perftest
+from railyard.deploy.acceptance.measured import Results
 from railyard.deploy.acceptance.tests import NCCL, WRITE, Test
-from railyard.errors import InputError, Problem, abridged, did_you_mean
+from railyard.errors import InputError, abridged, did_you_mean
 from railyard.files import reading_csv
 from railyard.observe.collective_names import BUSBW
 from railyard.observe.readers import nccl_tests
@@ -29,44 +29,6 @@ FACTOR_OFF = 0.02
 
 COARSE_BPS = 8e9
 """Busbw, in bits per second, below which the two decimals of GB/s are off by more than half a per cent."""
-
-
-@dataclass
-class Results:
-    """What was measured.
-
-    Attributes:
-        values: By test and size; several where it was measured several times, in the test's unit.
-        wrong: Tests whose data came out wrong, and how many values.
-        problems: Files that were not read, and why.
-        files: How many were.
-        ends: Of counters: values by test and end of the cable.
-        short: Of counters: tests that they show too little for, and why.
-    """
-
-    values: dict[tuple[str, int], list[float]] = field(default_factory=dict)
-    wrong: dict[str, int] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-    files: int = 0
-    ends: dict[str, dict[str, float]] = field(default_factory=dict)
-    short: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def unknown(self) -> bool:
-        """Whether a table names a test that there is not."""
-        return any(problem.key == "test" for problem in self.problems)
-
-    def add(self, test: str, size_bytes: int, value: float) -> None:
-        """One value."""
-        self.values.setdefault((test, size_bytes), []).append(value)
-
-    def add_end(self, test: str, end: str, value: float, short: str) -> None:
-        """What counters show of a cable at one end; the worse end is the cable's."""
-        ends = self.ends.setdefault(test, {})
-        ends[end] = value
-        self.values[test, 0] = [max(ends.values())]
-        if short:
-            self.short[test] = short
 
 
 def collected(path: Path, tests: Sequence[Test]) -> Results:

@@ -11,7 +11,7 @@ from railyard.cluster.bill import bill_of
 from railyard.cluster.withdrawal import lost, neighbours
 from railyard.economics.assumptions import HOURS_PER_MONTH
 from railyard.economics.hourly import hourly
-from railyard.economics.parts import Part, component_of
+from railyard.economics.parts import parts_of_rows
 from railyard.engine import get as engine_named
 from railyard.fault import DegradeLink
 from railyard.graph import Job
@@ -151,7 +151,7 @@ class StepPricing:
     def _usd_per_hour(self, record: Record) -> float:
         cluster = self.job.cluster
         rows = bill_of(cluster)
-        parts = [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in rows]
+        parts = parts_of_rows(rows)
         cost = hourly(decompose(record), cluster.accelerator, parts, self.job.assumptions)
         return cost.section().usd_per_h.typical
 

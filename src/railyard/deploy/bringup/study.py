@@ -20,7 +20,7 @@ from railyard.deploy.bringup.site import Site, order_of, site_of
 from railyard.deploy.plan.cabling import plan_of
 from railyard.economics.assumptions import HOURS_PER_YEAR, Assumptions
 from railyard.economics.capital import capex, capital_recovery_factor
-from railyard.economics.parts import Part, component_of
+from railyard.economics.parts import parts_of_rows
 from railyard.errors import InputError
 from railyard.percentile import percentile
 from railyard.scenario.bring_up import BringUpSection
@@ -175,7 +175,7 @@ def capital_usd_per_h(draft: Draft, cluster: Cluster) -> float:
     """The annuity of a cluster with its installation, by the hour, typical."""
     world = Assumptions.from_catalog(cluster.catalog, draft.scenario.economics.given())
     rows = bill_of(cluster)
-    parts = [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in rows]
+    parts = parts_of_rows(rows)
     total = capex(parts, world.installation, cluster.ranks).total_usd.typical
     return total * capital_recovery_factor(world.cost_of_capital.typical, world.life_years.typical) / HOURS_PER_YEAR
 

@@ -6,10 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from railyard import units
+from railyard.cluster.bill import bill_of
+from railyard.economics.assumptions import Assumptions
+from railyard.economics.capital import capex
+from railyard.economics.parts import parts_of_rows
 from railyard.errors import InputError
+from railyard.scenario.load import blaming
+from railyard.study import compose
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from railyard.cluster import Cluster
+    from railyard.scenario.load import Draft
 
 TRAINING = frozenset({"training"})
 STEPS = frozenset({"training", "trace"})
@@ -28,6 +37,7 @@ class Figure:
         words: The figure for people.
         scale: The figure's unit over that of the result.
         band: Its name among the bands of the model's error; empty where none was validated.
+        planned: Gives it of a scenario and its cluster; None where it takes a run.
     """
 
     meaning: str
@@ -37,6 +47,7 @@ class Figure:
     words: Callable[[float], str]
     scale: float = 1.0
     band: str = ""
+    planned: Callable[[Draft, Cluster], float] | None = None
 
     @property
     def packets(self) -> bool:
@@ -101,6 +112,13 @@ def _percentiles(name: str, meaning: str, path: str) -> dict[str, Figure]:
     }
 
 
+def _bought(draft: Draft, cluster: Cluster) -> float:
+    """Dollars: the result's `capex`, which no run changes."""
+    with blaming(draft, "economics"):
+        assumptions = Assumptions.from_catalog(compose.catalog_of(draft), draft.scenario.economics.given())
+    return capex(parts_of_rows(bill_of(cluster)), assumptions.installation, cluster.ranks).total_usd.typical
+
+
 FIGURES: dict[str, Figure] = {
     "step": Figure("mean step", STEPS, "step.seconds", units.seconds, _time, band="step_s"),
     "p99_step": Figure("99th percentile of steps", STEPS, "step.p99_s", units.seconds, _time),
@@ -110,7 +128,7 @@ FIGURES: dict[str, Figure] = {
     "goodput": Figure("share of it that is steps which count", TRAINING, "jct.goodput", units.ratio, _share),
     "usd_per_mtoken": Figure("cost of a million tokens, typical", TRAINING, "cpmt.typical", _price, _usd, band="cpmt"),
     "power": Figure("power with cooling, typical", STEPS, "power.total_w.typical", units.power, _power),
-    "capex": Figure("cost to buy, typical", STEPS, "capex.total_usd.typical", units.money, _money),
+    "capex": Figure("cost to buy, typical", STEPS, "capex.total_usd.typical", units.money, _money, planned=_bought),
     **{
         f"{level}_fct": Figure(
             f"flow completion times, {level}", STEPS, f"packet.fct_us.{level}", units.seconds, _time, scale=1e-6

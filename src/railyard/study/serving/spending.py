@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.catalog import Range
 from railyard.cluster.bill import bill_of
 from railyard.economics.deployment import Use
-from railyard.economics.parts import Part, component_of
+from railyard.economics.parts import Part, component_of, parts_of_rows
 from railyard.study.serving.attention_ffn import ffn_share
 
 if TYPE_CHECKING:
@@ -118,7 +118,5 @@ def parts_of_bill(job: ServingJob) -> list[Part]:
             if row.kind in {"accelerator", "server", "nic"}
         ]
     for cluster in job.networks.clusters[1:]:
-        parts += [
-            Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(cluster)
-        ]
+        parts += parts_of_rows(bill_of(cluster))
     return parts

@@ -10,7 +10,7 @@ import numpy as np
 from railyard.cluster.bill import bill_of
 from railyard.cluster.notes import notes_of
 from railyard.economics.hourly import hourly
-from railyard.economics.parts import Part, component_of
+from railyard.economics.parts import parts_of_rows
 from railyard.economics.sources import of_entry
 from railyard.graph import AT_SENDER, Kind
 from railyard.measure import tracks as timeline_tracks
@@ -68,9 +68,7 @@ def measure(simulated: SimulatedTrace) -> MeasuredTrace:
     traces = simulated.by_trace
     decomposition = decompose(traces)
     carried = network_use(record, job.cluster, decomposition)
-    bill = [
-        Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(job.cluster)
-    ]
+    bill = parts_of_rows(bill_of(job.cluster))
     cost = hourly(decomposition, job.cluster.accelerator, bill, job.assumptions)
     busy = utilization(decomposition, None)
     ranks = timeline_tracks.sample_ranks(stages(traces.graph), busy.per_rank)

@@ -10,7 +10,7 @@ from railyard.cluster.bill import bill_of
 from railyard.cluster.notes import empty_leafs, notes_of
 from railyard.economics.cost import JobFacts
 from railyard.economics.evaluate import evaluate
-from railyard.economics.parts import Part, component_of
+from railyard.economics.parts import parts_of_rows
 from railyard.economics.ranges import band_of
 from railyard.economics.sources import of_entry
 from railyard.engine import Jitter
@@ -42,7 +42,6 @@ from railyard.workload.training.sync.ledger import ledger
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from railyard.cluster import Cluster
     from railyard.economics.evaluate import Economics
     from railyard.economics.sources import Source
     from railyard.measure.decompose import Decomposition
@@ -254,7 +253,7 @@ def economics(simulated: Simulated, decomposition: Decomposition, step_s: float)
     return evaluate(
         decomposition=decomposition,
         accelerator=job.cluster.accelerator,
-        parts=_parts(job.cluster),
+        parts=parts_of_rows(bill_of(job.cluster)),
         job=facts,
         assumptions=job.assumptions,
     )
@@ -271,10 +270,6 @@ def _checkpointing(training: Training, saved: Saved, step_s: float) -> Checkpoin
         read_s=saved.read_s,
         lost_s=section.memory_interval_steps * step_s if section.memory_copies else None,
     )
-
-
-def _parts(cluster: Cluster) -> list[Part]:
-    return [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(cluster)]
 
 
 def _memory(job: Prepared) -> MemoryFigures:

@@ -73,7 +73,11 @@ class FigureHolds:
 
     def judge(self, subject: Subject) -> Outcome:
         """See `Assertion`."""
-        figure, variant = FIGURES[self.name], subject.measured()
+        figure = FIGURES[self.name]
+        if figure.planned is not None:
+            planned = figure.planned(subject.draft, subject.cluster)
+            return Outcome(figure.words(planned), COMPARISONS[self.comparison](planned, self.bound))
+        variant = subject.measured()
         value, missing = figure.read(variant), figure.missing(variant)
         if value is None:
             return Outcome(missing or "N/A: the run has none", holds=False)
