@@ -63,6 +63,7 @@ def test_limits_are_those_of_the_phy():
     assert limits_of(400_000_000_000, infiniband=False) == {PRE_FEC: 2.4e-4, LOST: pytest.approx(8e-13)}
     assert limits_of(100_000_000_000, infiniband=False) == {PRE_FEC: 5e-5, LOST: pytest.approx(5.5111e-10, rel=1e-4)}
     assert limits_of(200_000_000_000, infiniband=True) == {SYMBOLS: 1e-12}
+    assert limits_of(800_000_000_000, infiniband=False)[LOST] == pytest.approx(4.1212e-13, rel=1e-4)
     assert limits_of(10_000_000_000, infiniband=False) == {}
     assert per_second(LOST, 400e9) == pytest.approx(78.125e6)
     assert seconds_needed({PRE_FEC: 2.4e-4, LOST: 8e-13}, 400e9) == pytest.approx(48_000)
@@ -109,7 +110,7 @@ def test_one_end_or_a_short_time_shows_too_little(roce):
     found = Results()
     for part, seconds in ((test.parts[1], HOURS), (test.parts[2], 4800)):
         where, _, port = part.rpartition(":")
-        counters.read(fec([port], seconds), "f", f"counters-{where}", roce, found)
+        counters.read(fec([port], seconds), "f", f"counters-{where}", counters.ends_of(roce), found)
         if seconds == HOURS:
             assert verdicts(roce, found)[test.name].why == f"read at {test.parts[1]} only"
     one = verdicts(roce, found)[test.name]
@@ -121,7 +122,7 @@ def test_bits_before_correction_have_their_limit(roce):
     found = Results()
     for part, ber in ((test.parts[1], "2.3e-04"), (test.parts[2], "2.5e-04")):
         where, _, port = part.rpartition(":")
-        counters.read(fec([port], HOURS, ber=ber), "f", f"counters-{where}", roce, found)
+        counters.read(fec([port], HOURS, ber=ber), "f", f"counters-{where}", counters.ends_of(roce), found)
     one = verdicts(roce, found)[test.name]
     assert (one.verdict, one.measured) == ("failed", 2.5e-4)
 
@@ -142,7 +143,7 @@ Statistics:
   uncorrectable_blocks: {uncorrectable}
   corrected_bits: 4000000000000
 """
-        counters.read(text, "f", f"counters-{where}", tests, found)
+        counters.read(text, "f", f"counters-{where}", counters.ends_of(tests), found)
     judgement = verdicts(tests, found)
     assert judgement[lost.name].verdict == "failed"
     assert judgement[lost.name].measured == pytest.approx(17.382 / (78.125e6 * HOURS), rel=1e-3)
@@ -157,7 +158,13 @@ def test_symbol_errors_of_infiniband_are_read_over_the_fabric(infiniband):
         where, _, port = one.parts[1].rpartition(":")
         lines += [f'Errors for 0x1 "{where}"', f"   GUID 0x1 port {port}: [SymbolErrorCounter == {count}]"]
     found = Results()
-    counters.read("\n".join([*lines, "## Summary: 40 nodes checked, 3 bad"]), "f", "counters-fabric", infiniband, found)
+    counters.read(
+        "\n".join([*lines, "## Summary: 40 nodes checked, 3 bad"]),
+        "f",
+        "counters-fabric",
+        counters.ends_of(infiniband),
+        found,
+    )
     judgement = verdicts(infiniband, found)
     assert [judgement[one.name].verdict for one in chosen] == ["passed", "failed", "failed"]
     assert sum(one.verdict == "passed" for one in judgement.values()) == 254
@@ -168,7 +175,7 @@ def test_perfquery_is_of_the_switch_that_its_file_is_called_as(infiniband):
     where, _, port = test.parts[1].rpartition(":")
     text = f"# seconds 60\n# Port counters: Lid 6 port {port} (CapMask: 0x1300)\nSymbolErrorCounter:..............100\n"
     found = Results()
-    counters.read(text, "f", f"counters-{where}", infiniband, found)
+    counters.read(text, "f", f"counters-{where}", counters.ends_of(infiniband), found)
     assert found.ends[test.name] == {test.parts[1]: pytest.approx(84.14 / (60 * 400e9), rel=2e-3)}
 
 
@@ -182,7 +189,7 @@ def test_perfquery_is_of_the_switch_that_its_file_is_called_as(infiniband):
 )
 def test_counters_that_cannot_be_used_are_refused(roce, text, words):
     with pytest.raises(InputError, match=words):
-        counters.read(text, "f", "counters-nobody", roce, Results())
+        counters.read(text, "f", "counters-nobody", counters.ends_of(roce), Results())
 
 
 @pytest.mark.parametrize("fabric", ["roce", "infiniband"])

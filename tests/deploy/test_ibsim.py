@@ -235,7 +235,7 @@ def test_symbol_errors_between_switches_are_judged_by_what_the_real_tool_prints(
             fabric.console(f'PerformanceSet "{key[where]}"[{port}] PortCounters.SymbolErrorCounter={count}')
         after = fabric.run(*FABRIC.split(), codes=(0, 1))
     found = Results()
-    counters.read(f"# seconds 0\n{before}# seconds 60\n{after}", "f", "counters-fabric", tests, found)
+    counters.read(f"# seconds 0\n{before}# seconds 60\n{after}", "f", "counters-fabric", counters.ends_of(tests), found)
     assert found.values[good.name, 0] == [pytest.approx(5.4254 / (60 * 200e9), rel=1e-3)]
     verdicts = {one.test.name: one.verdict for one in judged(tests, found, {}) if one.test.method == COUNTERS}
     assert {name for name, verdict in verdicts.items() if verdict != "passed"} == {bad.name}

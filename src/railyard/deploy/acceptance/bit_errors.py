@@ -54,13 +54,13 @@ LIMITS = {
     100_000_000_000: Limit(5e-5, 6.2e-10, 1, 5280, "95.1.1, 100GBASE-SR4 with RS(528,514)"),
     200_000_000_000: Limit(2.4e-4, 1.7e-12, 2, 5440, "121.1.1, 200GBASE-DR4"),
     400_000_000_000: Limit(2.4e-4, 1.7e-12, 2, 5440, "124.1.1, 400GBASE-DR4"),
-    800_000_000_000: Limit(2.4e-4, 1.7e-12, 2, 5440, "124.1.1 as of 802.3df, 800GBASE-DR8"),
+    800_000_000_000: Limit(2.4e-4, 1.7e-12, 4, 5440, "124.1.1 as of 802.3df, 800GBASE-DR8"),
 }
 """By rate, bit/s. 100 Gb/s is taken for four lanes of 25; one or two PAM4 lanes may have 2.4e-4."""
 
 INFINIBAND = 1e-12
 """Bit errors a bit that InfiniBand allows a link (IBTA, volume 2; NVIDIA, DGX SuperPOD cabling guide, "Bit Error
-Rate": less than one error in 10^12 bits). A symbol error is one at least."""
+Rate": less than one error in 10^12 bits, though its own are tested to 10^15). A symbol error is one at least."""
 
 SURE = 3.0
 """Errors that the limit would have made: where none was seen, the limit holds with 95 % (1 - e^-3)."""

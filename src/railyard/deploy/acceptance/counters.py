@@ -6,7 +6,7 @@ Each reading begins with a line `# seconds 3600`: since the first one, or, of on
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from railyard.cluster.asbuilt.port_names import same_port
 from railyard.cluster.asbuilt.reported import infiniband_counters
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from railyard.deploy.acceptance.measured import Results
 
     Ports = dict[tuple[str, str], dict[str, float]]
+    Ends = dict[str, list["End"]]
 
 START = "counters-"
 """Of the names of files; then the switch, where one file is of one."""
@@ -43,37 +44,60 @@ def recognises(text: str) -> bool:
     )
 
 
-def read(text: str, name: str, stem: str, tests: Sequence[Test], found: Results) -> None:
+class End(NamedTuple):
+    """An end of a cable, and what is judged of it.
+
+    Attributes:
+        test: Of the cable.
+        part: The end as the test names it.
+        port: Its port.
+        per_second: Codewords or bits a second.
+    """
+
+    test: Test
+    part: str
+    port: str
+    per_second: float
+
+
+def ends_of(tests: Sequence[Test]) -> Ends:
+    """All ends by their switch."""
+    rates = {one.name.removeprefix(f"{CABLE}-"): one.marks[0].expected * 1e9 for one in tests if one.method == CABLE}
+    out: Ends = {}
+    for test in tests:
+        rate = rates.get(test.name.partition("-")[2], 0.0)
+        for part in test.parts[1:] if test.method == COUNTERS and rate else ():
+            where, _, port = part.rpartition(":")
+            out.setdefault(where, []).append(End(test, part, same_port(port), per_second(test.unit, rate)))
+    return out
+
+
+def read(text: str, name: str, stem: str, ends: Ends, found: Results) -> None:
     """Adds what counters of a file show of cables.
 
     Args:
         text: Of the file.
         name: Of it, for messages.
         stem: Of its name: `counters-` and a switch, unless the tool names devices.
-        tests: All.
+        ends: All, by their switch.
         found: Takes it.
 
     Raises:
         InputError: It does not say for how long it counted, or no port of it is tested.
     """
     seconds, first, last = _span(text, name, stem.removeprefix(START))
-    rates = {one.name.removeprefix(f"{CABLE}-"): one.marks[0].expected * 1e9 for one in tests if one.method == CABLE}
-    nothing = {SYMBOLS: 0.0} if infiniband_counters.healthy(text) else {}  # of ports that it does not list
+    clean = infiniband_counters.healthy(text)
+    nothing = {SYMBOLS: 0.0} if clean else {}  # of ports that it does not list
     seen = False
-    for test in tests:
-        rate = rates.get(test.name.partition("-")[2], 0.0)
-        for part in test.parts[1:] if test.method == COUNTERS and rate else ():
-            where, _, port = part.rpartition(":")
-            key = where, same_port(port)
-            shown = _shown(test, first.get(key, {}), last.get(key, nothing), seconds * per_second(test.unit, rate))
+    for device in ends if clean else {device for device, _ in last} & ends.keys():
+        for end in ends[device]:
+            key = device, end.port
+            shown = _shown(end.test, first.get(key, {}), last.get(key, nothing), seconds * end.per_second)
             if shown is not None:
                 seen = True
-                found.add_end(test.name, part, *shown)
+                found.add_end(end.test.name, end.part, *shown)
     if not seen:
-        devices = sorted(
-            {part.rpartition(":")[0] for test in tests for part in test.parts[1:] if test.method == COUNTERS}
-        )
-        allowed = [*devices[:8], *(["..."] if len(devices) > 8 else [])]
+        allowed = [*sorted(ends)[:8], *(["..."] if len(ends) > 8 else [])]
         raise InputError("none of its ports is one of a cable that is tested", file=name, found=stem, allowed=allowed)
 
 

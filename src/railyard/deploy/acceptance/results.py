@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from railyard.observe.readers import nccl_tests
 from railyard.observe.sources import Source, sources
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from railyard.observe.reader import Timed
 
@@ -25,7 +26,6 @@ _HEADS = {"test", "value"}
 
 FACTOR_OFF = 0.02
 """Share by which busbw over algbw may be off for its digits; all-reduces over 32 and 64 ranks differ by 1.6 %."""
-
 
 COARSE_BPS = 8e9
 """Busbw, in bits per second, below which the two decimals of GB/s are off by more than half a per cent."""
@@ -38,9 +38,10 @@ def collected(path: Path, tests: Sequence[Test]) -> Results:
         InputError: There is nothing that belongs to a test.
     """
     found, named = Results(), {one.name: one for one in tests}
+    ends = cache(lambda: counters.ends_of(tests))
     for source in sources(path):
         try:
-            _one(source, tests, named, found)
+            _one(source, tests, named, found, ends)
             found.files += 1
         except InputError as error:
             found.problems += error.problems
@@ -52,10 +53,16 @@ def collected(path: Path, tests: Sequence[Test]) -> Results:
     return found
 
 
-def _one(source: Source, tests: Sequence[Test], named: dict[str, Test], found: Results) -> None:
+def _one(
+    source: Source,
+    tests: Sequence[Test],
+    named: dict[str, Test],
+    found: Results,
+    ends: Callable[[], dict[str, list[counters.End]]],
+) -> None:
     text = source.everything().decode("utf-8", errors="replace")
     if counters.recognises(text):
-        counters.read(text, source.name, _stem(source), tests, found)
+        counters.read(text, source.name, _stem(source), ends(), found)
     elif perftest.recognises(text):
         _write(source, text, tests, named, found)
     elif nccl_tests.recognises(source.name, text[:4096].encode()):
