@@ -67,6 +67,8 @@ def test_limits_are_those_of_the_phy():
     assert limits_of(10_000_000_000, infiniband=False) == {}
     assert per_second(LOST, 400e9) == pytest.approx(78.125e6)
     assert seconds_needed({PRE_FEC: 2.4e-4, LOST: 8e-13}, 400e9) == pytest.approx(48_000)
+    assert per_second(PRE_FEC, 100e9) == pytest.approx(100e9 * 257 / 256 * 528 / 514)
+    assert per_second(PRE_FEC, 390e9) == pytest.approx(390e9 * 257 / 256 * 544 / 514)
     assert seconds_needed({SYMBOLS: 1e-12}, 400e9) == pytest.approx(7.5)
 
 
