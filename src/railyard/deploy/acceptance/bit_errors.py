@@ -45,8 +45,9 @@ class Limit:
 
 
 FRAME_SHARE = 0.125
-"""SONiC's reckoning of frame loss from lost codewords: 1.125 of one codeword at a time, 2.125 of two interleaved
-(sonic-net/SONiC, doc/port-fec-flr, 2025)."""
+"""Of a frame of 64 octets by itself, eight of which are a codeword: frame loss is (1 + 8 x) / 8 of codeword loss with x
+interleaved, which are 2 at 200 and 400 Gb/s and 4 at 800 ("FEC FLR support in SONiC", 0.2, 2025, after IEEE 802.3df's
+logic ad hoc, opsasnick_3df_logic_220630a)."""
 
 SHORT_BITS, LONG_BITS = 5280, 5440
 """With what RS(528,514) and RS(544,514) add."""
