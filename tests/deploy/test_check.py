@@ -245,6 +245,7 @@ def test_parts_that_are_not_there_are_named_with_those_that_are():
     [
         ("step < 10", "needs a unit"),
         ("gpu_utilisation > 0.9", "did you mean `gpu_utilization`"),
+        ("gpu_utilization > 90", "a share is 0 to 1"),
         ("step = 3 s", "compares nothing"),
         ("no PFC dedlock", "did you mean `no PFC deadlock`"),
         ("headroom holds", "at which length"),

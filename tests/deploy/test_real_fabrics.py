@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from railyard.cli import guard
 from railyard.cluster.asbuilt import ibnetdiscover
 from railyard.deploy.audit.audit import audit
 from railyard.deploy.design.levels import levels
 from railyard.deploy.network import Found
 from railyard.errors import NAMED
 
-from .fabrics import Drawn
+from .fabrics import Drawn, three_tier
 
 DATA = Path(__file__).parent / "data"
 X5, MANUAL = "ibnetdiscover-x5.topo", "ibnetdiscover-manual.topo"
@@ -196,3 +197,19 @@ def test_one_lane_of_four_is_a_fault_where_no_design_says_so():
 def test_the_published_dgx_fabric_has_no_directors():
     text = gzip.decompress((DATA / "ibnetdiscover-dgx.out.gz").read_bytes()).decode()
     assert not [one for one in ibnetdiscover.read(text, "dgx").devices if one.chassis]
+
+
+@pytest.mark.parametrize("rate", ["4xZDR", "0xQDR", "99999999999999999999xNDR"])
+def test_a_rate_that_nobody_knows_is_named(rate):
+    text = text_of(X5).replace("4xQDR", rate, 1)
+    (problem,) = audited(text).problems
+    assert (problem.found, problem.message) == (rate, "the width and speed of a link are not known")
+    assert "NDR" in problem.allowed
+
+
+def test_blocks_that_are_alike_are_one_line(tmp_path, capsys):
+    (tmp_path / "fabric.txt").write_text(three_tier(3, 2, 2, 2, hosts=2).text())
+    assert guard.run(["audit", "--ibnetdiscover", str(tmp_path / "fabric.txt")]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[1].startswith("  3 times 2 leaf x 2 above, 1 cables a pair: 4 of 4 cables")
+    assert out[2].startswith("  2 times 3 spine x 2 above, 1 cables a pair: 6 of 6 cables")

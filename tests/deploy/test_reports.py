@@ -351,4 +351,7 @@ def test_the_command_takes_all_of_it(tmp_path, capsys):
     assert guard.run([*given, "--netbox", str(tmp_path / "cables.csv")]) == 0
     assert json.loads(capsys.readouterr().out)["findings"][0]["usd_per_month"] > 0
     assert guard.run(["audit", "--netbox", str(tmp_path / "cables.csv")]) == 0
+    (tmp_path / "nothing").mkdir()
+    assert guard.run([*given[:3], "--with", str(tmp_path / "nothing")]) == 2
+    assert "there is no file in the folder" in capsys.readouterr().err
     assert guard.run(["audit", "--with", str(tmp_path / "said")]) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -177,20 +178,25 @@ def audit(
 def _design(found: Audit) -> None:
     design = found.design
     tiers = ", ".join(f"{count} {tier}" for tier, count in design["tiers"].items())
-    emit(f"{design['source']} design: {tiers or 'no switches'} switches, {design['host_ports']:,} host ports")
-    for block in design["blocks"]:
-        lows, highs = block["switches"]
-        loads = block["worst_shift_load"]
-        words = "" if loads is None else f"; worst load of a shift permutation {loads[0]:g} to {loads[1]:g}"
-        emit(
-            f"  {lows} {block['lower']} x {highs} above, {block['cables_a_pair']} cables a pair:"
-            f" {block['found']:,} of {block['cables']:,} cables{words}"
-        )
+    switches = f"{tiers} switches" if tiers else "no tiers of switches"
+    emit(f"{design['source']} design: {switches}, {design['host_ports']:,} host ports")
+    for words, times in Counter(map(_block, design["blocks"])).items():
+        emit(f"  {words}" if times == 1 else f"  {times} times {words}")
     if "forwarding" in design:
         _forwarding(design["forwarding"])
     for words in design["doubts"]:
         say(f"not sure: {words}")
     say(design["assumptions"])
+
+
+def _block(block: dict[str, Any]) -> str:
+    lows, highs = block["switches"]
+    loads = block["worst_shift_load"]
+    words = "" if loads is None else f"; worst load of a shift permutation {loads[0]:g} to {loads[1]:g}"
+    return (
+        f"{lows} {block['lower']} x {highs} above, {block['cables_a_pair']} cables a pair:"
+        f" {block['found']:,} of {block['cables']:,} cables{words}"
+    )
 
 
 def _forwarding(figures: dict[str, Any]) -> None:

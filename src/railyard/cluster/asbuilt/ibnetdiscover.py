@@ -29,7 +29,8 @@ _NODE = re.compile(r'(Switch|Ca|Rt)\s+(\d+)\s+"([^"]+)"\s*#\s*"([^"]*)"')
 _PORT = re.compile(
     r'\[(\w+)\](?:\[[^\]]*\])?(?:\(([0-9a-fA-F]*)[^)]*\))?\s+"([^"]+)"\[(\w+)\](?:\([^)]*\))?\s*(?:#(.*))?'
 )
-_RATE = re.compile(r"\b(\d+)x(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b")
+_RATE = re.compile(r"\b(1|2|4|8|12)x(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b")
+_RATE_LIKE = re.compile(r"\s(\d+x[A-Z]\w*)\s*$")
 _ATTRIBUTE = re.compile(r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=(\S*)")
 _GROUP = re.compile(r"(Non-Chassis Nodes|Chassis \d+( \(guid \w+\))?)\s*$")
 """Headings of `ibnetdiscover --grouping`."""
@@ -63,8 +64,8 @@ class _Reading:
     image: str = ""
     images: dict[str, str] = field(default_factory=dict)
 
-    def wrong(self, line: int, message: str, found: str) -> None:
-        self.problems.append(Problem(message, file=self.file, line=line, found=found))
+    def wrong(self, line: int, message: str, found: str, allowed: str | None = None) -> None:
+        self.problems.append(Problem(message, file=self.file, line=line, found=found, allowed=allowed))
 
 
 def looks_like(text: str) -> bool:
@@ -97,6 +98,10 @@ def _port(reading: _Reading, number: int, here: str, found: re.Match[str]) -> No
     port, guid, far, far_port, words = found.groups()
     width = _RATE.search(words or "")
     lanes, rate = (int(width[1]), int(width[1]) * LANE_BPS[width[2]]) if width else (0, 0)
+    strange = None if width else _RATE_LIKE.search(words or "")
+    if strange:
+        allowed = "1x, 2x, 4x, 8x or 12x of " + ", ".join(LANE_BPS)
+        reading.wrong(number, "the width and speed of a link are not known", strange[1], allowed)
     called = _QUOTED.search(words or "")
     reading.ports.append(_Port((here, port), (far, far_port), called[1] if called else "", lanes, rate, number))
     if reading.devices[here].kind != "switch":

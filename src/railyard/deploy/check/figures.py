@@ -92,6 +92,14 @@ def _share(share: float) -> str:
     return f"{share:.4g}"
 
 
+def _part(value: object) -> float:
+    """Of a figure that is never above 1: a bound that nothing can meet, or miss, is a slip."""
+    part = units.ratio(value)
+    if part > 1:
+        raise InputError("a share is 0 to 1", found=value, allowed="such as `0.9` or `90 %`")
+    return part
+
+
 def _usd(value: float) -> str:
     return f"${value:,.4g}"
 
@@ -122,10 +130,10 @@ def _bought(draft: Draft, cluster: Cluster) -> float:
 FIGURES: dict[str, Figure] = {
     "step": Figure("mean step", STEPS, "step.seconds", units.seconds, _time, band="step_s"),
     "p99_step": Figure("99th percentile of steps", STEPS, "step.p99_s", units.seconds, _time),
-    "gpu_utilization": Figure("GPU utilization, 0 to 1", STEPS, "utilization.gpu", units.ratio, _share),
-    "mfu": Figure("model FLOPs utilization, 0 to 1", TRAINING, "utilization.mfu", units.ratio, _share),
+    "gpu_utilization": Figure("GPU utilization, 0 to 1", STEPS, "utilization.gpu", _part, _share),
+    "mfu": Figure("model FLOPs utilization, 0 to 1", TRAINING, "utilization.mfu", _part, _share),
     "jct": Figure("time of the job, interruptions included", TRAINING, "jct.seconds", units.seconds, _time),
-    "goodput": Figure("share of it that is steps which count", TRAINING, "jct.goodput", units.ratio, _share),
+    "goodput": Figure("share of it that is steps which count", TRAINING, "jct.goodput", _part, _share),
     "usd_per_mtoken": Figure("cost of a million tokens, typical", TRAINING, "cpmt.typical", _price, _usd, band="cpmt"),
     "power": Figure("power with cooling, typical", STEPS, "power.total_w.typical", units.power, _power),
     "capex": Figure("cost to buy, typical", STEPS, "capex.total_usd.typical", units.money, _money, planned=_bought),

@@ -22,7 +22,7 @@ def gather(paths: Sequence[Path], devices: Collection[str]) -> Reports:
         devices: Names of the network's devices: `leaf1.bgp.json`, or a file in a folder `leaf1`, is of leaf1.
 
     Raises:
-        InputError: A path is not there.
+        InputError: A path is not there, or a folder is empty.
     """
     out = Reports()
     known = {name.lower(): name for name in devices}
@@ -31,7 +31,10 @@ def gather(paths: Sequence[Path], devices: Collection[str]) -> Reports:
     for path in paths:
         if not path.exists():
             raise InputError("there is no such file or folder", key="--with", file=path)
-        for file in _files(path):
+        files = list(_files(path))
+        if not files:
+            raise InputError("there is no file in the folder", key="--with", file=path)
+        for file in files:
             _read(file, _owner(file, known), out)
     return out
 
