@@ -10,6 +10,7 @@ import pytest
 
 from railyard.cli import guard
 from railyard.cluster.asbuilt import ibnetdiscover
+from railyard.deploy.audit.answer import answer_of
 from railyard.deploy.audit.audit import audit
 from railyard.deploy.design.levels import levels
 from railyard.deploy.network import Found
@@ -213,3 +214,11 @@ def test_blocks_that_are_alike_are_one_line(tmp_path, capsys):
     out = capsys.readouterr().out.splitlines()
     assert out[1].startswith("  3 times 2 leaf x 2 above, 1 cables a pair: 4 of 4 cables")
     assert out[2].startswith("  2 times 3 spine x 2 above, 1 cables a pair: 6 of 6 cables")
+
+
+def test_nothing_is_called_right_of_which_something_is_not_sure(capsys):
+    assert guard.run(["audit", "--ibnetdiscover", str(DATA / X5)]) == 0
+    out = capsys.readouterr().out
+    assert "nothing was found wrong; 3 remarks say what is not sure" in out
+    found = audited(text_of(X5))
+    assert answer_of(found, "x5").sentence() == "nothing was found wrong; 3 remarks say what is not sure"

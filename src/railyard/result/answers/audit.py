@@ -63,6 +63,12 @@ class AuditAnswer(Figures):
     def sentence(self) -> str:
         """The answer in one sentence."""
         if not self.findings:
-            return "nothing is wrong"
+            doubts = self.design.get("doubts")
+            return without_findings((len(doubts) if isinstance(doubts, list | tuple) else 0) + len(self.problems))
         count = f"{len(self.findings):,} finding{'s' if len(self.findings) > 1 else ''}"
         return f"{count}, ${self.usd_per_month:,.0f} a month; first {self.findings[0].kind} at {self.findings[0].a}"
+
+
+def without_findings(unsure: int) -> str:
+    """What an audit says that named no fault, and so many times that it is not sure."""
+    return f"nothing was found wrong; {unsure} remarks say what is not sure" if unsure else "nothing is wrong"
