@@ -87,3 +87,17 @@ def test_places_where_nothing_can_be_written_are_refused_before_any_work(tmp_pat
     with pytest.raises(InputError, match="this is a file"):
         expect_folder(file / "below")
     expect_folder(tmp_path / "made" / "later")
+
+
+def test_a_table_whose_pages_lie_beyond_its_end_is_refused(tmp_path):
+    """Polars panics over such a file instead of raising."""
+    import polars as pl
+
+    from railyard.files import read_frame, write_frame
+
+    write_frame(tmp_path / "whole.parquet", pl.DataFrame({"a": list(range(5000))}))
+    data = (tmp_path / "whole.parquet").read_bytes()
+    # The footer says where its pages are; without the first half of the file they are not.
+    (tmp_path / "cut.parquet").write_bytes(data[len(data) // 2 :])
+    with pytest.raises(InputError, match="not readable Parquet"):
+        read_frame(tmp_path / "cut.parquet")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from railyard.errors import InputError, OutputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import polars as pl
 
@@ -159,6 +159,27 @@ def write_text(path: Path, text: str) -> None:
         file.flush()
         if unfinished != path:
             os.fsync(file.fileno())
+
+
+def read_frame(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """A table from Parquet.
+
+    Args:
+        path: Where it is.
+        columns: Those that are read; None: all.
+
+    Raises:
+        InputError: It is no Parquet, is cut short, or lacks a column.
+    """
+    import polars as pl
+    from polars.exceptions import PanicException, PolarsError
+
+    try:
+        return pl.read_parquet(path, columns=None if columns is None else [*columns])
+    except PanicException as error:  # over pages beyond the end of the file
+        raise InputError("the file is not readable Parquet", file=path) from error
+    except (OSError, PolarsError) as error:
+        raise InputError("the file is not readable Parquet", file=path, found=str(error).splitlines()[0]) from error
 
 
 def write_frame(path: Path, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
+from railyard.files import read_frame
 from railyard.result.variants.edge import EdgeVariant
 from railyard.result.variants.federated import FederatedVariant
 from railyard.result.variants.local import LocalVariant
@@ -49,12 +50,10 @@ def table(result: Result, folder: Path | None, name: str) -> pl.DataFrame:
 
 
 def _kept(folder: Path | None, file: str, what: str) -> pl.DataFrame:
-    import polars as pl
-
     path = None if folder is None else folder / file
     if path is None or not path.is_file():
         raise InputError(f"the {what} are in the folder of the run, which is not there", file=path)
-    return pl.read_parquet(path)
+    return read_frame(path)
 
 
 def _rows(variant: Variant, name: str) -> Iterable[Row]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.files import write_frame
+from railyard.files import read_frame, write_frame
 from railyard.graph.columns import COLUMNS, CORE, TABLES
 from railyard.graph.record import Record
 from railyard.graph.task_graph import Communicators, Label, TaskGraph
@@ -214,6 +214,6 @@ def _read(path: Path, wanted: str) -> tuple[pl.DataFrame, dict[str, str]]:
         found = metadata.get("format", "no format named in its metadata")
         if found != wanted:
             raise InputError("the file is of another format", file=path, found=found, allowed=wanted)
-        return pl.read_parquet(path), metadata
+        return read_frame(path), metadata
     except PolarsError as error:
         raise InputError("the file is not readable Parquet", file=path, found=str(error).splitlines()[0]) from error

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError, did_you_mean
+from railyard.files import read_frame
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,13 +91,7 @@ def read_operations(path: Path) -> Operations:
     Raises:
         InputError: It is no such table, or operations are missing or there twice.
     """
-    import polars as pl
-    from polars.exceptions import PolarsError
-
-    try:
-        frame = pl.read_parquet(path)
-    except (OSError, PolarsError) as error:
-        raise InputError("the file is not readable Parquet", file=path, found=str(error).splitlines()[0]) from error
+    frame = read_frame(path)
     try:
         return operations_of(frame)
     except InputError as error:
