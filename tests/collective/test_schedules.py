@@ -88,7 +88,9 @@ def _check_bounds(kind, shape, pattern):
 
 def test_every_algorithm_is_tried():
     tried = {case.values[0] for case in CASES}
-    assert tried == set(ALGORITHMS.names())
+    # Schedules that other tests of this process have found or read end with a number of their contents.
+    shipped = {name for name in ALGORITHMS.names() if not name.startswith(("synthesized-", "msccl:"))}
+    assert tried == shipped
 
 
 @pytest.mark.parametrize("name", ["ring", "hierarchical", "torus"])
