@@ -6,9 +6,7 @@ import { DiagnosisView } from "./diagnosis";
 import { PlanView } from "./plan";
 import { TuneView } from "./tune";
 import "./answers.css";
-
-/** The address of the hall with a finding lit, or with all; undefined where there is no hall. */
-export type Hall = (finding: number | undefined) => string | undefined;
+import type { Hall } from "./hall";
 
 const TITLES: Record<Answer["format"], string> = {
   "railyard-plan/1": "Plan",

@@ -8,7 +8,7 @@ import { choose as keep, chosen as kept } from "../place";
 import { linear } from "../scales";
 import { Plot } from "../plot";
 import { marksOf, Topology } from "../views/topology";
-import type { Hall } from "./answer";
+import type { Hall } from "./hall";
 import { useRow } from "./chosen";
 
 const MOST = 40;

@@ -5,7 +5,7 @@ import { capital, count, dollars, percent, times } from "../format";
 import { Figure, List, Section, Table } from "../parts";
 import { marksOf, Topology } from "../views/topology";
 import { useRow } from "./chosen";
-import type { Hall } from "./answer";
+import type { Hall } from "./hall";
 
 export function DiagnosisView({ answer, hall }: { answer: DiagnosisAnswer; hall: Hall }) {
   const [row, choose] = useRow();

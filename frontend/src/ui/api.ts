@@ -2,9 +2,8 @@
 
 import type { Answer } from "../answers.gen";
 import type { AnswerRow, Checked, Estimated, FileRow, FileText, Marks, PageRow, QueuedJob, Person, Repriced, RunRow, SliceSeen, Strips, Template, Window } from "./api.gen";
-import type { LoadHead } from "./over_time";
 import { Packed } from "./packed";
-import type { Result } from "../result.gen";
+import type { Picture, Result } from "../result.gen";
 import { checked } from "../result";
 
 const ROOT = "/api/v1";
@@ -118,6 +117,12 @@ const timed = (of: Timed, what: string, values: object): string =>
 
 const placed = (what: string, of: Place): [string, unknown?] =>
   "answer" in of ? [`/answers/${name(of.answer)}/${what}`] : "run" in of ? [`/runs/${name(of.run)}/${what}?variant=${of.variant}`] : [`/${what}`, of];
+
+export interface LoadHead {
+  end_us: number;
+  windows: number;
+  picture: Picture;
+}
 
 /** What a hall says besides its columns. */
 export interface HallHead {

@@ -1,15 +1,8 @@
 /** The load of a run's network in windows of its step: of edges at once, of cables as they are asked for. */
 
-import type { Picture } from "../result.gen";
-import { api } from "./api";
+import { api, type LoadHead } from "./api";
 import { at } from "./hall";
 import type { Packed } from "./packed";
-
-export interface LoadHead {
-  end_us: number;
-  windows: number;
-  picture: Picture;
-}
 
 /** Loads that one request brings. */
 const MOST = 4_000_000;
