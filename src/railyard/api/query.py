@@ -107,6 +107,8 @@ def _answered(table: pl.LazyFrame, sql: str) -> pl.DataFrame:
 
 def _wrong(error: Exception, table: pl.LazyFrame, sql: str) -> InputError:
     """Why a question has no answer, with what was meant where a name is misspelt."""
+    import polars as pl
+
     text = str(error).splitlines()[0].partition("; valid columns")[0]
     named = _QUOTED.search(text)
     if text.startswith("relation"):
@@ -114,7 +116,7 @@ def _wrong(error: Exception, table: pl.LazyFrame, sql: str) -> InputError:
     if "column" in text and named:
         try:
             columns = table.collect_schema().names()
-        except Exception as unread:  # whatever a damaged file does to the reader, it cannot be read
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as unread:
             return InputError(f"the points cannot be read: {str(unread).splitlines()[0]}")
         if named[1] not in columns:
             return InputError(
