@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SCENARIO ?= examples/llama3-70b-1024-h100.yaml
 CORE := CMakeLists.txt pyproject.toml $(shell find cpp -name '*.cpp' -o -name '*.hpp' 2>/dev/null)
 
-FUZZ_SECONDS ?= 600
+FUZZ ?= --seconds 600
 
 .PHONY: FORCE help run test test-all lint types layers core-test sanitize digests fuzz docs fresh bench frontend wheel clean
 
@@ -17,7 +17,7 @@ help:
 	@echo "make core-test  the C++ core's own tests under the address and undefined-behaviour sanitizers"
 	@echo "make sanitize   the same, the extension's tests under them, and runs on several threads under TSan"
 	@echo "make digests    the core by GCC and by Clang gives the same results, to the bit"
-	@echo "make fuzz       looks for files that break a reader, for FUZZ_SECONDS ($(FUZZ_SECONDS))"
+	@echo "make fuzz       looks for files that break a reader, as long as FUZZ says ($(FUZZ))"
 	@echo "make docs       build the documentation"
 	@echo "make fresh      fail when a generated page or the front-end bundle is stale"
 	@echo "make bench      the benchmarks; frontend: rebuild the bundle (needs Node)"
@@ -52,7 +52,7 @@ digests: $(VENV)/.dev
 	tools/digests
 
 fuzz: $(VENV)/.fuzz
-	$(BIN)/python -m tests.fuzz.campaign --seconds $(FUZZ_SECONDS)
+	$(BIN)/python -m tests.fuzz.campaign $(FUZZ)
 
 docs: $(VENV)/.dev
 	$(BIN)/zensical build --clean

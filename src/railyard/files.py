@@ -182,6 +182,26 @@ def read_frame(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame
         raise InputError("the file is not readable Parquet", file=path, found=str(error).splitlines()[0]) from error
 
 
+def read_metadata(path: Path) -> dict[str, str]:
+    """What a Parquet file says beside its rows.
+
+    Args:
+        path: Where it is.
+
+    Raises:
+        InputError: It is no Parquet, or is cut short.
+    """
+    import polars as pl
+    from polars.exceptions import PanicException, PolarsError
+
+    try:
+        return pl.read_parquet_metadata(path)
+    except PanicException as error:
+        raise InputError("the file is not readable Parquet", file=path) from error
+    except (OSError, PolarsError) as error:
+        raise InputError("the file is not readable Parquet", file=path, found=str(error).splitlines()[0]) from error
+
+
 def write_frame(path: Path, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
     """Writes a table as Parquet, its folder too where that is missing; the file appears complete or not at all.
 

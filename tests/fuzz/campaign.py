@@ -1,5 +1,8 @@
 """Looks for files on which a reader fails: `python -m tests.fuzz.campaign [NAME or GROUP ...] --seconds 600`.
 
+With `--runs N` every reader gets N files from a draw that is always the same: so a change is judged by itself and not
+by luck. With `--seconds` the draw is new each time.
+
 Atheris (libFuzzer for Python) spoils files under the guidance of the lines that they reach. What a reader raises
 besides a `RailyardError` is kept once for each place that raises it, in `build/fuzz/NAME`, with its trace; exit code 1
 where there was any. What was mended goes into `tests/fuzz/corpus/NAME`, which `test_readers.py` reads every time.
@@ -10,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -37,8 +41,13 @@ def place_of(error: BaseException) -> str:
     return f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}" if last else type(error).__name__
 
 
-def one(name: str, seconds: int) -> None:
-    """Tries one reader in this process, which ends with it."""
+def one(name: str, extent: list[str]) -> None:
+    """Tries one reader in this process, which ends with it.
+
+    Args:
+        name: Of the reader.
+        extent: Options of libFuzzer that say how much is tried.
+    """
     import atheris
 
     _from_source()
@@ -71,7 +80,7 @@ def one(name: str, seconds: int) -> None:
             _keep(name, data, what, error)
 
     limits = ["-timeout=60", "-rss_limit_mb=6000", "-verbosity=1", "-print_final_stats=1"]
-    options = [f"-max_total_time={seconds}", f"-max_len={LARGEST}", f"-artifact_prefix={work}/", *limits]
+    options = [*extent, f"-max_len={LARGEST}", f"-artifact_prefix={work}/", *limits]
     atheris.Setup([sys.argv[0], *options, str(begun)], look)
     atheris.Fuzz()
 
@@ -110,27 +119,40 @@ def _keep(name: str, data: bytes, what: str, error: BaseException | None) -> Non
     sys.stderr.write(f"{name}: {what}\n")
 
 
+def _extent(runs: int | None, seconds: int) -> list[str]:
+    return [f"-max_total_time={seconds}"] if runs is None else [f"-runs={runs}", "-seed=1"]
+
+
 def main() -> int:
     """All readers that are named, a process each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="readers or groups of readers; none: all")
     parser.add_argument("--seconds", type=int, default=600, help="in all, shared among the readers")
+    parser.add_argument("--runs", type=int, help="files a reader, the same ones each time; instead of --seconds")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.one:
-        one(asked.names[0], asked.seconds)
+        one(asked.names[0], _extent(asked.runs, asked.seconds))
         return 0
     known = {target.name for target in TARGETS} | {target.group for target in TARGETS}
     if unknown := set(asked.names) - known:
         parser.error(f"there is no reader or group {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
     chosen = [one for one in TARGETS if not asked.names or {one.name, one.group} & set(asked.names)]
-    each = max(1, asked.seconds // len(chosen))
+    extent = (
+        ["--seconds", str(max(1, asked.seconds // len(chosen)))] if asked.runs is None else ["--runs", str(asked.runs)]
+    )
     shutil.rmtree(FOUND, ignore_errors=True)
     died = []
     for target in chosen:
-        command = [sys.executable, "-m", "tests.fuzz.campaign", target.name, "--seconds", str(each), "--one"]
+        command = [sys.executable, "-m", "tests.fuzz.campaign", target.name, *extent, "--one"]
         ended = subprocess.run(
-            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": "0"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
         lines = [line for line in ended.stderr.splitlines() if line.startswith(f"{target.name}: ")]
         runs = next((line for line in ended.stderr.splitlines() if line.startswith(_RUNS)), "")

@@ -157,3 +157,76 @@ def test_a_column_out_of_range_is_named(column: str, value: list[int], message: 
     broken = TaskGraph(**{**graph.__dict__, column: np.array(value, getattr(graph, column).dtype)})
     with pytest.raises(InputError, match=message):
         broken.validate()
+
+
+def spoil(path: Path, **entries: str | None) -> Path:
+    """The file with other entries in its metadata; None: without it."""
+    metadata = {**pl.read_parquet_metadata(path), **entries}
+    rows = pl.read_parquet(path)
+    rows.write_parquet(
+        path, metadata={key: text for key, text in metadata.items() if text is not None and ":" not in key}
+    )
+    return path
+
+
+GROUPS = '{"ranks": 4, "labels": [], "communicators": {"ptr": %s, "ranks": %s, "group": ["tp", "tp"]}}'
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (None, "lack an entry"),
+        ("{", "cannot be used"),
+        ("{}", r"graph\.ranks"),
+        (GROUPS % ("[0, 2, 4]", "[0, 1, 2, 4]"), "rank of a communicator"),
+        (GROUPS % ("[0, 3, 2]", "[0, 1]"), "rise from 0"),
+        (GROUPS % ("[0, 2]", "[0, 1]"), "2 entries"),
+        (GROUPS % ("[0, 2, 2]", "[0, 2147483648]"), r"communicators\.ranks\.1"),
+        ('{"ranks": 4, "labels": [{"phase": 1, "op": ""}]}', r"graph\.labels\.0\.phase"),
+        (GROUPS[:-1] % ("[0, 1, 1]", "[0]") + ', "loss": [[0.5], []]}', "rows of different lengths"),
+    ],
+)
+def test_a_graph_with_other_metadata_is_refused(tmp_path: Path, graph: str | None, message: str) -> None:
+    path = tmp_path / "graph.parquet"
+    parquet.write_graph(graph_of([[], [0]]), path)
+    with pytest.raises(InputError, match=message) as refused:
+        parquet.read_graph(spoil(path, graph=graph))
+    assert "graph.parquet" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pl.lit(0, pl.Int64).alias("rank"), "of another type"),
+        (pl.lit(None, pl.Int32).alias("rank"), "rows without a value"),
+        (pl.lit(0, pl.Int32).alias("dependencies"), "lists of int32"),
+    ],
+)
+def test_a_graph_with_another_column_is_refused(tmp_path: Path, column: pl.Expr, message: str) -> None:
+    path = tmp_path / "graph.parquet"
+    parquet.write_graph(graph_of([[], [0]]), path)
+    metadata = {key: text for key, text in pl.read_parquet_metadata(path).items() if ":" not in key}
+    pl.read_parquet(path).with_columns(column).write_parquet(path, metadata=metadata)
+    with pytest.raises(InputError, match=message):
+        parquet.read_graph(path)
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"tables": '["../links"]'}, r"tables\.0"),
+        ({"columns": '["nothing"]'}, "nothing"),
+        ({"columns": "7"}, "columns"),
+        ({"rows": "cables"}, "cables"),
+        ({"meta": None}, "lack an entry"),
+    ],
+)
+def test_a_record_with_other_metadata_is_refused(tmp_path: Path, entries: dict[str, str], message: str) -> None:
+    path = tmp_path / "record.parquet"
+    none = np.zeros(2, np.int32)
+    moments = np.array([5, 9], np.int64)
+    parquet.write_record(Record("flows", none, none, moments, moments + 4, moments, [Label("", "flow")]), path)
+    assert parquet.read_record(path).end_ps.tolist() == [9, 13]
+    with pytest.raises(InputError, match=message) as refused:
+        parquet.read_record(spoil(path, **entries))
+    assert "record.parquet" in str(refused.value)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.files import read_frame, write_frame
+from railyard.files import read_frame, read_metadata, write_frame
 from railyard.graph.columns import COLUMNS, CORE, TABLES
+from railyard.graph.metadata import entry, text_of
 from railyard.graph.record import Record
-from railyard.graph.task_graph import Communicators, Label, TaskGraph
+from railyard.graph.task_graph import Communicators, TaskGraph
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,9 +27,25 @@ if TYPE_CHECKING:
 GRAPH_FORMAT = "railyard/1 task graph"
 RECORD_FORMAT = "railyard/1 record"
 TABLE_FORMAT = "railyard/1 table of a record"
-_GRAPH_COLUMNS = ("kind", "rank", "peer", "duration_ps", "size_bytes", "count", "collective", "stream", "label")
-# By the field of the graph: its name in the file.
-_OPTIONAL_COLUMNS = {"loss_index": "beside", "release_ps": "release_ps", "delay_ps": "delay_ps", "need": "need"}
+# By name: its type.
+_GRAPH_COLUMNS = {
+    "kind": "uint8",
+    "rank": "int32",
+    "peer": "int32",
+    "duration_ps": "int64",
+    "size_bytes": "int64",
+    "count": "int32",
+    "collective": "uint8",
+    "stream": "uint8",
+    "label": "int32",
+}
+# By the field of the graph: its name in the file and its type.
+_OPTIONAL_COLUMNS = {
+    "loss_index": ("beside", "int32"),
+    "release_ps": ("release_ps", "int64"),
+    "delay_ps": ("delay_ps", "int64"),
+    "need": ("need", "int32"),
+}
 
 
 def write_graph(graph: TaskGraph, path: Path) -> None:
@@ -43,7 +60,7 @@ def read_graph(path: Path) -> TaskGraph:
         InputError: The file is missing or of another format.
     """
     frame, metadata = _read(path, GRAPH_FORMAT)
-    return _graph(frame, metadata["graph"])
+    return _graph(frame, metadata, path)
 
 
 def write_record(record: Record, path: Path, *, figures: Mapping[str, NDArray[Any]] | None = None) -> None:
@@ -87,33 +104,36 @@ def read_record(path: Path) -> Record:
         InputError: A file is missing or of another format.
     """
     frame, metadata = _read(path, RECORD_FORMAT)
-    graph = _graph(frame, metadata["graph"]) if "graph" in metadata else None
-    optional = json.loads(metadata["columns"])
-    columns = _arrays(frame.select([*CORE, *optional]), _declared(optional))
-    return Record(
-        rows=metadata["rows"],
-        who=columns["who"],
-        what=columns["what"],
-        start_ps=columns["start_ps"],
-        end_ps=columns["end_ps"],
-        size_bytes=columns["size_bytes"],
-        labels=[Label(**label) for label in json.loads(metadata["labels"])] if graph is None else graph.labels,
-        optional={name: columns[name] for name in optional},
-        tables={name: read_table(file_of(path, name), name) for name in json.loads(metadata["tables"])},
-        parts={name: read_record(file_of(path, name)) for name in json.loads(metadata["parts"])},
-        meta=json.loads(metadata["meta"]),
-        work=graph,
-    )
+    graph = _graph(frame, metadata, path) if "graph" in metadata else None
+    optional, tables, parts, meta = (entry(metadata, key, path) for key in ("columns", "tables", "parts", "meta"))
+    labels = entry(metadata, "labels", path) if graph is None else graph.labels
+    side = {name: read_table(file_of(path, name), name) for name in tables}
+    beneath = {name: read_record(file_of(path, name)) for name in parts}
+    try:
+        columns = _arrays(frame, _declared(optional), path)
+        return Record(
+            rows=text_of(metadata, "rows", path),
+            who=columns["who"],
+            what=columns["what"],
+            start_ps=columns["start_ps"],
+            end_ps=columns["end_ps"],
+            size_bytes=columns["size_bytes"],
+            labels=labels,
+            optional={name: columns[name] for name in optional},
+            tables=side,
+            parts=beneath,
+            meta=meta,
+            work=graph,
+        )
+    except InputError as error:
+        raise error.located(file=path) from None
 
 
 def is_record(path: Path) -> bool:
     """Whether the rows of a record lie in a file."""
-    import polars as pl
-    from polars.exceptions import PolarsError
-
     try:
-        return pl.read_parquet_metadata(path).get("format") == RECORD_FORMAT
-    except (OSError, PolarsError):
+        return read_metadata(path).get("format") == RECORD_FORMAT
+    except InputError:
         return False
 
 
@@ -128,7 +148,10 @@ def read_table(path: Path, name: str) -> dict[str, NDArray[Any]]:
     Raises:
         InputError: The file is missing or of another format.
     """
-    return _arrays(_read(path, TABLE_FORMAT)[0], TABLES.get(name).columns)
+    frame, known = _read(path, TABLE_FORMAT)[0], TABLES.get(name).columns
+    if unknown := [column for column in frame.columns if column not in known]:
+        raise InputError(f"no such column of the table `{name}`", file=path, found=unknown[0], allowed=list(known))
+    return _arrays(frame, {column: known[column] for column in frame.columns}, path)
 
 
 def _declared(optional: Iterable[str]) -> dict[str, Column]:
@@ -144,15 +167,33 @@ def _frame(columns: Mapping[str, NDArray[Any]], declared: Mapping[str, Column]) 
     return frame.with_columns(pl.when(one >= 0).then(one).name.keep() for one in moments)
 
 
-def _arrays(frame: pl.DataFrame, declared: Mapping[str, Column]) -> dict[str, NDArray[Any]]:
-    known = {name: frame[name].fill_null(-1) if declared[name].moment else frame[name] for name in frame.columns}
-    return {name: series.to_numpy() for name, series in known.items()}
+def _arrays(frame: pl.DataFrame, declared: Mapping[str, Column], path: Path) -> dict[str, NDArray[Any]]:
+    return {name: _array(frame, name, column.dtype, path, column.moment) for name, column in declared.items()}
+
+
+def _array(frame: pl.DataFrame, name: str, dtype: str, path: Path, moment: bool = False) -> NDArray[Any]:
+    """A column of the type that it must have, every row with a value; of a time that never came it is -1.
+
+    A row may be an array of such values: samples of several links.
+    """
+    import polars as pl
+
+    if name not in frame.columns:
+        raise InputError("the file lacks a column", file=path, found=", ".join(frame.columns), allowed=name)
+    column = frame[name]
+    if str(getattr(column.dtype, "inner", column.dtype)).lower() != dtype or column.dtype.base_type() is pl.List:
+        raise InputError(f"column `{name}` is of another type", file=path, found=column.dtype, allowed=dtype)
+    if moment:
+        column = column.fill_null(-1)
+    if column.null_count():
+        raise InputError(f"column `{name}` has rows without a value", file=path, found=f"{column.null_count()} rows")
+    return column.to_numpy()
 
 
 def _graph_frame(graph: TaskGraph) -> pl.DataFrame:
     import polars as pl
 
-    fields = {name: name for name in _GRAPH_COLUMNS} | _OPTIONAL_COLUMNS
+    fields = {name: name for name in _GRAPH_COLUMNS} | {field: name for field, (name, _) in _OPTIONAL_COLUMNS.items()}
     columns = {name: getattr(graph, field) for field, name in fields.items()}
     frame = pl.DataFrame({name: values for name, values in columns.items() if values is not None})
     flat = pl.DataFrame(
@@ -181,39 +222,48 @@ def _graph_metadata(graph: TaskGraph) -> str:
     )
 
 
-def _graph(frame: pl.DataFrame, text: str) -> TaskGraph:
-    about = json.loads(text)
-    lists = frame["dependencies"]
-    lengths = lists.list.len().fill_null(0).to_numpy()
-    ptr = np.zeros(len(frame) + 1, np.int64)
-    np.cumsum(lengths, out=ptr[1:])
-    groups = about["communicators"]
-    return TaskGraph(
-        ranks=about["ranks"],
-        **{name: frame[name].to_numpy() for name in _GRAPH_COLUMNS},
+def _graph(frame: pl.DataFrame, metadata: Mapping[str, str], path: Path) -> TaskGraph:
+    about = entry(metadata, "graph", path)
+    ptr, idx = _dependencies(frame, path)
+    groups = about.communicators
+    optional = {field: (name, dtype) for field, (name, dtype) in _OPTIONAL_COLUMNS.items() if name in frame.columns}
+    graph = TaskGraph(
+        ranks=about.ranks,
+        **{name: _array(frame, name, dtype, path) for name, dtype in _GRAPH_COLUMNS.items()},
         dep_ptr=ptr,
-        dep_idx=lists.drop_nulls().explode().drop_nulls().to_numpy().astype(np.int32),
-        labels=[Label(**label) for label in about["labels"]],
+        dep_idx=idx,
+        labels=about.labels,
         communicators=Communicators(
-            np.array(groups["ptr"], np.int64), np.array(groups["ranks"], np.int32), list(groups["group"])
+            np.array(groups.ptr, np.int64), np.array(groups.ranks, np.int32), list(groups.group)
         ),
-        **{field: frame[name].to_numpy() for field, name in _OPTIONAL_COLUMNS.items() if name in frame.columns},
-        dep_at=None if about.get("dep_at") is None else np.array(about["dep_at"], np.uint8),
-        loss=np.array(about["loss"], np.float64) if about.get("loss") else None,
-    ).validate()
+        **{field: _array(frame, name, dtype, path) for field, (name, dtype) in optional.items()},
+        dep_at=None if about.dep_at is None else np.array(about.dep_at, np.uint8),
+        loss=np.array(about.loss, np.float64) if about.loss else None,
+    )
+    try:
+        return graph.validate()
+    except InputError as error:
+        raise error.located(file=path) from None
+
+
+def _dependencies(frame: pl.DataFrame, path: Path) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Lists of tasks as pointer and indices."""
+    import polars as pl
+
+    if frame.schema.get("dependencies") != pl.List(pl.Int32):
+        found = frame.schema.get("dependencies", "no such column")
+        raise InputError("column `dependencies` cannot be used", file=path, found=found, allowed="lists of int32")
+    lists = frame["dependencies"].list.drop_nulls()
+    ptr = np.zeros(len(frame) + 1, np.int64)
+    np.cumsum(lists.list.len().fill_null(0).to_numpy(), out=ptr[1:])
+    return ptr, lists.explode(empty_as_null=False, keep_nulls=False).to_numpy()
 
 
 def _read(path: Path, wanted: str) -> tuple[pl.DataFrame, dict[str, str]]:
-    import polars as pl
-    from polars.exceptions import PolarsError
-
     if not path.is_file():
         raise InputError("there is no such file", file=path)
-    try:
-        metadata = pl.read_parquet_metadata(path)
-        found = metadata.get("format", "no format named in its metadata")
-        if found != wanted:
-            raise InputError("the file is of another format", file=path, found=found, allowed=wanted)
-        return read_frame(path), metadata
-    except PolarsError as error:
-        raise InputError("the file is not readable Parquet", file=path, found=str(error).splitlines()[0]) from error
+    metadata = read_metadata(path)
+    found = metadata.get("format", "no format named in its metadata")
+    if found != wanted:
+        raise InputError("the file is of another format", file=path, found=found, allowed=wanted)
+    return read_frame(path), metadata

@@ -212,6 +212,7 @@ class TaskGraph:
                 raise InputError(f"column `{name}` has {len(getattr(self, name))} entries", allowed=n)
         if len(self.dep_ptr) != n + 1:
             raise InputError(f"column `dep_ptr` has {len(self.dep_ptr)} entries", allowed=n + 1)
+        self._check_groups()
         if n == 0:
             return self
         groups = self.kind == Kind.COLLECTIVE
@@ -229,6 +230,14 @@ class TaskGraph:
         self._check_contention()
         self._check_starts()
         return self
+
+    def _check_groups(self) -> None:
+        ptr, ranks = self.communicators.ptr, self.communicators.ranks
+        if len(ptr) != len(self.communicators) + 1:
+            raise InputError(f"communicators' `ptr` has {len(ptr)} entries", allowed=len(self.communicators) + 1)
+        if ptr[0] or ptr[-1] != len(ranks) or (np.diff(ptr) < 0).any():
+            raise InputError("communicators' `ptr` has to rise from 0 to their number of members", allowed=len(ranks))
+        self._in_range("rank of a communicator", ranks, self.ranks)
 
     def _check_starts(self) -> None:
         lengths = {"release_ps": len(self), "delay_ps": len(self), "need": len(self), "dep_at": len(self.dep_idx)}
