@@ -40,7 +40,23 @@ def test_curves_are_what_the_library_is_predicted_to_take(kind, ranks, local):
 def test_bytes_that_take_longer_on_nics_lengthen_what_nics_bound():
     curves, size = Curves.of([Library.of(yard())] * 2), np.array([4e9, 4e9])
     group = (np.array([12.0, 12.0]), np.array([1.0, 1.0]))
-    longer = (np.array([1.0, 1.0]), np.array([1.0, 2.0]))
+    longer = (np.array([1.0, 1.0]), np.array([1.0, 2.0]), np.array([7.0, 7.0]))  # so large, no trees
     plain, twice = curves.seconds(CollectiveKind.ALL_GATHER, size, group, longer)
     assert twice / plain == pytest.approx(2.0, rel=0.02)
     assert curves.seconds(CollectiveKind.ALL_GATHER, size, (np.ones(2), np.ones(2)), longer).tolist() == [0.0, 0.0]
+
+
+def test_where_the_library_changes_only_one_side_counts():
+    """Twelve ranks, one a server: aggregated trees up to some size, rings beyond; never a mean of the two."""
+    size = 2.0 ** np.arange(20, 30, 1 / 64)
+    choices = choose_many(CollectiveKind.ALL_GATHER, size, Shape(12, 12, 1, ports=1), machine_of(yard()))
+    trees = np.array([name == "pat" for name, _ in choices.candidates])[choices.index]
+    curves, group = Curves.of([Library.of(yard())] * len(size)), (np.full(len(size), 12), np.ones(len(size)))
+    found = curves.aggregated(CollectiveKind.ALL_GATHER, size, group)
+    assert set(found) == {0.0, 1.0}
+    assert np.abs(found - trees).sum() <= 1  # the change is known to a part in 128 of an octave
+    longer = tuple(np.full(len(size), each) for each in (1.0, 1.0, 3.0))
+    slower = curves.seconds(CollectiveKind.ALL_GATHER, size, group, longer)
+    plain = curves.seconds(CollectiveKind.ALL_GATHER, size, group, None)
+    assert (slower > 1.3 * plain)[(found == 1) & (size > 4e6)].all()
+    assert slower[found == 0] == pytest.approx(plain[found == 0])

@@ -11,12 +11,13 @@ from railyard import catalog, cluster
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.cluster.spec import Background, Placement
 from railyard.cluster.topology import Dragonfly, LeafSpine, ThreeTier
+from railyard.engine.contention import fullest
 from railyard.engine.designs import Classes, Networks, contention
 from railyard.engine.tiers import PATTERNS, Tiers
 from railyard.errors import InputError
 
 REACHED = 0.98  # what RoCE reaches of links between switches, `congestion_efficiency`
-RING, EXCHANGE, SEND = range(len(PATTERNS))
+RING, EXCHANGE, SEND, PAT = range(len(PATTERNS))
 
 
 @cache
@@ -29,15 +30,17 @@ def tiers(ratio=4.0, *, fabric="roce", ranks=128, place="packed", load=0.0, qps=
     return Tiers.of(cluster.build(spec, catalog.load(), Placement(place, 0)))
 
 
-def classes(*rows, queues=None, paced=None, ranks=128.0, local=8):
-    """Rows (pattern, domains, hop, inside s, outside s)."""
+def classes(*rows, queues=None, paced=None, ranks=128.0, local=8, trees=0.0):
+    """Rows (pattern, domains, hop, inside s, outside s); of all the same share moves in aggregated trees."""
     column = [np.array([[float(row[place]) for row in rows]]) for place in range(1, 5)]
     kinds = np.arange(len(rows)) if queues is None else np.array(queues)
     drift = np.zeros(len(rows), np.bool_) if paced is None else np.array(paced)
     domains, hop, inside_s, outside_s = column
     near = np.full_like(domains, float(local))
     names = tuple(row[0] for row in rows)
-    return Classes(names, drift, kinds, domains, hop, near, inside_s, outside_s, np.array([ranks]))
+    return Classes(
+        names, drift, kinds, domains, hop, near, inside_s, outside_s, np.array([ranks]), np.full_like(domains, trees)
+    )
 
 
 def met(network, work, step_s=1.0, others=None):
@@ -70,6 +73,10 @@ def test_background_takes_its_share_of_links_between_switches():
         (SEND, 2, 8, 6 / 14, 1 / 2),  # of servers 0 to 13 six leave; of a leaf's four the two of one stage
         (SEND, 1, 16, 3 / 15, 1 / 4),
         (SEND, 4, 4, 1, 1),
+        (PAT, 1, 16, 7 / 15, 7 / 15),  # 8 chunks to the next server, 4 to that behind: a quarter and half of them leave
+        (PAT, 1, 8, 3 / 7, 3 / 7),
+        (PAT, 1, 4, 0, 0),
+        (PAT, 2, 8, 5 / 7, 5 / 7),  # two of a leaf's servers: of 4 chunks to the next half leave
     ],
 )
 def test_what_crosses_the_uplinks_of_a_leaf(pattern, hop, wide, mean, most):
@@ -101,6 +108,23 @@ def test_oversubscription_slows_what_crosses():
     assert found.demand[0, 0] == pytest.approx([1, 0.8 * 4 / 0.95])
     assert found.outside[0].tolist() == pytest.approx([0.8 * 4 / 0.95, 1.0])
     assert found.utilization[0] == pytest.approx([0.3, 0.1 * 0.8 * 4 / 0.95])
+
+
+def test_aggregated_trees_cross_more_than_rings():
+    """Over four leafs of four servers 7 of 15 chunks leave, where a ring sends 1 of 4; the uplinks carry a quarter."""
+    of = {part: met(tiers(fabric="spectrum-x"), classes(("ring", 16, 1, 0, 0.1), trees=part)) for part in (0.0, 0.5)}
+    for found in of.values():
+        assert found.outside[0, 0] == pytest.approx(1 / 0.95)
+        assert found.aggregated[0, 0] == pytest.approx(7 / 15 * 4 / 0.95)
+    assert of[0.5].utilization[0, 1] == pytest.approx(0.1 * (1 / 4 + 7 / 15) / 2 * 4 / 0.95)
+
+
+def test_trees_collide_as_if_an_accelerator_sent_to_fewer_than_three():
+    """Of 32 ports to 15 others all cross 32 uplinks, in 3 x 15 / 17 = 2.65 flows each, every one with 4 connections."""
+    work = classes(("ring", 16, 4, 0, 0.1), trees=1.0, local=1, ranks=512.0)
+    found = met(tiers(ratio=1.0, ranks=512), work)
+    flows = float(fullest(np.array(32 * 45 / 17 * 4), np.array(32.0), np.array(32.0))) / (45 / 17 * 4)
+    assert found.aggregated[0, 0] == pytest.approx(flows / REACHED, rel=1e-6)
 
 
 def test_hashed_flows_collide():
@@ -166,6 +190,7 @@ def test_rows_know_nothing_of_each_other():
             for name in ("domains", "hop", "local", "inside_s", "outside_s")
         ),
         np.array([128.0, 1024.0, 64.0]),
+        np.concatenate([each.aggregated for each in work]),
     )
     found = contention(Networks.of(networks, np.arange(3)), together, np.ones(3))
     for row, (network, each) in enumerate(zip(networks, work, strict=True)):

@@ -51,7 +51,9 @@ def test_rows_are_taken_at_every_depth():
 
 def test_rows_are_taken_of_what_others_slow_and_where_nobody_does():
     machine = Machine.of_device(catalog.load().accelerator("h100-sxm"), 400e9)
-    slowed = Slowdowns({"dp": np.array([1.0, 1.25, 1.5])}, {"dp": np.array([2.0, 2.5, 4.0])})
+    slowed = Slowdowns(
+        {"dp": np.array([1.0, 1.25, 1.5])}, {"dp": np.array([2.0, 2.5, 4.0])}, {"dp": np.array([2.0, 2.5, 4.0])}
+    )
     alone, met = (take(MachineColumns.of([machine] * 3, each), np.array([2, 0])) for each in (None, slowed))
     assert alone.slowed is None
     assert met.slowed.outside["dp"].tolist() == [4.0, 2.0]

@@ -2,7 +2,8 @@
 
 A curve is what `choose_many` finds for one shape on one machine at some sizes: latencies, steps to which the path of
 the network is added, and seconds a byte on scale-up links and through NICs. Between sizes each is taken from a straight
-line over the logarithm. Machines that differ in their networks' paths alone share curves.
+line over the logarithm; where the library changes its mind between two, only that side of the change counts on which a
+size lies. Machines that differ in their networks' paths alone share curves.
 """
 
 from __future__ import annotations
@@ -25,17 +26,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.collective.choice import Choices
     from railyard.graph import CollectiveKind
 
     F = NDArray[np.float64]
 
 _FIRST, _LAST, _STEPS = 8, 40, 4
 _SIZES = 2.0 ** (np.arange(_FIRST * _STEPS, _LAST * _STEPS + 1) / _STEPS)
-"""Four to an octave: protocols change between sizes, and between neighbours the two are mixed."""
+"""Four to an octave."""
 
-_ROWS = 6
+_FINER = 32
+"""Parts of the space between two sizes in which a change of algorithm or protocol is looked for."""
+
+_ROWS = 8
 """Latency in s, steps along mean paths and along those to the next domain, s/byte inside and outside, 1 where these
-two follow one another."""
+two follow one another, 1 where aggregated trees (PAT) move the bytes; where between this size and the next the library
+changes, 0 to 1, or -1."""
 
 
 @dataclass(frozen=True)
@@ -89,16 +95,36 @@ class Curves:
         rows = np.array(index, np.int64)
         return cls(known, rows, paths[rows].T)
 
-    def seconds(self, kind: CollectiveKind, size_bytes: F, group: tuple[F, F], longer: tuple[F, F] | None) -> F:
+    def seconds(self, kind: CollectiveKind, size_bytes: F, group: tuple[F, F], longer: tuple[F, F, F] | None) -> F:
         """Seconds of one collective of each design, 0 in groups of one.
 
         Args:
             kind: What it does.
             size_bytes: float64[d], as nccl-tests counts it.
             group: float64[d] each, ranks, and those in one scale-up domain.
-            longer: float64[d] each, how many times longer a byte takes than alone, on scale-up links and NICs; None:
-                no longer.
+            longer: float64[d] each, how many times longer a byte takes than alone, on scale-up links, on NICs, and on
+                NICs where aggregated trees move it; None: no longer.
         """
+        fixed, steps, to_next, inside, outside, phased, trees, _ = self._rows(kind, size_bytes, group)
+        if longer is not None:
+            inside, outside = inside * longer[0], outside * ((1.0 - trees) * longer[1] + trees * longer[2])
+        each = np.maximum(inside, outside) + phased * np.minimum(inside, outside)
+        found: F = fixed + steps * self.path_s[0] + to_next * self.path_s[1] + size_bytes * each
+        return found
+
+    def aggregated(self, kind: CollectiveKind, size_bytes: F, group: tuple[F, F]) -> F:
+        """float64[d], 1 where aggregated trees (PAT) move the bytes of one collective, 0 where others do.
+
+        Args:
+            kind: What it does.
+            size_bytes: float64[d], as nccl-tests counts it.
+            group: float64[d] each, ranks, and those in one scale-up domain.
+        """
+        found: F = self._rows(kind, size_bytes, group)[6]
+        return found
+
+    def _rows(self, kind: CollectiveKind, size_bytes: F, group: tuple[F, F]) -> F:
+        """float64[rows, d], see `_ROWS`."""
         ranks, local = (np.asarray(each).astype(np.int64) for each in group)
         codes = (self.index * (1 << 24) + ranks) * (1 << 12) + local
         unique, first, row = np.unique(codes, return_index=True, return_inverse=True)
@@ -108,14 +134,9 @@ class Curves:
             table[number] = _curve(library.machine, library.ports, kind, int(ranks[at]), int(local[at]))
         place = np.clip((np.log2(np.maximum(size_bytes, 1.0)) - _FIRST) * _STEPS, 0.0, len(_SIZES) - 1.000001)
         low = place.astype(np.int64)
-        part = (place - low)[:, None]
-        fixed, steps, to_next, inside, outside, phased = (
-            (1.0 - part) * table[row, :, low] + part * table[row, :, low + 1]
-        ).T
-        if longer is not None:
-            inside, outside = inside * longer[0], outside * longer[1]
-        each = np.maximum(inside, outside) + phased * np.minimum(inside, outside)
-        found: F = fixed + steps * self.path_s[0] + to_next * self.path_s[1] + size_bytes * each
+        part, change = place - low, table[row, _ROWS - 1, low]
+        part = np.where(change < 0, part, part >= change)[:, None]
+        found: F = ((1.0 - part) * table[row, :, low] + part * table[row, :, low + 1]).T
         return found
 
 
@@ -138,6 +159,22 @@ def _curve(machine: CollectiveMachine, ports: float, kind: CollectiveKind, ranks
         found[3, at] = 1e-9 / np.minimum(time.rate_gbs, inside)
         found[4, at] = 1e-9 / nics
         found[5, at] = algorithm.phased
+        found[6, at] = algorithm.family == "pat"
+    found[7] = _changes(case, choices)
+    return found
+
+
+def _changes(case: Case, choices: Choices) -> F:
+    """float64[sizes], where between a size and the next another algorithm or protocol begins, -1 where none does."""
+    found = np.full(len(_SIZES), -1.0)
+    at = np.flatnonzero(np.diff(choices.index))
+    if not at.size:
+        return found
+    part = (np.arange(_FINER) + 0.5) / _FINER
+    between = _SIZES[at, None] * 2.0 ** (part / _STEPS)
+    finer = choose_many(case.kind, between.ravel(), case.shape, case.machine, DEFAULT_POLICY)
+    same = finer.index.reshape(between.shape) == choices.index[at, None]
+    found[at] = np.logical_and.accumulate(same, axis=1).sum(axis=1) / _FINER
     return found
 
 

@@ -25,8 +25,12 @@ def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> 
     return "it needs one rank in each domain" if shape.per_domain > 1 else None
 
 
-def _hops(ranks: int) -> list[tuple[int, list[int]]]:
-    """For each step: its distance, and how far from their home the chunks are that a rank passes on."""
+def hops(ranks: int) -> list[tuple[int, list[int]]]:
+    """For each step: its distance, and how far from their home the chunks are that a rank passes on.
+
+    Args:
+        ranks: Of the communicator.
+    """
     distances = [1 << bit for bit in reversed(range(max(ranks - 1, 0).bit_length()))]
     return [
         (distance, [offset for offset in range(0, ranks, 2 * distance) if offset + distance < ranks])
@@ -38,7 +42,7 @@ def _pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
     n = shape.ranks
     sign = 1 if kind == CollectiveKind.ALL_GATHER else -1
     rank = np.arange(n)
-    return Pattern.of([(rank, (rank + sign * distance) % n, len(offsets) / n) for distance, offsets in _hops(n)])
+    return Pattern.of([(rank, (rank + sign * distance) % n, len(offsets) / n) for distance, offsets in hops(n)])
 
 
 def _steps(kind: CollectiveKind, shape: Shape) -> Steps:
@@ -50,7 +54,7 @@ def _schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
     n = shape.ranks
     gather = [
         tuple(Send(rank, (rank + distance) % n, tuple((rank - offset) % n for offset in offsets)) for rank in range(n))
-        for distance, offsets in _hops(n)
+        for distance, offsets in hops(n)
     ]
     if kind == CollectiveKind.ALL_GATHER:
         return Schedule(kind, n, n, tuple(gather), tuple(range(n)))

@@ -35,9 +35,9 @@ class Networks:
         links: float64[networks, t].
         units: float64[networks, t].
         link_bps: float64[networks, t].
-        paths: float64[networks, 3, l], by pattern, for groups with so many members in a scale-up domain.
+        paths: float64[networks, 4, l], by pattern, for groups with so many members in a scale-up domain.
         sizes: float64[networks, k], logarithms of the sizes that `crossing` has, ascending.
-        crossing: float64[networks, t, 2, 3, k, k], on average and at most.
+        crossing: float64[networks, t, 2, 4, k, k], on average and at most.
     """
 
     index: NDArray[np.int64]
@@ -113,6 +113,7 @@ class Classes:
         inside_s: float64[d, c], of its bytes on scale-up links.
         outside_s: float64[d, c], of its bytes on NICs.
         ranks: float64[d], accelerators of the job.
+        aggregated: float64[d, c], share of the bytes on NICs that aggregated trees (PAT) move instead of the pattern.
     """
 
     patterns: tuple[Pattern, ...]
@@ -124,6 +125,7 @@ class Classes:
     inside_s: F
     outside_s: F
     ranks: F
+    aggregated: F
 
 
 @dataclass(frozen=True)
@@ -133,12 +135,14 @@ class Stretch:
     Attributes:
         inside: float64[d, c], on scale-up links.
         outside: float64[d, c], on NICs and the network.
-        demand: float64[d, c, t], share of a tier's busiest link that a class asks for at full speed.
+        aggregated: float64[d, c], the same of what aggregated trees move.
+        demand: float64[d, c, t], share of a tier's busiest link that a class asks for at full speed, by its pattern.
         utilization: float64[d, t], mean over the step of all links of a tier, all classes together.
     """
 
     inside: F
     outside: F
+    aggregated: F
     demand: F
     utilization: F
 
@@ -155,24 +159,58 @@ def contention(networks: Networks, classes: Classes, step_s: F, others: F | None
         step_s: float64[d], over which the bytes of a step are spread.
         others: float64[d, t], utilization of the tiers by other jobs; None: there are none.
     """
-    spread, most = _crossed(networks, classes)
-    demand = _paced(_demand(networks, classes, most), classes, step_s)
-    full = np.maximum(1.0, demand.max(axis=2))
-    busy = np.minimum(1.0, classes.outside_s * full / step_s[:, None])
-    taken = busy[:, :, None] * np.minimum(demand, 1.0)
+    patterns = np.array([PATTERNS.index(each) for each in classes.patterns])
+    plain = _Sent.of(networks, classes, patterns, step_s)
+    trees = _Sent.of(networks, classes, np.full_like(patterns, PATTERNS.index("pat")), step_s)
+    part = classes.aggregated
+    busy = np.minimum(1.0, classes.outside_s * _mean(plain.full, trees.full, part) / step_s[:, None])
+    taken = busy[:, :, None] * _mean(np.minimum(plain.demand, 1.0), np.minimum(trees.demand, 1.0), part[:, :, None])
     turns = classes.queues[:, None] == classes.queues[None, :]
     met = taken.sum(axis=1, keepdims=True) - taken
     met[:, :, 0] = taken[:, :, 0] @ ~turns
     if others is not None:
         met = met + others[:, None, :]
-    outside = slowdown(demand * (1.0 + met), np.zeros(())).max(axis=2)
     inside = _inside(classes, turns, step_s)
     oversubscription = (networks.ranks * networks.ports * networks.port_bps)[:, None] / (
         networks.units * networks.links * networks.link_bps
     )
+    spread = _mean(plain.spread, trees.spread, part[:, :, None])
     share = (classes.outside_s / step_s[:, None])[:, :, None] * spread
     utilization = share.sum(axis=1) * oversubscription[networks.index]
-    return Stretch(inside, outside, demand, utilization)
+    return Stretch(inside, plain.slower(met), trees.slower(met), plain.demand, utilization)
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """What classes ask of the network when each moves all its bytes by one pattern.
+
+    Attributes:
+        spread: float64[d, c, t], share of the bytes that leaves its unit.
+        demand: float64[d, c, t], share of a tier's busiest link at full speed.
+    """
+
+    spread: F
+    demand: F
+
+    @classmethod
+    def of(cls, networks: Networks, classes: Classes, patterns: NDArray[np.int64], step_s: F) -> _Sent:
+        spread, most = _crossed(networks, classes, patterns)
+        return cls(spread, _paced(_demand(networks, classes, patterns, most), classes, step_s))
+
+    @property
+    def full(self) -> F:
+        """float64[d, c], how many times longer a class by itself takes."""
+        found: F = np.maximum(1.0, self.demand.max(axis=2))
+        return found
+
+    def slower(self, met: F) -> F:
+        """float64[d, c], the same among others."""
+        found: F = slowdown(self.demand * (1.0 + met), np.zeros(())).max(axis=2)
+        return found
+
+
+def _mean(plain: F, trees: F, part: F) -> F:
+    return (1.0 - part) * plain + part * trees
 
 
 def _paced(demand: F, classes: Classes, step_s: F) -> F:
@@ -193,14 +231,13 @@ def _inside(classes: Classes, turns: NDArray[np.bool_], step_s: F) -> F:
     return slowdown(asked * (1.0 + met), np.zeros(()))
 
 
-def _crossed(networks: Networks, classes: Classes) -> tuple[F, F]:
+def _crossed(networks: Networks, classes: Classes, pattern: NDArray[np.int64]) -> tuple[F, F]:
     """float64[d, c, t], shares of the bytes of a class that leave their unit, on average and at most.
 
     Between sizes that were counted by logarithms.
     """
     most = networks.crossing.shape[-1] - 1
     low, rest = zip(*(_between(networks, each) for each in (classes.hop, classes.domains)), strict=True)
-    pattern = np.array([PATTERNS.index(each) for each in classes.patterns])
     found = np.zeros((*classes.hop.shape, networks.links.shape[1], 2))
     for far in (0, 1):
         for large in (0, 1):
@@ -226,18 +263,23 @@ def _weight(part: F, upper: int) -> F:
     return part if upper else 1.0 - part
 
 
-def _demand(networks: Networks, classes: Classes, crossed: F) -> F:
-    """float64[d, c, t], share of the busiest link of a tier that a class takes when all its accelerators send."""
+def _demand(networks: Networks, classes: Classes, pattern: NDArray[np.int64], crossed: F) -> F:
+    """float64[d, c, t], share of the busiest link of a tier that a class takes when all its accelerators send.
+
+    An accelerator of an exchange sends to all other domains, of aggregated trees to log2(n), half of its bytes to the
+    first and a quarter to the second: as unevenly as to 3 (n - 1) / (n + 1) alike (square of the sum over sum of
+    squares).
+    """
     index = networks.index
     links, units, link_bps = (each[index][:, None, :] for each in (networks.links, networks.units, networks.link_bps))
     ports, port_bps, ranks = (
         each[index][:, None, None] for each in (networks.ports, networks.port_bps, networks.ranks)
     )
-    pattern = np.array([PATTERNS.index(each) for each in classes.patterns])
     local = np.minimum(classes.local.astype(np.int64), networks.paths.shape[2] - 1)
     paths = networks.paths[index[:, None], pattern[None, :], local][:, :, None]
-    exchanged = np.array([pattern == "exchange" for pattern in classes.patterns])
-    peers = np.where(exchanged, np.maximum(classes.domains - 1.0, 1.0), 1.0)[:, :, None]
+    others = np.maximum(classes.domains - 1.0, 1.0)
+    alike = np.where(pattern == PATTERNS.index("pat"), 3.0 * others / (others + 2.0), 1.0)
+    peers = np.where(pattern == PATTERNS.index("exchange"), others, alike)[:, :, None]
     below = ranks * ports / units
     split = np.maximum(paths, 1.0) * peers
     used = np.maximum(units * np.minimum(classes.ranks[:, None, None] / ranks, 1.0), 1.0)

@@ -15,6 +15,7 @@ import numpy as np
 
 from railyard.collective.choice import DEFAULT_POLICY
 from railyard.collective.connections import opened
+from railyard.collective.pat import hops
 from railyard.collective.shape import Shape
 from railyard.errors import InputError
 
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
 _SIZES = 14
 """Sizes of groups that are counted, at most."""
 
-PATTERNS = ("ring", "exchange", "send")
-_ALGORITHMS = ("ring", "pairwise", "transfer")
+PATTERNS = ("ring", "exchange", "send", "pat")
+_ALGORITHMS = ("ring", "pairwise", "transfer", "pat")
 """Whose connections each pattern has."""
 
-Pattern = Literal["ring", "exchange", "send"]
+Pattern = Literal["ring", "exchange", "send", "pat"]
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,10 @@ class Tiers:
         links: float64[t], links up of a unit.
         units: float64[t], how many there are.
         link_bps: float64[t], what one of them carries: less background traffic, times what the fabric reaches.
-        paths: float64[3, d], hashed paths of what a NIC sends to one neighbour, by pattern, for groups with so many
+        paths: float64[4, d], hashed paths of what a NIC sends to one neighbour, by pattern, for groups with so many
             members in a scale-up domain; 0 where bytes are spread evenly.
         sizes: float64[k], ascending, domains of a group and domains from one to the next.
-        crossing: float64[t, 2, 3, k, k], share of what NICs send to other domains that leaves their unit, on average
+        crossing: float64[t, 2, 4, k, k], share of what NICs send to other domains that leaves their unit, on average
             and out of the unit that most leaves: by pattern, for groups of `sizes[second]` domains that are
             `sizes[first]` domains apart. Of sends the second is that of one stage at a time.
     """
@@ -105,7 +106,7 @@ class Tiers:
 
 
 def _paths(cluster: Cluster) -> F:
-    """float64[3, domain + 1], see `Tiers.paths`; of all queue pairs of all connections that the library opens."""
+    """float64[4, domain + 1], see `Tiers.paths`; of all queue pairs of all connections that the library opens."""
     fabric, domain = cluster.fabric, cluster.scale_up_domain
     found = np.zeros((len(PATTERNS), domain + 1))
     if not fabric.hashed:
@@ -117,6 +118,8 @@ def _paths(cluster: Cluster) -> F:
     for local in range(1, domain + 1):
         shape = Shape.grid(domains, local, scale_up=cluster.scale_up.kind)
         for pattern, algorithm in enumerate(_ALGORITHMS):
+            if algorithm == "pat" and local > 1:  # it needs one rank in each domain
+                continue
             found[pattern, local] *= opened(cluster, shape, algorithm, DEFAULT_POLICY)
     return found
 
@@ -202,19 +205,34 @@ def _crossings(units: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> F:
 
 
 def _shares(unit: NDArray[np.int64], hop: int, wide: int) -> F:
-    """float64[2, 3], of groups of `wide` domains that are `hop` apart, one beside the other."""
+    """float64[2, 4], of groups of `wide` domains that are `hop` apart, one beside the other."""
     if wide == 1:
         return np.zeros((2, len(PATTERNS)))
     blocks = len(unit) // (hop * wide)
     groups = unit[: blocks * hop * wide].reshape(blocks, wide, hop)
     size = np.bincount(groups.ravel(), minlength=int(unit.max()) + 1)
-    ring = (groups != np.roll(groups, -1, axis=1)).astype(np.float64)
+    ring = _leaving(groups, 1)
     near = _in_unit(groups) - 1.0
-    leaving = [ring, 1.0 - near / (wide - 1)]
+    leaving = [ring, 1.0 - near / (wide - 1), _trees(groups)]
     by_unit = [np.bincount(groups.ravel(), each.ravel(), minlength=len(size)) for each in leaving]
     sends, at_once = _sends(groups, size)
     fullest = [float(np.max(each / np.maximum(size, 1))) for each in by_unit]
-    return np.array([[float(each.mean()) for each in leaving] + [sends], [*fullest, at_once]])
+    mean = [float(each.mean()) for each in leaving]
+    return np.array([[*mean[:2], sends, mean[2]], [*fullest[:2], at_once, fullest[2]]])
+
+
+def _leaving(groups: NDArray[np.int64], distance: int) -> F:
+    """float64[blocks, wide, hop], 1 where the domain that is so far on in the group is in another unit."""
+    found: F = (groups != np.roll(groups, -distance, axis=1)).astype(np.float64)
+    return found
+
+
+def _trees(groups: NDArray[np.int64]) -> F:
+    """float64[blocks, wide, hop], share of the bytes of aggregated trees that leaves: near neighbours get most."""
+    steps = hops(groups.shape[1])
+    sent = sum((len(offsets) * _leaving(groups, distance) for distance, offsets in steps), np.zeros(groups.shape))
+    found: F = sent / sum(len(offsets) for _, offsets in steps)
+    return found
 
 
 def _in_unit(groups: NDArray[np.int64]) -> F:

@@ -92,10 +92,12 @@ class Slowdowns:
     Attributes:
         inside: By class (`tp`, `cp`, `ep`, `pp`, `dp`, `edp`, `replica`), on scale-up links.
         outside: By class, on NICs and the network.
+        aggregated: By class, the same of what aggregated trees (PAT) move.
     """
 
     inside: Mapping[str, F]
     outside: Mapping[str, F]
+    aggregated: Mapping[str, F]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class MachineColumns:
     """Machines of many designs, in bytes/s; `slowed` where communications share links with others.
 
     `curves` are those of their libraries, where all have one, `longer` how many times longer the bytes of one class of
-    communicators take, on scale-up links and on NICs.
+    communicators take, on scale-up links, on NICs, and there of aggregated trees.
     """
 
     up_bytes_s: F
@@ -113,7 +115,7 @@ class MachineColumns:
     nvls: F
     slowed: Slowdowns | None = None
     curves: Curves | None = None
-    longer: tuple[F, F] | None = None
+    longer: tuple[F, F, F] | None = None
 
     @classmethod
     def of(cls, machines: Sequence[Machine], slowed: Slowdowns | None = None) -> MachineColumns:
@@ -134,7 +136,7 @@ class MachineColumns:
         """The machines as a class of communicators finds them."""
         if self.slowed is None:
             return self
-        longer = (self.slowed.inside[name], self.slowed.outside[name])
+        longer = (self.slowed.inside[name], self.slowed.outside[name], self.slowed.aggregated[name])
         up, out = self.up_bytes_s / longer[0], self.out_bytes_s / longer[1]
         return replace(self, up_bytes_s=up, out_bytes_s=out, slowed=None, longer=longer)
 

@@ -112,6 +112,7 @@ def _classes(trainings: Sequence[Training], machines: Sequence[Machine]) -> Clas
         inside_s=sent.inside_s,
         outside_s=sent.outside_s,
         ranks=columns.layout.tp * columns.layout.cp * columns.layout.dp * columns.layout.pp,
+        aggregated=sent.aggregated,
     )
 
 
@@ -119,4 +120,5 @@ def _slowdowns(stretch: Stretch) -> Slowdowns:
     return Slowdowns(
         inside={name: stretch.inside[:, number] for number, name in enumerate(CLASSES)},
         outside={name: stretch.outside[:, number] for number, name in enumerate(CLASSES)},
+        aggregated={name: stretch.aggregated[:, number] for number, name in enumerate(CLASSES)},
     )

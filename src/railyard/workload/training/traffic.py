@@ -45,6 +45,7 @@ class Traffic:
         local: Members of a group in one of these.
         inside_s: Seconds of a step's bytes of the fullest rank on its scale-up links, at full speed.
         outside_s: The same through its NICs.
+        aggregated: Share of these that aggregated trees (PAT) move.
     """
 
     domains: F
@@ -52,6 +53,7 @@ class Traffic:
     local: F
     inside_s: F
     outside_s: F
+    aggregated: F
 
 
 def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) -> Traffic:
@@ -70,13 +72,44 @@ def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) 
     stride = [groups[name].stride for name in CLASSES]
     local = [groups[name].local(machine) for name in CLASSES]
     spanned = [np.ceil(groups[name].ranks / each) for name, each in zip(CLASSES, local, strict=True)]
+    moved = [sent[name] for name in CLASSES]
     return Traffic(
         domains=np.stack(spanned, axis=1),
         hop=np.stack([np.maximum(each / machine.domain, 1.0) for each in stride], axis=1),
         local=np.stack(local, axis=1),
-        inside_s=np.stack([sent[name][0] / machine.up_bytes_s for name in CLASSES], axis=1),
-        outside_s=np.stack([sent[name][1] / machine.out_bytes_s for name in CLASSES], axis=1),
+        inside_s=np.stack([each.inside / machine.up_bytes_s for each in moved], axis=1),
+        outside_s=np.stack([each.outside / machine.out_bytes_s for each in moved], axis=1),
+        aggregated=np.stack([each.trees / np.maximum(each.outside, 1e-12) for each in moved], axis=1),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """Bytes that one rank sends on its scale-up links and through its NICs, and those of the latter in trees."""
+
+    inside: F
+    outside: F
+    trees: F
+
+    @classmethod
+    def none(cls, like: F) -> _Moved:
+        return cls(*(np.zeros_like(like) for _ in range(3)))
+
+    @classmethod
+    def of(cls, kind: CollectiveKind, size_bytes: F, calls: F, group: Group, machine: MachineColumns) -> _Moved:
+        """So many collectives, which have so many bytes together."""
+        inside, outside = wire_bytes(kind, size_bytes, group, machine)
+        trees = np.zeros_like(outside)
+        if machine.curves is not None:
+            members = (group.ranks, group.local(machine))
+            trees = outside * machine.curves.aggregated(kind, size_bytes / calls, members)
+        return cls(inside, outside, trees)
+
+    def plus(self, other: _Moved, times: F | float = 1.0) -> _Moved:
+        """With so many times the other."""
+        return _Moved(
+            self.inside + times * other.inside, self.outside + times * other.outside, self.trees + times * other.trees
+        )
 
 
 _HELD = ("dense", "expert", "trained_dense", "trained_expert")
@@ -96,51 +129,48 @@ def _groups(columns: Columns) -> dict[str, Group]:
     }
 
 
-def _exchanged(columns: Columns, rank: RankColumns, machine: MachineColumns) -> dict[str, tuple[F, F]]:
-    """Bytes inside and outside domains of tensor-, context- and expert-parallel collectives."""
+def _exchanged(columns: Columns, rank: RankColumns, machine: MachineColumns) -> dict[str, _Moved]:
+    """Of tensor-, context- and expert-parallel collectives."""
     groups, counts = communication.groups(columns), communication.places(columns, rank)
-    sent = {name: (np.zeros_like(rank.layers), np.zeros_like(rank.layers)) for name in groups}
+    sent = {name: _Moved.none(rank.layers) for name in groups}
     for exchange in communication.exchanges(columns, machine.domain):
         often = sum(communication.repeats(columns, exchange, phase) for phase in ("forward", "backward"))
         times = columns.layout.micro_batches * exchange.count * counts[exchange.part] * often
-        moved = wire_bytes(exchange.kind, exchange.size_bytes, groups[exchange.group], machine)
-        sent[exchange.group] = _sum(sent[exchange.group], moved, times)
+        moved = _Moved.of(exchange.kind, exchange.size_bytes, np.ones_like(times), groups[exchange.group], machine)
+        sent[exchange.group] = sent[exchange.group].plus(moved, times)
     return sent
 
 
-def _sends(columns: Columns, machine: MachineColumns) -> tuple[F, F]:
+def _sends(columns: Columns, machine: MachineColumns) -> _Moved:
     """Activations to the next stage and gradients to the one before, of all chunks."""
     layout = columns.layout
     moved = 2.0 * layout.vp * layout.micro_batches * communication.pipeline_bytes(columns) * (layout.pp > 1)
     near = layout.tp * layout.cp * layout.dp < machine.domain
-    return np.where(near, moved, 0.0), np.where(near, 0.0, moved)
+    return _Moved(np.where(near, moved, 0.0), np.where(near, 0.0, moved), np.zeros_like(moved))
 
 
 def _sharded(
     columns: Columns, pipeline: PipelineRanks, machine: MachineColumns, groups: dict[str, Group]
-) -> dict[str, tuple[F, F]]:
+) -> dict[str, _Moved]:
     """Reductions of gradients and gathers of parameters, once a step or, under ZeRO-3, with every micro-batch."""
     layout, each = columns.layout, columns.software.gradient_bytes
     dense, expert, trained, trained_expert = (
         np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0) for name in _HELD
     )
+    layers = np.maximum(np.max([kind.layers for kind in pipeline.kinds], axis=0), 1.0)
     split = layout.zero >= 3
     often = np.where(split, layout.micro_batches, 1.0)
     kept = (layout.zero < 1).astype(np.float64)
     gathers = np.where(split, 1.0 + layout.reshard, 1.0 - kept)
+    messages = np.where(split, columns.software.shard_messages, 1.0)
 
-    def of(name: str, held: F, taught: F) -> tuple[F, F]:
-        summed = wire_bytes(_REDUCE, taught * each * kept, groups[name], machine)
-        scattered = wire_bytes(_SCATTER, taught * each * (1.0 - kept), groups[name], machine)
-        gathered = wire_bytes(_GATHER, np.where(split, held, taught) * 2.0 * gathers, groups[name], machine)
-        return _sum(summed, _sum(scattered, gathered, 1.0), 1.0)
+    def of(name: str, held: F, taught: F) -> _Moved:
+        summed = _Moved.of(_REDUCE, taught * each * kept, layers, groups[name], machine)
+        scattered = _Moved.of(_SCATTER, taught * each * (1.0 - kept), layers, groups[name], machine)
+        gathered = _Moved.of(_GATHER, np.where(split, held, taught) * 2.0, layers * messages, groups[name], machine)
+        return summed.plus(scattered).plus(gathered, gathers)
 
-    zero = (np.zeros_like(dense), np.zeros_like(dense))
-    across = wire_bytes(_REDUCE, trained / layout.shard * each * split, groups["replica"], machine)
+    none = _Moved.none(dense)
+    across = _Moved.of(_REDUCE, trained / layout.shard * each * split, layers, groups["replica"], machine)
     sent = {"dp": of("dp", dense, trained), "edp": of("edp", expert, trained_expert), "replica": across}
-    return {name: _sum(zero, moved, often) for name, moved in sent.items()}
-
-
-def _sum(one: tuple[F, F], other: tuple[F, F], times: F | float) -> tuple[F, F]:
-    """One and so many times the other, inside and outside."""
-    return one[0] + times * other[0], one[1] + times * other[1]
+    return {name: none.plus(moved, often) for name, moved in sent.items()}
