@@ -40,6 +40,19 @@ SERVED = {
     },
 }
 
+ROUNDS = {
+    "name": "rounds",
+    "workload": {
+        "federated": {
+            "model": {"parameters": "1 M", "flop_per_sample": 1e8},
+            "clients": {"count": "1 M", "devices": {"phone-mid": 1}, "links": {"lte": 1, "fibre": 1}},
+            "round": {"participants": 2000, "over_selection": 0.3},
+            "server": {"line": "1 Gb/s"},
+            "rounds": 5,
+        }
+    },
+}
+
 
 def packets() -> Iterator[tuple[str, str]]:
     """Every preset of a fabric over one matrix, on one thread and on two."""
@@ -61,6 +74,7 @@ def scenarios() -> Iterator[tuple[str, str]]:
         found = railyard.run({**STEP, "engine": engine}, out=None).result
         yield f"step {engine}", digest(found.plain())
 
+    yield "rounds", digest(railyard.run(ROUNDS, out=None).result.plain())
     yield "served", digest(railyard.run(SERVED, out=None).result.plain())
 
 

@@ -8,6 +8,7 @@ using namespace nb::literals;
 
 void bind_flow(nb::module_& m);     // flow/simulation_bind.cpp
 void bind_packet(nb::module_& m);   // packet/run_bind.cpp
+void bind_rounds(nb::module_& m);   // rounds/rounds_bind.cpp
 void bind_serving(nb::module_& m);  // serving/simulation_bind.cpp
 
 NB_MODULE(_core, m) {
@@ -17,5 +18,6 @@ NB_MODULE(_core, m) {
         "From now on an abort of this process writes `words` to stderr and ends with `code`.");
   bind_flow(m);
   bind_packet(m);
+  bind_rounds(m);
   bind_serving(m);
 }

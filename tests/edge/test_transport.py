@@ -2,59 +2,37 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.edge.transport import cubic_window, goodput_bps, saw_tooth, timeout_s_per_packet, transfer_s, transports
+from railyard.edge.transport import carried_s, goodput_bps, transfer_s, transports
 
 CUBIC, BBR, QUIC = (transports.get(name) for name in ("cubic", "bbr", "quic-cubic"))
-
-
-@pytest.mark.parametrize(
-    ("rtt_s", "loss", "window"),
-    [
-        (0.1, 1e-4, 1.0538289 * (0.1 / 1e-4) ** 0.75),  # CUBIC's region: 187.4 packets against 122.5
-        (0.01, 0.01, math.sqrt(150.0)),  # Reno's: 12.2 packets against 1.05
-        (1.0, 1e-6, 1.0538289 * 1e6**0.75),
-    ],
-)
-def test_window(rtt_s, loss, window):
-    assert float(cubic_window(np.array(rtt_s), np.array(loss))) == pytest.approx(window, rel=1e-6)
-
-
-def test_table_of_rfc_9438():
-    # Table 2 of RFC 9438 (RTT 0.1 s, C 0.4): windows by loss, in packets of 1,500 bytes; its CUBIC column.
-    found = cubic_window(np.full(4, 0.1), np.array([1e-4, 1e-5, 1e-6, 1e-7]))
-    assert found == pytest.approx([187.4, 1053.8, 5926.0, 33324.0], rel=1e-3)
-
-
-def test_timeouts():
-    # RTO 0.3 s; 3 sqrt(3 * 0.02 / 8) = 0.2598; 0.02 * (1 + 32 * 0.0004) = 0.020256
-    assert float(timeout_s_per_packet(np.array(0.1), np.array(0.02))) == pytest.approx(
-        0.3 * 0.259808 * 0.020256, rel=1e-5
-    )
-    assert float(timeout_s_per_packet(np.array(0.1), np.array(0.0))) == 0.0
-
-
-def test_saw_tooth():
-    # Without a buffer the window's mean over a cubic from 0.7 to 1 is 1 - 0.3/4.
-    assert float(saw_tooth(np.array(0.0), np.array(500.0), np.array(0.1))) == pytest.approx(0.925, rel=1e-9)
-    assert float(saw_tooth(np.array(0.5), np.array(500.0), np.array(0.1))) == 1.0  # 0.7 * 1.5 covers the product
-    # A buffer of 0.1: most 550, K = cbrt(412.5) = 7.4441 s, below 500 for K - cbrt(125) = 2.4441 s.
-    lacking = (500.0 - 550.0) * 2.444077 - 0.1 * (5.0**4 - 7.444077**4)
-    assert float(saw_tooth(np.array(0.1), np.array(500.0), np.array(0.1))) == pytest.approx(
-        1.0 - lacking / (500.0 * 7.444077), rel=1e-5
-    )
 
 
 def test_goodput_without_loss():
     assert float(goodput_bps(CUBIC, 20e6, 0.1, 0.0)) == pytest.approx(20e6 * 1448 / 1500)
     assert float(goodput_bps(BBR, 20e6, 0.1, 0.01)) == pytest.approx(20e6 * 1448 / 1500 * 0.98 * 0.99)
     assert float(goodput_bps(QUIC, 20e6, 0.1, 0.0)) == pytest.approx(20e6 * 1169 / 1228)
+
+
+def test_bits_are_those_that_pass_at_the_goodput():
+    total, bits = carried_s(CUBIC, 1448 * 10_000, 20e6, 0.1, 0.0)
+    assert float(bits) == pytest.approx(10_000 * 1448 * 8 / 19.306667e6, rel=1e-6)
+    assert float(total) == pytest.approx(0.5 + 9_690 * 1448 * 8 / 19.306667e6 + 0.05, rel=1e-6)
+    # One window takes its bits and half a round trip; all of a transfer that ends sooner than its bits would is bits.
+    total, bits = carried_s(CUBIC, [1448 * 10, 0], 20e6, 0.1, 0.0)
+    assert bits == pytest.approx([10 * 1448 * 8 / 19.306667e6, 0.0], rel=1e-6)
+    assert total.shape == bits.shape == (2,)
+
+
+def test_columns_are_broadcast():
+    found = transfer_s(CUBIC, np.array([[1e6], [2e6]]), [1e6, 2e6, 3e6], 0.1, 0.0)
+    assert found.shape == (2, 3)
+    assert found[1, 2] == float(transfer_s(CUBIC, 2e6, 3e6, 0.1, 0.0))
+    assert transfer_s(CUBIC, np.zeros(0), 1e6, 0.1, 0.0).shape == (0,)
 
 
 def test_goodput_under_loss():

@@ -76,7 +76,7 @@ class Paths:
     rtt_s: Floats
     loss: Floats
 
-    def take(self, rows: NDArray[np.intp]) -> Paths:
+    def take(self, rows: NDArray[np.intp] | slice) -> Paths:
         """Of some clients."""
         return Paths(self.down_bps[rows], self.up_bps[rows], self.rtt_s[rows], self.loss[rows])
 

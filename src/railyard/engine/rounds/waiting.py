@@ -13,6 +13,8 @@ from railyard.engine.rounds import sharing
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from railyard.engine.rounds.sharing import Tree
+
     Floats = NDArray[np.float64]
 
 
@@ -33,6 +35,8 @@ class Cohort:
         before_s: float64[stages, participants], each stage before the download.
         after_s: float64[stages, participants], each stage behind the upload.
         leave_s: When each goes, seconds from its selection; inf: never.
+        down: Links that downloads share, the server's line among them; None: none is ever short.
+        up: Links that uploads share.
     """
 
     delay_s: Floats
@@ -47,6 +51,8 @@ class Cohort:
     before_s: Floats
     after_s: Floats
     leave_s: Floats
+    down: Tree | None = None
+    up: Tree | None = None
 
     def __len__(self) -> int:
         return len(self.compute_s)
@@ -61,16 +67,12 @@ class Rule:
         least: Updates without which a round is thrown away.
         deadline_s: After which nobody is waited for; inf: never.
         stay_share: Share of the updates' clients that the stages behind the upload need.
-        line_up_bps: Of the server, to it; inf: never the limit.
-        line_down_bps: Of the server, from it.
     """
 
     goal: int
     least: int
     deadline_s: float = math.inf
     stay_share: float = 1.0
-    line_up_bps: float = math.inf
-    line_down_bps: float = math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,7 @@ class Closed:
         critical: Participant whose update ended the round; -1 where the deadline or a dropout did.
         parts_s: float64[5, participants]: selection and stages, download, computation, crossing, upload.
         stages_s: Of all stages together.
-        queue_s: Mean seconds that sharing the server's line added to an update.
+        queue_s: Mean seconds that sharing links added to an update.
     """
 
     took_s: float
@@ -105,9 +107,9 @@ def close(cohort: Cohort, rule: Rule) -> Closed:
     staged, stages_s = _barriers(cohort.before_s, cohort.leave_s, len(cohort), 0.0)
     with np.errstate(invalid="ignore"):
         begin = np.where(staged, stages_s, np.inf) + cohort.delay_s
-        got = sharing.finish_s(begin, cohort.down_bits, cohort.down_bps, rule.line_down_bps) + cohort.down_lag_s
+        got = _finish_s(begin, cohort.down_bits, cohort.down_bps, cohort.down) + cohort.down_lag_s
         ready = got + cohort.compute_s + cohort.crossing_s
-        sent = sharing.finish_s(ready, cohort.up_bits, cohort.up_bps, rule.line_up_bps) + cohort.up_lag_s
+        sent = _finish_s(ready, cohort.up_bits, cohort.up_bps, cohort.up) + cohort.up_lag_s
         parts = np.stack([begin, got - begin, cohort.compute_s, cohort.crossing_s, sent - ready])
     gone = cohort.leave_s < np.where(staged, sent, stages_s)
     finish = np.where(gone, np.inf, sent)
@@ -124,6 +126,10 @@ def close(cohort: Cohort, rule: Rule) -> Closed:
         stages_s=stages_s + after_s,
         queue_s=_queued(cohort, parts),
     )
+
+
+def _finish_s(start_s: Floats, bits: Floats, bps: Floats, tree: Tree | None) -> Floats:
+    return start_s + bits / bps if tree is None else sharing.finish_s(start_s, bits, bps, tree)
 
 
 def _unmasked(cohort: Cohort, used: NDArray[np.bool_], end_s: float, rule: Rule) -> tuple[bool, float]:
@@ -183,7 +189,7 @@ def _critical(finish: Floats, used: NDArray[np.bool_], end_s: float) -> int:
 
 
 def _queued(cohort: Cohort, parts: Floats) -> float:
-    """Mean seconds that sharing the server's line added to an update that was sent."""
+    """Mean seconds that sharing links added to an update that was sent."""
     sent = np.isfinite(parts).all(axis=0)
     if not sent.any():
         return 0.0

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from railyard.edge import draws
-from railyard.edge.transport import goodput_bps, transfer_s
+from railyard.edge.access import Paths
+from railyard.edge.transport import carried_s, transfer_s
+from railyard.engine.rounds.sharing import Tree
 from railyard.engine.rounds.waiting import Cohort
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from railyard.edge.access import Paths
     from railyard.edge.clients import Clients
     from railyard.edge.draws import Floats, Ids
     from railyard.study.federated.prepare import Learning
     from railyard.workload.federated.secret import Stage
 
+Found = TypeVar("Found")
+_PART = 1 << 15
+"""Rows that are worked on at a time: their columns fit a processor's cache."""
 _DELAY = 1 << 20
 """Counters of delays lie beyond those of sessions."""
 
@@ -51,8 +57,8 @@ class Drawn:
     def __len__(self) -> int:
         return len(self.who)
 
-    def take(self, rows: NDArray[np.intp]) -> Drawn:
-        """Some of them."""
+    def take(self, rows: NDArray[np.intp] | slice) -> Drawn:
+        """Some of them; a range is only looked at, not copied."""
         return Drawn(
             self.who[rows],
             self.device[rows],
@@ -66,6 +72,19 @@ class Drawn:
 
 def drawn(job: Learning, clients: Clients, who: Ids, at_s: float) -> Drawn:
     """What clients are, and what their links give now."""
+    found = in_parts(len(who), lambda part: _drawn(job, clients, who[part], at_s))
+    return Drawn(
+        who=who,
+        device=joined(found, "device"),
+        link=joined(found, "link"),
+        region=joined(found, "region"),
+        samples=joined(found, "samples"),
+        flops=joined(found, "flops"),
+        paths=Paths(*(joined([one.paths for one in found], name) for name in ("down_bps", "up_bps", "rtt_s", "loss"))),
+    )
+
+
+def _drawn(job: Learning, clients: Clients, who: Ids, at_s: float) -> Drawn:
     device, link, region = clients.devices_of(who), clients.links_of(who), clients.regions_of(who)
     samples, most = clients.samples(who), job.section.round.most_samples
     return Drawn(
@@ -88,31 +107,71 @@ def cohort(job: Learning, clients: Clients, rows: Drawn, number: int) -> Cohort:
         rows: Participants.
         number: Of the round.
     """
+    found = in_parts(len(rows), lambda part: _seconds(job, clients, rows.take(part), number, len(rows)))
+    bits = np.ones(len(rows))
+    line = Tree.line(job.section.server.line, len(rows))
+    return Cohort(
+        **{name: joined(found, name) for name in Seconds.__dataclass_fields__},
+        down_bits=bits * job.sent.down_bytes * 8.0,
+        up_bits=bits * job.sent.up_bytes * 8.0,
+        down=line,
+        up=line,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Seconds:
+    """What is each participant's own, as in `Cohort`."""
+
+    delay_s: Floats
+    down_bps: Floats
+    down_lag_s: Floats
+    compute_s: Floats
+    crossing_s: Floats
+    up_bps: Floats
+    up_lag_s: Floats
+    before_s: Floats
+    after_s: Floats
+    leave_s: Floats
+
+
+def _seconds(job: Learning, clients: Clients, rows: Drawn, number: int, participants: int) -> Seconds:
     sent, paths, section = job.sent, rows.paths, job.section.round
     down, down_lag = _carried(job, sent.down_bytes, paths.down_bps, paths, first=True)
     up, up_lag = _carried(job, sent.up_bytes, paths.up_bps, paths, first=False)
     samples = rows.samples * section.epochs
     compute = (samples * sent.flop_per_sample + sent.flop) / rows.flops
-    crossing = _crossing(job, rows, samples)
+    crossing = _crossing(job, rows, samples, participants)
     total = down + down_lag + compute + crossing + up + up_lag
     if section.deadline is not None:
         compute = _shortened(job, compute, total, section.deadline)
-    delay = section.delay * draws.uniform(clients.seed, "delay", rows.who, _DELAY + number)
-    bits = np.ones(len(rows))
-    return Cohort(
-        delay_s=delay,
-        down_bits=bits * sent.down_bytes * 8.0,
+    return Seconds(
+        delay_s=section.delay * draws.uniform(clients.seed, "delay", rows.who, _DELAY + number),
         down_bps=_rate(sent.down_bytes, down),
         down_lag_s=down_lag,
         compute_s=compute,
         crossing_s=crossing,
-        up_bits=bits * sent.up_bytes * 8.0,
         up_bps=_rate(sent.up_bytes, up),
         up_lag_s=up_lag,
         before_s=_stages(job, rows, sent.before),
         after_s=_stages(job, rows, sent.after),
         leave_s=clients.presence.leave_s(clients.seed, rows.who, number),
     )
+
+
+def in_parts(count: int, make: Callable[[slice], Found]) -> list[Found]:
+    """What is made of ranges of rows, on the processors there are; each row by itself, so that ranges do not matter."""
+    parts = [slice(begin, begin + _PART) for begin in range(0, max(count, 1), _PART)]
+    if len(parts) == 1:
+        return [make(parts[0])]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(make, parts))
+
+
+def joined(found: Sequence[object], name: str) -> Any:
+    """A column of all ranges together."""
+    columns = [getattr(one, name) for one in found]
+    return columns[0] if len(columns) == 1 else np.concatenate(columns, axis=-1)
 
 
 def expected_s(job: Learning, rows: Drawn) -> Floats:
@@ -122,17 +181,14 @@ def expected_s(job: Learning, rows: Drawn) -> Floats:
     up = transfer_s(job.transport, sent.up_bytes, paths.up_bps, paths.rtt_s, paths.loss)
     samples = rows.samples * job.section.round.epochs
     compute = (samples * sent.flop_per_sample + sent.flop) / rows.flops
-    out: Floats = down + up + compute + _crossing(job, rows, samples)
+    out: Floats = down + up + compute + _crossing(job, rows, samples, len(rows))
     return out
 
 
 def _carried(job: Learning, size_bytes: float, rate: Floats, paths: Paths, *, first: bool) -> tuple[Floats, Floats]:
     """Seconds that the bits of a message take at the steady goodput, and those it takes besides."""
-    steady = size_bytes * 8.0 / goodput_bps(job.transport, rate, paths.rtt_s, paths.loss)
-    total = transfer_s(job.transport, size_bytes, rate, paths.rtt_s, paths.loss)
+    total, bits = carried_s(job.transport, size_bytes, rate, paths.rtt_s, paths.loss)
     setup = job.transport.setup_rtts * paths.rtt_s if first else 0.0
-    # Where a transfer ends while its window still opens, its bits pass at the line's rate: all of it is bits then.
-    bits = np.minimum(steady, total)
     return bits, total - bits + setup
 
 
@@ -141,7 +197,7 @@ def _rate(size_bytes: float, seconds: Floats) -> Floats:
     return size_bytes * 8.0 / seconds if size_bytes else np.ones(len(seconds))
 
 
-def _crossing(job: Learning, rows: Drawn, samples: Floats) -> Floats:
+def _crossing(job: Learning, rows: Drawn, samples: Floats, participants: int) -> Floats:
     """Activations up and gradients down for every batch, and the server's part of the work between."""
     size = job.sent.crossing_bytes
     if not size:
@@ -150,7 +206,7 @@ def _crossing(job: Learning, rows: Drawn, samples: Floats) -> Floats:
     paths = rows.paths
     one_up = transfer_s(job.transport, size * batch, paths.up_bps, paths.rtt_s, paths.loss, warm=True)
     one_down = transfer_s(job.transport, size * batch, paths.down_bps, paths.rtt_s, paths.loss, warm=True)
-    server = job.sent.server_flop_per_sample * batch * len(rows) / job.section.server.flops
+    server = job.sent.server_flop_per_sample * batch * participants / job.section.server.flops
     out: Floats = np.ceil(samples / batch) * (one_up + one_down + server)
     return out
 

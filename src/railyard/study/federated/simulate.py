@@ -157,8 +157,6 @@ def _one(job: Learning, server: Server, told: Told, now: float, number: int) -> 
         least=max(math.ceil(goal * section.round.least - 1e-9), 1),
         deadline_s=math.inf if section.round.deadline is None else section.round.deadline,
         stay_share=1.0 if job.scheme.secrecy is None else job.scheme.secrecy.threshold(len(rows)),
-        line_up_bps=section.server.line,
-        line_down_bps=section.server.line,
     )
     closed = waiting.close(part, rule)
     server_s = _server_s(job, closed, len(rows))
@@ -196,7 +194,8 @@ def _gathered(job: Learning, server: Server, told: Told, now: float, number: int
         wanted,
         math.inf if deadline is None else deadline,
     )
-    return rows.take(job.selection.choose(candidates)), now + waited
+    chosen = job.selection.choose(candidates)
+    return (rows if len(chosen) == len(rows) and not job.selection.by_time else rows.take(chosen)), now + waited
 
 
 def _server_s(job: Learning, closed: Closed, participants: int) -> float:
@@ -251,11 +250,12 @@ def _causes(told: Told, closed: Closed) -> None:
     if not len(used):
         told.cause("waiting for updates that never came", closed.took_s)
         return
-    finish = closed.parts_s[:, used].sum(axis=0)
-    last = closed.critical if closed.critical >= 0 else int(used[np.argmax(finish)])
-    means = closed.parts_s[:, used].mean(axis=1)
+    last = closed.critical
+    if last < 0:
+        last = int(used[np.argmax(closed.parts_s.sum(axis=0)[used])])
+    means = [float(part[used].mean()) for part in closed.parts_s]
     for number, name in enumerate(PARTS):
-        told.cause(name, float(means[number]))
+        told.cause(name, means[number])
         told.cause(f"stragglers: {name}", float(closed.parts_s[number, last] - means[number]))
     rest = closed.took_s - float(closed.parts_s[:, last].sum())
     staged = min(max(closed.stages_s - float(closed.parts_s[0].min()), 0.0), max(rest, 0.0))
