@@ -103,7 +103,8 @@ def union(parts: list[Schema]) -> str:
 def mapping(spec: Schema) -> str:
     value = "unknown" if spec["additionalProperties"] is True else type_of(spec["additionalProperties"])
     names = spec.get("propertyNames")
-    return f"Record<string, {value}>" if names is None else f"Partial<Record<{type_of(names)}, {value}>>"
+    free = names is None or FORMS.keys().isdisjoint(names)
+    return f"Record<string, {value}>" if free else f"Partial<Record<{type_of(names)}, {value}>>"
 
 
 def listed(spec: Schema) -> str:

@@ -36,6 +36,34 @@ export interface CableEnds {
   b: string;
 }
 
+/** Every assertion of a scenario, judged of every variant. */
+export interface CheckAnswer {
+  /** of this document */
+  format: "railyard-check/1";
+  /** of the scenario */
+  name: string;
+  /** of Railyard */
+  version: string;
+  /** whether all hold */
+  holds: boolean;
+  /** in the order of the scenario, variant by variant */
+  checks: CheckRow[];
+}
+
+/** One assertion of one variant. */
+export interface CheckRow {
+  /** as the scenario writes it */
+  assertion: string;
+  /** of which it was judged */
+  variant: string;
+  /** what was found, in words */
+  found: string;
+  /** whether it holds */
+  holds: boolean;
+  /** what should be known besides; absent where nothing is */
+  remark?: string;
+}
+
 /** The closed form against an engine, of designs that both judged. */
 export interface ClosedFormError {
   /** mean difference of the step, as a share */
@@ -120,6 +148,44 @@ export interface PicturePlace {
   boxes: [number, number][];
   /** numbers of edges */
   edges: number[];
+}
+
+/** A job and its nodes. */
+export interface PlacedRow {
+  /** its name */
+  job: string;
+  /** placed, waits; of Kueue also admitted, runs, preempted, moved, has quota */
+  state: string;
+  /** nodes that it asks; null where it asks pods */
+  wanted: number | null;
+  /** names in the order of ranks; empty where it waits */
+  nodes: string[];
+  /** how many groups of each level it touches; empty where it waits */
+  groups: number[];
+  /** why it waits, what of its wishes is not met */
+  remarks: string[];
+}
+
+/** Which nodes jobs get, and what other rules would have made of it. */
+export interface PlacementAnswer {
+  /** of this document */
+  format: "railyard-placement/1";
+  /** of the table of jobs */
+  name: string;
+  /** of Railyard */
+  version: string;
+  /** by which jobs are placed */
+  rule: string;
+  /** of the cluster, from the innermost; empty where the rule has its own */
+  levels: string[];
+  /** nodes of the cluster; null where queues share it out */
+  total: number | null;
+  /** nodes that are left; null where queues share it out */
+  idle: number | null;
+  /** in the order of the table */
+  jobs: PlacedRow[];
+  /** of a scenario's job, the chosen one first; else empty */
+  policies: PolicyRow[];
 }
 
 /** Which cluster to build, how sure that is, and what would change it. */
@@ -324,6 +390,24 @@ export interface PlanSwing {
   best_high: string;
 }
 
+/** What a policy makes of the job that is placed. */
+export interface PolicyRow {
+  /** its name */
+  policy: string;
+  /** whether it only shows how bad it can get */
+  bound: boolean;
+  /** names in the order of ranks; empty where the job waits */
+  nodes: string[];
+  /** how many groups of each level it touches */
+  groups: number[];
+  /** how few would do with what is free */
+  least: number[];
+  /** mean step there, s; null where the job waits */
+  step_s: number | null;
+  /** as the job's part of the cluster; null where it waits */
+  usd_per_1000_steps: number | null;
+}
+
 /** On the draws of the search, which flatter. */
 export interface SeenGain {
   /** mean step as written, s */
@@ -438,4 +522,4 @@ export interface UnseenGain {
   cases: UnseenCase[];
 }
 
-export type Answer = AuditAnswer | DiagnosisAnswer | PlanAnswer | TuneAnswer;
+export type Answer = AuditAnswer | CheckAnswer | DiagnosisAnswer | PlacementAnswer | PlanAnswer | TuneAnswer;

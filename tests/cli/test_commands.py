@@ -43,7 +43,7 @@ def test_help_and_version(railyard):
         (["explain"], {"--variant", "--depth", "--remedies", "--no-remedies", "--json", "--quiet", "--help"}),
         (["export"], {"--as", "--out", "--quiet", "--help"}),
         (["trace"], {"--format", "--sort", "--drop-empty", "--json", "--help"}),
-        (["place"], {"--nodes", "--policy", "--format", "--busy", "--names", "--json", "--help"}),
+        (["place"], {"--nodes", "--policy", "--format", "--busy", "--names", "--out", "--json", "--help"}),
         (["topology"], {"--as", "--format", "--names", "--out", "--force", "--help"}),
         (
             ["synthesize"],
@@ -88,7 +88,7 @@ def test_help_and_version(railyard):
         (["accept"], {"--out", "--results", "--junit", "--os", "--set", "--json", "--quiet", "--help"}),
         (["audit"], {"--ibnetdiscover", "--lldp", "--netbox", "--plan", "--with", "--out", "--json", "--help"}),
         (["bring-up"], {"--set", "--json", "--quiet", "--help"}),
-        (["check"], {"--junit", "--set", "--json", "--quiet", "--help"}),
+        (["check"], {"--junit", "--set", "--out", "--json", "--quiet", "--help"}),
         (["init"], {"--help"}),
         (["schema"], {"--help"}),
         (["catalog", "list"], {"--json", "--catalog", "--help"}),

@@ -99,4 +99,4 @@ def test_numbers_that_are_none_are_refused():
 
 
 def test_every_kind_has_a_file_of_its_own():
-    assert sorted(NAMES.values()) == ["audit", "diagnosis", "plan", "tune"]
+    assert sorted(NAMES.values()) == ["audit", "check", "diagnosis", "placement", "plan", "tune"]

@@ -55,7 +55,7 @@ def test_a_rough_answer_is_near_the_run_of_the_same_text(client, settings):
     job = client.post("/api/v1/jobs", json={"text": SMALL, "file": "mine/small.yaml"}).json()["id"]
     done = ended(client, job)
     assert done["state"] == "done"
-    run = client.get(f"/api/v1/runs/{done['run']}/result").json()["variants"][0]
+    run = client.get(f"/api/v1/runs/{done['outcome']['name']}/result").json()["variants"][0]
     assert rough["step"]["seconds"] == pytest.approx(run["step"]["seconds"], rel=0.05)
     assert "searched when the scenario is run" in rough["bottleneck"]["headline"]
     assert rough["bottleneck"]["ranking"] == []
@@ -69,7 +69,7 @@ def test_the_command_line_and_the_server_make_and_read_the_same_runs(client, set
     assert rows[0]["rows"][0][0] == "small"
     before = json.loads((by_hand / "result.json").read_text())
     job = client.post("/api/v1/jobs", json={"text": SMALL, "file": "small.yaml"}).json()["id"]
-    assert ended(client, job)["run"] == by_hand.name
+    assert ended(client, job)["outcome"] == {"view": "run", "name": by_hand.name}
     after = json.loads((by_hand / "result.json").read_text())
     assert after["variants"] == before["variants"]
     report = client.get(f"/api/v1/runs/{by_hand.name}/report")

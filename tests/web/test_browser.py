@@ -3,18 +3,25 @@
 import os
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.report.browser import CHROMIUM
 
 from railyard import api
+from railyard.deploy.emit.netlist import netlist
+from railyard.deploy.plan.cabling import plan_of
+from railyard.deploy.plan.drawn import dialects, drawn
 from railyard.report import keep_answer
 from railyard.result.answers.answer import answer_from
+from railyard.scenario import load
+from railyard.study import compose
 
 from .conftest import LONG, SMALL
 from .server import running
 from .test_requests import SERVED
+from .test_verbs import DESIGNS
 
 pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 if CHROMIUM is None:
@@ -100,10 +107,14 @@ def page(browser):
 
 def finished(server):
     """The name of a run of `SMALL` that is done."""
-    job = server.ask("POST", "/jobs", {"text": SMALL, "file": "small.yaml"})["id"]
-    while (found := server.ask("GET", f"/jobs/{job}"))["state"] in {"queued", "running"}:
+    return ended(server, server.ask("POST", "/jobs", {"text": SMALL, "file": "small.yaml"}))
+
+
+def ended(server, job):
+    """The name of what a job gave."""
+    while (found := server.ask("GET", f"/jobs/{job['id']}"))["state"] in {"queued", "running"}:
         time.sleep(0.1)
-    return found["run"]
+    return found["outcome"]["name"]
 
 
 def test_from_an_error_to_a_comparison_that_is_passed_on(server, page, tmp_path):
@@ -239,6 +250,64 @@ def test_a_design_is_chosen_on_the_front_by_keys(other, answers, page):
     )
 
 
+def test_a_network_is_uploaded_and_audited(other, page):
+    (other.folder / "cabled.yaml").write_text(CABLED)
+    plan = plan_of(compose.cluster_of(draft := load.load(other.folder / "cabled.yaml"), compose.catalog_of(draft)))
+    found = drawn(plan, 0, next(one for one in dialects(plan, 0) if one.name == "infiniband"))
+    text = netlist(replace(found, cables=found.cables[:11] + found.cables[12:]))
+    page.goto(other.address)
+    page.get_by_role("link", name="Ask", exact=True).click()
+    page.get_by_role("link", name="Audit").click()
+    expect(page.get_by_role("button", name="Audit")).to_be_disabled()
+    file = {"name": "found.txt", "mimeType": "text/plain", "buffer": text.encode()}
+    page.get_by_label("upload InfiniBand fabric").set_input_files(file)
+    expect(page.get_by_role("combobox", name="InfiniBand fabric")).to_have_value("uploads/found.txt")
+    page.get_by_role("combobox", name="What was planned").fill("cabeld.yaml")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("alert")).to_contain_text("Nothing that is listed is called cabeld.yaml.")
+    page.get_by_role("combobox", name="What was planned").fill("cabled.yaml")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    assert "ibnetdiscover=uploads" in page.url, "what is chosen stands in the address"
+    page.get_by_role("button", name="Audit").click()
+    page.get_by_role("link", name="open the result").first.click()
+    expect(page.get_by_role("heading", name="Audit: hall")).to_be_visible()
+    expect(page.get_by_text("missing").first).to_be_visible()
+    page.get_by_role("link", name="show", exact=True).first.click()
+    expect(page.get_by_role("heading", name="The hall of")).to_be_visible()
+
+
+def test_a_plan_is_mended_asked_for_and_read(other, page):
+    (other.folder / "designs.yaml").write_text(DESIGNS.replace("draws", "drawz"))
+    page.goto(f"{other.address}/#/scenario?file=designs.yaml")
+    page.get_by_label("or another").select_option("plan")
+    assert "verb=plan" in page.url
+    expect(page.get_by_text("did you mean `draws`?").first).to_be_visible()
+    expect(page.get_by_role("button", name="Plan", exact=True)).to_be_disabled()
+    page.get_by_role("button", name="line 7").first.click()
+    page.keyboard.press("End")
+    for _ in range(6):
+        page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Backspace")
+    page.keyboard.type("s")
+    page.keyboard.press("Escape")
+    expect(page.get_by_text("no faults")).to_be_visible()
+    page.get_by_role("button", name="Plan", exact=True).click()
+    page.get_by_role("link", name="open the result").first.click()
+    expect(page.get_by_role("heading", name="Plan: which")).to_be_visible()
+
+
+def test_a_check_and_a_placement_are_read(other, page):
+    checked = other.ask("POST", "/jobs", {"verb": "check", "text": SMALL + "check: [step < 1 us, step < 1 h]\n"})
+    (other.folder / "jobs.csv").write_text("job,nodes\nfirst,1\nsecond,2\n")
+    given = {"jobs": ["jobs.csv"], "nodes": ["small.yaml"]}
+    placed = other.ask("POST", "/jobs", {"verb": "place", "files": given})
+    page.goto(f"{other.address}/#/answer/{ended(other, checked)}")
+    expect(page.get_by_role("heading", name="1 of 2 assertions do not hold")).to_be_visible()
+    page.goto(f"{other.address}/#/answer/{ended(other, placed)}")
+    expect(page.get_by_role("heading", name="1 of 2 jobs are placed by slurm-tree")).to_be_visible()
+
+
 def test_requests_are_read_one_by_one(other, served, page):
     page.goto(f"{other.address}/#/run/{served}")
     page.get_by_role("link", name="Every request").click()
@@ -306,7 +375,7 @@ def test_keys_alone_lead_from_the_list_to_a_scenario(server, page):
 
 def test_a_phone_needs_no_sideways_scrolling(other, answers, served, page):
     page.set_viewport_size({"width": 360, "height": 740})
-    views = ["/", "/scenario?file=small.yaml", f"/requests?runs={served}"]
+    views = ["/", "/ask?verb=audit", "/ask?verb=place", "/scenario?file=small.yaml", f"/requests?runs={served}"]
     for view in [*views, *(f"/answer/{name}" for name in answers.values()), f"/floor?answer={answers['audit']}"]:
         page.goto(f"{other.address}/#{view}")
         expect(page.locator("section").first).to_be_visible()
@@ -318,7 +387,8 @@ def test_every_view_is_clean_for_those_who_cannot_see_it(other, answers, served,
     """Axe's rules, best practices too, in light and dark."""
     run = finished(other)
     views = {
-        "/": "Runs and scenarios", "/scenario?file=small.yaml": "Scenario", f"/run/{run}": "small",
+        "/": "Runs and scenarios", "/ask": "What can be asked", "/ask?verb=audit": "Audit", "/ask?verb=plan": "Plan",
+        "/scenario?file=small.yaml": "Scenario", f"/run/{run}": "small",
         f"/timeline?runs={run}": "Timelines", f"/floor?run={run}&device=be-leaf0": "The hall",
         f"/floor?run={run}&window=20&drawn=tiers": "The hall",
         f"/floor?answer={answers['audit']}&finding=1": "The hall",

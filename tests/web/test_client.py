@@ -26,7 +26,8 @@ def test_a_call_is_published(description, call):
 def test_a_job_has_the_published_fields(description):
     published = description["components"]["schemas"]["QueuedJob"]["properties"]
     assert {one.name for one in fields(Job)} == set(published)
-    assert {"file", "text", "engine", "vary"} == set(description["components"]["schemas"]["NewJob"]["properties"])
+    wanted = set(description["components"]["schemas"]["NewJob"]["properties"])
+    assert {"verb", "file", "text", "engine", "vary", "files", "options"} == wanted
     states = published["state"]["enum"]
     assert set(states) - set(ENDED) == {"queued", "running"}
 
@@ -47,10 +48,11 @@ def test_from_a_scenario_to_its_result_and_one_that_is_stopped(tmp_path):
         seen = list(client.follow(client.submit(scenario, engine="analytic").id))
         assert (seen[-1].state, seen[-1].share, seen[-1].file) == ("done", 1.0, "small.yaml")
         assert [job.change for job in seen] == sorted({job.change for job in seen})
-        result = client.result(seen[-1].run)
+        result = client.result(seen[-1])
         assert result.variants[0].step.seconds > 0
-        assert client.runs()[0]["run"] == seen[-1].run
-        assert client.save(seen[-1].run, "scenario.yaml", tmp_path).read_text().startswith("format: railyard/1")
+        assert client.runs()[0]["run"] == seen[-1].outcome.name
+        kept = client.save(seen[-1].outcome.name, "scenario.yaml", tmp_path)
+        assert kept.read_text().startswith("format: railyard/1")
 
         long = client.submit(LONG)
         assert client.stop(long.id).id == long.id
@@ -65,8 +67,30 @@ def test_from_a_scenario_to_its_result_and_one_that_is_stopped(tmp_path):
             client.job("none")
         assert refused.value.status == 404
         with pytest.raises(ServerError, match="there is no file"):
-            client.save(seen[-1].run, "../../etc/passwd", tmp_path)
+            client.save(seen[-1].outcome.name, "../../etc/passwd", tmp_path)
     assert not (tmp_path / "passwd").exists()
+
+
+def test_files_of_this_machine_are_given_to_a_verb(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "nodes.yaml").write_text(SMALL)
+    (tmp_path / "jobs.csv").write_text("job,nodes\na,1\n")
+    (tmp_path / "several").mkdir()
+    for name in ("a.json", "b.json"):
+        (tmp_path / "several" / name).write_text("{}")
+    with running(tmp_path / "folder") as server:
+        client = Client(server.address)
+        assert {row["name"] for row in client.verbs()} >= {"run", "plan", "audit"}
+        job = client.submit(verb="place", files={"jobs": tmp_path / "jobs.csv", "nodes": "nodes.yaml"})
+        *_, last = client.follow(job.id)
+        assert (last.verb, last.file, last.outcome.view) == ("place", "uploads/place-jobs.csv", "answer")
+        assert client.result(last).jobs[0].nodes == ("node-0",)
+        assert client.upload(tmp_path / "several") == "uploads/several"
+        assert {path.name for path in (tmp_path / "folder/uploads/several").iterdir()} == {"a.json", "b.json"}
+        with pytest.raises(InputError, match="takes a scenario"):
+            client.submit(verb="plan")
+        with pytest.raises(InputError, match="no result"):
+            client.result(job)
 
 
 def test_a_server_that_is_not_there_is_named():

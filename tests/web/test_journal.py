@@ -2,7 +2,7 @@
 
 import pytest
 
-from railyard.web.documents import NewJob, TextFault
+from railyard.web.documents import NewJob, Outcome, TextFault
 from railyard.web.journal import JobJournal
 
 
@@ -30,11 +30,12 @@ def test_a_job_that_ended_stays_as_it_ended(journal):
     job = journal.add("anna", NewJob(text="x"))
     journal.take()
     journal.progress(job.id, "simulating", 0.5)
-    journal.end(job.id, "done", run="x-1")
+    journal.end(job.id, "done", outcome=Outcome(view="run", name="x-1"))
     journal.progress(job.id, "late words of its process", 0.7)
     journal.end(job.id, "failed", faults=[TextFault(message="late")])
     found = journal.job("anna", job.id)
-    assert (found.state, found.run, found.share, found.stage, found.faults) == ("done", "x-1", 1.0, "simulating", [])
+    assert (found.state, found.outcome.name, found.share) == ("done", "x-1", 1.0)
+    assert (found.stage, found.faults) == ("simulating", [])
 
 
 def test_a_job_that_waits_stops_at_once_and_one_that_runs_is_marked(journal):

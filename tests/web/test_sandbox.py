@@ -60,6 +60,7 @@ def test_files_inside_are_read_and_written(folder):
         "import runpy; runpy.run_path(str(folder / 'code.py'))",
         "from railyard import plugins; plugins.module_of(folder / 'code.py')",
         "sys.path.insert(0, str(folder)); import code_of_theirs",
+        "import ctypes; ctypes.CDLL(str(folder / 'code.py'))",
     ],
 )
 def test_no_python_of_the_folder_runs(folder, code):
@@ -68,6 +69,36 @@ def test_no_python_of_the_folder_runs(folder, code):
     ended = confined(folder, code)
     assert "ran" not in ended.stdout
     assert "a server runs none" in ended.stderr, ended.stderr
+
+
+POOL = """
+from functools import partial
+from railyard.study.tasks import Task
+from railyard.study.workers import workers
+if __name__ == "__main__":
+    pool = workers(processes=1, begin=partial(sandbox.enter, folder))
+    for name in ("a", "../secret"):
+        (done,) = pool.run([Task("railyard.files:read_text", folder / name)])
+        print(name, done.value, done.error)
+    pool.close()
+"""
+
+
+def test_processes_of_a_confined_one_are_confined(folder):
+    (folder / "a").write_text("x")
+    (folder.parent / "pool.py").write_text(PROLOGUE + POOL)
+    command = [sys.executable, str(folder.parent / "pool.py"), str(folder)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    inside, outside = ended.stdout.splitlines()
+    assert inside == "a x "
+    assert "is outside of your folder" in outside
+
+
+def test_a_folder_is_given_only_if_nothing_in_it_leads_out(folder):
+    (folder / "dumps").mkdir()
+    (folder / "dumps" / "rank-0").symlink_to(folder.parent / "secret")
+    ended = confined(folder, "sandbox.refuse_outside(folder / 'dumps', folder)")
+    assert "`rank-0` is outside of your folder" in ended.stderr
 
 
 def test_memory_has_an_end():

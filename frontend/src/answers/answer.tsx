@@ -2,7 +2,9 @@
 
 import type { Answer } from "../answers.gen";
 import { AuditView } from "./audit";
+import { CheckView } from "./check";
 import { DiagnosisView } from "./diagnosis";
+import { PlacementView } from "./placement";
 import { PlanView } from "./plan";
 import { TuneView } from "./tune";
 import "./answers.css";
@@ -13,6 +15,8 @@ const TITLES: Record<Answer["format"], string> = {
   "railyard-diagnosis/1": "Diagnosis",
   "railyard-tune/1": "Tuning",
   "railyard-audit/1": "Audit",
+  "railyard-check/1": "Check",
+  "railyard-placement/1": "Placement",
 };
 
 export const titleOf = (answer: Answer): string => `${TITLES[answer.format]}: ${answer.name}`;
@@ -22,6 +26,8 @@ export function AnswerView({ answer, hall }: { answer: Answer; hall: Hall }) {
     case "railyard-plan/1": return <PlanView answer={answer} />;
     case "railyard-diagnosis/1": return <DiagnosisView answer={answer} hall={hall} />;
     case "railyard-tune/1": return <TuneView answer={answer} />;
+    case "railyard-check/1": return <CheckView answer={answer} />;
+    case "railyard-placement/1": return <PlacementView answer={answer} />;
     case "railyard-audit/1": return <AuditView answer={answer} hall={hall} />;
   }
 }

@@ -4,7 +4,7 @@
 export interface AnswerRow {
   /** Name of its folder. */
   answer: string;
-  /** plan, diagnosis, tune or audit. */
+  /** plan, diagnosis, tune, audit, check or placement. */
   kind: string;
   /** Of what it is about. */
   name: string;
@@ -86,6 +86,34 @@ export interface Health {
   queued: number;
 }
 
+/** Something below the folder that can be given to a verb. */
+export interface InputRow {
+  /** Relative to the folder, `/` between parts. */
+  file: string;
+  /** Whether it is a folder: of a run, or of uploads. */
+  folder: boolean;
+  /** Size of a file; 0 of a folder. */
+  bytes: number;
+  /** Seconds since 1970. */
+  changed: number;
+}
+
+/** Files that a verb reads besides a scenario. */
+export interface InputSpec {
+  /** Under `files` of a job. */
+  name: string;
+  /** For people. */
+  title: string;
+  /** What it is. */
+  about: string;
+  /** Whether it is a file or a folder. */
+  takes: "file" | "folder" | "either";
+  /** Whether there is nothing to do without it. */
+  needed: boolean;
+  /** Whether there may be more than one. */
+  several: boolean;
+}
+
 /** An assumption as a run took it. */
 export interface KnownPrice {
   /** The low end. */
@@ -142,8 +170,10 @@ export interface Marks {
   rows: Mark[];
 }
 
-/** A run that is asked for. */
+/** Something that is asked for: a run where no verb is named. */
 export interface NewJob {
+  /** One of `/verbs`. */
+  verb: string;
   /** YAML. */
   text: string;
   /** Relative to the folder, `/` between parts. */
@@ -152,6 +182,32 @@ export interface NewJob {
   engine: string | null;
   /** Each `key=a,b,c`. */
   vary: string[];
+  /** What is given for each input of the verb, below the folder. */
+  files: Record<string, string[]>;
+  /** What is chosen, by option. */
+  options: Record<string, string>;
+}
+
+/** A choice. */
+export interface OptionSpec {
+  /** Under `options` of a job. */
+  name: string;
+  /** For people. */
+  title: string;
+  /** What it decides. */
+  about: string;
+  /** Where nothing is said. */
+  default: string;
+  /** The choices there are. */
+  allowed: string[];
+}
+
+/** What a job gave, and how it is opened. */
+export interface Outcome {
+  /** A run, an answer of another command, a page. */
+  view: "run" | "answer" | "page";
+  /** Of its folder in runs; of a page its file. */
+  name: string;
 }
 
 /** A page that a command wrote: of a plan, a deployment, an acceptance. */
@@ -186,16 +242,22 @@ export interface PriceTurn {
   now: number;
 }
 
-/** A run that was asked for. */
+/** Something that was asked for. */
 export interface QueuedJob {
   /** Names it from now on. */
   id: string;
-  /** The scenario's file. */
+  /** What is done. */
+  verb: string;
+  /** The scenario's file, or the first that the verb reads. */
   file: string;
   /** In place of the scenario's. */
   engine: string | null;
   /** Each `key=a,b,c`. */
   vary: string[];
+  /** What was given for each input. */
+  files: Record<string, string[]>;
+  /** What was chosen. */
+  options: Record<string, string>;
   /** Where it stands. */
   state: "queued" | "running" | "done" | "failed" | "stopped";
   /** Seconds since 1970 (Unix time). */
@@ -210,8 +272,8 @@ export interface QueuedJob {
   share: number;
   /** Seconds to go, guessed from the share. */
   eta_s: number | null;
-  /** Name of the run's folder, once it is there. */
-  run: string | null;
+  /** What it gave, once it is there; where it was stopped, what was found by then. */
+  outcome: Outcome | null;
   /** Why it failed. */
   faults: TextFault[];
   /** Grows with every change of any job. */
@@ -368,6 +430,26 @@ export interface VariantPrice {
   parts: Record<string, number>;
   /** Goodput, of all accelerators together. */
   tokens_per_s: number;
+}
+
+/** Something that can be asked for, and what it is given. */
+export interface VerbSpec {
+  /** Under `verb` of a job. */
+  name: string;
+  /** For people. */
+  title: string;
+  /** What it answers. */
+  about: string;
+  /** Whether it takes the text of a scenario. */
+  scenario: boolean;
+  /** Whether it takes an engine. */
+  engine: boolean;
+  /** Whether it takes what varies. */
+  vary: boolean;
+  /** Files that it reads besides. */
+  inputs: InputSpec[];
+  /** Choices. */
+  options: OptionSpec[];
 }
 
 /** What of a timeline is drawn. */

@@ -1,9 +1,10 @@
 /** Requests to the server; what it refuses arrives as an error in its words. */
 
 import type { Answer } from "../answers.gen";
-import type { AnswerRow, Checked, Estimated, FileRow, FileText, Marks, PageRow, QueuedJob, Person, Repriced, RunRow, SliceSeen, Strips, Template, Window } from "./api.gen";
+import type { AnswerRow, Checked, Estimated, FileRow, FileText, InputRow, Marks, NewJob, Outcome, PageRow, QueuedJob, Person, Repriced, RunRow, SliceSeen, Strips, Template, VerbSpec, Window } from "./api.gen";
 import { Packed } from "./packed";
 import type { Picture, Result } from "../result.gen";
+import { address } from "../place";
 import { checked } from "../result";
 
 const ROOT = "/api/v1";
@@ -27,6 +28,12 @@ async function ask<T>(method: string, path: string, body?: unknown, signal?: Abo
   if (answer.ok) return (answer.status === 204 ? undefined : await answer.json()) as T;
   const text = await answer.text();
   throw new Refusal(answer.status, words(text) ?? `the server answered ${answer.status}`);
+}
+
+async function put<T>(path: string, body: Blob): Promise<T> {
+  const answer = await fetch(ROOT + path, { method: "PUT", body, headers: { "content-type": "application/octet-stream" }, credentials: "same-origin" });
+  if (answer.ok) return (await answer.json()) as T;
+  throw new Refusal(answer.status, words(await answer.text()) ?? `the server answered ${answer.status}`);
 }
 
 function words(text: string): string | null {
@@ -59,7 +66,10 @@ export const api = {
   check: (file: string, text: string, signal: AbortSignal) => ask<Checked>("POST", "/check", { file, text }, signal),
   estimate: (file: string, text: string, signal: AbortSignal) => ask<Estimated>("POST", "/estimate", { file, text }, signal),
   jobs: () => ask<QueuedJob[]>("GET", "/jobs"),
-  add: (file: string, text: string) => ask<QueuedJob>("POST", "/jobs", { file, text }),
+  verbs: () => ask<VerbSpec[]>("GET", "/verbs"),
+  inputs: () => ask<InputRow[]>("GET", "/inputs"),
+  upload: (file: string, body: Blob) => put<FileRow>(`/uploads?file=${name(file)}`, body),
+  add: (job: Partial<NewJob>) => ask<QueuedJob>("POST", "/jobs", job),
   stop: (job: string) => ask<QueuedJob>("POST", `/jobs/${name(job)}/stop`, {}),
   runs: () => ask<RunRow[]>("GET", "/runs"),
   result: async (run: string) => checked(await ask<Result>("GET", `/runs/${name(run)}/result`)),
@@ -88,6 +98,10 @@ export const api = {
   report: (run: string) => `${ROOT}/runs/${name(run)}/report`,
   events: (since: number) => new EventSource(`${ROOT}/events?since=${since}`),
 };
+
+/** Where what a job gave is opened. */
+export const outcomeAt = (outcome: Outcome): string =>
+  outcome.view === "page" ? address("/page", { file: outcome.name }) : address(`/${outcome.view}/${name(outcome.name)}`);
 
 /** As much of a JSON schema as completion and the form read. */
 export interface Schema {

@@ -2,9 +2,8 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { duration, percent } from "../format";
-import { address } from "../place";
 import type { QueuedJob } from "./api.gen";
-import { api } from "./api";
+import { api, outcomeAt } from "./api";
 
 const ENDED = new Set(["done", "failed", "stopped"]);
 export const hasEnded = (job: QueuedJob): boolean => ENDED.has(job.state);
@@ -39,17 +38,19 @@ export function JobRow({ job }: { job: QueuedJob }) {
   return (
     <li class={`job ${job.state}`}>
       <div class="job-head">
-        <strong>{job.file}</strong>
+        <strong>{nameOf(job)}</strong>
         <span class="muted">{stateWords(job)}</span>
-        {job.run && <a href={address(`/run/${job.run}`)}>open the result</a>}
-        {!hasEnded(job) && <button onClick={stop} aria-label={`stop ${job.file}`}>Stop</button>}
+        {job.outcome && <a href={outcomeAt(job.outcome)}>{job.state === "stopped" ? "open what was found by then" : "open the result"}</a>}
+        {!hasEnded(job) && <button onClick={stop} aria-label={`stop ${nameOf(job)}`}>Stop</button>}
       </div>
-      {job.state === "running" && <progress value={job.share} max={1} aria-label={`${job.file}: ${percent(job.share, 0)}`} />}
+      {job.state === "running" && <progress value={job.share} max={1} aria-label={`${nameOf(job)}: ${percent(job.share, 0)}`} />}
       {job.faults.map((fault) => <p class="fault">{fault.key ? `${fault.key}: ` : ""}{fault.message}{fault.hint ? `; ${fault.hint}` : ""}</p>)}
       {trouble && <p class="fault">{trouble}</p>}
     </li>
   );
 }
+
+const nameOf = (job: QueuedJob): string => (job.verb === "run" ? job.file : `${job.verb} ${job.file}`);
 
 function stateWords(job: QueuedJob): string {
   if (job.state === "running") {

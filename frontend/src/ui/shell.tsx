@@ -39,6 +39,7 @@ function Inside({ me, left }: { me: Person; left: () => void }) {
         <a class="brand" href="#/">Railyard</a>
         <a href="#/" aria-current={here === "" || here === "/" ? "page" : undefined}>Runs</a>
         <a href="#/scenario" aria-current={here.startsWith("/scenario") ? "page" : undefined}>Scenario</a>
+        <a href="#/ask" aria-current={here === "/ask" ? "page" : undefined}>Ask</a>
         <span class="grow" />
         {open.length > 0 && <span class="muted" role="status">{open.length} in the queue</span>}
         {me.tokens && <button onClick={() => api.logout().then(left)}>Log out {me.name}</button>}
@@ -54,11 +55,12 @@ function Inside({ me, left }: { me: Person; left: () => void }) {
 function Page({ here, turn, jobs }: { here: string; turn: number; jobs: ReturnType<typeof useJobs> }) {
   if (here.startsWith("/run/")) return <RunPage key={here} run={decodeURIComponent(here.slice(5))} />;
   if (here === "/scenario") return <ScenarioPage jobs={jobs} />;
-  if (here.startsWith("/answer/")) return <Late page={() => import("./pages/answer").then((each) => () => <each.AnswerPage answer={decodeURIComponent(here.slice(8))} />)} />;
-  if (here === "/timeline") return <Late page={() => import("./pages/timeline").then((each) => each.TimelinePage)} />;
-  if (here === "/requests") return <Late page={() => import("./pages/requests").then((each) => each.RequestsPage)} />;
-  if (here === "/floor") return <Late page={() => import("./pages/floor").then((each) => each.FloorPage)} />;
-  if (here === "/decide") return <Late page={() => import("./pages/decide").then((each) => each.DecidePage)} />;
+  if (here.startsWith("/answer/")) return <Late page={() => import("./pages/answer").then((each) => each.AnswerPage)} given={{ answer: decodeURIComponent(here.slice(8)) }} />;
+  if (here === "/timeline") return <Late page={() => import("./pages/timeline").then((each) => each.TimelinePage)} given={{}} />;
+  if (here === "/requests") return <Late page={() => import("./pages/requests").then((each) => each.RequestsPage)} given={{}} />;
+  if (here === "/floor") return <Late page={() => import("./pages/floor").then((each) => each.FloorPage)} given={{}} />;
+  if (here === "/ask") return <Late page={() => import("./pages/ask").then((each) => each.AskPage)} given={{ jobs }} />;
+  if (here === "/decide") return <Late page={() => import("./pages/decide").then((each) => each.DecidePage)} given={{}} />;
   if (here === "/page") return <Written key={chosen("file")} file={chosen("file") ?? ""} />;
   if (here === "/compare") return <Compare />;
   if (here === "" || here === "/") return <Home turn={turn} jobs={jobs} />;
@@ -76,8 +78,8 @@ function Written({ file }: { file: string }) {
 }
 
 /** A page whose code comes when it is opened. */
-function Late({ page: fetched }: { page: () => Promise<ComponentType> }) {
+function Late<Props extends object>({ page: fetched, given }: { page: () => Promise<ComponentType<Props>>; given: Props }) {
   const [Found] = useLoaded(async () => ({ Page: await fetched() }), []);
   if (Found.error !== undefined) return <p class="failure">{Found.error}</p>;
-  return Found.value === undefined ? <p class="muted" role="status">opening</p> : <Found.value.Page />;
+  return Found.value === undefined ? <p class="muted" role="status">opening</p> : <Found.value.Page {...given} />;
 }

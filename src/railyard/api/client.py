@@ -4,7 +4,10 @@
     job = client.submit(Path("scenario.yaml"))
     for job in client.follow(job.id):
         print(job.stage, job.share)
-    result = client.result(job.run)
+    result = client.result(job)
+
+`client.submit(verb="audit", files={"ibnetdiscover": Path("found.txt")})` asks for something else than a run, with files
+of this machine; `client.verbs()` says what there is.
 
 Written by hand against version 1 of the published description (`/api/v1/openapi.json`), which a test compares it with:
 it needs nothing but Python's own library, and what it gives are Railyard's records. Fields that a later server adds
@@ -23,19 +26,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from railyard.errors import InputError, Problem, RailyardError
-from railyard.files import appearing, read_text
+from railyard.files import appearing, read_bytes, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from http.client import HTTPResponse
 
+    from railyard.result.answers.answer import Answer
     from railyard.result.result import Result
 
 PREFIX = "/api/v1"
 
 CALLS = {
     "submit": ("POST", "/jobs"),
+    "verbs": ("GET", "/verbs"),
+    "upload": ("PUT", "/uploads"),
     "jobs": ("GET", "/jobs"),
     "job": ("GET", "/jobs/{job}"),
     "stop": ("POST", "/jobs/{job}/stop"),
@@ -43,6 +49,7 @@ CALLS = {
     "runs": ("GET", "/runs"),
     "result": ("GET", "/runs/{run}/result"),
     "file": ("GET", "/runs/{run}/file"),
+    "answer": ("GET", "/answers/{answer}"),
 }
 """Method and path of each call, as the description has them."""
 
@@ -64,22 +71,38 @@ class ServerError(RailyardError):
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """What a job gave.
+
+    Attributes:
+        view: A run, an answer of another verb, or a page.
+        name: Of its folder in `runs`; of a page its file.
+    """
+
+    view: Literal["run", "answer", "page"]
+    name: str
+
+
+@dataclass(frozen=True)
 class Job:
-    """A run that was asked for.
+    """Something that was asked for.
 
     Attributes:
         id: Names it.
-        file: The scenario's file.
+        verb: What is done.
+        file: The scenario's file, or the first that the verb reads.
         state: Where it stands.
         created: Unix time in seconds, as `started` and `ended`.
         vary: What varies, `key=a,b,c` each.
         engine: In place of the scenario's.
+        files: What was given for each input of the verb.
+        options: What was chosen.
         started: When its turn came.
         ended: When it was over.
         stage: What is being done.
         share: Done, from 0 to 1.
         eta_s: Seconds to go, guessed from the share.
-        run: Name of the run, once it is there.
+        outcome: What it gave, once it is there.
         faults: Why it failed: `message`, and where known `line`, `column`, `key`, `found`, `allowed`, `hint`.
         change: Grows with every change of any job.
     """
@@ -89,20 +112,25 @@ class Job:
     state: Literal["queued", "running", "done", "failed", "stopped"]
     created: float
     change: int
+    verb: str = "run"
     vary: tuple[str, ...] = ()
     engine: str | None = None
+    files: dict[str, list[str]] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
     started: float | None = None
     ended: float | None = None
     stage: str = ""
     share: float = 0.0
     eta_s: float | None = None
-    run: str | None = None
+    outcome: Outcome | None = None
     faults: tuple[dict[str, Any], ...] = field(default=())
 
     @classmethod
     def of(cls, body: dict[str, Any]) -> Job:
         """From what the server sends."""
         known = {one.name: body[one.name] for one in fields(cls) if one.name in body}
+        given = known.get("outcome")
+        known["outcome"] = None if given is None else Outcome(given["view"], given["name"])
         return cls(**{**known, "vary": tuple(known.get("vary", ())), "faults": tuple(known.get("faults", ()))})
 
 
@@ -124,23 +152,67 @@ class Client:
         self.timeout_s = timeout_s
         self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
 
-    def submit(self, scenario: Path | str, *, engine: str | None = None, vary: Sequence[str] = ()) -> Job:
-        """Asks for a run.
+    def submit(
+        self,
+        scenario: Path | str | None = None,
+        *,
+        verb: str = "run",
+        engine: str | None = None,
+        vary: Sequence[str] = (),
+        files: Mapping[str, Sequence[Path | str] | Path | str] | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> Job:
+        """Asks for a run, or for another verb of `verbs`.
 
         Args:
-            scenario: A file, or its text.
+            scenario: A file, or its text, where the verb takes one.
+            verb: What is done.
             engine: In place of the scenario's.
             vary: Each `key=a,b,c`.
+            files: What is given for each input: names below the server's folder; a `Path` of this machine is uploaded.
+            options: What is chosen.
 
         Raises:
-            InputError: The scenario is wrong.
+            InputError: The scenario is wrong, or the verb takes something else.
             ServerError: The server refuses, or does not answer.
         """
-        text = read_text(scenario) if isinstance(scenario, Path) else scenario
-        body: dict[str, Any] = {"text": text, "engine": engine, "vary": list(vary)}
+        text = read_text(scenario) if isinstance(scenario, Path) else scenario or ""
+        given = {name: [self._below(verb, one) for one in _several(value)] for name, value in (files or {}).items()}
+        body: dict[str, Any] = {"verb": verb, "text": text, "engine": engine, "vary": list(vary), "files": given}
+        body["options"] = dict(options or {})
         if isinstance(scenario, Path):
             body["file"] = scenario.name
         return Job.of(self._json("submit", body=body))
+
+    def verbs(self) -> list[dict[str, Any]]:
+        """What can be asked for: `name`, `about`, `inputs`, `options` and others."""
+        found: list[dict[str, Any]] = self._json("verbs")
+        return found
+
+    def upload(self, path: Path, name: str | None = None) -> str:
+        """Puts a file, or the files of a folder, into the server's folder.
+
+        Args:
+            path: Of this machine.
+            name: What it is called there; as here where nothing is said.
+
+        Returns:
+            Its name below the server's folder.
+
+        Raises:
+            InputError: It cannot be read, or is nothing that a server takes.
+            ServerError: The server refuses, or does not answer.
+        """
+        name = name or path.name
+        if path.is_dir():
+            for one in sorted(each for each in path.iterdir() if each.is_file()):
+                self.upload(one, f"{name}/{one.name}")
+            return f"uploads/{name}"
+        body: dict[str, Any] = self._json("upload", raw=read_bytes(path), file=name)
+        return str(body["file"])
+
+    def _below(self, verb: str, one: Path | str) -> str:
+        return self.upload(one, f"{verb}-{one.name}") if isinstance(one, Path) else one
 
     def jobs(self, since: int = 0) -> list[Job]:
         """Jobs that changed after the change `since`, latest first."""
@@ -184,12 +256,27 @@ class Client:
         found: list[dict[str, Any]] = self._json("runs")
         return found
 
-    def result(self, run: str) -> Result:
-        """What a run gave."""
+    def result(self, of: Job | Outcome | str) -> Result | Answer:
+        """What a job gave: the result of a run, or the answer of another verb.
+
+        Args:
+            of: The job, what it gave, or the name of a run.
+
+        Raises:
+            InputError: The job has given nothing that can be read here: a deployment is a folder of files.
+            ServerError: The server refuses, or does not answer.
+        """
+        from railyard.result.answers.answer import answer_from
         from railyard.result.reading import result_from
 
-        with self._open("result", run=run) as answer:
-            return result_from(answer.read().decode())
+        given = of.outcome if isinstance(of, Job) else Outcome("run", of) if isinstance(of, str) else of
+        if given is None or given.view == "page":
+            raise InputError("there is no result to read", found="nothing" if given is None else given.name)
+        if given.view == "run":
+            with self._open("result", run=given.name) as answer:
+                return result_from(answer.read().decode())
+        with self._open("answer", answer=given.name) as answer:
+            return answer_from(answer.read())
 
     def save(self, run: str, name: str, into: Path) -> Path:
         """Puts a file of a run, such as `timeline.parquet`, into a folder; it appears complete or not at all."""
@@ -209,11 +296,13 @@ class Client:
                 if line.startswith(b"data:"):
                     yield Job.of(json.loads(line[5:]))
 
-    def _json(self, call: str, *, body: Any = None, **named: object) -> Any:
-        with self._open(call, body=body, **named) as answer:
+    def _json(self, call: str, *, body: Any = None, raw: bytes | None = None, **named: object) -> Any:
+        with self._open(call, body=body, raw=raw, **named) as answer:
             return json.load(answer)
 
-    def _open(self, call: str, *, body: Any = None, **named: object) -> AbstractContextManager[HTTPResponse]:
+    def _open(
+        self, call: str, *, body: Any = None, raw: bytes | None = None, **named: object
+    ) -> AbstractContextManager[HTTPResponse]:
         """What the server answers; arguments that the path does not name are its query."""
         method, path = CALLS[call]
         query = {name: value for name, value in named.items() if f"{{{name}}}" not in path}
@@ -221,8 +310,8 @@ class Client:
         request = urllib.request.Request(
             f"{self.address}{PREFIX}{place}{'?' if query else ''}{urllib.parse.urlencode(query)}",
             method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={**self._headers, **({} if body is None else {"content-type": "application/json"})},
+            data=raw if body is None else json.dumps(body).encode(),
+            headers={**self._headers, **_kind(body, raw)},
         )
         try:
             answer: AbstractContextManager[HTTPResponse] = urllib.request.urlopen(request, timeout=self.timeout_s)
@@ -231,6 +320,16 @@ class Client:
         except OSError as error:
             raise ServerError(f"{self.address} does not answer: {getattr(error, 'reason', error)}", 0) from None
         return answer
+
+
+def _several(value: Sequence[Path | str] | Path | str) -> Sequence[Path | str]:
+    return [value] if isinstance(value, Path | str) else value
+
+
+def _kind(body: Any, raw: bytes | None) -> dict[str, str]:
+    """The header that names what is sent."""
+    kind = "application/json" if body is not None else None if raw is None else "application/octet-stream"
+    return {} if kind is None else {"content-type": kind}
 
 
 def _refusal(error: urllib.error.HTTPError) -> RailyardError:

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import json
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
-from railyard.deploy.check.check import check as judged
+from railyard.deploy.check.study import judged
 from railyard.deploy.junit import junit
 from railyard.errors import InputError
 from railyard.files import write_text
+from railyard.report import keep_answer
 from railyard.scenario import load
-from railyard.study import study
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from railyard.deploy.check.check import Checked
-    from railyard.result.result import Result
-    from railyard.scenario.load import Draft
 
 
-def check(scenario: Path, *, sets: Sequence[str], report: Path | None, as_json: bool, quiet: bool) -> int:
+def check(
+    scenario: Path, *, sets: Sequence[str], report: Path | None, out: Path | None, as_json: bool, quiet: bool
+) -> int:
     """Judges the assertions of a scenario, prints them, and gives the exit code: 1 where one does not hold.
 
     Raises:
-        InputError: The scenario or an assertion is wrong, or the report cannot be written.
+        InputError: The scenario or an assertion is wrong, or the report or the answer cannot be written.
         SimulationError: The run cannot finish.
     """
     if report is not None and not report.parent.is_dir():
@@ -37,24 +35,20 @@ def check(scenario: Path, *, sets: Sequence[str], report: Path | None, as_json: 
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
         draft = load.load(scenario, sets)
-        checked = judged(draft, partial(_result, draft, progress), progress)
+        checked, answer = judged(draft, progress)
     if report is not None:
         several = len({one.variant for one in checked}) > 1
         write_text(report, junit(draft.title, [one.case(several=several) for one in checked]))
     failed = sum(not one.outcome.holds for one in checked)
     if as_json:
-        plain = {"name": draft.title, "holds": not failed, "checks": [one.plain() for one in checked]}
-        emit(json.dumps(plain, ensure_ascii=False, allow_nan=False))
-        return int(failed > 0)
-    _table(checked)
-    if not quiet:
-        say(f"{len(checked) - failed} of {len(checked)} hold")
+        emit(answer.text())
+    else:
+        _table(checked)
+        if not quiet:
+            say(f"{len(checked) - failed} of {len(checked)} hold")
+    if out is not None:
+        say(f"report: {keep_answer(answer, out)}/check.html")
     return int(failed > 0)
-
-
-def _result(draft: Draft, progress: Progress, prepared: Sequence[Any]) -> Result:
-    """Of a run that writes nothing, without the trials of what would help: no assertion is about these."""
-    return study.run(draft, progress=progress, searched=False, prepared=prepared).result
 
 
 def _table(checked: Sequence[Checked]) -> None:

@@ -144,22 +144,9 @@ def audit(
     Raises:
         InputError: There is not exactly one discovery, it holds nothing, the plan is wrong, or it cannot be kept.
     """
-    from railyard.cluster.asbuilt.reported.gather import gather
-    from railyard.deploy.audit.answer import answer_of
-    from railyard.deploy.audit.audit import audit as audited
-    from railyard.deploy.audit.audit import audit_documented, audit_plan
-    from railyard.deploy.audit.sources import discovered
-    from railyard.scenario import load
+    from railyard.deploy.audit.study import Evidence, audit_found
 
-    draft = None if plan is None else load.load(plan)
-    there, documented = discovered(ibnetdiscover, lldp, netbox, planned=draft is not None)
-    said = gather(reports, [device.described for device in there.devices]) if reports else None
-    if draft is not None:
-        found = audit_plan(there, draft, said)
-    else:
-        found = audited(there, said) if documented is None else audit_documented(there, documented, said)
-    name = next(path for path in (ibnetdiscover, lldp, netbox) if path is not None).resolve().name
-    answer = answer_of(found, name if draft is None else draft.title)
+    found, answer = audit_found(Evidence(ibnetdiscover, lldp, netbox, plan, reports))
     if as_json:
         emit(answer.text())
     else:

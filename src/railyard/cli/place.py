@@ -11,79 +11,70 @@ from railyard.cli.messages import say
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
 from railyard.files import keep_existing, write_text
-from railyard.operate.free import Free
 from railyard.operate.hostlist import compress
-from railyard.operate.kueue.files import is_manifests
-from railyard.operate.policy import policies
-from railyard.operate.source import is_scenario, numbers, read_nodes
-from railyard.operate.stream import broken_promises, play, read_stream
+from railyard.operate.placed import Advised, PlacedTable, answer_of
+from railyard.operate.placed import place as placed
+from railyard.operate.source import read_nodes
+from railyard.operate.stream import broken_promises
 from railyard.operate.topology_file import formats
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from railyard.operate.advice import Advice, Question
+    from railyard.operate.placed import Where
     from railyard.operate.stream import PlacedJob
     from railyard.operate.tree import NodeTree
 
 
-def place(
-    jobs: Path,
-    *,
-    nodes: Path,
-    name: str | None,
-    policy: str,
-    busy: Path | None,
-    names: Path | None,
-    as_json: bool,
-) -> None:
+def place(where: Where, *, policy: str, out: Path | None, as_json: bool) -> None:
     """Prints the nodes of every job of a table; of a scenario's job also what every policy would cost.
 
     Args:
-        jobs: The table, a scenario, or objects of Kueue (`nodes` are such too then, and Kueue's rules hold).
-        nodes: The cluster: a scenario, a scheduler's file, a discovered fabric, a table of nodes. Of a scenario's job a
-            list of free nodes of its cluster, or a scenario of the machine.
-        name: Its format; None: recognised.
-        policy: The rule.
-        busy: A list of nodes that are taken already.
-        names: A list of nodes in the order of a scenario's servers.
+        where: What lies where.
+        policy: The rule; objects of Kueue have its own.
+        out: Where the answer and its page are kept.
         as_json: One list of names a job, empty where it waits, in the order of the table.
 
     Raises:
-        InputError: A file or a name is wrong.
+        InputError: A file or a name is wrong, or the answer cannot be kept.
     """
-    rule = policies.get(policy)
-    if is_manifests(jobs):
-        from railyard.cli.admit import admit
+    found = placed(where, policy)
+    if isinstance(found, PlacedTable):
+        _table(found, policy, as_json=as_json)
+    elif isinstance(found, Advised):
+        _advise(found, as_json=as_json)
+    else:
+        from railyard.cli.admit import show
 
-        admit(jobs, nodes, as_json=as_json)
-        return
-    if is_scenario(jobs):
-        _advise(jobs, nodes, policy=policy, busy=busy, names=names, as_json=as_json)
-        return
-    tree = read_nodes(nodes, name, names)
-    free = Free(tree)
-    if busy is not None:
-        free.out(numbers(tree, busy))
-    placed = play(read_stream(jobs, tree), free, rule)
-    for one in placed:
-        for words in broken_promises(one, tree):
+        show(found, as_json=as_json)
+    if out is not None:
+        from railyard.report import keep_answer
+
+        say(f"report: {keep_answer(answer_of(found, where.jobs.stem, policy), out)}/placement.html")
+
+
+def _table(found: PlacedTable, policy: str, *, as_json: bool) -> None:
+    for one in found.jobs:
+        for words in broken_promises(one, found.tree):
             say(f"{one.job}: {words}")
+    names = found.tree.names
     if as_json:
-        found = [[] if one.nodes is None else [tree.names[node] for node in one.nodes] for one in placed]
-        emit(json.dumps(found, ensure_ascii=False))
+        nodes = [[] if one.nodes is None else [names[node] for node in one.nodes] for one in found.jobs]
+        emit(json.dumps(nodes, ensure_ascii=False))
         return
-    _print(tree, placed)
-    waiting = sum(one.nodes is None for one in placed)
+    _print(found.tree, found.jobs)
+    waiting, many = sum(one.nodes is None for one in found.jobs), len(found.jobs)
     emit("")
-    emit(f"{len(placed) - waiting} of {len(placed)} jobs placed by {rule.name}, {free.idle} of {tree.nodes} nodes left")
+    emit(f"{many - waiting} of {many} jobs placed by {policy}, {found.free.idle} of {found.tree.nodes} nodes left")
 
 
-def _print(tree: NodeTree, placed: list[PlacedJob]) -> None:
+def _print(tree: NodeTree, jobs: Sequence[PlacedJob]) -> None:
     table = Table(
         ["job", "wanted", *(f"{level}s" for level in tree.levels), "nodes"], right=range(1, 2 + len(tree.levels))
     )
-    for one in placed:
+    for one in jobs:
         if one.nodes is None:
             table.add(one.job, str(one.request.nodes), *["-"] * len(tree.levels), "waits")
             continue
@@ -92,15 +83,12 @@ def _print(tree: NodeTree, placed: list[PlacedJob]) -> None:
     table.print()
 
 
-def _advise(job: Path, nodes: Path, *, policy: str, busy: Path | None, names: Path | None, as_json: bool) -> None:
-    from railyard.operate.advice import advise, question
-
-    asked = question(job, nodes, busy=busy, names=names)
-    first, *others = advise(asked, policy)
+def _advise(found: Advised, *, as_json: bool) -> None:
+    first, *others = found.advice
     if as_json:
-        emit(json.dumps([_values(asked, one) for one in (first, *others)], ensure_ascii=False))
+        emit(json.dumps([_values(found.asked, one) for one in found.advice], ensure_ascii=False))
         return
-    print_advice(asked, first, others)
+    print_advice(found.asked, first, others)
 
 
 def _values(asked: Question, one: Advice) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from railyard.api import numbers
@@ -12,6 +13,7 @@ from railyard.plan.designs.constraints import shown
 from railyard.plan.designs.study import plan
 from railyard.report import answer_page
 from railyard.scenario import load
+from railyard.study.workers import workers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +36,9 @@ def designs(file: Path, *, sets: Sequence[str], out: Path, ray: str | None, as_j
     """
     with Progress(wanted=not quiet) as progress:
         progress("reading the plan", 0.0)
-        finished = plan(load.load(file, sets), out=out, ray=ray, faces=[answer_page], report=progress)
+        finished = plan(
+            load.load(file, sets), out=out, pool=partial(workers, ray), faces=[answer_page], report=progress
+        )
     result = finished.answer.plain()
     code = 130 if finished.planned.stopped == "user" else 0
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from railyard.api import numbers
@@ -15,12 +16,10 @@ from railyard.interval import interval
 from railyard.report import keep_answer
 from railyard.scenario import load
 from railyard.scenario.tune_section import TuneSection
-from railyard.study.journal import Journal
 from railyard.study.workers import workers
-from railyard.tune.settings.answer import answer_of
 from railyard.tune.settings.export import environment, tuner_table
 from railyard.tune.settings.online import ONLINE, WRITTEN, follow
-from railyard.tune.settings.search import Tuner
+from railyard.tune.settings.study import tune as tuned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from railyard.tune.settings.search import Tuned
 
 _SHOWN = 12
-_ENGINES = ("flow", "packet")
 
 
 def tune(
@@ -56,21 +54,12 @@ def tune(
     if env is not None and env == table:
         raise InputError("environment and table would go into one file", file=env, hint="give two names")
     draft = load.load(scenario, sets)
-    name = engine or draft.scenario.engine
-    if name not in _ENGINES:
-        raise InputError("settings are tried on an engine that sees them", key="--engine", found=name, allowed=_ENGINES)
-    pool = workers(ray)
-    try:
-        with Progress(wanted=not quiet) as progress:
-            section = draft.scenario.tune or TuneSection()
-            found = Tuner(draft, name, section, pool, Journal(None), progress).run()
-    finally:
-        pool.close()
+    with Progress(wanted=not quiet) as progress:
+        found, answer = tuned(draft, engine=engine, pool=partial(workers, ray), report=progress)
     if env is not None:
         write_text(env, environment(found))
     if table is not None:
         write_text(table, tuner_table(found))
-    answer = answer_of(found, load.dump(draft.scenario))
     if as_json:
         emit(answer.text())
     else:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.study.tasks import GONE, Done, call, failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
@@ -30,12 +30,15 @@ _TRIES = 2
 _LONGEST_S = 3600.0
 
 
-def workers(address: str | None = None, processes: int | None = None) -> Workers:
+def workers(
+    address: str | None = None, processes: int | None = None, begin: Callable[[], None] | None = None
+) -> Workers:
     """The machine's cores, or a Ray cluster.
 
     Args:
         address: Of the cluster; None: this machine.
         processes: At most; None: as many as there are cores.
+        begin: Called in each process of this machine before it does anything else; can be pickled.
 
     Raises:
         InputError: Ray is not installed, or nothing answers there.
@@ -44,12 +47,14 @@ def workers(address: str | None = None, processes: int | None = None) -> Workers
         from railyard.study.ray_workers import RayWorkers
 
         return RayWorkers(address)
-    return Local(processes or os.cpu_count() or 1)
+    return Local(processes or os.cpu_count() or 1, begin)
 
 
-def _serve(connection: Connection) -> None:
+def _serve(connection: Connection, begin: Callable[[], None] | None) -> None:
     """A worker: one task after another until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    if begin is not None:
+        begin()
     while True:
         try:
             function, argument = connection.recv()
@@ -78,10 +83,12 @@ class Local:
 
     Args:
         processes: How many.
+        begin: Called in each before it does anything else.
     """
 
-    def __init__(self, processes: int) -> None:
+    def __init__(self, processes: int, begin: Callable[[], None] | None = None) -> None:
         self.processes = processes
+        self._begin = begin
         self._idle: list[_Worker] = []
         self._busy: list[_Worker] = []
 
@@ -121,7 +128,7 @@ class Local:
     def _new(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
         mine, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        process = context.Process(target=_serve, args=(theirs, self._begin), daemon=True)
         process.start()
         theirs.close()
         return _Worker(process, mine)

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from railyard.web.documents import TextFault
+from railyard.web.documents import Outcome, TextFault
 
 if TYPE_CHECKING:
     from railyard.web.journal import JobJournal, Taken
@@ -23,7 +23,8 @@ _GRACE_S = 5.0
 """Between asking a process to stop, which lets it clear up, and killing it."""
 
 _LONGEST_LINE = 4 << 20
-_STOPPED = 130
+TERMINATED = 128 + signal.SIGTERM
+"""Exit code of a process that ended because it was told that its server is gone."""
 
 
 class Dispatcher:
@@ -114,7 +115,7 @@ class Dispatcher:
                     return {} if asked is None else {"stopped": True}
                 answer: dict[str, Any] = json.loads(line.result())
                 if "stage" not in answer:
-                    return answer
+                    return answer if asked is None else {**answer, "stopped": True}
                 self.journal.progress(taken.id, answer["stage"], answer["share"])
                 line = asyncio.ensure_future(process.stdout.readline())
         finally:
@@ -124,33 +125,33 @@ class Dispatcher:
         asked = taken.request
         return {
             "folder": str(self.settings.folder_of(taken.owner)),
-            "text": asked.text,
-            "file": asked.file,
-            "engine": asked.engine,
-            "vary": asked.vary,
+            **asked.model_dump(),
             "memory_bytes": self.settings.limits.memory_bytes,
         }
 
     def _close(self, taken: Taken, answer: dict[str, Any], code: int) -> None:
-        if "run" in answer:
-            self.journal.end(taken.id, "done", run=answer["run"])
+        outcome = Outcome(**answer["outcome"]) if "outcome" in answer else None
+        if "stopped" in answer:
+            self.journal.end(taken.id, "stopped", outcome=outcome)
+        elif outcome is not None:
+            self.journal.end(taken.id, "done", outcome=outcome)
         elif "faults" in answer:
             self.journal.end(taken.id, "failed", faults=[TextFault(**fault) for fault in answer["faults"]])
-        elif "stopped" in answer:
-            self.journal.end(taken.id, "stopped")
-        elif code < 0:
-            reason = (
-                f"the process of the run was killed ({signal.Signals(-code).name}), twice: does it need more memory?"
+        elif code < 0 or code == TERMINATED:
+            name = signal.Signals(-code if code < 0 else signal.SIGTERM).name
+            self.journal.killed(
+                taken.id, f"the process of the run was killed ({name}), twice: does it need more memory?"
             )
-            self.journal.killed(taken.id, reason)
         else:
             fault = TextFault(message=f"the run ended without a result (exit code {code}): a fault of Railyard's")
             self.journal.end(taken.id, "failed", faults=[fault])
 
 
 def _interrupt(process: asyncio.subprocess.Process) -> None:
+    """Not by the process's `send_signal`: that reaps one that has just ended, and its exit code is lost."""
     with suppress(ProcessLookupError):
-        process.send_signal(signal.SIGINT)
+        if process.returncode is None:
+            os.kill(process.pid, signal.SIGINT)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

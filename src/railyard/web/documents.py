@@ -13,6 +13,7 @@ MOST_LANES = 400
 MOST_PIXELS = 8000
 
 Moment = Annotated[float, Field(ge=-1e18, le=1e18, allow_inf_nan=False)]
+Key = Annotated[str, Field(min_length=1, max_length=60)]
 Words = Annotated[str, Field(max_length=500)]
 ScenarioText = Annotated[str, Field(max_length=2 << 20, description="YAML.")]
 FileName = Annotated[str, Field(min_length=1, max_length=400, description="Relative to the folder, `/` between parts.")]
@@ -60,22 +61,82 @@ class Estimated(ApiBody):
     took_s: float = Field(description="Seconds that it took.")
 
 
-class NewJob(ApiBody):
-    """A run that is asked for."""
+class InputSpec(ApiBody):
+    """Files that a verb reads besides a scenario."""
 
-    text: ScenarioText
+    name: str = Field(description="Under `files` of a job.")
+    title: str = Field(description="For people.")
+    about: str = Field(description="What it is.")
+    takes: Literal["file", "folder", "either"] = Field(description="Whether it is a file or a folder.")
+    needed: bool = Field(description="Whether there is nothing to do without it.")
+    several: bool = Field(description="Whether there may be more than one.")
+
+
+class OptionSpec(ApiBody):
+    """A choice."""
+
+    name: str = Field(description="Under `options` of a job.")
+    title: str = Field(description="For people.")
+    about: str = Field(description="What it decides.")
+    default: str = Field(description="Where nothing is said.")
+    allowed: list[str] = Field(description="The choices there are.")
+
+
+class VerbSpec(ApiBody):
+    """Something that can be asked for, and what it is given."""
+
+    name: str = Field(description="Under `verb` of a job.")
+    title: str = Field(description="For people.")
+    about: str = Field(description="What it answers.")
+    scenario: bool = Field(description="Whether it takes the text of a scenario.")
+    engine: bool = Field(description="Whether it takes an engine.")
+    vary: bool = Field(description="Whether it takes what varies.")
+    inputs: list[InputSpec] = Field(description="Files that it reads besides.")
+    options: list[OptionSpec] = Field(description="Choices.")
+
+
+class InputRow(ApiBody):
+    """Something below the folder that can be given to a verb."""
+
+    file: FileName
+    folder: bool = Field(description="Whether it is a folder: of a run, or of uploads.")
+    bytes: int = Field(description="Size of a file; 0 of a folder.")
+    changed: float = Field(description="Seconds since 1970.")
+
+
+class NewJob(ApiBody):
+    """Something that is asked for: a run where no verb is named."""
+
+    verb: Annotated[str, Field(max_length=60)] = Field(default="run", description="One of `/verbs`.")
+    text: ScenarioText = ""
     file: FileName = "scenario.yaml"
     engine: Annotated[str, Field(max_length=60)] | None = Field(default=None, description="In place of the scenario's.")
     vary: list[Words] = Field(default_factory=list, max_length=20, description="Each `key=a,b,c`.")
+    files: Annotated[dict[Key, list[FileName]], Field(max_length=20)] = Field(
+        default_factory=dict, description="What is given for each input of the verb, below the folder."
+    )
+    options: Annotated[dict[Key, Words], Field(max_length=20)] = Field(
+        default_factory=dict, description="What is chosen, by option."
+    )
+
+
+class Outcome(ApiBody):
+    """What a job gave, and how it is opened."""
+
+    view: Literal["run", "answer", "page"] = Field(description="A run, an answer of another command, a page.")
+    name: str = Field(description="Of its folder in runs; of a page its file.")
 
 
 class QueuedJob(ApiBody):
-    """A run that was asked for."""
+    """Something that was asked for."""
 
     id: str = Field(description="Names it from now on.")
-    file: str = Field(description="The scenario's file.")
+    verb: str = Field(description="What is done.")
+    file: str = Field(description="The scenario's file, or the first that the verb reads.")
     engine: str | None = Field(default=None, description="In place of the scenario's.")
     vary: list[str] = Field(description="Each `key=a,b,c`.")
+    files: dict[str, list[str]] = Field(description="What was given for each input.")
+    options: dict[str, str] = Field(description="What was chosen.")
     state: State = Field(description="Where it stands.")
     created: float = Field(description="Seconds since 1970 (Unix time).")
     started: float | None = Field(default=None, description="Seconds since 1970.")
@@ -83,7 +144,9 @@ class QueuedJob(ApiBody):
     stage: str = Field(default="", description="What is being done.")
     share: float = Field(default=0.0, description="Done, from 0 to 1.")
     eta_s: float | None = Field(default=None, description="Seconds to go, guessed from the share.")
-    run: str | None = Field(default=None, description="Name of the run's folder, once it is there.")
+    outcome: Outcome | None = Field(
+        default=None, description="What it gave, once it is there; where it was stopped, what was found by then."
+    )
     faults: list[TextFault] = Field(default_factory=list, description="Why it failed.")
     change: int = Field(description="Grows with every change of any job.")
 
@@ -106,7 +169,7 @@ class AnswerRow(ApiBody):
     """What a command other than `run` answered and kept."""
 
     answer: str = Field(description="Name of its folder.")
-    kind: str = Field(description="plan, diagnosis, tune or audit.")
+    kind: str = Field(description="plan, diagnosis, tune, audit, check or placement.")
     name: str = Field(description="Of what it is about.")
     sentence: str = Field(description="What it says.")
     changed: float = Field(description="Seconds since 1970.")

@@ -28,6 +28,9 @@ API = "/api/"
 OPEN = frozenset({"/api/v1/login", "/api/v1/health", "/api/v1/openapi.json"})
 """What answers without a token."""
 
+UPLOADS = "/api/v1/uploads"
+"""What takes files."""
+
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _HEADERS = (
@@ -95,13 +98,13 @@ class Guard:
         except Refused as refusal:
             await _answer(send, refusal)
             return
-        await self.app(scope, _Counted(receive, self.settings.limits.body_bytes), _with_headers(send))
+        await self.app(scope, _Counted(receive, self._most(scope)), _with_headers(send))
 
     def _admit(self, scope: Scope) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         self._check_host(headers.get("host", ""))
         self._check_origin(scope, headers)
-        _check_length(headers.get("content-length", "0"), self.settings.limits.body_bytes)
+        _check_length(headers.get("content-length", "0"), self._most(scope))
         person = self._person(headers)
         path = scope["path"]
         if person is None and path.startswith(API) and path not in OPEN:
@@ -110,6 +113,11 @@ class Guard:
         if changes and not self._allowed(person or f"address {(scope.get('client') or ['?'])[0]}"):
             raise Refused(429, f"more than {self.settings.limits.writes_per_min} requests a minute: wait a little")
         scope.setdefault("state", {})["person"] = person
+
+    def _most(self, scope: Scope) -> int:
+        """Bytes that the body of a request may have."""
+        limits = self.settings.limits
+        return limits.upload_bytes if scope["path"] == UPLOADS else limits.body_bytes
 
     def _check_host(self, host: str) -> None:
         """A page of another name that resolves to this machine (DNS rebinding) sends its name."""

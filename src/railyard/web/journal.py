@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from railyard.web.documents import ENDED, NewJob, QueuedJob, TextFault
+from railyard.web.documents import ENDED, NewJob, Outcome, QueuedJob, TextFault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,18 +23,18 @@ MOST_ATTEMPTS = 2
 """A job whose process was killed from outside is begun again once: what kills it twice is probably the job."""
 
 _TABLES = """
-create table if not exists jobs (
+create table if not exists work (
   id text primary key, owner text not null, text text not null, about text not null, state text not null,
   created real not null, started real, ended real, stage text not null default '', share real not null default 0,
-  run text, faults text not null default '[]', attempts integer not null default 0,
+  outcome text, faults text not null default '[]', attempts integer not null default 0,
   stopping integer not null default 0, change integer not null
 );
-create index if not exists jobs_by_change on jobs (owner, change);
-create index if not exists jobs_by_state on jobs (state, created);
+create index if not exists work_by_change on work (owner, change);
+create index if not exists work_by_state on work (state, created);
 create table if not exists sessions (secret text primary key, owner text not null, until real not null);
 """
 
-_COLUMNS = "id, owner, about, state, created, started, ended, stage, share, run, faults, change"
+_COLUMNS = "id, owner, about, state, created, started, ended, stage, share, outcome, faults, change"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class JobJournal:
         with self._lock:
             self._database.execute("begin immediate")
             try:
-                (last,) = self._database.execute("select coalesce(max(change), 0) from jobs").fetchone()
+                (last,) = self._database.execute("select coalesce(max(change), 0) from work").fetchone()
                 yield last + 1
             except BaseException:
                 self._database.execute("rollback")
@@ -86,14 +86,14 @@ class JobJournal:
 
     def _rows(self, where: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._lock:
-            return self._database.execute(f"select {_COLUMNS} from jobs {where}", values).fetchall()
+            return self._database.execute(f"select {_COLUMNS} from work {where}", values).fetchall()
 
     def add(self, owner: str, request: NewJob) -> QueuedJob:
         """A new job at the end of the queue."""
         name = uuid.uuid4().hex[:12]
         with self._changing() as change:
             self._database.execute(
-                "insert into jobs (id, owner, text, about, state, created, change) values (?, ?, ?, ?, 'queued', ?, ?)",
+                "insert into work (id, owner, text, about, state, created, change) values (?, ?, ?, ?, 'queued', ?, ?)",
                 (name, owner, request.text, request.model_dump_json(exclude={"text"}), time.time(), change),
             )
         return self.job(owner, name)
@@ -117,14 +117,14 @@ class JobJournal:
     def last_change(self) -> int:
         """Number of the last change of any job."""
         with self._lock:
-            (last,) = self._database.execute("select coalesce(max(change), 0) from jobs").fetchone()
+            (last,) = self._database.execute("select coalesce(max(change), 0) from work").fetchone()
             return int(last)
 
     def count(self, state: State, owner: str | None = None) -> int:
         """Jobs in that state."""
         with self._lock:
             (found,) = self._database.execute(
-                "select count(*) from jobs where state = ? and (? is null or owner = ?)", (state, owner, owner)
+                "select count(*) from work where state = ? and (? is null or owner = ?)", (state, owner, owner)
             ).fetchone()
             return int(found)
 
@@ -132,12 +132,12 @@ class JobJournal:
         """The job that waited longest, running from now on."""
         with self._changing() as change:
             row = self._database.execute(
-                "select id, owner, text, about from jobs where state = 'queued' order by created, id limit 1"
+                "select id, owner, text, about from work where state = 'queued' order by created, id limit 1"
             ).fetchone()
             if row is None:
                 return None
             self._database.execute(
-                "update jobs set state = 'running', started = ?, stage = '', share = 0, attempts = attempts + 1,"
+                "update work set state = 'running', started = ?, stage = '', share = 0, attempts = attempts + 1,"
                 " change = ? where id = ?",
                 (time.time(), change, row[0]),
             )
@@ -148,27 +148,28 @@ class JobJournal:
         """What a running job is doing."""
         with self._changing() as change:
             self._database.execute(
-                "update jobs set stage = ?, share = ?, change = ? where id = ? and state = 'running'",
+                "update work set stage = ?, share = ?, change = ? where id = ? and state = 'running'",
                 (stage[:200], min(max(share, 0.0), 1.0), change, name),
             )
 
-    def end(self, name: str, state: State, *, run: str | None = None, faults: Sequence[TextFault] = ()) -> None:
+    def end(self, name: str, state: State, *, outcome: Outcome | None = None, faults: Sequence[TextFault] = ()) -> None:
         """How a running job ended."""
         listed = json.dumps([fault.model_dump(exclude_none=True) for fault in faults])
+        given = None if outcome is None else outcome.model_dump_json()
         with self._changing() as change:
             self._database.execute(
-                "update jobs set state = ?, ended = ?, run = ?, faults = ?, share = case when ? = 'done' then 1 else"
-                " share end, change = ? where id = ? and state = 'running'",
-                (state, time.time(), run, listed, state, change, name),
+                "update work set state = ?, ended = ?, outcome = ?, faults = ?,"
+                " share = case when ? = 'done' then 1 else share end, change = ? where id = ? and state = 'running'",
+                (state, time.time(), given, listed, state, change, name),
             )
 
     def killed(self, name: str, reason: str) -> None:
         """A job whose process was killed from outside: back into the queue, or failed if that happened before."""
         with self._changing() as change:
-            row = self._database.execute("select attempts from jobs where id = ?", (name,)).fetchone()
+            row = self._database.execute("select attempts from work where id = ?", (name,)).fetchone()
             if row is not None and row[0] < MOST_ATTEMPTS:
                 self._database.execute(
-                    "update jobs set state = 'queued', started = null, stage = '', share = 0, change = ?"
+                    "update work set state = 'queued', started = null, stage = '', share = 0, change = ?"
                     " where id = ? and state = 'running'",
                     (change, name),
                 )
@@ -186,23 +187,23 @@ class JobJournal:
             return job
         with self._changing() as change:
             self._database.execute(
-                "update jobs set state = 'stopped', ended = ?, change = ? where id = ? and state = 'queued'",
+                "update work set state = 'stopped', ended = ?, change = ? where id = ? and state = 'queued'",
                 (time.time(), change, name),
             )
-            self._database.execute("update jobs set stopping = 1 where id = ? and state = 'running'", (name,))
+            self._database.execute("update work set stopping = 1 where id = ? and state = 'running'", (name,))
         return self.job(owner, name)
 
     def stopping(self) -> set[str]:
         """Running jobs that are to be ended."""
         with self._lock:
-            rows = self._database.execute("select id from jobs where state = 'running' and stopping = 1").fetchall()
+            rows = self._database.execute("select id from work where state = 'running' and stopping = 1").fetchall()
         return {row[0] for row in rows}
 
     def resume(self) -> int:
         """Puts jobs that a killed server left running back into the queue; their number."""
         with self._changing() as change:
             return self._database.execute(
-                "update jobs set state = case when stopping = 1 then 'stopped' else 'queued' end, started = null,"
+                "update work set state = case when stopping = 1 then 'stopped' else 'queued' end, started = null,"
                 " stage = '', share = 0, attempts = 0, change = ? where state = 'running'",
                 (change,),
             ).rowcount
@@ -228,7 +229,7 @@ class JobJournal:
 
 
 def _job(row: tuple[Any, ...]) -> QueuedJob:
-    name, _owner, about, state, created, started, ended, stage, share, run, faults, change = row
+    name, _owner, about, state, created, started, ended, stage, share, outcome, faults, change = row
     return QueuedJob(
         **json.loads(about),
         id=name,
@@ -239,7 +240,7 @@ def _job(row: tuple[Any, ...]) -> QueuedJob:
         stage=stage,
         share=share,
         eta_s=_to_go_s(started, share) if state == "running" else None,
-        run=run,
+        outcome=None if outcome is None else Outcome.model_validate_json(outcome),
         faults=[TextFault(**fault) for fault in json.loads(faults)],
         change=change,
     )

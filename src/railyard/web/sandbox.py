@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1
 
+_NOWHERE = os.devnull + os.sep
+"""What is written there is nowhere."""
+
 _READABLE = (
     "/usr",
     "/lib",
@@ -59,18 +62,33 @@ def confine(folder: Path) -> None:
     sys.addaudithook(_hook(folder.resolve()))
 
 
+def enter(folder: Path) -> None:
+    """The same for a process that a confined one starts, which ends with it; memory limits are inherited."""
+    die_with_parent()
+    confine(folder)
+
+
 def refuse_outside(path: Path, folder: Path) -> None:
-    """Refuses a file that a scenario names outside of the folder.
+    """Refuses a file that a scenario or a request names outside of the folder; of a folder, any file in it.
 
     Raises:
         InputError: It is not below `folder`, links followed.
     """
-    if not path.resolve().is_relative_to(folder.resolve()):
+    inside = folder.resolve()
+    if not path.resolve().is_relative_to(inside):
         raise _outside(path)
+    for here, folders, names in os.walk(path):
+        for one in (Path(here) / name for name in (*folders, *names)):
+            if one.is_symlink() and not one.resolve().is_relative_to(inside):
+                raise _outside(one)
 
 
 def _outside(path: Path) -> InputError:
     return InputError(f"the file `{path.name}` is outside of your folder", hint="copy it into the folder")
+
+
+def _code(file: str, what: str) -> InputError:
+    return InputError(f"`{Path(file).name}` is {what}, and a server runs none", hint="run it from the command line")
 
 
 def _hook(folder: Path) -> Callable[[str, tuple[Any, ...]], None]:
@@ -86,14 +104,15 @@ def _hook(folder: Path) -> Callable[[str, tuple[Any, ...]], None]:
             path = os.path.realpath(os.fsdecode(arguments[0]))
             flags = arguments[2] if isinstance(arguments[2], int) else 0
             writes = bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-            if not f"{path}{os.sep}".startswith((inside, roots[-1]) if writes else readable):
+            if not f"{path}{os.sep}".startswith((inside, roots[-1], _NOWHERE) if writes else readable):
                 raise _outside(Path(path))
         elif event == "exec":
             file = getattr(arguments[0], "co_filename", "")
             if not file.startswith("<") and os.path.realpath(file).startswith(inside):
-                name = Path(file).name
-                raise InputError(
-                    f"`{name}` is Python code, and a server runs none", hint="run it from the command line"
-                )
+                raise _code(file, "Python code")
+        elif event in {"ctypes.dlopen", "import"}:
+            file = arguments[0] if event == "ctypes.dlopen" else arguments[1]
+            if isinstance(file, str) and os.sep in file and os.path.realpath(file).startswith(inside):
+                raise _code(file, "a library")
 
     return look

@@ -36,6 +36,9 @@ class WorkLimits:
         run_s: Seconds of a run, after which it is stopped.
         preview_s: Seconds that a check or an estimate may take.
         body_bytes: Of a request.
+        upload_bytes: Of a file that is uploaded.
+        uploads_bytes: Of all uploads of one person.
+        uploads: Files that one person has uploaded.
         queued: Jobs of one person that wait.
         writes_per_min: Requests of one person that change something, check or estimate.
     """
@@ -45,6 +48,9 @@ class WorkLimits:
     run_s: float = 6 * 3600.0
     preview_s: float = 20.0
     body_bytes: int = 4 << 20
+    upload_bytes: int = 256 << 20
+    uploads_bytes: int = 4 << 30
+    uploads: int = 2000
     queued: int = 100
     writes_per_min: int = 600
 

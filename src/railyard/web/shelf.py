@@ -13,7 +13,7 @@ from railyard.errors import InputError
 from railyard.files import read_text, write_text
 from railyard.graph.parquet import is_record
 from railyard.result.answers.answer import NAMES
-from railyard.web.documents import FileRow, FileText, PageRow
+from railyard.web.documents import FileRow, FileText, InputRow, PageRow
 from railyard.web.heads import answer_head_of, head_of
 
 if TYPE_CHECKING:
@@ -23,11 +23,18 @@ if TYPE_CHECKING:
 
 RUNS = "runs"
 RESULT = "result.json"
+UPLOADS = "uploads"
+"""Where files that are uploaded are put."""
 
 _ENDINGS = (".yaml", ".yml")
 _MOST_FILES = 2000
 _DEEPEST = 4
-_SKIPPED = frozenset({RUNS, "node_modules", "people"})
+_DEEPEST_UPLOAD = 2
+_CODE = frozenset({".py", ".pyc", ".pyd", ".pyi", ".pyw", ".pth", ".so", ".dll", ".dylib", ".sh", ".exe"})
+DEPLOYMENTS = "deployments"
+"""Where folders of deployments are put: what is written there is opened as a page."""
+
+_SKIPPED = frozenset({RUNS, DEPLOYMENTS, "node_modules", "people"})
 
 
 _TITLE = re.compile(r"<title>([^<]{0,300})</title>", re.IGNORECASE)
@@ -159,6 +166,69 @@ class Shelf:
             raise Missing(name)
         return path
 
+    def given(self, name: str) -> Path:
+        """A file or a folder that a verb is to read.
+
+        Raises:
+            Missing: There is none of that name below the folder.
+        """
+        parts = PurePosixPath(name).parts
+        path = self.folder / name if "\0" not in name else self.folder
+        hidden = not parts or any(part.startswith(".") for part in parts)
+        if hidden or not path.resolve().is_relative_to(self.folder) or not path.exists():
+            raise Missing(name)
+        return path
+
+    def inputs(self) -> list[InputRow]:
+        """What can be given to a verb, the latest first: files, folders of uploads, runs."""
+        paths = [*self._named((), _SKIPPED), *self._folders(UPLOADS), *self._folders(RUNS)]
+        rows = [self._input(path) for path in paths if path.resolve().is_relative_to(self.folder)]
+        return sorted(rows, key=lambda row: -row.changed)[:_MOST_FILES]
+
+    def _input(self, path: Path) -> InputRow:
+        state, folder = path.stat(), path.is_dir()
+        name = path.relative_to(self.folder).as_posix()
+        return InputRow(file=name, folder=folder, bytes=0 if folder else state.st_size, changed=state.st_mtime)
+
+    def _folders(self, name: str) -> list[Path]:
+        """Folders of one that is known by its name, none hidden; of runs those that hold a result."""
+        root = self.folder / name
+        found = [Path(one.path) for one in os.scandir(root) if one.is_dir()] if root.is_dir() else []
+        return [path for path in found if not path.name.startswith(".") and (name != RUNS or (path / RESULT).is_file())]
+
+    def upload_to(self, name: str) -> Path:
+        """Where a file that is uploaded goes; its folder is made.
+
+        Args:
+            name: Relative to the folder of uploads: a file, or a folder and a file.
+
+        Raises:
+            InputError: It is no such name, is one of code, or its folder cannot be made.
+        """
+        parts = PurePosixPath(name).parts
+        wrong = not 1 <= len(parts) <= _DEEPEST_UPLOAD or PurePosixPath(name).is_absolute() or _strange(parts)
+        root = self.folder / UPLOADS
+        path = root / name
+        if wrong or not path.resolve().is_relative_to(self.folder) or path.is_dir():
+            allowed = "a name, or a folder and a name, of at most 255 bytes each, none hidden"
+            raise InputError("this is no name of an upload", key="file", found=name[:200], allowed=allowed)
+        if path.suffix.lower() in _CODE:
+            raise InputError("this is code, and a server takes and runs none", key="file", found=name[:200])
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"the folder cannot be made: {error.strerror}", file=name) from None
+        return path
+
+    def uploaded(self) -> tuple[int, int]:
+        """How many files were uploaded, and their bytes."""
+        sizes = [
+            path.stat().st_size
+            for path in (self.folder / UPLOADS).rglob("*")
+            if path.is_file() and not path.is_symlink()
+        ]
+        return len(sizes), sum(sizes)
+
     def answers(self) -> list[AnswerRow]:
         """What other commands than `run` kept, latest first; what this version cannot read is left out."""
         root = self.folder / RUNS
@@ -183,7 +253,7 @@ class Shelf:
 
     def pages(self) -> list[PageRow]:
         """Pages that commands wrote besides reports of runs, latest first."""
-        found = [path for path in self._named((".html",), _SKIPPED - {RUNS}) if self._is_page(path)]
+        found = [path for path in self._named((".html",), _SKIPPED - {RUNS, DEPLOYMENTS}) if self._is_page(path)]
         rows = [
             PageRow(file=path.relative_to(self.folder).as_posix(), title=_title(path), changed=path.stat().st_mtime)
             for path in found
@@ -221,13 +291,13 @@ class Shelf:
         return self._named(_ENDINGS, _SKIPPED)
 
     def _named(self, endings: tuple[str, ...], skipped: frozenset[str]) -> Iterator[Path]:
-        """Files with one of some endings, at most `_MOST_FILES`, none hidden or too deep."""
+        """Files with one of some endings (any where none is named), at most `_MOST_FILES`, none hidden or too deep."""
         count = 0
         for here, folders, names in os.walk(self.folder):
             depth = len(Path(here).relative_to(self.folder).parts)
             folders[:] = sorted(name for name in folders if not _hidden(name, skipped) and depth < _DEEPEST)
             for name in sorted(names):
-                if name.endswith(endings) and not name.startswith("."):
+                if (not endings or name.endswith(endings)) and not name.startswith("."):
                     yield Path(here) / name
                     count += 1
                     if count >= _MOST_FILES:
@@ -236,18 +306,21 @@ class Shelf:
     def _path(self, name: str) -> Path:
         parts = PurePosixPath(name).parts
         wrong = (
-            not name.endswith(_ENDINGS)
-            or PurePosixPath(name).is_absolute()
-            or any(part in {"..", "."} or part.startswith(".") or "\\" in part for part in parts)
-            or any(ord(letter) < 32 for letter in name)
-            or any(len(os.fsencode(part)) > 255 for part in parts)
-            or len(parts) > _DEEPEST
+            not name.endswith(_ENDINGS) or PurePosixPath(name).is_absolute() or _strange(parts) or len(parts) > _DEEPEST
         )
         path = self.folder / name
         if wrong or not path.resolve().is_relative_to(self.folder):
             allowed = f"a name below the folder that ends in .yaml or .yml, at most {_DEEPEST} parts, none hidden"
             raise InputError("this is no name of a scenario's file", found=name[:200], allowed=allowed)
         return path
+
+
+def _strange(parts: tuple[str, ...]) -> bool:
+    """Whether names of files or folders lead upwards, are hidden, too long, or hold what no name should."""
+    return any(
+        part.startswith(".") or "\\" in part or any(ord(letter) < 32 for letter in part) or len(os.fsencode(part)) > 255
+        for part in parts
+    )
 
 
 def fingerprint(text: str) -> str:

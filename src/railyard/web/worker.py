@@ -1,7 +1,7 @@
 """The process that runs one job: a request on stdin, a line of JSON on stdout for every change.
 
-The request has `folder`, `text`, `file`, `engine`, `vary`, `memory_bytes`; lines have `stage` and `share`, the last one
-`run` (name of the folder) or `faults`.
+The request has `folder`, `memory_bytes` and the fields of a `NewJob`; lines have `stage` and `share`, the last one
+`outcome` or `faults`.
 """
 
 from __future__ import annotations
@@ -11,25 +11,29 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from railyard import api
 from railyard.errors import RailyardError
 from railyard.scenario import load
 from railyard.study import inputs
+from railyard.study.workers import workers
 from railyard.web import sandbox
 from railyard.web.faults import faults_of
+from railyard.web.verbs.verb import Asked, verbs
 
-RUNS = "runs"
-"""Where runs are put, as the command line does."""
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from railyard.scenario.load import Draft
 
 _EVERY_S = 0.1
 
 
 def main() -> int:
     """Carries out the request on stdin."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _server_is_gone)
     sandbox.die_with_parent()
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print is no answer
@@ -47,16 +51,38 @@ def main() -> int:
     return 0
 
 
+def _server_is_gone(_number: int, _frame: FrameType | None) -> None:
+    """Ends without an answer: `KeyboardInterrupt` asks for what was found so far, and the next server begins anew."""
+    raise SystemExit(128 + signal.SIGTERM)
+
+
 def _carry_out(request: dict[str, Any], tell: _Teller) -> dict[str, Any]:
     folder = Path(request["folder"])
     os.chdir(folder)
     sandbox.limit_memory(request["memory_bytes"])
+    verb = verbs.get(request["verb"])
+    files = {name: [folder / file for file in given] for name, given in request["files"].items()}
     sandbox.confine(folder)
-    draft = load.from_text(request["text"], folder / request["file"])
+    for path in (path for given in files.values() for path in given):
+        sandbox.refuse_outside(path, folder)
+    asked = Asked(
+        folder=folder,
+        draft=partial(_draft, folder, request["text"], request["file"]),
+        engine=request["engine"],
+        vary=request["vary"],
+        files=files,
+        options={**{option.name: option.default for option in verb.options}, **request["options"]},
+        tell=tell,
+        pool=partial(workers, begin=partial(sandbox.enter, folder)),
+    )
+    return {"outcome": verb.work(asked).model_dump()}
+
+
+def _draft(folder: Path, text: str, file: str) -> Draft:
+    draft = load.from_text(text, folder / file)
     for path in inputs.files_of(draft).values():
         sandbox.refuse_outside(path, folder)
-    finished = api.execute(draft, request["vary"], engine=request["engine"], out=folder / RUNS, progress=tell)
-    return {"run": finished.folder.name if finished.folder else None}
+    return draft
 
 
 class _Teller:

@@ -65,14 +65,14 @@ function Runs({ runs, error }: { runs: RunRow[] | undefined; error: string | und
   );
 }
 
-const KINDS: Record<string, string> = { plan: "plan", diagnosis: "diagnosis", tune: "tuning", audit: "audit" };
+const KINDS: Record<string, string> = { plan: "plan", diagnosis: "diagnosis", tune: "tuning", audit: "audit", check: "check", placement: "placement" };
 
 function Answers({ turn }: { turn: number }) {
   const [answers] = useLoaded(api.answers, [turn]);
-  if (answers.error !== undefined) return <Section title="Plans, diagnoses, tunings, audits"><p class="fault">{answers.error}</p></Section>;
+  if (answers.error !== undefined) return <Section title="Plans, diagnoses, tunings, audits and others"><p class="fault">{answers.error}</p></Section>;
   if (answers.value === undefined || answers.value.length === 0) return null;
   return (
-    <Section title="Plans, diagnoses, tunings, audits" note={<>What <code>railyard plan</code> kept, and <code>diagnose</code>, <code>tune</code>, <code>audit</code> with <code>--out runs</code>.</>}>
+    <Section title="Plans, diagnoses, tunings, audits and others" note={<>Ask for one <a href="#/ask">here</a>; what <code>railyard plan</code> kept is listed too, and what other commands kept with <code>--out runs</code>.</>}>
       <Table
         rows={answers.value}
         columns={[

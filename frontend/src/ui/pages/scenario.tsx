@@ -7,9 +7,10 @@ import { address, choose, chosen } from "../../place";
 import { hasStep, type Stepped } from "../../result";
 import type { Result } from "../../result.gen";
 import { Summary } from "../../views/summary";
-import type { TextFault, QueuedJob } from "../api.gen";
+import type { TextFault, QueuedJob, VerbSpec } from "../api.gen";
 import { api, Refusal, type Schema } from "../api";
 import type { Editor } from "../editor";
+import { Choices } from "../asking";
 import { JobRow, hasEnded } from "../jobs";
 import { useLoaded } from "../loaded";
 
@@ -46,23 +47,26 @@ async function withFault(text: string, fault: string | null): Promise<string> {
 export function ScenarioPage({ jobs }: { jobs: QueuedJob[] }) {
   const [opened] = useLoaded(open, [location.hash]);
   const [schema] = useLoaded(api.schema, []);
+  const [verbs] = useLoaded(api.verbs, []);
   const [code] = useLoaded(() => import("../editor"), []);
   const [form] = useLoaded(() => import("../form"), []);
-  const error = opened.error ?? schema.error ?? code.error ?? form.error;
+  const error = opened.error ?? schema.error ?? verbs.error ?? code.error ?? form.error;
   if (error !== undefined) return <p class="failure">{error}. <a href="#/">To the runs</a></p>;
-  if (!opened.value || !schema.value || !code.value || !form.value) return <p class="muted" role="status">opening</p>;
-  return <Desk key={`${opened.value.file} ${opened.value.version}`} opened={opened.value} schema={schema.value} editor={code.value.editor} Form={form.value.Form} jobs={jobs} />;
+  if (!opened.value || !schema.value || !verbs.value || !code.value || !form.value) return <p class="muted" role="status">opening</p>;
+  return <Desk key={`${opened.value.file} ${opened.value.version}`} opened={opened.value} schema={schema.value} verbs={verbs.value.filter((verb) => verb.scenario)} editor={code.value.editor} Form={form.value.Form} jobs={jobs} />;
 }
 
 interface Tools {
   opened: Opened;
   schema: Schema;
+  /** Those that take a scenario. */
+  verbs: readonly VerbSpec[];
   editor: typeof import("../editor").editor;
   Form: typeof import("../form").Form;
   jobs: QueuedJob[];
 }
 
-function Desk({ opened, schema, editor, Form, jobs }: Tools) {
+function Desk({ opened, schema, verbs, editor, Form, jobs }: Tools) {
   const [file, setFile] = useState(opened.file);
   const [text, setText] = useState(() => (chosen("fault") === null ? localStorage.getItem(kept(opened.file)) : null) ?? opened.text);
   const [saved, setSaved] = useState<{ text: string; version: string | null }>({ text: opened.stored ?? opened.text, version: opened.version });
@@ -71,6 +75,10 @@ function Desk({ opened, schema, editor, Form, jobs }: Tools) {
   const seat = useRef<HTMLDivElement>(null);
   const view = useRef<Editor | undefined>(undefined);
   const { faults, busy, estimate } = useLook(file, text);
+  const [name, setVerb] = useState(chosen("verb") ?? "run");
+  const [options, setOptions] = useState<Record<string, string>>({});
+  const verb = verbs.find((each) => each.name === name) ?? verbs[0];
+  if (verb === undefined) throw new Error("the server knows no verb that takes a scenario");
 
   const save = async (words: string) => {
     try {
@@ -105,7 +113,7 @@ function Desk({ opened, schema, editor, Form, jobs }: Tools) {
     view.current?.replace(next);
     setText(next);
   };
-  const run = () => api.add(file, text).then((job) => setAsked(job.id), (error: Error) => setTrouble(error.message));
+  const run = () => api.add({ verb: verb.name, file, text, options }).then((job) => setAsked(job.id), (error: Error) => setTrouble(error.message));
   const job = jobs.find((each) => each.id === asked);
   return (
     <>
@@ -113,7 +121,13 @@ function Desk({ opened, schema, editor, Form, jobs }: Tools) {
       <p class="tools">
         <label class="name">File <input value={file} onChange={(event) => setFile(event.currentTarget.value.trim())} /></label>
         <button onClick={() => void save(text)} disabled={text === saved.text && file === opened.file}>Save</button>
-        <button class="action" onClick={run} disabled={faults.length > 0 || busy}>Run</button>
+        <button class="action" onClick={run} disabled={faults.length > 0 || busy}>{verb.title}</button>
+        <label class="name" title={verb.about}>or another
+          <select value={verb.name} onChange={(event) => { choose("verb", event.currentTarget.value); setVerb(event.currentTarget.value); setOptions({}); }}>
+            {verbs.map((each) => <option value={each.name}>{each.title}</option>)}
+          </select>
+        </label>
+        <Choices options={verb.options} chosen={options} choose={(name, value) => setOptions((last) => ({ ...last, [name]: value }))} />
         {faults.length === 0 && saved.version !== null && text === saved.text && <a href={address("/floor", { file })}>The hall</a>}
         {text !== saved.text && <button onClick={() => change(saved.text)}>Undo all changes</button>}
         <span class="muted" role="status">{busy ? "checking" : faults.length === 0 ? "no faults" : `${faults.length} fault${faults.length > 1 ? "s" : ""}`}</span>

@@ -136,10 +136,11 @@ def check(
         Path | None, typer.Option("--junit", metavar="FILE.xml", help="Write a JUnit report, for build systems.")
     ] = None,
     set_: Set = None,
+    out: Keep = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Judge the assertions under `check` of a scenario; exit code 1 where one does not hold, 2 where one is wrong."""
     from railyard.cli import check as checking
 
-    raise typer.Exit(checking.check(scenario, sets=set_ or [], report=junit, as_json=json, quiet=quiet))
+    raise typer.Exit(checking.check(scenario, sets=set_ or [], report=junit, out=out, as_json=json, quiet=quiet))

@@ -34,12 +34,14 @@ def place(
     names: Annotated[
         Path | None, typer.Option("--names", metavar="FILE", help="Names of a scenario's servers, in order.")
     ] = None,
+    out: Keep = None,
     json: Json = False,
 ) -> None:
     """Place jobs on a cluster as a scheduler would; a scenario's job with its step by every policy."""
     from railyard.cli import place as placing
+    from railyard.operate.placed import Where
 
-    placing.place(jobs, nodes=nodes, name=format, policy=policy, busy=busy, names=names, as_json=json)
+    placing.place(Where(jobs, nodes, format, busy, names), policy=policy, out=out, as_json=json)
 
 
 @app.command(short_help="How nodes hang together, in the words of a scheduler.")

@@ -43,12 +43,6 @@ class Checked:
         words = f"found: {one.found}" + (f"\n{one.remark}" if one.remark else "")
         return Case(name, None if one.holds else one.found, words)
 
-    def plain(self) -> dict[str, object]:
-        """As JSON has it."""
-        one = self.outcome
-        plain = {"assertion": self.assertion, "variant": self.variant, "found": one.found, "holds": one.holds}
-        return plain | ({"remark": one.remark} if one.remark else {})
-
 
 def check(
     draft: Draft, run: Callable[[Sequence[Any]], Result], progress: Callable[[str, float], None]

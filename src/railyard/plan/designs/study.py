@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from railyard.plan.designs.planned import Planned
     from railyard.result.answers.plan import PlanAnswer
     from railyard.scenario.load import Draft
+    from railyard.study.tasks import Workers
 
 STATES = ".points"
 """Folder beside the runs for points that are known already."""
@@ -46,8 +47,7 @@ def plan(
     draft: Draft,
     *,
     out: Path | None = None,
-    ray: str | None = None,
-    processes: int | None = None,
+    pool: Callable[[], Workers] = workers,
     faces: Sequence[Face] = (),
     report: Callable[[str, float], None] | None = None,
 ) -> Finished:
@@ -56,8 +56,7 @@ def plan(
     Args:
         draft: A scenario with `plan.space`.
         out: Where the folder of the plan is put, and what is known meanwhile; None writes nothing.
-        ray: Address of a Ray cluster; None: this machine.
-        processes: Of this machine; None: as many as there are cores.
+        pool: Makes what designs are worked out on, closed at the end; this machine's cores where nothing is said.
         faces: Write further files of the answer into the folder.
         report: Called with what is being done, and its share from 0 to 1.
 
@@ -70,11 +69,13 @@ def plan(
     name = draft.scenario.name
     path = None if out is None else out / STATES / f"{slug(name)}-{key_of(str(draft.folder.resolve()), name)[:8]}.jsonl"
     journal = Journal(path)
-    pool = workers(ray, processes)
+    several = pool()
     try:
-        found = Planner.of(draft, planned, section, pool, journal, report=report or (lambda _what, _share: None)).run()
+        found = Planner.of(
+            draft, planned, section, several, journal, report=report or (lambda _what, _share: None)
+        ).run()
     finally:
-        pool.close()
+        several.close()
         journal.close()
     answer = answer_of(found)
     return Finished(found, answer, None if out is None else files.write(found, answer, draft, out, faces))

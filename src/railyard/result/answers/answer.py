@@ -8,17 +8,21 @@ from pydantic import Discriminator, TypeAdapter, ValidationError
 
 from railyard.errors import InputError, Problem
 from railyard.result.answers.audit import AuditAnswer
+from railyard.result.answers.check import CheckAnswer
 from railyard.result.answers.diagnosis import DiagnosisAnswer
+from railyard.result.answers.placement import PlacementAnswer
 from railyard.result.answers.plan import PlanAnswer
 from railyard.result.answers.tune import TuneAnswer
 
-Answer = PlanAnswer | DiagnosisAnswer | TuneAnswer | AuditAnswer
+Answer = PlanAnswer | DiagnosisAnswer | TuneAnswer | AuditAnswer | CheckAnswer | PlacementAnswer
 
 NAMES: dict[type[Answer], str] = {
     PlanAnswer: "plan",
     DiagnosisAnswer: "diagnosis",
     TuneAnswer: "tune",
     AuditAnswer: "audit",
+    CheckAnswer: "check",
+    PlacementAnswer: "placement",
 }
 """What the files of each are called: `plan.json`, and `plan.html`, its page."""
 

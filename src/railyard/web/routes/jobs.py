@@ -1,4 +1,4 @@
-"""Runs that were asked for: in a queue, with progress, to be stopped."""
+"""What was asked for: in a queue, with progress, to be stopped."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from railyard.web.documents import NewJob, QueuedJob
 from railyard.web.routes.asking import Asked, Asking
+from railyard.web.verbs.checked import checked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,11 +31,11 @@ async def list_jobs(asked: Asked, since: Annotated[int, Query(ge=0, lt=1 << 62)]
 
 @router.post("/jobs", status_code=201)
 async def add_job(asked: Asked, request: NewJob) -> QueuedJob:
-    """Asks for a run; it begins when its turn comes, and outlives the server."""
+    """Asks for a run or another verb of `/verbs`; it begins when its turn comes, and outlives the server."""
     journal, limits = asked.house.journal, asked.house.settings.limits
     if journal.count("queued", asked.person) >= limits.queued:
         raise HTTPException(429, f"{limits.queued} jobs of yours wait already")
-    return journal.add(asked.person, request)
+    return journal.add(asked.person, await run_in_threadpool(checked, request, asked.shelf))
 
 
 @router.get("/jobs/{job}")

@@ -1,1 +1,1 @@
-import{B as e,F as t,L as n,N as r,P as i}from"./parts.js";var a=`finding`,o=()=>{let e=Number.parseInt(i(a)??``,10);return e>=1?e-1:void 0};function s(){let[i,s]=e(o);return n(()=>t(()=>s(o())),[]),[i,e=>{let t=e===i?void 0:e;r(a,t===void 0?null:String(t+1)),s(t)}]}export{s as t};
+import{J as e,Q as t,X as n,Y as r,q as i}from"./ui.js";var a=`finding`,o=()=>{let t=Number.parseInt(e(a)??``,10);return t>=1?t-1:void 0};function s(){let[e,s]=t(o);return n(()=>r(()=>s(o())),[]),[e,t=>{let n=t===e?void 0:t;i(a,n===void 0?null:String(n+1)),s(n)}]}export{s as t};

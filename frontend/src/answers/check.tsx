@@ -1,0 +1,30 @@
+/** What a scenario asserts: which of it holds, and what was found. */
+
+import type { CheckAnswer } from "../answers.gen";
+import { Section, Table } from "../parts";
+
+export function CheckView({ answer }: { answer: CheckAnswer }) {
+  const failed = answer.checks.filter((row) => !row.holds);
+  const several = new Set(answer.checks.map((row) => row.variant)).size > 1;
+  const rows = [...failed, ...answer.checks.filter((row) => row.holds)];
+  return (
+    <>
+      <section>
+        <h2>{failed.length === 0 ? `All ${answer.checks.length} assertions hold` : `${failed.length} of ${answer.checks.length} assertions do not hold`}</h2>
+        {failed[0] && <p class="headline">{failed[0].assertion}: found {failed[0].found}{failed[0].remark ? ` (${failed[0].remark})` : ""}.</p>}
+      </section>
+      <Section title="What is asserted" note="What does not hold stands first; the order is otherwise that of the scenario.">
+        <Table
+          rows={rows}
+          mark={(row) => !row.holds}
+          columns={[
+            { head: "holds", text: true, cell: (row) => (row.holds ? "yes" : <b class="fault">no</b>) },
+            { head: "assertion", text: true, cell: (row) => <code>{row.assertion}</code> },
+            ...(several ? [{ head: "variant", text: true, cell: (row: CheckAnswer["checks"][number]) => row.variant }] : []),
+            { head: "found", text: true, cell: (row) => <>{row.found}{row.remark && <><br /><span class="source">{row.remark}</span></>}</> },
+          ]}
+        />
+      </Section>
+    </>
+  );
+}

@@ -1,0 +1,84 @@
+/** The parts of a form that a verb describes: files that it reads, choices that it has. */
+
+import { useState } from "preact/hooks";
+import type { InputRow, InputSpec, OptionSpec } from "./api.gen";
+import { api } from "./api";
+
+/** What is given for each input, and what is chosen, by name. */
+export interface Given {
+  files: Record<string, string[]>;
+  options: Record<string, string>;
+}
+
+export function Choices({ options, chosen, choose }: { options: readonly OptionSpec[]; chosen: Record<string, string>; choose: (name: string, value: string) => void }) {
+  return (
+    <>
+      {options.map((option) => (
+        <label class="name" title={option.about}>
+          {option.title}{" "}
+          <select value={chosen[option.name] ?? option.default} onChange={(event) => choose(option.name, event.currentTarget.value)}>
+            {option.allowed.map((value) => <option value={value}>{value}</option>)}
+          </select>
+        </label>
+      ))}
+    </>
+  );
+}
+
+/** One input: typed or chosen from what lies in the folder, or uploaded into it. */
+export function Pick({ verb, input, rows, given, give, arrived }: {
+  verb: string;
+  input: InputSpec;
+  rows: readonly InputRow[];
+  given: readonly string[];
+  give: (files: string[]) => void;
+  /** Called when there is more in the folder than `rows` have. */
+  arrived: () => void;
+}) {
+  const [trouble, setTrouble] = useState<string>();
+  const [busy, setBusy] = useState(false);
+  const id = `input-${input.name}`;
+  const fitting = rows.filter((row) => input.takes === "either" || row.folder === (input.takes === "folder"));
+  const put = (words: string) => give(input.several ? [...given, words].filter(Boolean) : words === "" ? [] : [words]);
+  const upload = async (files: readonly File[]) => {
+    setBusy(true);
+    setTrouble(undefined);
+    try {
+      const stored = await uploaded(`${verb}-${input.name}`, files, input);
+      give(input.several ? [...given, ...stored] : stored);
+      arrived();
+    } catch (error) {
+      setTrouble((error as Error).message);
+    }
+    setBusy(false);
+  };
+  return (
+    <div class="pick">
+      <label for={id}><b>{input.title}</b>{input.needed ? "" : <span class="muted"> (where there is one)</span>}</label>
+      <br /><small class="muted" id={`${id}-about`}>{input.about}</small>
+      {input.several && given.length > 0 && (
+        <ul class="links">{given.map((file) => <li>{file} <button onClick={() => give(given.filter((one) => one !== file))} aria-label={`leave out ${file}`}>Leave out</button></li>)}</ul>
+      )}
+      <p class="tools">
+        <input id={id} aria-describedby={`${id}-about`} list={`${id}-there`} value={input.several ? "" : (given[0] ?? "")} placeholder={input.takes === "folder" ? "a folder below" : "a name below"} onChange={(event) => {
+          put(event.currentTarget.value.trim());
+          if (input.several) event.currentTarget.value = "";
+        }} />
+        <datalist id={`${id}-there`}>{fitting.map((row) => <option value={row.file} />)}</datalist>
+        <label class="upload">Upload<input type="file" aria-label={`upload ${input.title}`} multiple={input.several || input.takes !== "file"} onChange={(event) => void upload([...(event.currentTarget.files ?? [])])} /></label>
+        {busy && <span class="muted" role="status">uploading</span>}
+      </p>
+      {trouble && <p class="fault" role="alert">{trouble}</p>}
+      {!busy && given.filter((file) => !fitting.some((row) => row.file === file)).map((file) => <p class="fault" role="alert">Nothing that is listed is called {file}.</p>)}
+    </div>
+  );
+}
+
+/** Names below the folder of what was uploaded: several files for one input go into a folder of their own. */
+async function uploaded(prefix: string, files: readonly File[], input: InputSpec): Promise<string[]> {
+  const together = input.takes === "folder" || (input.takes === "either" && !input.several && files.length > 1);
+  const folder = `${prefix}-${new Date().toISOString().replace(/\D/g, "").slice(0, 14)}`;
+  const names: string[] = [];
+  for (const file of files) names.push((await api.upload(together ? `${folder}/${file.name}` : file.name, file)).file);
+  return together && names.length > 0 ? [`uploads/${folder}`] : names;
+}

@@ -1,0 +1,36 @@
+"""Whether what a scenario asserts holds: what `check.json` holds."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from railyard.result.section import Figures
+
+
+class CheckRow(Figures):
+    """One assertion of one variant."""
+
+    assertion: str = Field(description="as the scenario writes it")
+    variant: str = Field(description="of which it was judged")
+    found: str = Field(description="what was found, in words")
+    holds: bool = Field(description="whether it holds")
+    remark: str | None = Field(default=None, description="what should be known besides; absent where nothing is")
+
+
+class CheckAnswer(Figures):
+    """Every assertion of a scenario, judged of every variant."""
+
+    format: Literal["railyard-check/1"] = Field(description="of this document")
+    name: str = Field(description="of the scenario")
+    version: str = Field(description="of Railyard")
+    holds: bool = Field(description="whether all hold")
+    checks: tuple[CheckRow, ...] = Field(description="in the order of the scenario, variant by variant")
+
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        failed = [row for row in self.checks if not row.holds]
+        if not failed:
+            return f"all {len(self.checks)} assertions hold"
+        return f"{len(failed)} of {len(self.checks)} do not hold: {failed[0].assertion} ({failed[0].found})"
