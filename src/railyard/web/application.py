@@ -25,6 +25,7 @@ from railyard.web.journal import JobJournal
 from railyard.web.looking import Looking
 from railyard.web.routes import answers, jobs, people, runs, scenarios, verbs, views
 from railyard.web.routes.asking import House
+from railyard.web.status import Status, StatusFirst
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -56,7 +57,7 @@ def application(settings: ServerSettings) -> FastAPI:
         settings: Checked ones: see `settings.checked`.
     """
     journal = JobJournal(settings.state / "journal.sqlite")
-    house = House(settings, journal, Looking(settings))
+    house = House(settings, journal, Looking(settings), Status(journal))
     app = FastAPI(
         title="Railyard",
         version=version(),
@@ -75,6 +76,7 @@ def application(settings: ServerSettings) -> FastAPI:
     if settings.pages:
         _serve_pages(app)
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
+    app.add_middleware(StatusFirst, status=house.status)
     app.add_middleware(Guard, settings=settings, journal=journal)
     return app
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from railyard.web.journal import JobJournal
     from railyard.web.looking import Looking
     from railyard.web.settings import ServerSettings
+    from railyard.web.status import Status
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,13 @@ class House:
         settings: What it was started with.
         journal: Jobs and sessions.
         looking: Checks and estimates.
+        status: Where jobs stand, as bytes.
     """
 
     settings: ServerSettings
     journal: JobJournal
     looking: Looking
+    status: Status
 
 
 @dataclass(frozen=True)

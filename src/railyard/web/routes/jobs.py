@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
@@ -38,11 +38,11 @@ async def add_job(asked: Asked, request: NewJob) -> QueuedJob:
     return journal.add(asked.person, await run_in_threadpool(checked, request, asked.shelf))
 
 
-@router.get("/jobs/{job}")
-async def show_job(asked: Asked, job: str) -> QueuedJob:
+@router.get("/jobs/{job}", response_model=QueuedJob)
+async def show_job(asked: Asked, job: str) -> Response:
     """Where a job stands."""
     try:
-        return asked.house.journal.job(asked.person, job)
+        return Response(asked.house.status.job(asked.person, job), media_type="application/json")
     except KeyError:
         raise _none(job) from None
 

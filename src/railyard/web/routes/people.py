@@ -21,11 +21,11 @@ router = APIRouter(tags=["people"])
 _SESSION_S = 30 * 86_400
 
 
-@router.get("/health")
-async def health(request: Request) -> Health:
+@router.get("/health", response_model=Health)
+async def health(request: Request) -> Response:
     """That the server answers, and how busy it is; needs no token."""
     house: House = request.app.state.house
-    return Health(version=version(), running=house.journal.count("running"), queued=house.journal.count("queued"))
+    return Response(house.status.health(), media_type="application/json")
 
 
 @router.get("/me")
