@@ -58,7 +58,7 @@ def overridden(entry: E, values: Mapping[str, Any], record: str) -> E:
 
 
 def _with_domains(entry: E) -> E:
-    """Memory domains for accelerators and NICs beyond those of the entry, dealt out as the entry's are."""
+    """Memory domains for more or fewer accelerators and NICs than the entry has, dealt out as the entry's are."""
     if not isinstance(entry, Server):
         return entry
     return replace(
@@ -69,6 +69,4 @@ def _with_domains(entry: E) -> E:
 
 
 def _dealt(domains: tuple[int, ...], count: int) -> tuple[int, ...]:
-    if len(domains) >= count:
-        return domains
     return tuple(domains[number * len(domains) // count] for number in range(count))

@@ -409,8 +409,6 @@ def _ports_of_ranks(port_of: NDArray[np.int32], hardware: Hardware, nics: int) -
 
 def nics_of_ranks(hardware: Hardware, nics: int) -> NDArray[np.int64]:
     """int64[accelerators in use in a server, NICs of each]: its own NICs, or a shared one where there are fewer."""
-    local = np.arange(hardware.per_server)
-    each = max(1, nics // hardware.per_server)
-    first = local * each if nics >= hardware.per_server else local * nics // hardware.per_server
-    columns: NDArray[np.int64] = first[:, None] + np.arange(each)
+    first = np.arange(hardware.per_server) * nics // hardware.per_server
+    columns: NDArray[np.int64] = first[:, None] + np.arange(max(1, nics // hardware.per_server))
     return columns

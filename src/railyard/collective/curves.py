@@ -51,12 +51,14 @@ class Library:
     Attributes:
         machine: Without the paths of its network.
         path_s: Of a mean message between domains, and of one to the next domain.
-        ports: NIC ports of a rank; below 1 where ranks share them.
+        ports: NIC ports of a rank; one over the ranks of the port that most share, where they do.
+        domain: Ranks of a scale-up domain.
     """
 
     machine: CollectiveMachine
     path_s: tuple[float, float]
     ports: float
+    domain: int
 
     @classmethod
     def of(cls, cluster: Cluster) -> Library | None:
@@ -66,9 +68,10 @@ class Library:
             return None
         overhead_ps = DEFAULT_POLICY.network_overhead_ps
         paths = (1e-12 * (each + overhead_ps) for each in (machine.path_latency_ps, machine.next_latency_ps))
-        owned = np.unique(cluster.back_end.port_of_rank[: cluster.ranks_per_server])
+        owned = cluster.back_end.port_of_rank[: cluster.ranks_per_server]
         plain = replace(machine, path_latency_ps=0, next_latency_ps=0)
-        return cls(plain, (next(paths), next(paths)), len(owned) / cluster.ranks_per_server)
+        each = owned.shape[1] / int(np.unique(owned, return_counts=True)[1].max())
+        return cls(plain, (next(paths), next(paths)), each, cluster.scale_up_domain)
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,8 @@ class Curves:
         table = np.empty((len(unique), _ROWS, len(_SIZES)))
         for number, at in enumerate(first):
             library = self.known[self.index[at]]
-            table[number] = _curve(library.machine, library.ports, kind, int(ranks[at]), int(local[at]))
+            nics = (library.ports, library.domain)
+            table[number] = _curve(library.machine, nics, kind, int(ranks[at]), int(local[at]))
         place = np.clip((np.log2(np.maximum(size_bytes, 1.0)) - _FIRST) * _STEPS, 0.0, len(_SIZES) - 1.000001)
         low = place.astype(np.int64)
         part, change = place - low, table[row, _ROWS - 1, low]
@@ -141,23 +145,26 @@ class Curves:
 
 
 @lru_cache(maxsize=4096)
-def _curve(machine: CollectiveMachine, ports: float, kind: CollectiveKind, ranks: int, local: int) -> F:
-    """float64[rows, sizes]."""
+def _curve(machine: CollectiveMachine, nics: tuple[float, int], kind: CollectiveKind, ranks: int, local: int) -> F:
+    """float64[rows, sizes]; `nics`: those of a rank, and ranks of a domain, whose groups run at the same time."""
     found = np.zeros((_ROWS, len(_SIZES)))
     if ranks < 2:
         return found
-    shape = _shape(machine, ports, ranks, local)
+    each, domain = nics
+    owned = _owned(each, domain, local)
+    crowd = max(1.0, owned * domain / local / (each * domain))
+    shape = _shape(machine, owned, ranks, local)
     case = Case(machine, shape, kind, DEFAULT_POLICY.version_number)
     choices = choose_many(kind, _SIZES, shape, machine, DEFAULT_POLICY)
     for row in np.unique(choices.index):
         name, protocol = choices.candidates[int(row)]
         at, algorithm = choices.index == row, ALGORITHMS.get(name)
         time = timing(case, algorithm, protocol, _SIZES[at])
-        inside, nics = (rate / WIRE[protocol] for rate in links_gbs(case, name))
+        inside, outside = (rate / WIRE[protocol] for rate in links_gbs(case, name))
         found[0, at] = 1e-6 * time.latency_us + 1e-12 * DEFAULT_POLICY.launch_ps
         found[2 if algorithm.to_the_next else 1, at] = time.network_steps
         found[3, at] = 1e-9 / np.minimum(time.rate_gbs, inside)
-        found[4, at] = 1e-9 / nics
+        found[4, at] = 1e-9 / outside * crowd
         found[5, at] = algorithm.phased
         found[6, at] = algorithm.family == "pat"
     found[7] = _changes(case, choices)
@@ -178,9 +185,14 @@ def _changes(case: Case, choices: Choices) -> F:
     return found
 
 
-def _shape(machine: CollectiveMachine, ports: float, ranks: int, local: int) -> Shape:
+def _owned(each: float, domain: int, local: int) -> int:
+    """NIC ports of the members of a group in a domain, who stand evenly apart in it: of each port as many."""
+    most = max(1, round(min(local, domain * each)))
+    return round(local * each) if each >= 1.0 else max(count for count in range(1, most + 1) if local % count == 0)
+
+
+def _shape(machine: CollectiveMachine, owned: int, ranks: int, local: int) -> Shape:
     full, rest = divmod(ranks, local)
-    owned = max(1, round(local * ports))
     return Shape(
         ranks=ranks,
         domains=full + (rest > 0),

@@ -46,13 +46,19 @@ def load_of(name: str, kind: CollectiveKind, shape: Shape) -> RankLoad:
     inside, outside = pattern.part(~out), pattern.part(out)
     pairs = inside.share[(inside.source >= 0) & (inside.target >= 0)]
     carried = Pattern(inside.source, inside.target, inside.share * _hops(inside, shape), inside.merged)
-    nic = np.bincount(shape.domain_of * shape.per_domain + rails, outside.loads(shape.ranks))
     nics_of_rank = max(1, shape.ports // shape.per_domain)
     return RankLoad(
         scale_up=float(carried.loads(shape.ranks).max()),
         pair=float(pairs.max(initial=0.0)),
-        port=float(nic.max()) / nics_of_rank,
+        port=_fullest_port(outside, shape, rails) / nics_of_rank,
     )
+
+
+def _fullest_port(outside: Pattern, shape: Shape, rails: NDArray[np.int64]) -> float:
+    """What the fullest NIC port sends or receives: it does both at once, for all ranks that share it."""
+    port = shape.domain_of * shape.per_domain + rails
+    ends = [(end[end >= 0], outside.share[end >= 0]) for end in (outside.source, outside.target)]
+    return max(float(np.bincount(port[rank], share, minlength=1).max()) for rank, share in ends)
 
 
 def _hops(edges: Pattern, shape: Shape) -> NDArray[np.int64]:

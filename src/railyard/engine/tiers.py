@@ -44,7 +44,7 @@ class Tiers:
     Attributes:
         names: Of the tiers.
         port_bps: Line rate of a NIC's port.
-        ports: Of an accelerator.
+        ports: Of an accelerator; below 1 where some share them.
         ranks: Accelerators of the cluster.
         links: float64[t], links up of a unit.
         units: float64[t], how many there are.
@@ -59,7 +59,7 @@ class Tiers:
 
     names: tuple[str, ...]
     port_bps: float
-    ports: int
+    ports: float
     ranks: int
     links: F
     units: F
@@ -82,11 +82,11 @@ class Tiers:
             InputError: Switches are not alike (a dragonfly, a torus): their links carry more than what leaves a unit.
         """
         network = cluster.back_end
-        ports = network.port_of_rank.shape[1]
+        owned = np.unique(network.port_of_rank).size
         out = network.port_links(int(network.port_of_rank[0, 0]))[0]
         found = [_Tier.of(cluster, number) for number in _numbers(network)]
-        units = np.array([cluster.ranks * ports, *(tier.units for tier in found)], np.float64)
-        links = np.array([cluster.ranks * ports, *(tier.links for tier in found)], np.float64)
+        units = np.array([owned, *(tier.units for tier in found)], np.float64)
+        links = np.array([owned, *(tier.links for tier in found)], np.float64)
         up_bps = cluster.links.rate_bps[out].sum() * units[0]
         domains = np.arange(0, cluster.ranks - cluster.ranks % cluster.scale_up_domain, cluster.scale_up_domain)
         every = [np.arange(len(domains)), *(tier.unit_of_rank[domains] for tier in found)]
@@ -94,7 +94,7 @@ class Tiers:
         return cls(
             names=tuple(tier.name for tier in network.tiers[: len(every)]),
             port_bps=float(cluster.links.line_bps[out].sum()),
-            ports=ports,
+            ports=owned / cluster.ranks,
             ranks=cluster.ranks,
             links=links / units,
             units=units,
