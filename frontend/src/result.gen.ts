@@ -444,6 +444,16 @@ export interface ErrorRow {
   prices: Band | null;
 }
 
+/** A variant of a comparison that did not end well. */
+export interface FailedVariant {
+  /** of the variant */
+  name: string;
+  /** the keys in which it differs, and their values */
+  settings: Record<string, unknown>;
+  /** why */
+  error: string;
+}
+
 /** One death, and what became of the job. */
 export interface FaultFigures {
   /** what died, in words */
@@ -2404,4 +2414,6 @@ export interface Result {
   variants: (TrainingVariant | ServingVariant | PipelineVariant | JobsVariant | TraceVariant | TrafficVariant | OperateVariant | FederatedVariant | LocalVariant | EdgeVariant)[];
   /** which variant is best and which cannot be told from it; absent without a comparison */
   verdict?: Verdict;
+  /** variants that did not end well; absent where all did */
+  failed?: FailedVariant[];
 }

@@ -38,8 +38,8 @@ def test_help_and_version(railyard):
 @pytest.mark.parametrize(
     ("command", "options"),
     [
-        (["run"], {"--json", "--engine", "--set", "--out", "--quiet", "--help"}),
-        (["compare"], {"--vary", "--json", "--engine", "--set", "--out", "--quiet", "--help"}),
+        (["run"], {"--json", "--engine", "--set", "--ray", "--out", "--quiet", "--help"}),
+        (["compare"], {"--vary", "--json", "--engine", "--set", "--ray", "--out", "--quiet", "--help"}),
         (["explain"], {"--variant", "--depth", "--remedies", "--no-remedies", "--json", "--quiet", "--help"}),
         (["export"], {"--as", "--out", "--quiet", "--help"}),
         (["trace"], {"--format", "--sort", "--drop-empty", "--json", "--help"}),

@@ -171,3 +171,54 @@ def test_tasks_keep_their_errors_their_limits_and_a_version(cluster, monkeypatch
 def test_an_address_where_no_cluster_is_is_refused_at_once(address, words):
     with pytest.raises(InputError, match=words):
         workers(address)
+
+
+SWEEP = ["--vary", "fabric=roce,uec", "--vary", "cluster.placement_seed=0,1,2,3", "--set", "engine=analytic"]
+
+
+def compared(out: Path, file: Path, *more: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "railyard", "compare", str(file), *SWEEP, "--json", "--out", str(out), *more]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+
+
+def undated(printed: bytes) -> bytes:
+    plain = json.loads(printed)
+    del plain["provenance"]["created"]
+    return json.dumps(plain).encode()
+
+
+@pytest.mark.slow
+def test_a_comparison_is_the_same_also_where_a_node_and_the_driver_are_killed(cluster, tmp_path):
+    file = tmp_path / "s.yaml"
+    scenario = {key: value for key, value in PLAN.items() if key != "plan"}
+    scenario["cluster"] = {**scenario["cluster"], "placement": "scattered"}
+    file.write_text(yaml.to_text(scenario), encoding="utf-8")
+    here, words = compared(tmp_path / "here", file).communicate(timeout=300)
+    assert here, words
+    out, extra = tmp_path / "there", cluster.add_node(num_cpus=1)
+
+    def ended() -> list[str]:
+        return sorted(path.parent.name for path in out.glob(".points/*/*/measured.json") if "." not in path.parent.name)
+
+    running = compared(out, file, "--ray", cluster.address)
+    while len(ended()) < 2:
+        assert running.poll() is None, running.stderr.read()
+        time.sleep(0.02)
+    cluster.remove_node(extra, allow_graceful=False)
+    while len(ended()) < 4:
+        assert running.poll() is None, running.stderr.read()
+        time.sleep(0.02)
+    running.kill()
+    running.communicate()
+    times = {name: next(out.glob(f".points/*/{name}/measured.json")).stat().st_mtime_ns for name in ended()}
+    running = compared(out, file, "--ray", cluster.address)
+    kept: dict[str, int] = {}
+    while running.poll() is None:
+        for path in out.glob(".points/*/*/measured.json"):
+            kept[path.parent.name] = path.stat().st_mtime_ns if path.exists() else 0
+        time.sleep(0.02)
+    there, words = running.communicate()
+    assert running.returncode == 0, words
+    assert undated(there) == undated(here)
+    assert all(kept[name] == at for name, at in times.items())

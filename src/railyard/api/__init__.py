@@ -154,8 +154,14 @@ def execute(
     engine: str | None = None,
     out: str | Path | None = "runs",
     progress: Callable[[str, float], None] | None = None,
+    ray: str | None = None,
 ) -> Run:
-    """Runs a scenario that was read already, and writes its folder; the common end of Python and the command line."""
+    """Runs a scenario that was read already, and writes its folder; the common end of Python and the command line.
+
+    Raises:
+        InputError: The scenario cannot be run, or its kind of work cannot on a Ray cluster.
+        SimulationError: The run cannot finish.
+    """
     from railyard.report import write_report
     from railyard.study import study
 
@@ -166,10 +172,12 @@ def execute(
     if draft.kind == "operate":
         from railyard.operate import study as operating
 
+        if ray is not None:
+            raise InputError("months of jobs run on this machine alone, on all of its cores", key="--ray", found=ray)
         operating.check_engine(engine)
         played = operating.operate(draft, varies, out=place, faces=[face], progress=progress)
         return Run(played.result.name, played.result, played.folder)
-    finished = study.run(draft, varies, engine=engine, out=place, faces=[face], progress=progress)
+    finished = study.run(draft, varies, engine=engine, out=place, faces=[face], progress=progress, ray=ray)
     return Run(finished.result.name, finished.result, finished.folder)
 
 

@@ -20,6 +20,7 @@ def compare(
     sets: Sequence[str],
     varies: Sequence[str],
     engine: str | None,
+    ray: str | None,
     out: Path,
     as_json: bool,
     quiet: bool,
@@ -31,9 +32,10 @@ def compare(
         SimulationError: The run cannot finish.
     """
     if len(what) == 1 and not _is_run(what[0]):
-        _variants(what[0], sets=sets, varies=varies, engine=engine, out=out, as_json=as_json, quiet=quiet)
+        _refuse_nothing(what[0], sets, varies)
+        running.run(what[0], sets=sets, varies=varies, engine=engine, ray=ray, out=out, as_json=as_json, quiet=quiet)
         return
-    _refuse_settings(sets, varies, engine)
+    _refuse_settings(sets, varies, engine, ray)
     for path in what:
         if path.suffix in {".yaml", ".yml"}:
             raise InputError(
@@ -42,28 +44,18 @@ def compare(
     running.tell(api.compare_runs(what, out=out), as_json=as_json, quiet=quiet)
 
 
-def _variants(
-    scenario: Path,
-    *,
-    sets: Sequence[str],
-    varies: Sequence[str],
-    engine: str | None,
-    out: Path,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def _refuse_nothing(scenario: Path, sets: Sequence[str], varies: Sequence[str]) -> None:
     given = load.load(scenario, sets).scenario.compare
     if not (varies or given.vary or given.variants or given.steps):
         raise InputError("there is nothing to compare", hint="give for example `--vary fabric=roce,infiniband,ideal`")
-    running.run(scenario, sets=sets, varies=varies, engine=engine, out=out, as_json=as_json, quiet=quiet)
 
 
 def _is_run(path: Path) -> bool:
     return path.is_dir() or path.suffix == ".json"
 
 
-def _refuse_settings(sets: Sequence[str], varies: Sequence[str], engine: str | None) -> None:
-    given = {"--set": bool(sets), "--vary": bool(varies), "--engine": engine is not None}
+def _refuse_settings(sets: Sequence[str], varies: Sequence[str], engine: str | None, ray: str | None) -> None:
+    given = {"--set": bool(sets), "--vary": bool(varies), "--engine": engine is not None, "--ray": ray is not None}
     option = next((name for name, there in given.items() if there), None)
     if option is not None:
         raise InputError(

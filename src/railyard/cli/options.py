@@ -17,6 +17,9 @@ Vary = Annotated[
     list[str] | None,
     typer.Option("--vary", metavar="KEY=A,B,C", help="Compare these values of a key; may be repeated."),
 ]
+Ray = Annotated[
+    str | None, typer.Option("--ray", metavar="ADDRESS", help="Run on a Ray cluster: auto, local, HOST:6379.")
+]
 Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the folder of the run is put.")]
 Keep = Annotated[
     Path | None,

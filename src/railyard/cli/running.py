@@ -8,6 +8,7 @@ from railyard import api
 from railyard.api import background, compared, layouts, operated, wide, words
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
+from railyard.errors import SimulationError
 from railyard.scenario import load
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
     from railyard.api.operated import Sheet
     from railyard.result.result import Result
+
+_FAILED = 3
+"""Variants that did not end well and are named."""
 
 
 def run(
@@ -27,17 +31,23 @@ def run(
     out: Path,
     as_json: bool,
     quiet: bool,
+    ray: str | None = None,
 ) -> None:
     """Runs a scenario and prints the comparison, or the result as JSON.
 
     Raises:
         InputError: The scenario is wrong.
-        SimulationError: The run cannot finish.
+        SimulationError: The run cannot finish, or a variant could not; those that could are printed and kept.
     """
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
-        finished = api.execute(load.load(scenario, sets), varies, engine=engine, out=out, progress=progress)
+        finished = api.execute(load.load(scenario, sets), varies, engine=engine, ray=ray, out=out, progress=progress)
     tell(finished, as_json=as_json, quiet=quiet)
+    failed = finished.result.failed or ()
+    if failed:
+        total = len(failed) + len(finished.result.variants)
+        said = "; ".join(f"{one.name}: {one.error}" for one in failed[:_FAILED])
+        raise SimulationError(f"{len(failed)} of {total} variants did not end well: {said}")
 
 
 def tell(finished: api.Run, *, as_json: bool, quiet: bool) -> None:

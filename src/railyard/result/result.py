@@ -52,6 +52,14 @@ Variant = Annotated[
 """A variant of any kind of work; another kind adds its file in `variants/` and its line here."""
 
 
+class FailedVariant(Figures):
+    """A variant of a comparison that did not end well."""
+
+    name: str = Field(description="of the variant")
+    settings: Values = Field(description="the keys in which it differs, and their values")
+    error: str = Field(description="why")
+
+
 class Result(Figures):
     """What a study found, and how."""
 
@@ -62,6 +70,9 @@ class Result(Figures):
     variants: tuple[Variant, ...] = Field(min_length=1, description="in the order of the comparison")
     verdict: Verdict | None = Field(
         default=None, description="which variant is best and which cannot be told from it; absent without a comparison"
+    )
+    failed: tuple[FailedVariant, ...] | None = Field(
+        default=None, description="variants that did not end well; absent where all did"
     )
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,20 @@ def _copy(path: Path, target: Path) -> None:
         shutil.copytree(path, target, dirs_exist_ok=True)
     else:
         shutil.copyfile(path, target)
+
+
+def digests_of(draft: Draft) -> dict[str, str]:
+    """Of the contents of all files that a scenario names, by what it calls them."""
+    return {name: digest_of(path) for name, path in sorted(files_of(draft).items())}
+
+
+def digest_of(path: Path) -> str:
+    """Of a file, or of the description of a model in a folder; empty where there is neither."""
+    file = path / "config.json" if path.is_dir() else path
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def files_of(draft: Draft) -> dict[str, Path]:

@@ -45,13 +45,14 @@ def joined(runs: Mapping[str, Result]) -> Result:
         for (name, one), apart in zip(named, settings, strict=True)
     )
     verdict = verdict_of(rows)
+    more: dict[str, Any] = {} if verdict is None else {"verdict": verdict}
     return Result(
         format=FORMAT,
         name=" against ".join(titles.values()),
         scenario={"name": " against ".join(titles.values()), "runs": {run: one.scenario for run, one in runs.items()}},
         provenance=_provenance(list(runs.values())),
         variants=rows,
-        **({} if verdict is None else {"verdict": verdict}),
+        **more,
     )
 
 
@@ -74,7 +75,10 @@ def _scenarios(result: Result) -> list[dict[str, Any]]:
         return [_flat({**result.scenario, **one.settings}) for one in result.variants]
     plain = {key: value for key, value in result.scenario.items() if key != "format"}
     draft = load.from_values(plain)
-    found = [_flat(load.dump(each.draft.scenario)) for each in variants.expand(draft)]
+    found = [
+        _flat(load.dump(each.draft.scenario))
+        for each in variants.ended(draft, [one.name for one in result.failed or ()])
+    ]
     if len(found) != len(result.variants):
         raise InputError(f"the run of `{result.name}` holds other variants than its scenario")
     return found

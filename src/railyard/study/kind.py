@@ -122,6 +122,21 @@ class StudyKind(Generic[D, V, P, O, M]):
     relate: Callable[[Sequence[M]], Sequence[M]] = _unrelated
     parallel: bool = False
 
+    def one(self, prepared: P, place: Path | None, control: Control) -> M:
+        """A variant through its steps.
+
+        Args:
+            prepared: The variant.
+            place: Where its files go; None writes none.
+            control: Progress, and when to stop.
+        """
+        outcome = self.run(prepared, control)
+        found = self.measure(outcome)
+        if place is not None:
+            place.mkdir(parents=True, exist_ok=True)
+            self.write(place, outcome, found)
+        return self.search(outcome, found, control)
+
 
 kinds: Registry[StudyKind[Any, Any, Any, Any, Any]] = Registry("kind of work", package="railyard.study.kinds")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from railyard.result.result import Result
     from railyard.study.kind import Document, Measured
+    from railyard.study.sweep import Failed
 
 T = TypeVar("T")
 
@@ -22,7 +23,13 @@ def version() -> str:
 
 
 def result_of(
-    document: Document, plain: dict[str, object], engine: str, measured: Sequence[Measured], *, dated: bool = True
+    document: Document,
+    plain: dict[str, object],
+    engine: str,
+    measured: Sequence[Measured],
+    *,
+    dated: bool = True,
+    failed: Sequence[Failed] = (),
 ) -> Result:
     """The result of all variants.
 
@@ -32,13 +39,20 @@ def result_of(
         engine: Name of the engine.
         measured: Every variant.
         dated: Whether it holds when it was made; without, the same study gives the same bytes.
+        failed: Variants that did not end well.
     """
     from railyard.measure.verdict import verdict_of
     from railyard.result.provenance import ProvenanceFigures, SourceRow
-    from railyard.result.result import FORMAT, Result
+    from railyard.result.result import FORMAT, FailedVariant, Result
 
     variants = tuple(found.variant for found in measured)
     verdict = verdict_of(variants)
+    more: dict[str, Any] = {} if verdict is None else {"verdict": verdict}
+    lost = tuple(
+        FailedVariant(name=one.variant.name, settings=dict(one.variant.settings), error=one.error) for one in failed
+    )
+    if lost:
+        more["failed"] = lost
     return Result(
         format=FORMAT,
         name=document.title,
@@ -54,7 +68,7 @@ def result_of(
             **({"created": datetime.now(UTC).isoformat(timespec="seconds")} if dated else {}),
         ),
         variants=variants,
-        **({} if verdict is None else {"verdict": verdict}),
+        **more,
     )
 
 

@@ -124,7 +124,7 @@ def ledgers(result: Result, folder: Path) -> list[Ledger]:
         InputError: No variant makes tokens that are priced, or the run's prices cannot be found again.
     """
     draft = load.load(folder / "scenario.yaml")
-    drafts = [one.draft for one in variants.expand(draft)]
+    drafts = [one.draft for one in variants.ended(draft, [one.name for one in result.failed or ()])]
     if len(drafts) != len(result.variants):
         raise InputError("the folder holds another scenario than its result", file=folder)
     found = [_ledger(one, of) for one, of in zip(result.variants, drafts, strict=True)]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from railyard.errors import InputError
 from railyard.files import write_text
 from railyard.study import folder as folders
 from railyard.study.control import Control, Meter
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
     from railyard.result.result import Result
     from railyard.study.control import Progress
     from railyard.study.kind import Document, Measured, Named, StudyKind
+    from railyard.study.sweep import Failed, Sweep
 
     AnyKind = StudyKind[Any, Any, Any, Any, Any]
     Face = Callable[[Result, Path], None]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,12 @@ def run(
     progress: Progress | None = None,
     searched: bool = True,
     prepared: Sequence[Any] | None = None,
+    ray: str | None = None,
 ) -> Finished:
     """Runs a document with every variant that it compares.
+
+    Of several variants each is kept as it ends: after a kill the same call goes on, and one that fails takes no other
+    with it.
 
     Args:
         document: A scenario that was read, or traffic over a network.
@@ -69,31 +77,39 @@ def run(
         progress: Called with what is being done, and its share from 0 to 1.
         searched: Whether it is tried what would help.
         prepared: Its variants as `prepare` gives them, where that was done already.
+        ray: Address of a Ray cluster on which variants run; None: this machine.
 
     Raises:
         InputError: The document cannot be run; nothing has been written then.
-        SimulationError: The run cannot finish.
+        SimulationError: The run cannot finish, or none of several variants can.
     """
     notify: Progress = progress or (lambda _what, _share: None)
     notify("preparing", 0.0)
     kind = kinds.get(document.kind)
-    variants, prepared = _prepared(kind, document, varies, engine, prepared)
+    variants, prepared = _prepared(kind, document, varies, engine, prepared, first=ray is not None)
     plain = kind.resolved(document, varies) if engine is None else {**kind.resolved(document, varies), "engine": engine}
     name = folders.name_of(plain, version())
     with nullcontext(None) if out is None else folders.replaced(out, name) as folder:
         meter = Meter(notify, [0.0] * len(variants))
-        measured = _measured(kind, prepared, _places(folder, variants), meter, searched=searched)
+        failed: tuple[Failed, ...] = ()
+        sweep = _sweep_of(document, variants, engine, out, searched=searched, ray=ray)
+        if sweep is None:
+            measured = _measured(kind, prepared, _places(folder, variants), meter, searched=searched)
+        else:
+            measured, failed = _swept(sweep, kind, prepared, folder, meter)
         related: Sequence[Measured] = kind.relate(measured)
         finished = Finished(
             None if out is None else out / name,
             tuple(related),
-            partial(result_of, document, plain, kind.engine(prepared[0]), related),
+            partial(result_of, document, plain, kind.engine(prepared[0]), related, failed=failed),
         )
         if folder is not None:
             notify("writing the folder of the run", 1.0)
             result = finished.result
             kind.write_inputs(folder, plain, variants)
             _write(folder, result, faces)
+    if sweep is not None and not failed:
+        sweep.clear()
     return finished
 
 
@@ -122,11 +138,67 @@ def keep(result: Result, out: Path, *faces: Face) -> Path:
 
 
 def _prepared(
-    kind: AnyKind, document: Document, varies: Sequence[str], engine: str | None, prepared: Sequence[Any] | None = None
+    kind: AnyKind,
+    document: Document,
+    varies: Sequence[str],
+    engine: str | None,
+    prepared: Sequence[Any] | None = None,
+    *,
+    first: bool = False,
 ) -> tuple[Sequence[Named], Sequence[Any]]:
+    """Variants, and these ready to run: all, or the `first` alone where others are made ready elsewhere."""
     kind.check(document, engine)
     variants = kind.expand(document, varies)
-    return variants, kind.prepare(variants, engine) if prepared is None else prepared
+    return variants, kind.prepare(variants[:1] if first else variants, engine) if prepared is None else prepared
+
+
+def _sweep_of(
+    document: Document,
+    variants: Sequence[Any],
+    engine: str | None,
+    out: Path | None,
+    *,
+    searched: bool,
+    ray: str | None,
+) -> Sweep | None:
+    """What keeps variants as they end; None where there is one alone, or nothing is written.
+
+    Raises:
+        InputError: Variants are to run on a Ray cluster, and nothing is written.
+    """
+    if ray is not None and out is None:
+        raise InputError("what runs on a Ray cluster is kept as it ends: give a folder", key="out")
+    if out is None or (len(variants) < 2 and ray is None):
+        return None
+    from railyard.scenario.load import Draft  # `railyard packet` has no use for these
+    from railyard.study.sweep import Sweep
+
+    if not isinstance(document, Draft):
+        return None
+    return replace(Sweep.of(document, variants, engine, out, searched=searched), ray=ray)
+
+
+def _swept(
+    sweep: Sweep, kind: AnyKind, prepared: Sequence[Any], folder: Path | None, meter: Meter
+) -> tuple[list[Measured], tuple[Failed, ...]]:
+    """Variants that ended well, with their files in the folder of the run, and the others."""
+    from railyard.study.sweep import split
+
+    if sweep.ray is None:
+        found = _at_once(kind, prepared, meter, sweep.here, searched=sweep.searched)
+    else:
+        from railyard.study.workers import workers
+
+        pool = workers(sweep.ray)
+        try:
+            found = sweep.there(pool, meter)
+        finally:
+            pool.close()
+    ended, failed = split(found)
+    for place, (number, _) in enumerate(ended):
+        if folder is not None:
+            sweep.fetch(number, folders.of_variant(folder, place, sweep.variants[number].name))
+    return [one for _, one in ended], tuple(failed)
 
 
 def _places(folder: Path | None, variants: Sequence[Named]) -> list[Path | None]:
@@ -145,14 +217,41 @@ def _write(folder: Path, result: Result, faces: Sequence[Face]) -> None:
 def _measured(
     kind: AnyKind, prepared: Sequence[Any], places: Sequence[Path | None], meter: Meter, *, searched: bool
 ) -> list[Measured]:
-    """Every variant through its steps: one after another, or as many at a time as there are processors."""
+    """Every variant through its steps, its files where they belong."""
+
+    def as_it_is(number: int, one: Callable[[int, Path | None], Measured]) -> Measured:
+        return one(number, places[number])
+
+    return _at_once(kind, prepared, meter, as_it_is, searched=searched)
+
+
+def _at_once(
+    kind: AnyKind,
+    prepared: Sequence[Any],
+    meter: Meter,
+    around: Callable[[int, Callable[[int, Path | None], Measured]], T],
+    *,
+    searched: bool,
+) -> list[T]:
+    """Every variant: one after another, or as many at a time as there are processors.
+
+    Args:
+        kind: Of the work.
+        prepared: The variants.
+        meter: Of all of them.
+        around: Runs a variant by what it is given, which takes its number and the folder of its files.
+        searched: Whether it is tried what would help.
+    """
     processors, stop = os.cpu_count() or 1, Event()
     workers = max(1, processors // len(prepared))
 
-    def one(number: int) -> Measured:
-        place = places[number]
+    def through(number: int, place: Path | None) -> Measured:
         control = Control(meter.of(number), stop, workers, recorded=place is not None, searched=searched)
-        found = _one(kind, prepared[number], place, control)
+        found: Measured = kind.one(prepared[number], place, control)
+        return found
+
+    def one(number: int) -> T:
+        found = around(number, through)
         meter.done(number)
         return found
 
@@ -161,14 +260,3 @@ def _measured(
     from railyard.study.parallel import at_once  # what it imports, `railyard packet` has no use for
 
     return at_once(one, len(prepared), processors, stop)
-
-
-def _one(kind: AnyKind, prepared: Any, place: Path | None, control: Control) -> Measured:
-    """One variant."""
-    outcome = kind.run(prepared, control)
-    found: Measured = kind.measure(outcome)
-    if place is not None:
-        place.mkdir(parents=True, exist_ok=True)
-        kind.write(place, outcome, found)
-    searched: Measured = kind.search(outcome, found, control)
-    return searched

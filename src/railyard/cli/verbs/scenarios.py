@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from railyard.cli.options import RUNS, Engine, Json, Out, Quiet, Scenario, Set, Vary
+from railyard.cli.options import RUNS, Engine, Json, Out, Quiet, Ray, Scenario, Set, Vary
 from railyard.cli.roots import app, laboratory
 
 
@@ -18,13 +18,14 @@ def run(
     json: Json = False,
     engine: Engine = None,
     set_: Set = None,
+    ray: Ray = None,
     out: Out = RUNS,
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario, with every variant that it compares, and write the folder of the run."""
     from railyard.cli import running
 
-    running.run(scenario, sets=set_ or [], varies=[], engine=engine, out=out, as_json=json, quiet=quiet)
+    running.run(scenario, sets=set_ or [], varies=[], engine=engine, ray=ray, out=out, as_json=json, quiet=quiet)
 
 
 @app.command(short_help="Run a scenario once for every value of a key, or set kept runs side by side.")
@@ -37,13 +38,16 @@ def compare(
     json: Json = False,
     engine: Engine = None,
     set_: Set = None,
+    ray: Ray = None,
     out: Out = RUNS,
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario once for every combination of the values given with --vary, or compare runs that were kept."""
     from railyard.cli import comparing
 
-    comparing.compare(what, sets=set_ or [], varies=vary or [], engine=engine, out=out, as_json=json, quiet=quiet)
+    comparing.compare(
+        what, sets=set_ or [], varies=vary or [], engine=engine, ray=ray, out=out, as_json=json, quiet=quiet
+    )
 
 
 @app.command(short_help="Where the step of a run goes, as a tree, and what each remedy would give.")

@@ -1,0 +1,45 @@
+"""The line of progress: how long is left, by the pace of the stage at hand."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+
+import pytest
+
+from railyard.cli import progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    clock, out = [100.0], Terminal()
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=out))
+    made = progress.Progress(wanted=True)
+
+    def at(seconds: float, share: float) -> str:
+        clock[0] = 100.0 + seconds
+        out.seek(0)
+        out.truncate()
+        made("stage", share)
+        return out.getvalue().strip()
+
+    return at
+
+
+def test_what_is_left_follows_from_the_pace_so_far(shown):
+    assert "left" not in shown(1.0, 0.05)  # too early to say
+    assert shown(4.0, 0.1).endswith("4.0 s, 36 s left  stage")
+    assert shown(50.0, 0.125).endswith("50.0 s, 6 min left  stage")
+    assert "left" not in shown(51.0, 1.0)
+
+
+def test_a_share_that_falls_begins_another_stage(shown):
+    shown(60.0, 0.9)
+    assert "left" not in shown(61.0, 0.1)
+    assert shown(66.0, 0.3).endswith("66.0 s, 18 s left  stage")

@@ -1,0 +1,170 @@
+"""Comparisons variant by variant: kept as they end, so that a kill loses none; what fails takes no other with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from railyard import api
+from railyard.cli import guard
+from railyard.errors import SimulationError
+from railyard.scenario import load
+from railyard.schema import yaml
+from railyard.study import repricing, study, sweep
+from railyard.study.kept import read_result
+from railyard.study.kind import StudyKind
+from railyard.study.tasks import Done, call
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCENARIO = {
+    "name": "s",
+    "cluster": {"accelerators": 16, "server": "hgx-h100", "back_end": {"topology": "leaf-spine"}},
+    "workload": {
+        "training": {
+            **{"model": "llama-3-8b", "global_batch": 16, "sequence": 2048, "tokens": "1 T"},
+            "parallelism": {"tp": 4, "pp": 1},
+        }
+    },
+}
+VARIES = ["fabric=roce,uec,infiniband", "micro_batch=1,2"]
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """What a run wrote, but for when it was and what follows from that."""
+    found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    plain = json.loads(found["result.json"])
+    del plain["provenance"]["created"]
+    found["result.json"] = json.dumps(plain).encode()
+    return {name: data for name, data in found.items() if name not in ("report.html", ".railyard-files")}
+
+
+def ran(out: Path, **more: Any) -> study.Finished:
+    return study.run(load.from_values(SCENARIO), VARIES, engine="analytic", out=out, searched=False, **more)
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    found = ran(tmp_path_factory.mktemp("straight"))
+    assert not list(found.folder.parent.glob(".*"))  # nothing is kept of a run that is complete
+    return files_of(found.folder)
+
+
+class Counted:
+    """Variants as their kind runs them; some end otherwise."""
+
+    def __init__(self, monkeypatch, ends: dict[str, BaseException] | None = None) -> None:
+        self.names: list[str] = []
+        through = StudyKind.one
+
+        def one(kind: Any, prepared: Any, place: Path | None, control: Any) -> Any:
+            name = prepared.variant.name
+            if name in (ends or {}):
+                raise ends[name]
+            found = through(kind, prepared, place, control)
+            self.names.append(name)
+            return found
+
+        monkeypatch.setattr(StudyKind, "one", one)
+
+
+def test_after_a_kill_what_ended_does_not_run_again_and_the_bytes_are_the_same(tmp_path, monkeypatch, straight):
+    first = Counted(monkeypatch, {"infiniband, micro batch 1": KeyboardInterrupt()})
+    with pytest.raises(KeyboardInterrupt):
+        ran(tmp_path)
+    monkeypatch.undo()
+    assert first.names
+    points = tmp_path / sweep.POINTS
+    (state,) = points.iterdir()
+    torn = state / f"{next(state.iterdir()).name}.4711"
+    torn.mkdir()
+    (torn / "timeline.parquet").write_bytes(b"half of it")
+    second = Counted(monkeypatch)
+    found = ran(tmp_path)
+    assert sorted([*first.names, *second.names]) == sorted(one.name for one in found.result.variants)
+    assert files_of(found.folder) == straight
+    assert not points.exists()
+
+
+def test_a_variant_that_fails_is_kept_with_its_error(tmp_path, monkeypatch, capsys):
+    Counted(monkeypatch, {"uec, micro batch 2": SimulationError("a rank waits for ever")})
+    found = ran(tmp_path)
+    assert [one.name for one in found.result.failed] == ["uec, micro batch 2"]
+    assert found.result.failed[0].settings == {"fabric": "uec", "micro_batch": 2}
+    assert len(found.result.variants) == 5
+    folders = sorted(path.name for path in (found.folder / "variants").iterdir())
+    assert folders == [f"{at}-{name}" for at, name in enumerate(NAMES, 1)]
+    monkeypatch.undo()
+    again = Counted(monkeypatch)
+    assert [one.error for one in ran(tmp_path).result.failed] == ["a rank waits for ever"]
+    assert again.names == []
+    kept = read_result(found.folder / "result.json")
+    assert repricing.ledgers(kept, found.folder)
+    assert len(api.compare_runs([found.folder, ran(tmp_path / "other").folder], out=tmp_path).result.variants) == 11
+    file = tmp_path / "s.yaml"
+    file.write_text(yaml.to_text(SCENARIO), encoding="utf-8")
+    Counted(monkeypatch, {"uec": SimulationError("a rank waits for ever")})
+    args = ["compare", str(file), "--vary", "fabric=roce,uec", "--engine", "analytic", "--out", str(tmp_path)]
+    assert guard.run([*args, "--quiet"]) == 1
+    printed = capsys.readouterr()
+    assert "roce" in printed.out
+    assert "1 of 2 variants did not end well: uec: a rank waits for ever" in printed.err
+
+
+NAMES = ["roce-micro-batch-2", "uec-micro-batch-1", "infiniband-micro-batch-1", "infiniband-micro-batch-2"]
+
+
+def test_where_none_ends_well_nothing_is_written(tmp_path, monkeypatch):
+    Counted(monkeypatch, dict.fromkeys(["roce", "uec"], SimulationError("a rank waits for ever")))
+    with pytest.raises(SimulationError, match="none of the 2 variants ended well: a rank waits for ever"):
+        study.run(load.from_values(SCENARIO), ["fabric=roce,uec"], engine="analytic", out=tmp_path, searched=False)
+    assert [path.name for path in tmp_path.iterdir()] == [sweep.POINTS]
+
+
+class Elsewhere:
+    """Tasks as Ray has them: plain values there and back, the last first; one may be killed."""
+
+    def __init__(self, killed: int = -1) -> None:
+        self.killed, self.tasks = killed, []
+
+    def run(self, tasks: list[Any]):
+        for number in reversed(range(len(tasks))):
+            task = tasks[number]
+            self.tasks.append(task.argument["name"])
+            if number == self.killed:
+                yield Done(number, error=sweep.GONE)
+                continue
+            yield Done(number, call(task.function, json.loads(json.dumps(task.argument))))
+
+    def close(self) -> None:
+        """Nothing runs on."""
+
+
+def test_elsewhere_the_bytes_are_the_same_and_a_killed_task_runs_again(tmp_path, monkeypatch, straight):
+    pool = Elsewhere(killed=1)
+    monkeypatch.setattr("railyard.study.workers.workers", lambda _address: pool)
+    lost = ran(tmp_path, ray="here")
+    assert [one.error for one in lost.result.failed] == [sweep.GONE]
+    pool.killed = -1
+    found = ran(tmp_path, ray="here")
+    assert pool.tasks.count("roce, micro batch 2") == 2
+    assert len(pool.tasks) == 7
+    assert files_of(found.folder) == straight
+
+
+def test_what_is_known_follows_from_scenario_files_and_engine(tmp_path):
+    def places(text: str, **more: Any) -> set[str]:
+        (tmp_path / "parts.yaml").write_text(text, encoding="utf-8")
+        draft = load.from_values({**SCENARIO, "catalog": "parts.yaml"})
+        draft = dataclasses.replace(draft, folder=tmp_path)
+        variants = [sweep.Variant("a", {}, draft)]
+        found = sweep.Sweep.of(draft, variants, more.get("engine"), tmp_path, searched=more.get("searched", True))
+        return {found.place(0).name}
+
+    first = places("{}")
+    assert places("{}") == first
+    assert len(set.union(first, places("# other"), places("{}", engine="flow"), places("{}", searched=False))) == 4
