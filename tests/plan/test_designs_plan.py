@@ -139,7 +139,7 @@ def test_regret_is_the_worst_excess_over_the_best_for_a_demand():
     best = [min(steps[point][demand] for point in steps) for demand in (0, 1)]
     for point, mine in steps.items():
         expected = max(value / least - 1 for value, least in zip(mine, best, strict=True))
-        assert found.regret[point] == pytest.approx(expected)
+        assert found.regret[point]["regret"] == pytest.approx(expected)
         assert found.figures(point)["step"] == pytest.approx(sum(mine) / 2)
 
 

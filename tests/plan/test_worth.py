@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from railyard.catalog.types import Range
+from railyard.economics.carbon import carbon, grid
 from railyard.errors import InputError
-from railyard.plan.worth.carbon import carbon, grid
 from railyard.plan.worth.moved import dearer
 from railyard.plan.worth.nines import Outages, availability, spares_for
 from railyard.plan.worth.page import page
@@ -118,12 +118,12 @@ def test_the_same_outages_meet_every_number_of_spares():
 
 def test_carbon_by_hand():
     # 100 kW for a year at Norway's 30.1 g/kWh: 876,000 kWh, 26.37 t; 0.9 J a token are 0.25 kWh a million: 7.525 g.
-    here = carbon(grid("nor"), Range(50e3, 100e3, 200e3), Range(0.9, 0.9, 0.9))
+    here = carbon(grid("nor", "here"), Range(50e3, 100e3, 200e3), Range(0.9, 0.9, 0.9))
     assert here.tonnes_per_year.typical == pytest.approx(26.3676)
     assert here.tonnes_per_year.high == pytest.approx(52.7352)
     assert here.grams_per_million.typical == pytest.approx(7.525)
-    assert grid("Poland").g_per_kwh == 661.9
-    assert grid("world").g_per_kwh == 481.0
+    assert grid("Poland", "here").g_per_kwh == 661.9
+    assert grid("world", "here").g_per_kwh == 481.0
 
 
 def test_dearer_by_hand():
@@ -137,7 +137,7 @@ def test_dearer_by_hand():
 
 def test_a_grid_that_nobody_knows_is_said():
     with pytest.raises(InputError, match="no figure for this grid") as caught:
-        grid("Norwy")
+        grid("Norwy", "here")
     assert "Norway" in str(caught.value)
 
 

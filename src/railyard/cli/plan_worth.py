@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from railyard.api import numbers
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
+from railyard.economics.carbon import ABSENT, SOURCE
 from railyard.files import write_text
 from railyard.plan.worth import page
 from railyard.plan.worth import worth as worths
-from railyard.plan.worth.carbon import ABSENT, SOURCE
 from railyard.scenario import load
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from railyard.catalog import Catalog
+    from railyard.economics.carbon import Grid
 
 HOURS_PER_YEAR = 8760.0
 HOURS_PER_MONTH = HOURS_PER_YEAR / 12
@@ -54,6 +55,8 @@ class Assumptions:
         mtbf_h: Mean time between interruptions caused by one accelerator and its share of everything else, hours.
         restart_s: From an interruption to the first step after it.
         sources: Where they come from.
+        site: Where the cluster stands, of several that it may; empty where there is one.
+        grid: Whose electricity it is; None: not said.
     """
 
     cost_of_capital: Range
@@ -66,6 +69,8 @@ class Assumptions:
     mtbf_h: Range
     restart_s: Range
     sources: tuple[Source, ...] = field(default=(), repr=False)
+    site: str = ""
+    grid: Grid | None = None
 
     @staticmethod
     def from_catalog(catalog: Catalog, overrides: Mapping[str, Range | float] | None = None) -> Assumptions:
@@ -86,7 +91,7 @@ class Assumptions:
             ranges[name] = value if isinstance(value, Range) else Range(value, value, value)
             sources.append(Source("assumption", name, _text(ranges[name]), "the scenario", 0, "user"))
         _check(ranges)
-        return Assumptions(**ranges, sources=tuple(sources))
+        return Assumptions(**ranges, sources=tuple(sources), site="", grid=None)
 
 
 def _defaults(catalog: Catalog, given: Mapping[str, object]) -> tuple[dict[str, Range], list[Source]]:

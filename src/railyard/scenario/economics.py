@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Discriminator, Field, Tag, create_model, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, create_model, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from railyard.catalog import Range
+from railyard.errors import did_you_mean
 from railyard.scenario import quantity
 from railyard.scenario.section import Section
 
@@ -52,6 +53,17 @@ else:
     _Space = _banded(quantity.SpacePrice, "SpacePrice")
 
 
+class PlaceSection(Section):
+    """A place where the cluster may stand. What is left out is as under `economics`."""
+
+    electricity: _Energy | None = Field(default=None, description="Metered energy.", examples=["$0.05/kWh"])
+    pue: _Ratio | None = Field(default=None, description="Facility power over IT power.", examples=[1.1])
+    space: _Space | None = Field(default=None, description="Provisioned space and power, without energy.")
+    grid: quantity.Text | None = Field(
+        default=None, description="Country of its electricity, for carbon.", examples=["Iceland"]
+    )
+
+
 class EconomicsSection(Section):
     """Prices and rates; each a value or `{low, typical, high}`, and the catalogue's range where left out."""
 
@@ -78,6 +90,34 @@ class EconomicsSection(Section):
     restart: _Span | None = Field(
         default=None, description="From an interruption to the first step after it.", examples=["15 min"]
     )
+    grid: quantity.Text | None = Field(
+        default=None,
+        description="Country whose electricity the cluster takes, or its code of three letters: for carbon in plans.",
+        examples=["France"],
+    )
+    sites: dict[quantity.Text, PlaceSection] | None = Field(
+        default=None,
+        description="Places where it may stand, by name.",
+        examples=[{"north": {"electricity": "$0.05/kWh", "pue": 1.1, "grid": "Norway"}}],
+    )
+    site: quantity.Text | None = Field(
+        default=None, description="That of `sites` where it stands: what is given there holds."
+    )
+
+    @field_validator("site")
+    @classmethod
+    def _placed(cls, site: str | None, info: ValidationInfo) -> str | None:
+        sites = info.data.get("sites", {site: None}) or {}  # sites that are wrong say so themselves
+        if site is not None and site not in sites:
+            allowed = ", ".join(sites) or "a name under `economics.sites`"
+            context = {"site": site, "allowed": allowed, "hint": did_you_mean(site, sites)}
+            raise PydanticCustomError("site", "there is no site `{site}`", context)
+        return site
+
+    def at_site(self, key: str) -> Any:
+        """What holds for a key: that of the site, where it has one."""
+        place = getattr((self.sites or {}).get(self.site or ""), key, None)
+        return getattr(self, key) if place is None else place
 
     def given(self) -> dict[str, Range]:
         """What the scenario says itself, under the names of the economics room."""
@@ -93,7 +133,7 @@ class EconomicsSection(Section):
             "mtbf": ("mtbf_h", hours),
             "restart": ("restart_s", 1.0),
         }
-        values = {attribute: (getattr(self, key), scale) for key, (attribute, scale) in names.items()}
+        values = {attribute: (self.at_site(key), scale) for key, (attribute, scale) in names.items()}
         return {
             attribute: _range(value).scaled(scale) for attribute, (value, scale) in values.items() if value is not None
         }

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 SHORT: Mapping[str, str] = {
     "accelerators": "cluster.accelerators",
     "server": "cluster.server",
+    "nics": "cluster.overrides.server.nics",
+    "storage": "cluster.storage",
     "fabric": "cluster.back_end.fabric",
     "encryption": "cluster.back_end.encryption",
     "topology": "cluster.back_end.topology",
@@ -57,6 +59,7 @@ SHORT: Mapping[str, str] = {
     **{name: f"workload.operate.recovery.{name}" for name in ("interval", "spares", "checkpoint")},
     "electricity": "economics.electricity",
     "pue": "economics.pue",
+    "site": "economics.site",
 }
 
 #: Short names of serving that mean the same of a pipeline.

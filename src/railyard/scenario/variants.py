@@ -53,6 +53,16 @@ def expand(draft: Draft, varies: Sequence[str] = ()) -> list[Variant]:
     return [Variant(draft.scenario.name, {}, draft)]
 
 
+def ended(draft: Draft, failed: Sequence[str]) -> list[Variant]:
+    """The variants of a scenario that a run has figures of.
+
+    Args:
+        draft: The scenario.
+        failed: Names of the others.
+    """
+    return [one for one in expand(draft) if one.name not in failed]
+
+
 def resolved(draft: Draft, varies: Sequence[str] = ()) -> dict[str, object]:
     """The scenario with defaults written out, and with the comparison of the command line in it."""
     if not varies:
@@ -137,6 +147,8 @@ def _words(key: str, value: Any) -> str:
         )
         return inner or key.rpartition(".")[2]
     last = key.rpartition(".")[2]
+    if value is None:
+        return f"no {last.replace('_', ' ')}"
     plain = last in {"fabric", "topology", "server", "model", "name", "kind", "switch", "engine", "precision", "policy"}
     return str(value) if plain and isinstance(value, str) else f"{last.replace('_', ' ')} {value}"
 

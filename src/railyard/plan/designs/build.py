@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from railyard.economics.assumptions import Assumptions
+from railyard.economics.carbon import grid
 from railyard.errors import InputError
 from railyard.plan.designs.price import parts_of
 from railyard.scenario.load import blaming
@@ -146,8 +147,11 @@ class Bench:
         return self._once(("catalog", draft.scenario.catalog), lambda: compose.catalog_of(draft))
 
     def _assumptions(self, draft: Draft) -> Assumptions:
+        section = draft.scenario.economics
+        named = section.at_site("grid")
         with blaming(draft, "economics"):
-            return Assumptions.from_catalog(self._catalog(draft), draft.scenario.economics.given())
+            found = Assumptions.from_catalog(self._catalog(draft), section.given())
+            return replace(found, site=section.site or "", grid=None if named is None else grid(named, "grid"))
 
     def _jobs(self, draft: Draft, cluster: Cluster) -> tuple[Training, ...]:
         found: list[Training] = []

@@ -68,7 +68,9 @@ class Constraint:
         return self.excess(rows, parts) <= _SLACK
 
 
-def constraints_of(section: ConstraintsSection, catalog: Catalog, *, demands: int, tokens: bool) -> list[Constraint]:
+def constraints_of(
+    section: ConstraintsSection, catalog: Catalog, *, demands: int, lacks: frozenset[str]
+) -> list[Constraint]:
     """All constraints of a plan.
 
     Raises:
@@ -78,12 +80,12 @@ def constraints_of(section: ConstraintsSection, catalog: Catalog, *, demands: in
     for name, figure in _FIGURES.items():
         limit = getattr(section, name)
         if limit is not None:
-            objective(figure, f"plan.constraints.{name}", demands=demands, tokens=tokens)
+            objective(figure, f"plan.constraints.{name}", demands=demands, lacks=lacks)
             found.append(Constraint(name, figure, float(limit)))
     for key, large in (("at_most", False), ("at_least", True)):
         for figure, limit in getattr(section, key).items():
             place = f"plan.constraints.{key}.{figure}"
-            if objective(figure, place, demands=demands, tokens=tokens).of is None:
+            if objective(figure, place, demands=demands, lacks=lacks).of is None:
                 raise InputError(f"`{figure}` follows of the designs that are left, and bounds none", key=place)
             found.append(Constraint(f"{key}.{figure}", figure, float(limit), large))
     if section.exclude:

@@ -9,6 +9,7 @@ import numpy as np
 
 from railyard.economics.parts import NETWORK_COMPONENTS
 from railyard.plan.designs.doubt import Goodputs, worth
+from railyard.plan.designs.objectives import measured_by, regrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,7 +107,7 @@ def judged(
     """
     goodputs = Goodputs()
     values = doubts.sampled(draws, seed)
-    drawn = [worth(choice, values, shares, goodputs).figures for choice in choices]
+    drawn = _compared(choices, values, objectives, shares, goodputs)
     best, bands = {}, {}
     table = np.empty((0, 0))
     for number, what in enumerate(objectives):
@@ -120,7 +121,25 @@ def judged(
             table = what.sign * rows
         best[what.name] = _chances(what.sign * rows)
         bands[what.name] = np.percentile(rows, (10, 50, 90), axis=1).T
-    return Sure(best, bands, _tornado(choices, doubts, objectives[0], shares), _measure(table, doubts, values))
+    return Sure(best, bands, _tornado(choices, doubts, objectives, shares), _measure(table, doubts, values))
+
+
+def _compared(
+    choices: Sequence[Choice],
+    values: Mapping[str, F],
+    objectives: Sequence[Objective],
+    shares: Sequence[float],
+    goodputs: Goodputs,
+) -> list[dict[str, F]]:
+    """Objectives of each choice for values of the factors, those that compare choices too where one is asked for."""
+    found = [worth(choice, values, shares, goodputs) for choice in choices]
+    rows = [dict(one.figures) for one in found]
+    what = measured_by(objectives)
+    if any(one.of is None for one in objectives) and what.name in rows[0]:
+        late = regrets([[what.sign * row[what.name] for row in one.by_demand] for one in found], shares)
+        for at, row in enumerate(rows):
+            row.update({name: each[at] for name, each in late.items()})
+    return rows
 
 
 def _chances(table: F) -> F:
@@ -134,18 +153,22 @@ def _chances(table: F) -> F:
     return found
 
 
-def _tornado(choices: Sequence[Choice], doubts: Doubts, what: Objective, shares: Sequence[float]) -> tuple[Swing, ...]:
+def _tornado(
+    choices: Sequence[Choice], doubts: Doubts, objectives: Sequence[Objective], shares: Sequence[float]
+) -> tuple[Swing, ...]:
     if len(choices) < 2 or not doubts.factors:
         return ()
-    ends, goodputs = doubts.ends(), Goodputs()
-    rows = [worth(choice, ends, shares, goodputs).figures.get(what.name) for choice in choices]
+    what = objectives[0]
+    rows = [row.get(what.name) for row in _compared(choices, doubts.ends(), objectives, shares, Goodputs())]
     if any(row is None for row in rows):
         return ()
     table = what.sign * np.array(rows)
     others = table[[not np.allclose(row, table[0], rtol=1e-12, atol=0.0) for row in table]]
     if not len(others):
         return ()
-    lead = (others.min(axis=0) - table[0]) / np.abs(table[0])
+    lead = others.min(axis=0) - table[0]
+    if what.of is not None:  # regret is a share already, and that of the best may be 0
+        lead = lead / np.abs(table[0])
     first = np.argmin(table, axis=0)
     swings = []
     for number, (name, factor) in enumerate(doubts.factors.items()):

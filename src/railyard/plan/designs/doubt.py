@@ -49,6 +49,7 @@ _INSTALLED = {
     STORAGE: "storage_usd",
 }
 _HARDWARE = ("accelerators_usd", "servers_usd", "network_usd", "storage_usd")
+_OF_PLACES = frozenset({"electricity_usd_per_kwh", "pue", "space_usd_per_kw_month"})
 _ACCELERATOR_DRAW = "draw of accelerators at work"
 
 
@@ -173,7 +174,7 @@ def _factors(choice: Choice, closed_form: tuple[float, float]) -> list[Factor]:
             if part.component != ACCELERATORS:
                 found.append(_banded(f"power of {part.name}", "power", part.power_w))
         found.append(Factor(_ACCELERATOR_DRAW, "power", 0.0, _typical_draw(priced), 1.0))
-        found += [_banded(SHOWN[name][0], "assumption", priced.model.inputs[name]) for name in NAMES]
+        found += [_banded(_assumed(priced, name), "assumption", priced.model.inputs[name]) for name in NAMES]
         error = step_error(experts=bool(training.model.experts), precision=training.precision)
         bias = (math.log1p(error.low) + math.log1p(error.high)) / 2
         found.append(_model(_step_name(hardware, training), bias, error.scatter))
@@ -190,6 +191,12 @@ def _banded(name: str, kind: str, band: Range) -> Factor:
 
 def _model(name: str, middle: float, half: float) -> Factor:
     return Factor(name, "model", middle - half, 0.0 if middle == 0.0 else middle, middle + half)
+
+
+def _assumed(priced: Priced, name: str) -> str:
+    """What electricity and space cost at one site says nothing of another; all else is the same everywhere."""
+    words = SHOWN[name][0]
+    return f"{words} at {priced.site}" if priced.site and name in _OF_PLACES else words
 
 
 def _step_name(hardware: Hardware, training: Training) -> str:
@@ -220,9 +227,11 @@ class Worth:
 
     Attributes:
         figures: Objectives by name; those that nothing moves are left out.
+        by_demand: The same under each demand.
     """
 
     figures: Mapping[str, F]
+    by_demand: Sequence[Mapping[str, F]]
 
 
 def worth(choice: Choice, values: Mapping[str, F], shares: Sequence[float], goodputs: Goodputs) -> Worth:
@@ -237,7 +246,7 @@ def worth(choice: Choice, values: Mapping[str, F], shares: Sequence[float], good
     count = len(next(iter(values.values()))) if values else 1
     rows = [_under(choice, number, values, count, goodputs) for number in range(len(shares))]
     weighted = np.array(shares)[:, None]
-    return Worth({name: np.sum(weighted * [row[name] for row in rows], axis=0) for name in rows[0]})
+    return Worth({name: np.sum(weighted * [row[name] for row in rows], axis=0) for name in rows[0]}, rows)
 
 
 def _under(choice: Choice, demand: int, values: Mapping[str, F], count: int, goodputs: Goodputs) -> dict[str, F]:
@@ -250,7 +259,9 @@ def _under(choice: Choice, demand: int, values: Mapping[str, F], count: int, goo
     tokens_per_s = priced.model.job.tokens_per_step / step * kept
     drawn = inputs["it_w"] * inputs["pue"]
     hardware_usd = np.sum([inputs[name] for name in _HARDWARE], axis=0)
+    grams = {} if priced.grid is None else {"carbon": drawn / tokens_per_s / 3.6 * priced.grid.g_per_kwh}
     return {
+        **grams,
         "cpmt": hourly / (tokens_per_s * 3600) * 1e6,
         "jct": priced.model.job.tokens / tokens_per_s,
         "done": priced.delivery_s + priced.model.job.tokens / tokens_per_s,
@@ -269,7 +280,9 @@ def _inputs(priced: Priced, hardware: Hardware, values: Mapping[str, F], count: 
     """Inputs of the price of an hour, each float64[n]."""
     found = {name: np.full(count, value) for name, value in priced.typical.items()}
     for name in NAMES:
-        found[name] = values.get(SHOWN[name][0], found[name])
+        band = priced.model.inputs[name]
+        if band.high > band.low:
+            found[name] = values.get(_assumed(priced, name), found[name])
     for name in _HARDWARE:
         found[name] = np.zeros(count)
     line = priced.power.lines[0].power_w

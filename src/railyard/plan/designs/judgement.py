@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.plan.designs.constraints import Looked
+from railyard.plan.designs.objectives import measured_by, regrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,13 +33,13 @@ def judge(planned: Planned) -> None:
 
 def _regret(planned: Planned, points: Sequence[int]) -> None:
     planned.regret.clear()
-    first = next((one for one in planned.objectives if one.of is not None), None)
-    if len(planned.space.demands) < 2 or first is None or not points:
+    if len(planned.space.demands) < 2 or not points:
         return
-    table = np.array([[row[first.name] for row in planned.rows(point) or []] for point in points])
-    best = (first.sign * table).min(axis=0)
-    excess = ((first.sign * table - best) / np.abs(best)).max(axis=1)
-    planned.regret.update(zip(points, excess.tolist(), strict=True))
+    what = measured_by(planned.objectives)
+    table = np.array([[row[what.name] for row in planned.rows(point) or []] for point in points])
+    found = regrets(what.sign * table, planned.shares)
+    for at, point in enumerate(points):
+        planned.regret[point] = {name: float(each[at]) for name, each in found.items()}
 
 
 def able(planned: Planned) -> list[int]:
@@ -66,6 +67,6 @@ def values(planned: Planned, points: Iterable[int]) -> NDArray[np.float64]:
 def looked(planned: Planned, point: int) -> Looked:
     """A point as constraints see it."""
     first = planned.objectives[0]
-    figures = planned.figures(point) or {}
-    value = first.sign * figures.get(first.name, 0.0)
+    what = first if first.of is not None else measured_by(planned.objectives)
+    value = what.sign * (planned.figures(point) or {})[what.name]
     return Looked(planned.space.name(point), tuple(planned.rows(point) or ()), parts(planned, point), value)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from railyard.scenario.load import dump
-from railyard.study.inputs import files_of
+from railyard.study.inputs import digest_of, digests_of
 from railyard.study.journal import key_of
 from railyard.study.provenance import version
 from railyard.study.tasks import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from railyard.plan.designs.space import Space
     from railyard.scenario.load import Draft
@@ -69,26 +67,16 @@ class Known:
     @cached_property
     def _base(self) -> str:
         base = self.space.base
-        named = {name: _digest(path) for name, path in sorted(files_of(base).items())}
-        return key_of(version(), dump(base.scenario), named, dict(self.space.delivery))
+        return key_of(version(), dump(base.scenario), digests_of(base), dict(self.space.delivery))
 
     def _contents(self, value: object) -> str:
         """Of the file that a value names; empty where it names none."""
         if not isinstance(value, str) or not ("/" in value or "." in value):
             return ""
         if value not in self._read:
-            self._read[value] = _digest(self.draft.folder / value)
+            self._read[value] = digest_of(self.draft.folder / value)
         return self._read[value]
 
     @cached_property
     def _read(self) -> dict[str, str]:
         return {}
-
-
-def _digest(path: Path) -> str:
-    """Of a file, or of the description of a model in a folder; empty where there is neither."""
-    file = path / "config.json" if path.is_dir() else path
-    try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError:
-        return ""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     F = NDArray[np.float64]
 
-_WITH_STEP = {"cpmt": 1, "jct": 1, "step": 1, "tokens_per_s": -1, "tokens_per_watt": -1, "mfu": -1}
+_WITH_STEP = {"cpmt": 1, "jct": 1, "step": 1, "tokens_per_s": -1, "tokens_per_watt": -1, "mfu": -1, "carbon": 1}
 """Figures that grow or fall with the step."""
 
 

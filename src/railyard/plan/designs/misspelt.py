@@ -6,8 +6,9 @@ design that cannot be. It is misspelt where reading fails at its key with every 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from railyard.economics.carbon import grid
 from railyard.errors import InputError, did_you_mean
 from railyard.scenario import override
 
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.plan.designs.space import Space
+    from railyard.scenario.model import Scenario
+
+_PARTS = {
+    "cluster.server": "servers",
+    "cluster.storage.name": "storage",
+    "cluster.storage.nic": "nics",
+    "cluster.memory_pool.name": "memory-pools",
+    **{f"cluster.back_end.{key}": "switches" for key in ("switch", "spine_switch", "border_switch")},
+}
+"""Keys that name a part, and its kind in the catalogue."""
 
 _MANY = 32
 """Values of a key that are all read."""
@@ -45,7 +56,7 @@ def refuse_misspelt(space: Space, catalog: Callable[[int, int], Catalog]) -> Non
                             key=f"plan.space.{space.keys[number]}",
                             found=problem.found,
                             allowed=problem.allowed,
-                            hint=problem.hint or _meant(space.keys[number], problem.message),
+                            hint=_meant(space.keys[number], problem.message) or problem.hint,
                         )
                     ]
                 )
@@ -62,14 +73,14 @@ def refuse_misspelt_demands(space: Space, catalog: Callable[[int, int], Catalog]
             found = [_read(space, catalog, point, key, number) for point in (0, space.size - 1)]
             if all(wrong is not None for wrong in found) and found[0] is not None:
                 problem = found[0].problems[0]
-                hint = problem.hint or _meant(key, problem.message)
+                hint = _meant(key, problem.message) or problem.hint
                 more = {"found": problem.found, "allowed": problem.allowed, "hint": hint}
                 raise InputError.many([node.problem(problem.message, key=f"plan.demand.{number}.set.{key}", **more)])
 
 
 def _meant(key: str, message: str) -> str | None:
     """The nearest short name of a key that no scenario has; dotted keys were compared where they part."""
-    return did_you_mean(key, override.SHORT) if message.startswith("unknown key") and "." not in key else None
+    return did_you_mean(key, override.SHORT) if message == f"unknown key `{key}`" else None
 
 
 def _wrong(space: Space, catalog: Callable[[int, int], Catalog], number: int, at: int) -> InputError | None:
@@ -115,10 +126,27 @@ def _read(
         keys = (*space.keys, *space.demands[demand].changes)
         return error if any(_owner(keys, one.key or "") == key for one in error.problems) else None
     try:
-        if path == "cluster.server":
-            catalog(point, demand).server(scenario.cluster.server)
-        elif path == "workload.training.model" and isinstance(scenario.training.model, str):
-            catalog(point, demand).model(scenario.training.model)
+        _find_parts(scenario, catalog(point, demand), path)
+        if scenario.economics.grid and path in ("economics", "economics.grid"):
+            grid(scenario.economics.grid, path)
     except InputError as error:
         return error
     return None
+
+
+def _find_parts(scenario: Scenario, catalog: Catalog, path: str) -> None:
+    """Looks for the parts that a key names.
+
+    Raises:
+        InputError: The catalogue does not have one.
+    """
+    if path == "workload.training.model" and isinstance(scenario.training.model, str):
+        catalog.model(scenario.training.model)
+    for key, kind in _PARTS.items():
+        if not f"{key}.".startswith(f"{path}."):
+            continue
+        found: Any = scenario
+        for step in key.split("."):
+            found = getattr(found, step, None)
+        if isinstance(found, str):
+            catalog.entry(kind, found)

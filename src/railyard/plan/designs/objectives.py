@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 
 from railyard.economics.parts import NETWORK_COMPONENTS
 from railyard.errors import InputError, did_you_mean
+from railyard.plan import regret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
 
     from railyard.plan.designs.price import Priced
 
@@ -23,15 +27,15 @@ class Objective:
         name: As written.
         words: What it is.
         unit: Of its values.
-        of: Reads it; None: it comes of comparing designs.
+        of: Reads it, None where what it needs is missing; None: it comes of comparing designs.
         large: Whether more is better.
-        needs: A key of the scenario without which no engine gives it.
+        needs: Of `NEEDED`, a key of the scenario without which no engine gives it.
     """
 
     name: str
     words: str
     unit: str
-    of: Callable[[Priced], float] | None
+    of: Callable[[Priced], float | None] | None
     large: bool = False
     needs: str = ""
 
@@ -86,9 +90,23 @@ OBJECTIVES: Mapping[str, Objective] = {
             "",
             lambda priced: priced.power.data_movement_share,
         ),
-        Objective("regret", "largest excess of the first objective over the best design for a demand", "", None),
+        Objective(
+            "carbon",
+            "CO2 equivalent of the electricity for a million goodput tokens",
+            "g",
+            lambda priced: priced.carbon,
+            needs="grid",
+        ),
+        Objective("regret", "largest excess over the best design for a demand", "", None),
+        Objective("expected_regret", "mean excess over the best design for each demand", "", None),
     )
 }
+
+NEEDED: Mapping[str, tuple[str, str]] = {
+    "tokens": ("of a job without end", "write `tokens: 15 T` under `workload.training`"),
+    "grid": ("without a grid", "write `grid: Norway` under `economics`, or with each of its `sites`"),
+}
+"""What objectives need: what a scenario is without it, and what to write."""
 
 _OF_OTHERS = {
     "ttft": "serving",
@@ -102,14 +120,14 @@ _OF_OTHERS = {
 }
 
 
-def objective(name: str, key: str, *, demands: int, tokens: bool) -> Objective:
+def objective(name: str, key: str, *, demands: int, lacks: frozenset[str] = frozenset()) -> Objective:
     """An objective by its name.
 
     Args:
         name: As written.
         key: Where.
         demands: How many the plan has.
-        tokens: Whether the job has a budget of tokens.
+        lacks: What of `NEEDED` the scenario does not have.
 
     Raises:
         InputError: No engine gives it.
@@ -123,20 +141,34 @@ def objective(name: str, key: str, *, demands: int, tokens: bool) -> Objective:
         raise InputError(
             f"no engine gives the objective `{name}` of training", key=key, allowed=sorted(OBJECTIVES), hint=hint
         )
-    if found.needs and not tokens:
-        raise InputError(
-            f"no engine gives `{name}` of a job without end",
-            key=key,
-            hint=f"write `{found.needs}: 15 T` under `workload.training`",
-        )
+    if found.needs in lacks:
+        without, write = NEEDED[found.needs]
+        raise InputError(f"no engine gives `{name}` {without}", key=key, hint=write)
     if found.of is None and demands < 2:
         raise InputError(f"`{name}` compares demands, and the plan has one", key=key, hint="write two under `demand`")
     return found
 
 
+def measured_by(objectives: Sequence[Objective]) -> Objective:
+    """What regret is an excess of: the first objective that is read off a design, else dollars per token."""
+    return next((one for one in objectives if one.of is not None), OBJECTIVES["cpmt"])
+
+
+def regrets(costs: ArrayLike, shares: Sequence[float]) -> dict[str, NDArray[np.float64]]:
+    """Objectives that compare designs, each float64[designs, ...].
+
+    Args:
+        costs: float64[designs, demands, ...], less is better.
+        shares: Of the demands.
+    """
+    behind = regret.relative(costs)
+    return {"regret": regret.largest(behind), "expected_regret": regret.expected(behind, shares)}
+
+
 def figures_of(priced: Priced) -> dict[str, float]:
     """Every objective that is read off one design."""
-    return {name: float(one.of(priced)) for name, one in OBJECTIVES.items() if one.of is not None}
+    read = {name: one.of(priced) for name, one in OBJECTIVES.items() if one.of is not None}
+    return {name: float(value) for name, value in read.items() if value is not None}
 
 
 def merged(rows: Sequence[Mapping[str, float]], shares: Sequence[float]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,10 @@ _UNKNOWN_SPREAD = 0.05
 """Spread of the closed form's error where fewer than three designs were run, as a logarithm."""
 
 
+_GRIDS = frozenset({("economics",), *(("economics", key) for key in ("grid", "site", "sites"))})
+"""Keys that may name a grid."""
+
+
 @dataclass
 class Planned:
     """What a plan found.
@@ -42,7 +47,7 @@ class Planned:
         missed: Points that miss a constraint, and the name of the first that they miss.
         choices: Designs that were looked at closely, the best first.
         on_front: Of each choice, whether nothing beats it in every objective.
-        regret: By point, the largest excess over the best for a demand.
+        regret: By point, objectives that compare it with the best for each demand.
         sure: How sure the choice is.
         relaxed: What constraints cost.
         even: Break-even prices.
@@ -63,7 +68,7 @@ class Planned:
     missed: dict[int, str] = field(default_factory=dict)
     choices: list[Choice] = field(default_factory=list)
     on_front: list[bool] = field(default_factory=list)
-    regret: dict[int, float] = field(default_factory=dict)
+    regret: dict[int, Mapping[str, float]] = field(default_factory=dict)
     sure: Sure | None = None
     relaxed: list[Relaxed] = field(default_factory=list)
     even: tuple[BreakEven, ...] = ()
@@ -97,8 +102,7 @@ class Planned:
         rows = self.rows(point)
         if rows is None:
             return None
-        more = {"regret": self.regret[point]} if point in self.regret else {}
-        return {**merged(rows, self.shares), **more}
+        return {**merged(rows, self.shares), **self.regret.get(point, {})}
 
     def ran(self, point: int, engine: str = "flow") -> bool:
         """Whether an engine ran a point under every demand."""
@@ -126,20 +130,43 @@ def begin(draft: Draft) -> tuple[Planned, PlanSection]:
         )
     refuse_misspelt(space, lambda point, demand: compose.catalog_of(space.draft(point, demand)))
     refuse_misspelt_demands(space, lambda point, demand: compose.catalog_of(space.draft(point, demand)))
-    tokens = _with_end(draft, space)
+    lacks = _lacking(draft, space)
     demands = len(space.demands)
     try:
         names = list(dict.fromkeys(section.objectives))
         objectives = tuple(
-            objective(name, f"plan.objectives.{number}", demands=demands, tokens=tokens)
+            objective(name, f"plan.objectives.{number}", demands=demands, lacks=lacks)
             for number, name in enumerate(names)
         )
         keys = [f"plan.delivery.{name}" for name in section.delivery]
         named(list(section.delivery), keys, compose.catalog_of(draft))
-        constraints = constraints_of(section.constraints, compose.catalog_of(draft), demands=demands, tokens=tokens)
+        constraints = constraints_of(section.constraints, compose.catalog_of(draft), demands=demands, lacks=lacks)
     except InputError as error:
         raise draft.blame(error) from None
     return Planned(space, objectives, tuple(constraints)), section
+
+
+def _lacking(draft: Draft, space: Space) -> frozenset[str]:
+    """What objectives may need and the scenario does not have."""
+    has = {"tokens": _with_end(draft, space), "grid": _with_grid(space)}
+    return frozenset(name for name, there in has.items() if not there)
+
+
+def _with_grid(space: Space) -> bool:
+    """Whether the grid of every design is known."""
+    told = [override.full_path(key)[:2] in _GRIDS for key in space.keys]
+    places = itertools.product(
+        *(range(len(each) if here else 1) for here, each in zip(told, space.values, strict=True))
+    )
+    return all(_grid_of(space, space.number(place), one) for place in places for one in range(len(space.demands)))
+
+
+def _grid_of(space: Space, point: int, demand: int) -> bool:
+    """Whether the grid of a design is known; of one that cannot be read nothing is asked."""
+    try:
+        return space.draft(point, demand).scenario.economics.at_site("grid") is not None
+    except InputError:
+        return True
 
 
 def _with_end(draft: Draft, space: Space) -> bool:

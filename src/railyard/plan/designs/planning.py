@@ -271,7 +271,7 @@ class Planner:
                 for demand in range(len(planned.space.demands))
             ]
             figures = merged([one.figures for one in each if one is not None], planned.shares)
-            figures |= {"regret": planned.regret.get(point, 0.0)}
+            figures |= planned.regret.get(point, {})
             rows.append([one.sign * figures[one.name] for one in planned.objectives])
         return np.array(rows)
 

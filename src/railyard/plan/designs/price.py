@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from railyard.cluster import bill_of
+from railyard.economics.carbon import carbon
 from railyard.economics.cost import CostModel, JobFacts
 from railyard.economics.evaluate import cost_model
 from railyard.economics.parts import Part, component_of
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.economics.assumptions import Assumptions
     from railyard.economics.capital import Capex
+    from railyard.economics.carbon import Grid
     from railyard.economics.power import Power
     from railyard.workload.training.spec import Training
 
@@ -45,6 +47,8 @@ class Priced:
         mfu: Model FLOP/s over the dense 16-bit peak.
         rack_w: Nameplate power that a rack takes.
         delivery_s: From the order until the last part is there.
+        site: Where it stands; empty where there is one.
+        grid: Whose electricity it draws; None: not said.
     """
 
     capex: Capex
@@ -55,6 +59,8 @@ class Priced:
     mfu: float
     rack_w: float
     delivery_s: float = 0.0
+    site: str = ""
+    grid: Grid | None = None
 
     @cached_property
     def typical(self) -> dict[str, float]:
@@ -85,6 +91,14 @@ class Priced:
     def racks(self) -> float:
         """By nameplate power."""
         return float(math.ceil(self.power.provisioned_w.typical / self.rack_w - 1e-9))
+
+    @property
+    def carbon(self) -> float | None:
+        """Grams of CO2 equivalent of a million goodput tokens; None where no grid is known."""
+        if self.grid is None:
+            return None
+        joules = self.power.total_w.scaled(1.0 / self.tokens_per_s)
+        return carbon(self.grid, self.power.total_w, joules).grams_per_million.typical
 
 
 def priced(
@@ -132,4 +146,5 @@ def priced(
     peak = cluster.accelerator.flops.get("bf16", 0.0) * cluster.ranks * outcome.step_s
     rack_w = cluster.catalog.price("rack-power").range.typical
     mfu = useful / peak if peak else 0.0
-    return Priced(capex, power, model, outcome.step_s, outcome.share("compute"), mfu, rack_w, delivery_s)
+    spent_on = (outcome.step_s, outcome.share("compute"), mfu, rack_w, delivery_s)
+    return Priced(capex, power, model, *spent_on, assumptions.site, assumptions.grid)

@@ -18,8 +18,8 @@ _SHOWN = 3
 _LEAST = 0.0005
 """Differences below a twentieth of a percent explain nothing."""
 
-_TIMED = frozenset({"step", "jct", "tokens_per_s", "mfu"})
-_PAID = frozenset({"cpmt", "tokens_per_watt", "usd_per_h", "capex", "power"})
+_TIMED = frozenset({"step", "jct", "tokens_per_s", "mfu", "cpmt", "tokens_per_watt", "carbon"})
+"""Objectives that a longer step makes worse."""
 
 
 def why(best: Choice, other: Choice, objectives: Sequence[Objective], shares: Sequence[float]) -> str:
@@ -49,10 +49,10 @@ def why(best: Choice, other: Choice, objectives: Sequence[Objective], shares: Se
 def _terms(best: Choice, other: Choice, figure: str, shares: Sequence[float]) -> list[tuple[str, float]]:
     """What sets two designs apart, as shares of the first objective."""
     found: dict[str, float] = defaultdict(float)
-    if figure not in _TIMED:
-        for name, share in _money(best, other).items():
+    if figure in _PARTS:
+        for name, share in _PARTS[figure](best, other).items():
             found[name] += share
-    if figure in _TIMED or figure in ("cpmt", "tokens_per_watt"):
+    if figure in _TIMED:
         for number, weight in enumerate(shares):
             for name, share in _time(best, other, number).items():
                 found[name] += weight * share
@@ -85,6 +85,30 @@ def _money(best: Choice, other: Choice) -> dict[str, float]:
     for name in ("energy", "space"):
         lines[name] = (hourly[1][name] - hourly[0][name]) / total
     return lines
+
+
+def _bought(best: Choice, other: Choice) -> dict[str, float]:
+    """Components of the capital, each over all of the best design's."""
+    one, two = best.priced[0].capex, other.priced[0].capex
+    total = one.total_usd.typical
+    names = dict.fromkeys(line.name for line in (*one.lines, *two.lines))
+    return {name: (two.line(name).typical - one.line(name).typical) / total for name in names}
+
+
+def _drawn(best: Choice, other: Choice) -> dict[str, float]:
+    """Components of the power, cooling too, each over all of the best design's."""
+    one, two = best.priced[0].power, other.priced[0].power
+    total = one.total_w.typical
+    before = {line.name: line.power_w.typical for line in one.lines}
+    return {f"power of {line.name}": (line.power_w.typical - before[line.name]) / total for line in two.lines}
+
+
+_PARTS = {
+    **dict.fromkeys(("cpmt", "usd_per_h"), _money),
+    **dict.fromkeys(("capex",), _bought),
+    **dict.fromkeys(("power", "tokens_per_watt", "carbon"), _drawn),
+}
+"""What objectives are made of beside time."""
 
 
 def _time(best: Choice, other: Choice, demand: int) -> dict[str, float]:

@@ -72,8 +72,8 @@ def _seen(planned: Planned, point: int) -> tuple[list[float], float]:
 
 def _unjudged(planned: Planned, point: int) -> list[float]:
     """Objectives of a point that misses a constraint, which has no regret."""
-    figures = {"regret": _WORST, **(planned.figures(point) or {})}
-    return [one.sign * figures[one.name] for one in planned.objectives]
+    figures = planned.figures(point) or {}
+    return [one.sign * figures.get(one.name, _WORST) for one in planned.objectives]
 
 
 class _Sampler:

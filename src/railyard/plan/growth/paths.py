@@ -30,6 +30,7 @@ from railyard.plan.growth.change import Change, change, lots
 from railyard.plan.growth.ledger import YEAR_S, Ledger
 from railyard.plan.growth.provision import provisions
 from railyard.plan.growth.stage import Stage
+from railyard.plan.regret import relative
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,15 +133,10 @@ def growth(draft: Draft) -> Growth:
     rented = _rented(stages)
     if rented is not None:
         costs["rent"] = rented
-    best = [min(row[end] for row in costs.values()) for end in range(len(stages))]
+    late = relative(list(costs.values())).tolist()
     paths = [
-        Path(
-            name,
-            tuple(bought.get(name, ())),
-            tuple(row),
-            tuple(cost / least - 1 for cost, least in zip(row, best, strict=True)),
-        )
-        for name, row in costs.items()
+        Path(name, tuple(bought.get(name, ())), tuple(row), tuple(behind))
+        for (name, row), behind in zip(costs.items(), late, strict=True)
     ]
     return Growth(tuple(stages), tuple(sorted(paths, key=lambda path: max(path.regret))), tuple(left_out))
 

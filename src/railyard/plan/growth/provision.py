@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from railyard.economics.assumptions import HOURS_PER_YEAR
 from railyard.economics.cost import usd_per_h
+from railyard.plan.regret import excess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,10 +51,9 @@ def provisions(stages: Sequence[Stage]) -> tuple[Provision, ...]:
         stages: Sizes; what each makes is a demand.
     """
     costs = [[_cost(built, wanted) for wanted in stages] for built in stages]
-    least = [min(row[demand] for row in costs) for demand in range(len(stages))]
     found = [
-        Provision(stage.name, tuple(row), tuple(cost - best for cost, best in zip(row, least, strict=True)))
-        for stage, row in zip(stages, costs, strict=True)
+        Provision(stage.name, tuple(row), tuple(late))
+        for stage, row, late in zip(stages, costs, excess(costs).tolist(), strict=True)
     ]
     return tuple(sorted(found, key=lambda one: one.bound_usd))
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.catalog.types import Range
 from railyard.economics.assumptions import HOURS_PER_YEAR
+from railyard.economics.carbon import ABSENT, SOURCE, USUAL, Carbon, carbon, grid
 from railyard.economics.parts import NETWORK_COMPONENTS
-from railyard.plan.worth.carbon import ABSENT, SOURCE, USUAL, Carbon, carbon, grid
 from railyard.plan.worth.moved import Bench, Change, Moved
 from railyard.plan.worth.nines import Outages, availability, spares_for
 
@@ -102,7 +102,9 @@ def worth(draft: Draft, progress: Callable[[str, float], None]) -> Worth:
     from railyard.scenario.plan_section import PlanSection
 
     section = (draft.scenario.plan or PlanSection()).worth
-    places = [grid(name) for name in section.grids or USUAL]
+    own = draft.scenario.economics.at_site("grid")
+    named = [*([own] if own else []), *(section.grids or USUAL)]
+    places = list(dict.fromkeys(grid(name, "plan.worth.grids") for name in named))
     progress("running the scenario", 0.0)
     bench = Bench.of(draft)
     base = bench.run({})

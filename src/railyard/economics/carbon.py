@@ -60,7 +60,7 @@ class Carbon:
 @cache
 def grids() -> dict[str, Grid]:
     """All grids by name, and by their code of three letters."""
-    text = files("railyard.plan.worth").joinpath("grids.csv").read_text(encoding="utf-8")
+    text = files("railyard.economics").joinpath("grids.csv").read_text(encoding="utf-8")
     found: dict[str, Grid] = {}
     for row in csv.DictReader(text.splitlines()):
         grid = Grid(row["grid"], float(row["g_per_kwh"]), int(row["year"]))
@@ -68,8 +68,12 @@ def grids() -> dict[str, Grid]:
     return found
 
 
-def grid(name: str) -> Grid:
+def grid(name: str, key: str) -> Grid:
     """The grid of a country.
+
+    Args:
+        name: Of the country, or its code.
+        key: Where that is written.
 
     Raises:
         InputError: There is none of that name or code.
@@ -79,7 +83,7 @@ def grid(name: str) -> Grid:
         names = sorted({one.name for one in known.values()})
         raise InputError(
             "no figure for this grid",
-            key="plan.worth.grids",
+            key=key,
             found=name,
             allowed=f"{len(names)} countries, such as {', '.join(USUAL[:4])}, or their codes of three letters",
             hint=did_you_mean(name, names),

@@ -1,0 +1,175 @@
+"""Axes of a space: NICs of a server, storage, sites. Each is a key of a scenario; a point costs what its run does."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from railyard.catalog import load as catalog
+from railyard.cluster.override import overridden
+from railyard.errors import InputError
+from railyard.plan.designs import work
+from railyard.plan.designs.build import Bench
+from railyard.plan.designs.doubt import Doubts
+from railyard.plan.designs.planned import begin
+from railyard.plan.designs.planning import Planner
+from railyard.plan.designs.space import one_design, space_of
+from railyard.plan.designs.sweep import sweep
+from railyard.scenario import load
+from railyard.study import study
+from railyard.study.journal import Journal
+from railyard.study.workers import Local
+
+STORE = "nvme-file-server"
+BASE: dict[str, Any] = {
+    "name": "p",
+    "cluster": {
+        **{"accelerators": 32, "server": "hgx-h100", "front_end": {}},
+        "back_end": {"topology": "leaf-spine", "fabric": "roce"},
+    },
+    "workload": {
+        "training": {
+            **{"model": "llama-3-8b", "global_batch": 32, "sequence": 4096, "tokens": "1 T"},
+            "parallelism": {"tp": 2, "pp": 1},
+        }
+    },
+    "economics": {
+        "electricity": "$0.09/kWh",
+        "sites": {
+            "north": {"electricity": "$0.05/kWh", "pue": 1.1, "grid": "Norway"},
+            "south": {"pue": 1.4, "space": "$250/kW-month", "grid": "Poland"},
+        },
+    },
+}
+SPACE = {"nics": [3, 8], "site": ["north", "south"], "storage": [None, {"name": STORE, "servers": 3}]}
+
+
+def values(space: dict[str, Any] | None = None, **section: Any) -> dict[str, Any]:
+    return {**copy.deepcopy(BASE), "plan": {"space": space or SPACE, **section}}
+
+
+def closed(space, points):
+    found = {one.point: one for one in sweep(Bench(space), [(point, 0) for point in points], frozenset())}
+    assert not [one.error for one in found.values() if one.error]
+    return [found[point] for point in points]
+
+
+@pytest.mark.parametrize("point", range(8))
+def test_a_point_is_the_closed_form_of_its_own_scenario(point):
+    space = space_of(load.from_values(values()))
+    mine = closed(space, range(8))[point]
+    (alone,) = closed(one_design(space.draft(point, 0)), [0])
+    assert (mine.step_s, dict(mine.figures)) == (alone.step_s, dict(alone.figures))
+
+
+@pytest.mark.parametrize("point", [1, 6])
+def test_a_point_costs_what_its_run_does(point):
+    """3 NICs at the north site with storage, 8 at the south site without."""
+    space = space_of(load.from_values(values()))
+    (outcome,) = closed(space, [point])
+    task = {"plan": {"digest": f"axes-{point}", "values": values(), "folder": "."}}
+    ran = work.ran({**task, "point": point, "demand": 0, "engine": "flow", "layout": outcome.layouts[0]})
+    run = study.run(space.draft(point, 0)).result.variants[0]
+    assert ran["step_s"] == pytest.approx(run.step.seconds, rel=1e-9)
+    assert ran["figures"]["cpmt"] == pytest.approx(run.cpmt.typical, rel=1e-9)
+    assert ran["figures"]["capex"] == pytest.approx(run.capex.total_usd.typical, rel=1e-9)
+    assert ran["figures"]["power"] == pytest.approx(run.power.total_w.typical, rel=1e-9)
+    assert outcome.figures["capex"] == pytest.approx(ran["figures"]["capex"], rel=1e-12)
+    assert outcome.step_s == pytest.approx(ran["step_s"], rel=0.05)
+    # Norway 30.7 g and Poland 661.9 g a kWh, 3.6 MJ each.
+    grams = 661.9 if point == 6 else space_grid(space, point)
+    joules = ran["figures"]["power"] / ran["figures"]["tokens_per_s"]
+    assert ran["figures"]["carbon"] == pytest.approx(joules / 3.6e6 * grams * 1e6, rel=1e-9)
+
+
+def space_grid(space, point):
+    return Bench(space).design(point).assumptions.grid.g_per_kwh
+
+
+def test_servers_have_as_many_nics_as_the_space_says():
+    space = space_of(load.from_values(values({"nics": [3, 8, 16]})))
+    for point, nics in enumerate((3, 8, 16)):
+        hardware = Bench(space).hardware(point)
+        (row,) = (row for row in hardware.parts if row.name == "cx7-400g")
+        assert row.count == 4 * nics
+        assert hardware.cluster.plans["back_end"].nics == nics
+    assert Bench(space).hardware(0).cluster.back_end.port_of_rank[:8, 0].tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("nics", [1, 2, 3, 4, 5, 8])
+def test_ranks_that_share_a_nic_wait_for_one_another_as_flow_has_it(nics):
+    """Of 5 NICs one serves two accelerators, as of 4: the busiest says how long it takes."""
+    given = values({"nics": [nics]})
+    (outcome,) = closed(space_of(load.from_values(given)), [0])
+    task = {"plan": {"digest": f"shared-{nics}", "values": given, "folder": "."}}
+    ran = work.ran({**task, "point": 0, "demand": 0, "engine": "flow", "layout": outcome.layouts[0]})
+    assert outcome.step_s == pytest.approx(ran["step_s"], rel=0.02)
+
+
+def test_fewer_nics_lie_in_both_memory_domains():
+    entry = catalog().server("hgx-h100")
+    found = {nics: overridden(entry, {"nics": nics}, "server").nic_numa for nics in (2, 3, 8, 10)}
+    assert found == {2: (0, 1), 3: (0, 0, 1), 8: (0, 0, 0, 0, 1, 1, 1, 1), 10: (0, 0, 0, 0, 0, 1, 1, 1, 1, 1)}
+
+
+def test_what_a_site_does_not_say_is_as_elsewhere():
+    space = space_of(load.from_values(values({"site": ["north", "south"]})))
+    north, south = (Bench(space).design(point).assumptions for point in (0, 1))
+    assert (north.electricity_usd_per_kwh.typical, south.electricity_usd_per_kwh.typical) == (0.05, 0.09)
+    assert (north.pue.typical, south.pue.typical) == (1.1, 1.4)
+    assert south.space_usd_per_kw_month.typical == 250.0
+    assert (north.site, north.grid.name, south.grid.name) == ("north", "Norway", "Poland")
+
+
+def finished(given: dict[str, Any]):
+    begun, section = begin(load.from_values(given))
+    return Planner.of(load.from_values(given), begun, section, Local(1), Journal(None)).run()
+
+
+def test_sites_keep_their_prices_in_every_draw():
+    """A band at one site is not drawn for the other, and what only one site leaves open moves it alone."""
+    given = values({"site": ["north", "south"]}, objectives=["cpmt", "carbon"], effort={"flow": 0, "draws": 200})
+    given["economics"]["sites"]["north"]["electricity"] = {
+        **{"low": "$0.04/kWh", "typical": "$0.05/kWh", "high": "$0.06/kWh"}
+    }
+    found = finished(given)
+    assert [choice.name for choice in found.choices] == ["site north", "site south"]
+    names = Doubts.of(found.choices, (0.0, 0.0)).factors
+    assert names["electricity at north"].high == 0.06
+    assert "electricity at south" not in names
+    assert "electricity" not in names
+    assert "space at north" in names  # the catalogue's band; the south site's is a price
+    assert "space at south" not in names
+    bands = found.sure.bands["cpmt"]
+    assert bands[0, 1] < bands[1, 1]
+    assert found.sure.best["carbon"].tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        ({"site": ["north", "soth"]}, "there is no site `soth`; did you mean `south`"),
+        ({"nic": [4]}, "unknown key `nic`; did you mean `nics`"),
+        ({"nics": [4, 0]}, "must be more than 0"),
+        ({"storage": [{"name": "nvme-file-servr", "servers": 2}]}, "did you mean `nvme-file-server`"),
+        ({"storage": [{"nam": STORE, "servers": 2}]}, "unknown key `nam`; did you mean `name`"),
+        ({"cluster.back_end.switch": ["tomahawk-6x"]}, "no switch `tomahawk-6x`"),
+        ({"economics.grid": ["Norwy"]}, "did you mean `Norway`"),
+    ],
+)
+def test_what_an_axis_does_not_know_is_refused_with_the_nearest(space, words):
+    with pytest.raises(InputError) as found:
+        begin(load.from_values(values(space)))
+    assert words in str(found.value)
+
+
+def test_carbon_needs_a_grid_at_every_site():
+    given = values({"site": ["north", "south"]}, objectives=["cpmt", "carbon"])
+    begin(load.from_values(given))
+    del given["economics"]["sites"]["south"]["grid"]
+    with pytest.raises(InputError, match="no engine gives `carbon` without a grid"):
+        begin(load.from_values(given))
+    given["economics"]["grid"] = "France"
+    begin(load.from_values(given))
