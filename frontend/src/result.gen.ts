@@ -402,6 +402,10 @@ export interface EdgeRow {
   rtt_s: number;
   /** of all connections, one way, bit/s */
   goodput_bps: number;
+  /** probability that this pair meets through a relay */
+  relayed: number;
+  /** goodput through it, one way, bit/s */
+  relayed_bps: number;
 }
 
 /** One model answered from several places. */
@@ -798,6 +802,8 @@ export interface LocalFigures {
   mean_bps: number;
   /** exchanges that a meeting is made of; the slowest decides */
   ring: EdgeRow[];
+  /** through all relays together, mean, one way, bit/s */
+  relay_bps: number;
   /** rate between sites at which synchronous training would be as fast; null where this is synchronous */
   break_even_bps: number | null;
   /** of all sites */
@@ -1636,8 +1642,10 @@ export interface ServedState {
 export interface ServerFigures {
   /** mean rate of updates over its line while a round runs */
   line_share: number;
-  /** what sharing the line adds to a participant, mean, s */
+  /** what sharing links adds to a participant, mean, s */
   queue_s: number;
+  /** the same by tier, from the clients to the server; empty where only the server's line is shared */
+  shared: SharedRow[];
   /** sums, masks and noise a round, mean, s */
   compute_s: number;
   /** updates that count, an hour */
@@ -1746,6 +1754,14 @@ export interface SharedNetwork {
   tiers: SharedTier[];
   /** the busiest first */
   hot_links: SharedLink[];
+}
+
+/** Links of one tier that clients share. */
+export interface SharedRow {
+  /** concentrators, edge sites, backbones, or the server's line */
+  name: string;
+  /** what sharing them adds to a participant, mean, s */
+  added_s: number;
 }
 
 /** Links of one kind. */

@@ -25,8 +25,12 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from railyard.edge.transport import transfer_s, transports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 _CLONE_NEWNET = 0x40000000
@@ -57,6 +61,10 @@ class Case:
                 buffer=self.buffer,
             )
         )
+
+
+Measured = dict[tuple[Case, int], float]
+"""Seconds of a case and a repeat."""
 
 
 def cases() -> list[Case]:
@@ -174,8 +182,22 @@ def send(address: str, size: int, control: str) -> None:
     connection.recv(1)
 
 
-def measured_s(case: Case, number: int, seed: int) -> float:
-    """One transfer."""
+def over_tcp(spaces: tuple[str, str], case: Case) -> float:
+    """Seconds of one transfer by the kernel."""
+    getter = within(spaces[1], "receive", str(case.size_bytes))
+    assert getter.stdout is not None
+    getter.stdout.readline()
+    giver = within(spaces[0], "send", "10.9.0.2", str(case.size_bytes), case.transport)
+    assert giver.stdout is not None
+    begun = float(giver.stdout.readline())
+    ended = float(getter.stdout.readline())
+    for process in (getter, giver):
+        process.wait(timeout=30)
+    return ended - begun
+
+
+def measured_s(case: Case, number: int, seed: int, talk: Callable[[tuple[str, str], Case], float] = over_tcp) -> float:
+    """One transfer between two namespaces over a carried path; `talk` makes it, the first namespace sends."""
     spaces = (f"ry{number}a", f"ry{number}b")
     for space in spaces:
         run("ip", "netns", "add", space)
@@ -189,16 +211,7 @@ def measured_s(case: Case, number: int, seed: int) -> float:
     carrier = multiprocessing.get_context("fork").Process(target=carry, args=(ends, case, seed), daemon=True)
     carrier.start()
     try:
-        getter = within(spaces[1], "receive", str(case.size_bytes))
-        assert getter.stdout is not None
-        getter.stdout.readline()
-        giver = within(spaces[0], "send", "10.9.0.2", str(case.size_bytes), case.transport)
-        assert giver.stdout is not None
-        begun = float(giver.stdout.readline())
-        ended = float(getter.stdout.readline())
-        for process in (getter, giver):
-            process.wait(timeout=30)
-        return ended - begun
+        return talk(spaces, case)
     finally:
         carrier.terminate()
         carrier.join()
@@ -208,11 +221,10 @@ def measured_s(case: Case, number: int, seed: int) -> float:
             subprocess.run(("ip", "netns", "del", space), check=False)
 
 
-def main(target: Path) -> None:
-    """Every case, some at a time, and a CSV of what was predicted and measured."""
-    todo = [(case, repeat) for case in cases() for repeat in range(REPEATS if case.loss else 1)]
-    todo.sort(key=lambda item: -item[0].predicted_s())
-    found: dict[tuple[Case, int], float] = {}
+def measure(todo: list[tuple[Case, int]], at_once: int, talk: Callable[[tuple[str, str], Case], float]) -> Measured:
+    """Every case as often as it is listed, some at a time, the longest first."""
+    todo = sorted(todo, key=lambda item: -item[0].predicted_s())
+    found: Measured = {}
     lock, left = threading.Lock(), list(enumerate(todo))
 
     def work() -> None:
@@ -221,26 +233,34 @@ def main(target: Path) -> None:
                 if not left:
                     return
                 number, (case, repeat) = left.pop(0)
-            seconds = measured_s(case, number, 1000 * repeat + 17)
+            seconds = measured_s(case, number, 1000 * repeat + 17, talk)
             with lock:
                 found[case, repeat] = seconds
-                print(
-                    f"{len(found)}/{len(todo)} {case} {case.predicted_s():.3f} {seconds:.3f}",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                words = f"{len(found)}/{len(todo)} {case} {case.predicted_s():.3f} {seconds:.3f}"
+                print(words, file=sys.stderr, flush=True)
 
-    threads = [threading.Thread(target=work) for _ in range(AT_ONCE)]
+    threads = [threading.Thread(target=work) for _ in range(at_once)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    return found
+
+
+def write(target: Path, found: Measured) -> None:
+    """A CSV of what was measured."""
     with target.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["transport", "rate_bps", "rtt_s", "loss", "buffer", "size_bytes", "repeat", "measured_s"])
         for (case, repeat), seconds in found.items():
             row = [case.transport, case.rate_bps, case.rtt_s, case.loss, case.buffer, case.size_bytes, repeat]
             writer.writerow([*row, round(seconds, 4)])
+
+
+def main(target: Path) -> None:
+    """Every case, and a CSV of what was measured."""
+    todo = [(case, repeat) for case in cases() for repeat in range(REPEATS if case.loss else 1)]
+    write(target, measure(todo, AT_ONCE, over_tcp))
 
 
 if __name__ == "__main__":

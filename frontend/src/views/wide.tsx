@@ -146,6 +146,17 @@ function Rounds({ variant }: { variant: FederatedVariant }) {
         <CauseTable causes={found.causes} />
         <Plot label="Time of each round" x={timeScale(span)} y={linear(0, longest, 4)} showX={(value) => moment(value, span)} showY={duration} titleX="time from the first round" titleY="seconds" height={200} series={[{ name: "round", color: lineColor(0), points: found.series.map((row) => [row.at_s, row.took_s]) }]} />
       </Section>
+      {found.server.shared.length > 0 && (
+        <Section title="What sharing links adds to an update" note="By tier, from the clients to the server.">
+          <Table
+            rows={[...found.server.shared]}
+            columns={[
+              { head: "links", text: true, cell: (row) => row.name },
+              { head: "added", cell: (row) => duration(row.added_s) },
+            ]}
+          />
+        </Section>
+      )}
       <Section title="Who is heard" note="Bias is the share of the updates over the share of the clients: 1 is fair.">
         <Table
           rows={[...who.groups]}
@@ -200,6 +211,8 @@ function Sites({ variant }: { variant: LocalVariant }) {
             { head: "to", text: true, cell: (row) => row.target },
             { head: "round trip", cell: (row) => duration(row.rtt_s) },
             { head: "goodput", cell: (row) => bitRate(row.goodput_bps) },
+            { head: "through a relay", cell: (row) => percent(row.relayed) },
+            { head: "goodput there", cell: (row) => (row.relayed > 0 ? bitRate(row.relayed_bps) : NONE) },
           ]}
         />
       </Section>

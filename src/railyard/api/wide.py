@@ -61,6 +61,7 @@ _CLIENTS = (
 def _of_clients(variants: Sequence[FederatedVariant]) -> Iterator[Sheet]:
     yield Sheet(_CLIENTS, [_clients_row(one) for one in variants])
     yield _matrix("of a mean round", [(one.name, one.federated.causes) for one in variants])
+    yield from _of_shared(variants)
     if len(variants) > _DETAILED:
         names = [row.name for row in variants[0].federated.participation.groups]
         rows = [(one.name, *(numbers.short(bias) for bias in _biases(one, names))) for one in variants]
@@ -79,6 +80,17 @@ def _of_clients(variants: Sequence[FederatedVariant]) -> Iterator[Sheet]:
                 for row in one.federated.participation.groups
             ],
         )
+
+
+def _of_shared(variants: Sequence[FederatedVariant]) -> Iterator[Sheet]:
+    """What sharing adds, by tier, where anything is shared before the server."""
+    found = [(one.name, {row.name: row.added_s for row in one.federated.server.shared}) for one in variants]
+    tiers = list(dict.fromkeys(tier for _, tiers in found for tier in tiers))
+    if tiers:
+        rows = [
+            (name, *(numbers.seconds(added[tier]) if tier in added else "" for tier in tiers)) for name, added in found
+        ]
+        yield Sheet(("sharing adds to an update", *tiers), rows)
 
 
 def _clients_row(variant: FederatedVariant) -> tuple[str, ...]:
@@ -187,10 +199,16 @@ def _of_sites(variants: Sequence[LocalVariant]) -> Iterator[Sheet]:
             ],
         )
         rows = [
-            (f"{row.source} to {row.target}", numbers.seconds(row.rtt_s), format_rate(float(f"{row.goodput_bps:.3g}")))
+            (
+                f"{row.source} to {row.target}",
+                numbers.seconds(row.rtt_s),
+                format_rate(float(f"{row.goodput_bps:.3g}")),
+                numbers.percent(row.relayed),
+                format_rate(float(f"{row.relayed_bps:.3g}")) if row.relayed else numbers.NOT_APPLICABLE,
+            )
             for row in one.local.ring
         ]
-        yield Sheet((f"{one.name}: exchanges", "round trip", "goodput"), rows)
+        yield Sheet((f"{one.name}: exchanges", "round trip", "goodput", "relayed", "through a relay"), rows)
 
 
 def _sites_row(variant: LocalVariant) -> tuple[str, ...]:

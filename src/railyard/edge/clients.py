@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.edge import draws
 from railyard.edge.access import Paths, paths
+from railyard.edge.network import Network
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,6 +55,7 @@ class Clients:
         sample_spread: Standard deviation of the logarithm of them.
         seed: Of everything that is a client's own.
         able: Whether each device has the memory to take part.
+        network: What they share on their way to the server.
     """
 
     count: int
@@ -65,6 +67,7 @@ class Clients:
     sample_spread: float
     seed: int
     able: tuple[bool, ...] = ()
+    network: Network = field(default_factory=Network)
 
     @property
     def able_share(self) -> float:

@@ -2,6 +2,7 @@
 
 - Response of CUBIC to random loss: RFC 9438, section 5.1 (C = 0.4, beta = 0.7), its Reno-friendly window: section 4.3.
 - Timeouts: Padhye, Firoiu, Towsley, Kurose (PFTK), SIGCOMM 1998, equation 30, with one acknowledgement a packet.
+- QUIC has none of these timeouts: a probe cuts no window, only lasting congestion does (RFC 9002, sections 6.2, 7.6).
 - Losses to a shallow buffer: CUBIC's saw-tooth of RFC 9438, section 4.2, over the bandwidth-delay product.
 - BBR: Cardwell et al., ACM Queue 2016: rate of the bottleneck while fewer packets are lost than its probing gain of
   1.25 makes up for (1 - 1/1.25); 200 ms of four packets every 10 s (PROBE_RTT).
@@ -28,6 +29,8 @@ INITIAL_WINDOW = 10.0
 """Segments (RFC 6928)."""
 _LEAST_TIMEOUT_S = 0.2
 """Of Linux (TCP_RTO_MIN); added to the round trip."""
+_QUIC_BYTES = 11.0 + 16.0 + 8.0
+"""Of a datagram (RFC 9000): short header with 8 bytes of connection, 2 of number, tag, frame with offset and length."""
 _DEEP_BUFFER = 1.0
 """Bandwidth-delay products of buffer at the bottleneck, where nothing is known of it: access links have more."""
 
@@ -86,10 +89,11 @@ for _name in ("cubic", "bbr"):
         Transport(
             f"quic-{_name}",
             f"QUIC with {_name.upper()}: datagrams of 1,200 bytes as RFC 9000 allows everywhere",
-            1200.0 - 27.0 - 4.0,
+            1200.0 - _QUIC_BYTES,
             1228.0,
             1.0,
             _bbr,
+            least_timeout_s=np.inf,
         ),
     )
 

@@ -51,11 +51,21 @@ class TrafficFigures(Figures):
     wasted_share: Share = Field(description="of all bytes that no update came of")
 
 
+class SharedRow(Figures):
+    """Links of one tier that clients share."""
+
+    name: str = Field(description="concentrators, edge sites, backbones, or the server's line")
+    added_s: float = Field(description="what sharing them adds to a participant, mean, s")
+
+
 class ServerFigures(Figures):
     """What the server carries."""
 
     line_share: float = Field(description="mean rate of updates over its line while a round runs")
-    queue_s: float = Field(description="what sharing the line adds to a participant, mean, s")
+    queue_s: float = Field(description="what sharing links adds to a participant, mean, s")
+    shared: tuple[SharedRow, ...] = Field(
+        description="the same by tier, from the clients to the server; empty where only the server's line is shared"
+    )
     compute_s: float = Field(description="sums, masks and noise a round, mean, s")
     updates_per_h: float = Field(description="updates that count, an hour")
 

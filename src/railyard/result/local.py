@@ -30,6 +30,8 @@ class EdgeRow(Figures):
     target: str = Field(description="site")
     rtt_s: float = Field(description="round trip, s")
     goodput_bps: float = Field(description="of all connections, one way, bit/s")
+    relayed: Share = Field(description="probability that this pair meets through a relay")
+    relayed_bps: float = Field(description="goodput through it, one way, bit/s")
 
 
 class LocalFigures(Figures):
@@ -46,6 +48,7 @@ class LocalFigures(Figures):
     sent_bytes: float = Field(description="by a site for one meeting over all parameters")
     mean_bps: float = Field(description="that a site sends, over all time")
     ring: tuple[EdgeRow, ...] = Field(description="exchanges that a meeting is made of; the slowest decides")
+    relay_bps: float = Field(description="through all relays together, mean, one way, bit/s")
     break_even_bps: float | None = Field(
         description="rate between sites at which synchronous training would be as fast; null where this is synchronous"
     )

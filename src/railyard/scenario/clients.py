@@ -5,11 +5,42 @@ from typing import Annotated
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from railyard.scenario.quantity import Count, Length, Number, Ratio, Span, Text
+from railyard.scenario.quantity import Count, Length, Number, Positive, Rate, Ratio, Span, Text
 from railyard.scenario.section import Section
 
 Share = Annotated[Ratio, Field(le=1.0)]
 Weights = Annotated[dict[Text, Annotated[Ratio, Field(gt=0.0)]], Field(min_length=1)]
+
+
+class SharedLinkSection(Section):
+    """A link that several clients share."""
+
+    up: Annotated[Rate, Field(gt=0)] = Field(description="Towards the server.", examples=["1 Gb/s"])
+    down: Annotated[Rate, Field(gt=0)] | None = Field(
+        default=None, description="Towards the clients; as `up` when left out."
+    )
+    busy: Annotated[Ratio, Field(lt=1.0)] = Field(default=0.0, description="Share that traffic of others takes.")
+
+
+class ConcentratorSection(SharedLinkSection):
+    """Where access links of one kind meet: a splitter's port, a segment of cable, a cell."""
+
+    clients: Positive = Field(description="Of the population behind each.", examples=[64])
+
+
+class EdgeSitesSection(SharedLinkSection):
+    """Sites through which the clients of a region reach the backbone."""
+
+    each_region: Positive = Field(description="Sites in every region.", examples=[20])
+
+
+class NetworkSection(Section):
+    """Links between access and the server's line that are shared max-min fairly, a tree."""
+
+    concentrators: dict[Text, ConcentratorSection] = Field(
+        default_factory=dict, description="By access link: its concentrators."
+    )
+    sites: EdgeSitesSection | None = Field(default=None, description="Edge sites, and the uplink of each.")
 
 
 class RegionSection(Section):
@@ -24,6 +55,9 @@ class RegionSection(Section):
         default=0.0, description="Length of the fibre from there to the server, one way.", examples=["9000 km"]
     )
     loss: Annotated[Ratio, Field(lt=0.2)] = Field(default=0.0, description="Packets lost on that way, besides access.")
+    backbone: SharedLinkSection | None = Field(
+        default=None, description="The link that all of the region share; never short when left out."
+    )
 
 
 class AvailableSection(Section):
@@ -76,6 +110,9 @@ class ClientsSection(Section):
         default=(RegionSection(name="all", share=1.0),), description="Where they are."
     )
     available: AvailableSection = Field(default_factory=AvailableSection, description="When they are there.")
+    network: NetworkSection = Field(
+        default_factory=NetworkSection, description="What they share between their access links and the server."
+    )
     samples: SamplesSection = Field(default_factory=SamplesSection, description="What they have to learn from.")
 
     @model_validator(mode="after")
@@ -84,4 +121,8 @@ class ClientsSection(Section):
         twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
         if twice is not None:
             raise PydanticCustomError("clients", "two regions are called `{name}`", {"name": twice})
+        alone = next((name for name in self.network.concentrators if name not in self.links), None)
+        if alone is not None:
+            words = "concentrators of `{name}`, a link that no client has (`links` has {links})"
+            raise PydanticCustomError("clients", words, {"name": alone, "links": ", ".join(self.links)})
         return self

@@ -84,8 +84,11 @@ class BetweenSection(Section):
     rate: Annotated[Rate, Field(gt=0)] | None = Field(
         default=None, description="That any two can have at most, such as what was measured between them."
     )
+    punched: Annotated[Ratio, Field(le=1.0)] = Field(
+        default=0.7, description="Pairs of sites behind NAT that reach each other without a relay (arXiv 2510.27500)."
+    )
     relay: Annotated[Rate, Field(gt=0)] = Field(
-        default=1e8, description="What a relay gives two sites that are both behind NAT; twice the round trip."
+        default=1e8, description="What a relay gives any other such pair; twice the round trip."
     )
     transport: Literal[tuple(transports.names())] = Field(  # type: ignore[valid-type]
         default="cubic", description="Transport protocol and its congestion control."

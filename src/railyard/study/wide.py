@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.edge.clients import Clients, Region
+from railyard.edge.network import Network, SharedLink
 from railyard.edge.presence import Presence
 from railyard.errors import InputError
 from railyard.result.section import Band, NamedBand
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.catalog.types import Range
-    from railyard.scenario.clients import AvailableSection, ClientsSection
+    from railyard.scenario.clients import AvailableSection, ClientsSection, SharedLinkSection
     from railyard.scenario.load import Draft
 
 LIGHT_S_PER_M = 4.9e-9
@@ -61,7 +62,27 @@ def clients_of(draft: Draft, section: ClientsSection, catalog: Catalog, seed: in
         mean_samples=section.samples.mean,
         sample_spread=section.samples.spread,
         seed=seed,
+        network=network_of(section),
     )
+
+
+def network_of(section: ClientsSection) -> Network:
+    """What clients share."""
+    concentrators = []
+    for name in section.links:
+        one = section.network.concentrators.get(name)
+        concentrators.append(None if one is None else (one.clients, _shared(one)))
+    sites = section.network.sites
+    return Network(
+        concentrators=tuple(concentrators),
+        sites=None if sites is None else (sites.each_region, _shared(sites)),
+        backbones=tuple(None if one.backbone is None else _shared(one.backbone) for one in section.regions),
+    )
+
+
+def _shared(section: SharedLinkSection) -> SharedLink:
+    down = section.up if section.down is None else section.down
+    return SharedLink(section.up * (1.0 - section.busy), down * (1.0 - section.busy))
 
 
 def presence_of(section: AvailableSection) -> Presence:

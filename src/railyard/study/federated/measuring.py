@@ -17,6 +17,7 @@ from railyard.result.federated import (
     ParticipationFigures,
     RoundRow,
     ServerFigures,
+    SharedRow,
     TrafficFigures,
 )
 from railyard.result.variants.federated import FederatedVariant
@@ -179,6 +180,7 @@ def _server(job: Learning, told: Told, count: int, total: float, mean: float) ->
     return ServerFigures(
         line_share=told.up_bytes / count * 8.0 / max(mean, 1e-12) / job.section.server.line,
         queue_s=told.queue_s / count,
+        shared=tuple(SharedRow(name=name, added_s=seconds / count) for name, seconds in told.shared.items()),
         compute_s=told.server_s / count,
         updates_per_h=sum(told.used) / max(total, 1e-12) * HOUR_S,
     )
@@ -245,6 +247,8 @@ def _warnings(job: Learning, told: Told, count: int) -> Iterator[str]:
         yield f"{failed:,} of {count:,} rounds were thrown away: too few updates came"
     if job.clients.able_share < 1.0:
         yield f"{100 * (1 - job.clients.able_share):.1f} % of the clients are never heard: their devices lack memory"
+    if job.clients.network.shares and job.scheme.algorithm.buffer:
+        yield f"shared links are left out: with `{job.scheme.algorithm.kind}` each client has its link to itself"
     if job.curve is None:
         yield "time a round and bytes only: no published row says how many rounds an accuracy takes here (`reach`)"
     else:

@@ -12,7 +12,6 @@ import numpy as np
 from railyard.edge import draws
 from railyard.edge.access import Paths
 from railyard.edge.transport import carried_s, transfer_s
-from railyard.engine.rounds.sharing import Tree
 from railyard.engine.rounds.waiting import Cohort
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from railyard.edge.clients import Clients
     from railyard.edge.draws import Floats, Ids
     from railyard.study.federated.prepare import Learning
+    from railyard.study.federated.shared import Shared
     from railyard.workload.federated.secret import Stage
 
 Found = TypeVar("Found")
@@ -98,7 +98,7 @@ def _drawn(job: Learning, clients: Clients, who: Ids, at_s: float) -> Drawn:
     )
 
 
-def cohort(job: Learning, clients: Clients, rows: Drawn, number: int) -> Cohort:
+def cohort(job: Learning, clients: Clients, rows: Drawn, number: int, shared: Shared | None = None) -> Cohort:
     """The seconds of each part of a round.
 
     Args:
@@ -106,16 +106,16 @@ def cohort(job: Learning, clients: Clients, rows: Drawn, number: int) -> Cohort:
         clients: Who they are drawn from.
         rows: Participants.
         number: Of the round.
+        shared: Links that they share; None: each has its link to itself.
     """
     found = in_parts(len(rows), lambda part: _seconds(job, clients, rows.take(part), number, len(rows)))
     bits = np.ones(len(rows))
-    line = Tree.line(job.section.server.line, len(rows))
     return Cohort(
         **{name: joined(found, name) for name in Seconds.__dataclass_fields__},
         down_bits=bits * job.sent.down_bytes * 8.0,
         up_bits=bits * job.sent.up_bytes * 8.0,
-        down=line,
-        up=line,
+        down=None if shared is None else shared.down,
+        up=None if shared is None else shared.up,
     )
 
 

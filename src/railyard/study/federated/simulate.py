@@ -12,6 +12,7 @@ from railyard.edge.transport import transfer_s, transports
 from railyard.engine.rounds import buffered, waiting
 from railyard.errors import SimulationError
 from railyard.study.federated.participants import cohort, drawn, expected_s
+from railyard.study.federated.shared import added_s, shared_of
 from railyard.study.wide import HOUR_S
 from railyard.workload.federated.chosen import Candidates
 from railyard.workload.federated.secret import STREAM_FLOP_PER_BYTE
@@ -45,6 +46,7 @@ class Told:
         selected: Clients.
         late: Updates that came too late.
         queue_s: Mean of each round.
+        shared: The same by tier of the links that are shared, where more is than the server's line.
         server_s: Sums, masks and noise.
         busy: Device-seconds of computation, by device.
         radio: Link-seconds of transfers, by link.
@@ -65,6 +67,7 @@ class Told:
     selected: int = 0
     late: int = 0
     queue_s: float = 0.0
+    shared: dict[str, float] = field(default_factory=dict)
     server_s: float = 0.0
     busy: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     radio: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
@@ -150,8 +153,9 @@ def _one(job: Learning, server: Server, told: Told, now: float, number: int) -> 
     """A round with a server that waits; when it ended."""
     clients, goal = server.clients, server.goal
     rows, began = _gathered(job, server, told, now, number)
-    part = cohort(job, clients, rows, number)
     section = job.section
+    shared = shared_of(clients, rows, section.server.line)
+    part = cohort(job, clients, rows, number, shared)
     rule = waiting.Rule(
         goal=goal,
         least=max(math.ceil(goal * section.round.least - 1e-9), 1),
@@ -164,6 +168,9 @@ def _one(job: Learning, server: Server, told: Told, now: float, number: int) -> 
     _spent(told, rows, part, closed)
     _bytes(job, told, rows, closed)
     _causes(told, closed)
+    if clients.network.shares:
+        for tier, seconds in added_s(part, shared, closed.parts_s).items():
+            told.shared[tier] = told.shared.get(tier, 0.0) + seconds
     told.cause("server", server_s)
     told.server_s += server_s + int(closed.used.sum()) * job.sent.server_flop / section.server.flops
     told.there += clients.share_there(began) / max(job.scheme.algorithm.edge_rounds * len(job.clients.regions), 1)
@@ -273,6 +280,7 @@ def _over_edges(job: Learning, told: Told, now: float, number: int) -> float:
             job.clients,
             count=max(round(job.clients.count * share), 1),
             regions=(replace(region, far_s=0.0, loss=0.0),),
+            network=replace(job.clients.network, backbones=()),
             seed=job.clients.seed + 7919 * (index + 1),
         )
         goal = max(round(job.goal * share), 1)
@@ -294,7 +302,12 @@ def _over_edges(job: Learning, told: Told, now: float, number: int) -> float:
     told.used.append(sum(sum(book.used) for book in books))
     told.left.append(sum(sum(book.left) for book in books))
     told.ok.append(all(all(book.ok) for book in books))
-    for name in ("selected", "late", "queue_s", "server_s", "there", "down_bytes", "up_bytes", "wasted_bytes"):
+    closed = len(books) * algorithm.edge_rounds
+    told.queue_s += sum(book.queue_s for book in books) / closed
+    for tier in dict.fromkeys(tier for book in books for tier in book.shared):
+        seconds = sum(book.shared.get(tier, 0.0) for book in books) / closed
+        told.shared[tier] = told.shared.get(tier, 0.0) + seconds
+    for name in ("selected", "late", "server_s", "there", "down_bytes", "up_bytes", "wasted_bytes"):
         setattr(told, name, getattr(told, name) + sum(getattr(book, name) for book in books))
     return ends[slowest]
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 EARTH_M = 6.371e6
+_DETOUR = 2.0
+"""Round trip through a relay over the direct one: a relay that lies as far from either as they from each other."""
 _MOST_TRIED = 7
 """Kinds of sites whose every order is tried; more are put in order greedily."""
 
@@ -35,7 +37,7 @@ class Ends:
         down_bps: To it.
         rtt_s: ROUND TRIP of its access.
         loss: On its access.
-        behind_nat: Whether others cannot reach it.
+        nat: Probability that a site of this kind cannot be reached by others.
         place: Latitude and longitude in degrees; None: the same distance to all.
     """
 
@@ -43,7 +45,7 @@ class Ends:
     down_bps: float
     rtt_s: float
     loss: float
-    behind_nat: bool
+    nat: float
     place: tuple[float, float] | None
 
 
@@ -55,11 +57,15 @@ class Lines:
         rtt_s: ROUND TRIP.
         goodput_bps: Of all connections together, ONE WAY.
         line_bps: The same if nothing were lost.
+        relayed: Probability that a pair meets through a relay: both are behind NAT, and no hole could be punched.
+        by_relay: What such a pair has; None: these lines are a relay's.
     """
 
     rtt_s: Floats
     goodput_bps: Floats
     line_bps: Floats
+    relayed: Floats
+    by_relay: Lines | None = None
 
 
 def great_circle_m(one: tuple[float, float], other: tuple[float, float]) -> float:
@@ -70,21 +76,29 @@ def great_circle_m(one: tuple[float, float], other: tuple[float, float]) -> floa
 
 
 def lines(ends: Sequence[Ends], between: BetweenSection) -> Lines:
-    """Round trips and goodputs between all kinds."""
+    """Round trips and goodputs between all kinds, right and through a relay."""
+    nat = np.array([one.nat for one in ends])
+    relayed = np.outer(nat, nat) * (1.0 - between.punched)
+    return _lines(ends, between, relayed, 1.0, _lines(ends, between, relayed, _DETOUR, None))
+
+
+def _lines(
+    ends: Sequence[Ends], between: BetweenSection, relayed: Floats, detour: float, by_relay: Lines | None
+) -> Lines:
     count = len(ends)
     rtt, goodput, line = (np.zeros((count, count)) for _ in range(3))
     transport = transports.get(between.transport)
+    most = between.relay if by_relay is None else math.inf
     for i, j in itertools.product(range(count), repeat=2):
         one, other = ends[i], ends[j]
-        relayed = one.behind_nat and other.behind_nat
         trip = between.latency + one.rtt_s + other.rtt_s + far_s(_distance_m(one, other, between))
-        rate = min(one.up_bps, other.down_bps, between.rate or math.inf, between.relay if relayed else math.inf)
-        rtt[i, j] = trip * (2.0 if relayed else 1.0)
+        rate = min(one.up_bps, other.down_bps, between.rate or math.inf, most)
+        rtt[i, j] = trip * detour
         lost = 1.0 - (1.0 - between.loss) * (1.0 - one.loss) * (1.0 - other.loss)
         each = rate / between.connections
         goodput[i, j] = between.connections * float(goodput_bps(transport, each, rtt[i, j], lost))
         line[i, j] = between.connections * float(goodput_bps(transport, each, rtt[i, j], 0.0))
-    return Lines(rtt, goodput, line)
+    return Lines(rtt, goodput, line, relayed, by_relay)
 
 
 def _distance_m(one: Ends, other: Ends, between: BetweenSection) -> float:

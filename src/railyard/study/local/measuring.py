@@ -14,7 +14,7 @@ from railyard.result.local import EdgeRow, LocalFigures, SiteRow
 from railyard.result.section import Band
 from railyard.result.variants.local import LocalVariant
 from railyard.result.wide import CauseRow
-from railyard.study.local.meeting import Met, break_even_bps
+from railyard.study.local.meeting import Met, break_even_bps, relay_bps
 from railyard.study.wide import HOUR_S, TERA, band, cost
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def measure(meeting: Meeting) -> MeasuredSites:
             exchange_s=met.exchange_s,
             sent_bytes=met.sent_bytes,
             mean_bps=mean_bps,
+            relay_bps=relay_bps(job, met),
             ring=tuple(_edges(job, met)),
             break_even_bps=break_even_bps(job, met),
             tokens_per_s=tokens,
@@ -138,6 +139,8 @@ def _edges(job: Together, met: Met) -> Iterator[EdgeRow]:
             target=names[j],
             rtt_s=float(job.lines.rtt_s[i, j]),
             goodput_bps=float(job.lines.goodput_bps[i, j]),
+            relayed=float(job.lines.relayed[i, j]),
+            relayed_bps=float((job.lines.by_relay or job.lines).goodput_bps[i, j]),
         )
 
 

@@ -14,7 +14,14 @@ from railyard.workload.local.methods.synchronous import BACKWARD
 from railyard.workload.training.sync.local import exposed_s
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from railyard.study.local.distance import Lines
     from railyard.study.local.prepare import Together
+
+    Floats = NDArray[np.float64]
 
 _STOPS = 1e-6
 
@@ -71,12 +78,39 @@ def ring_s(job: Together, members: float, bits: float) -> tuple[float, float, fl
     counts = [site.section.count for site in job.sites]
     chunk = bits / members
     pairs = ring(job.lines, counts, chunk)
-    took = [chunk / job.lines.goodput_bps[pair] + job.lines.rtt_s[pair] / 2.0 for pair in pairs]
-    slowest = pairs[int(np.argmax(took))]
     messages = 2.0 * (members - 1.0)
-    sent = messages * chunk / float(job.lines.goodput_bps[slowest])
-    unlost = messages * chunk / float(job.lines.line_bps[slowest])
-    return sent, unlost, messages * float(job.lines.rtt_s[slowest]) / 2.0, pairs
+    found = [0.0, 0.0, 0.0]
+    for chance, (sent, unlost, far) in _slowest(job, pairs, counts, chunk):
+        for number, seconds in enumerate((sent, unlost, far)):
+            found[number] += chance * messages * seconds
+    return found[0], found[1], found[2], pairs
+
+
+def _slowest(
+    job: Together, pairs: list[tuple[int, int]], counts: list[int], chunk: float
+) -> list[tuple[float, tuple[float, float, float]]]:
+    """What the slowest exchange of a ring takes a message, and how probable that is: each may go through a relay.
+
+    A kind's sites stand side by side, so that a pair of one kind stands for one exchange less than there are sites.
+    """
+    rows = []
+    for number, (i, j) in enumerate(pairs):
+        times = counts[i] - 1 if i == j else 1
+        relayed = float(job.lines.relayed[i, j])
+        for lines, chance in ((job.lines, 1.0 - relayed), (job.lines.by_relay, relayed)):
+            if lines is None or chance <= 0:
+                continue
+            sent, unlost = chunk / float(lines.goodput_bps[i, j]), chunk / float(lines.line_bps[i, j])
+            rows.append((number, times, chance, (sent, unlost, float(lines.rtt_s[i, j]) / 2.0)))
+    rows.sort(key=lambda row: row[3][0] + row[3][2])
+    within, times_of = dict.fromkeys(range(len(pairs)), 0.0), {row[0]: row[1] for row in rows}
+    found, before = [], 0.0
+    for number, _, chance, parts in rows:
+        within[number] = min(within[number] + chance, 1.0)
+        upto = math.prod(share ** max(times_of[one], 1) for one, share in within.items())
+        found.append((upto - before, parts))
+        before = upto
+    return found
 
 
 def _together(job: Together, *, present: bool) -> Met:
@@ -149,27 +183,64 @@ def _apart(job: Together, exchange: list[tuple[float, float, float]], pairs: lis
 def _to_server(job: Together, site: int) -> tuple[float, float, float]:
     """To the server and back; it stands at the first site, whose line all share when they come at once."""
     bits, lines = size_bits(job), job.lines
-    there = bits / lines.goodput_bps[site, 0] + bits / lines.goodput_bps[0, site]
-    unlost = bits / lines.line_bps[site, 0] + bits / lines.line_bps[0, site]
-    cycle = job.sites[site].step_s * job.method.inner_steps + there
+    there, unlost, far = _mixed(
+        job,
+        site,
+        lambda one: (
+            bits / one.goodput_bps[site] + bits / one.goodput_bps[:, site],
+            bits / one.line_bps[site] + bits / one.line_bps[:, site],
+            one.rtt_s[site],
+        ),
+    )
+    cycle = job.sites[site].step_s * job.method.inner_steps + there[0]
     load = sum(one.section.count for one in job.sites) * bits / cycle / float(lines.line_bps[:, 0].max())
     slower = max(load, 1.0)
-    return float(there * slower), float(unlost * slower), float(lines.rtt_s[site, 0])
+    return float(there[0] * slower), float(unlost[0] * slower), float(far[0])
 
 
 def _to_peers(job: Together, site: int) -> tuple[float, float, float]:
     """Both ways at once with one other, drawn at random among all others."""
-    bits, lines = size_bits(job), job.lines
+    bits = size_bits(job)
     counts = np.array([one.section.count for one in job.sites], float)
     counts[site] -= 1.0
     chance = counts / counts.sum()
-    slower = np.minimum(lines.goodput_bps[site], lines.goodput_bps[:, site])
-    unlost = np.minimum(lines.line_bps[site], lines.line_bps[:, site])
-    return (
-        float((chance * bits / slower).sum()),
-        float((chance * bits / unlost).sum()),
-        float((chance * lines.rtt_s[site]).sum()),
+    sent, unlost, far = _mixed(
+        job,
+        site,
+        lambda one: (
+            bits / np.minimum(one.goodput_bps[site], one.goodput_bps[:, site]),
+            bits / np.minimum(one.line_bps[site], one.line_bps[:, site]),
+            one.rtt_s[site],
+        ),
     )
+    return float((chance * sent).sum()), float((chance * unlost).sum()), float((chance * far).sum())
+
+
+def _mixed(job: Together, site: int, took: Callable[[Lines], tuple[Floats, ...]]) -> list[Floats]:
+    """float64[kinds] each, mean over pairs that meet right and pairs that meet through a relay."""
+    lines, share = job.lines, job.lines.relayed[site]
+    relays = lines if lines.by_relay is None else lines.by_relay
+    return [(1.0 - share) * direct + share * relayed for direct, relayed in zip(took(lines), took(relays), strict=True)]
+
+
+def relay_bps(job: Together, met: Met) -> float:
+    """What all relays together carry one way, mean over time: each exchange of relayed pairs passes them once."""
+    counts = [site.section.count for site in job.sites]
+    kind = meets(job.method)
+    if kind == "pairs":
+        total = float(sum(counts))
+        share = sum(
+            counts[i] / total * (counts[j] - (i == j)) / max(total - 1.0, 1.0) * float(job.lines.relayed[i, j])
+            for i in range(len(counts))
+            for j in range(len(counts))
+        )
+        bits = 2.0 * size_bits(job) * total * share
+    elif kind == "server":
+        bits = 2.0 * size_bits(job) * sum(n * float(job.lines.relayed[i, 0]) for i, n in enumerate(counts))
+    else:
+        exchanges = [(counts[i] - 1 if i == j else 1, float(job.lines.relayed[i, j])) for i, j in met.pairs]
+        bits = met.sent_bytes * 8.0 * sum(times * share for times, share in exchanges)
+    return bits / (met.step_s * job.method.inner_steps)
 
 
 def _server_pairs(job: Together) -> list[tuple[int, int]]:

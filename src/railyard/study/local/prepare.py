@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from railyard.workload.training.sync.local import LocalUpdates
 
 PLACE = ("workload", "local")
-_NAT = 0.5
-"""A link most of whose clients cannot be reached counts as one whose clients cannot."""
 _PS = 1e-12
 
 
@@ -195,7 +193,7 @@ def _ends(draft: Draft, number: int, catalog: Catalog) -> Ends:
     site = draft.scenario.local.sites[number]
     place = site.place
     if site.link is None:
-        return Ends(site.up, site.up if site.down is None else site.down, 0.0, 0.0, behind_nat=False, place=place)
+        return Ends(site.up, site.up if site.down is None else site.down, 0.0, 0.0, nat=0.0, place=place)
     with blaming(draft, *PLACE, "sites", str(number), "link"):
         link = catalog.access_link(site.link)
     return Ends(
@@ -203,6 +201,6 @@ def _ends(draft: Draft, number: int, catalog: Catalog) -> Ends:
         link.down_bps["p50"],
         link.rtt_ps["p50"] * _PS,
         link.loss,
-        behind_nat=link.nat >= _NAT,
+        nat=link.nat,
         place=place,
     )

@@ -1,0 +1,139 @@
+"""Links that clients share before the server, and sites that meet through relays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.edge.test_clients import population
+from tests.edge.test_rounds import cohort
+from tests.edge.test_study import ROUNDS, SITES, refused, run
+
+from railyard.edge.network import Network, SharedLink
+from railyard.engine.rounds.waiting import Rule, close
+from railyard.study.federated.shared import added_s, shared_of
+
+
+class Rows:
+    """Participants, as the tree looks at them."""
+
+    def __init__(self, clients, count):
+        self.who = np.arange(count)
+        self.link, self.region = clients.links_of(self.who), clients.regions_of(self.who)
+
+    def __len__(self):
+        return len(self.who)
+
+
+def networked(**network):
+    clients = population(count=100_000)
+    return replace(clients, network=Network(**network))
+
+
+def test_as_many_are_behind_a_concentrator_as_was_said():
+    clients = networked(concentrators=((50, SharedLink(1e9, 1e9)), None))
+    rows = Rows(clients, 100_000)
+    behind = clients.network.concentrators_of(clients, rows.who, rows.link, rows.region)
+    assert (behind[rows.link == 1] == -1).all()
+    _, counts = np.unique(behind[rows.link == 0], return_counts=True)
+    assert counts.mean() == pytest.approx(50.0, rel=0.02)
+    assert counts.std() == pytest.approx(50**0.5, rel=0.1)
+
+
+def test_a_tree_has_its_tiers():
+    link = SharedLink(3e9, 4e9)
+    clients = networked(
+        concentrators=((50, link), None), sites=(4, SharedLink(1e9, 2e9)), backbones=(SharedLink(7e9, 8e9), None)
+    )
+    rows = Rows(clients, 5_000)
+    shared = shared_of(clients, rows, 25e9)
+    assert (shared.tier == 0).sum() == 1
+    assert (shared.tier == 1).sum() == 1
+    assert (shared.tier == 2).sum() == 8
+    assert shared.up_bps[0] == shared.down_bps[0] == 25e9
+    assert (shared.parent[1:] < np.arange(1, len(shared.parent))).all()
+    # A concentrator hangs at one site, and a site of the first region at its backbone.
+    assert (shared.tier[shared.parent[shared.tier == 3]] == 2).all()
+    assert set(shared.tier[shared.parent[shared.tier == 2]]) == {0, 1}
+    assert (shared.tier[shared.first[rows.link == 0]] == 3).all()
+    assert (shared.tier[shared.first[rows.link == 1]] == 2).all()
+    assert (shared.up_bps[shared.tier == 3] == 3e9).all()
+    assert (shared.down_bps[shared.tier == 1] == 8e9).all()
+
+
+def test_what_a_tier_adds():
+    # Four of 10 b/s send 80 b each: 8 s alone, 16 s for two behind a concentrator of 10 b/s, 32 s all on a line of 10.
+    clients = networked(concentrators=((50_000, SharedLink(10.0, 10.0)), None))
+    rows = Rows(clients, 4)
+    rows.link, rows.region = np.array([0, 0, 1, 1]), np.zeros(4, int)
+    part = cohort(np.zeros(4), up_bits=80.0)
+    for line, seconds, tiers in (
+        (np.inf, 16.0, {"concentrators": 4.0, "the server's line": 0.0}),
+        (10.0, 32.0, {"concentrators": 4.0, "the server's line": 20.0}),
+    ):
+        shared = shared_of(clients, rows, line)
+        closed = close(replace(part, up=shared.up, down=shared.down), Rule(4, 1))
+        assert closed.took_s == pytest.approx(seconds)
+        found = added_s(replace(part, up=shared.up, down=shared.down), shared, closed.parts_s)
+        assert found == pytest.approx(tiers)
+        assert sum(found.values()) == pytest.approx(closed.queue_s)
+
+
+NETWORK = """
+      network:
+        concentrators: {lte: {clients: 500, up: 20 Mb/s, busy: 50 %}}
+        sites: {each_region: 2, up: 200 Mb/s, down: 1 Gb/s}
+"""
+
+
+def test_a_scenario_names_what_sharing_adds():
+    free = run(ROUNDS).variants[0].federated
+    assert free.server.shared == ()
+    tight = run(ROUNDS.replace("    round:", NETWORK + "    round:")).variants[0].federated
+    rows = {row.name: row.added_s for row in tight.server.shared}
+    assert list(rows) == ["concentrators", "edge sites", "the server's line"]
+    assert rows["edge sites"] > 0
+    assert sum(rows.values()) == pytest.approx(tight.server.queue_s)
+    assert tight.round_s.mean > free.round_s.mean
+
+
+def test_concentrators_of_a_link_that_nobody_has():
+    problem = refused(ROUNDS.replace("    round:", NETWORK.replace("lte", "fibre") + "    round:"))
+    assert "concentrators of `fibre`" in problem.message
+
+
+def test_sharing_is_said_to_be_left_out_where_nobody_waits():
+    text = ROUNDS.replace("    round: {", NETWORK + "    algorithm: fedbuff\n    round: {concurrency: 100, ")
+    assert any("shared links" in one for one in run(text).variants[0].warnings)
+
+
+def gossip(punched, links="starlink"):
+    text = SITES.replace("up: 1 Gb/s", f"link: {links}").replace("up: 2 Gb/s", f"link: {links}")
+    text = text.replace("connections: 4", f"connections: 4, relay: 5 Mb/s, punched: {punched}")
+    return run(text.replace("kind: diloco", "kind: gossip").replace(", outer_bits: 8", "")).variants[0].local
+
+
+def test_relays_carry_those_who_cannot_meet():
+    # Nine of ten Starlink terminals are behind NAT: 0.81 of the pairs, of which seven of ten open a hole.
+    found = gossip("70 %")
+    assert [row.relayed for row in found.ring] == pytest.approx([0.243, 0.243])
+    assert found.ring[0].relayed_bps < 5e6 < found.ring[0].goodput_bps
+    straight, through = gossip("100 %"), gossip("0 %")
+    mean = straight.exchange_s + 0.3 * (through.exchange_s - straight.exchange_s)
+    assert found.exchange_s == pytest.approx(mean)
+    assert straight.relay_bps == 0.0
+    # Both sites send 10 B parameters of 32 bits both ways every 100 steps, a quarter of them through relays.
+    assert found.relay_bps == pytest.approx(2 * 0.243 * 2 * 320e9 / (100 * found.step_s))
+
+
+def test_a_ring_waits_for_its_relays():
+    text = SITES.replace("up: 1 Gb/s", "link: starlink").replace("up: 2 Gb/s", "link: starlink")
+    found = [
+        run(text.replace("connections: 4", f"connections: 4, relay: 5 Mb/s, punched: {share}")).variants[0].local
+        for share in ("100 %", "70 %", "0 %")
+    ]
+    alone, mixed, relayed = (one.exchange_s for one in found)
+    # Two sites make a ring of two exchanges; it waits if one of them is relayed: 1 - (1 - 0.243)^2 against 1 - 0.19^2.
+    assert alone < mixed < relayed
+    assert (mixed - alone) / (relayed - alone) == pytest.approx((1 - 0.757**2) / (1 - 0.19**2))
