@@ -30,16 +30,22 @@ def tiers(ratio=4.0, *, fabric="roce", ranks=128, place="packed", load=0.0, qps=
     return Tiers.of(cluster.build(spec, catalog.load(), Placement(place, 0)))
 
 
-def classes(*rows, queues=None, paced=None, ranks=128.0, local=8, trees=0.0):
-    """Rows (pattern, domains, hop, inside s, outside s); of all the same share moves in aggregated trees."""
+def classes(*rows, queues=None, paced=None, ranks=128.0, local=8, trees=0.0, beside=1.0, hidden=1.0, lockstep=False):
+    """Rows (pattern, domains, hop, inside s, outside s); of all the same share moves in aggregated trees.
+
+    `beside` and `hidden` are of the second queue.
+    """
     column = [np.array([[float(row[place]) for row in rows]]) for place in range(1, 5)]
     kinds = np.arange(len(rows)) if queues is None else np.array(queues)
     drift = np.zeros(len(rows), np.bool_) if paced is None else np.array(paced)
     domains, hop, inside_s, outside_s = column
     near = np.full_like(domains, float(local))
     names = tuple(row[0] for row in rows)
+    share = [np.where(kinds[None, :] > 0, each, 1.0) for each in (beside, hidden)]
+    same = np.full_like(domains, trees)
     return Classes(
-        names, drift, kinds, domains, hop, near, inside_s, outside_s, np.array([ranks]), np.full_like(domains, trees)
+        *(names, drift, kinds, domains, hop, near, inside_s, outside_s, np.array([ranks]), same, *share),
+        lockstep=np.array([lockstep]),
     )
 
 
@@ -178,6 +184,33 @@ def test_groups_that_drift_apart_meet_by_chance():
     assert met(fabric, classes(row)).outside[0, 0] == pytest.approx(4 / 0.95)
 
 
+def test_classes_of_one_queue_meet_between_switches_where_stages_differ():
+    """Sprayed at 4:1, both cross entirely and fill uplinks: each is busy 4 / 0.95 times its seconds."""
+    rows = ("ring", 4, 4, 0, 0.1), ("ring", 4, 4, 0, 0.05)
+    full, fabric = 4 / 0.95, tiers(fabric="spectrum-x")
+    apart = met(fabric, classes(*rows, queues=[1, 1])).outside[0]
+    assert apart.tolist() == pytest.approx([full * (1 + 0.05 * full), full * (1 + 0.1 * full)])
+    together = met(fabric, classes(*rows, queues=[1, 1], lockstep=True)).outside[0]
+    assert together.tolist() == pytest.approx([full, full])
+
+
+@pytest.mark.parametrize(
+    ("beside", "hidden", "met_share"),
+    [(1.0, 1.0, 1.0), (1.0, 0.4, 0.4), (0.1, 1.0, 0.1 / (0.05 * 4 / 0.95)), (0.1, 0.4, 0.4)],
+)
+def test_what_is_sent_once_a_step_meets_others_where_it_is_hidden(beside, hidden, met_share):
+    rows = ("ring", 4, 4, 0, 0.1), ("ring", 4, 4, 0, 0.05)
+    full, fabric = 4 / 0.95, tiers(fabric="spectrum-x")
+    found = met(fabric, classes(*rows, queues=[0, 1], beside=beside, hidden=hidden, lockstep=True)).outside[0]
+    assert found.tolist() == pytest.approx([full * (1 + 0.05 * full * met_share), full * (1 + 0.1 * full * met_share)])
+
+
+def test_the_fullest_leaf_counts_by_its_ports():
+    """Five servers under leafs of two: 8 ports send out of each leaf, also out of the last one, which has no more."""
+    table = tiers(ranks=40, topology=LeafSpine(oversubscription=1.0, ports_per_leaf=16)).crossing[1, :, RING, 0, 1]
+    assert table.tolist() == pytest.approx([3 / 5, 8 / (40 / 3)])
+
+
 def test_rows_know_nothing_of_each_other():
     networks = [tiers(), tiers(topology=ThreeTier(), ranks=1024), tiers(ratio=1.0, fabric="spectrum-x")]
     work = [classes(("ring", 8, 2, 0.1, 0.2), ("send", 4, 4, 0, 0.05), ranks=ranks) for ranks in (128.0, 1024.0, 64.0)]
@@ -190,7 +223,8 @@ def test_rows_know_nothing_of_each_other():
             for name in ("domains", "hop", "local", "inside_s", "outside_s")
         ),
         np.array([128.0, 1024.0, 64.0]),
-        np.concatenate([each.aggregated for each in work]),
+        *(np.concatenate([getattr(each, name) for each in work]) for name in ("aggregated", "beside", "hidden")),
+        lockstep=np.zeros(3, np.bool_),
     )
     found = contention(Networks.of(networks, np.arange(3)), together, np.ones(3))
     for row, (network, each) in enumerate(zip(networks, work, strict=True)):

@@ -16,6 +16,7 @@ import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.choice import DEFAULT_POLICY, choose_many, links_gbs
+from railyard.collective.lowering.hidden import left_over
 from railyard.collective.machine import Case, CollectiveMachine, machine_of
 from railyard.collective.shape import Shape
 from railyard.collective.timing import WIRE, timing
@@ -109,11 +110,16 @@ class Curves:
                 NICs where aggregated trees move it; None: no longer.
         """
         fixed, steps, to_next, inside, outside, phased, trees, _ = self._rows(kind, size_bytes, group)
-        if longer is not None:
-            inside, outside = inside * longer[0], outside * ((1.0 - trees) * longer[1] + trees * longer[2])
-        each = np.maximum(inside, outside) + phased * np.minimum(inside, outside)
-        found: F = fixed + steps * self.path_s[0] + to_next * self.path_s[1] + size_bytes * each
-        return found
+        latency = fixed + steps * self.path_s[0] + to_next * self.path_s[1]
+        plain = size_bytes * (np.maximum(inside, outside) + phased * np.minimum(inside, outside))
+        if longer is None:
+            found: F = latency + plain
+            return found
+        inside, outside = inside * longer[0], outside * ((1.0 - trees) * longer[1] + trees * longer[2])
+        slowed = size_bytes * (np.maximum(inside, outside) + phased * np.minimum(inside, outside))
+        # Of a ring's edges, one a domain is outside: who waits for these has time for the latencies of the others.
+        mean = plain + (slowed - plain) / group[1]
+        return slowed + np.where(to_next > 0, left_over(latency, group[0], mean, slowed), latency)
 
     def aggregated(self, kind: CollectiveKind, size_bytes: F, group: tuple[F, F]) -> F:
         """float64[d], 1 where aggregated trees (PAT) move the bytes of one collective, 0 where others do.

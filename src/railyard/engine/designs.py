@@ -114,6 +114,10 @@ class Classes:
         outside_s: float64[d, c], of its bytes on NICs.
         ranks: float64[d], accelerators of the job.
         aggregated: float64[d, c], share of the bytes on NICs that aggregated trees (PAT) move instead of the pattern.
+        beside: float64[d, c], share of the step in which the class can meet those of other queues; in the rest of its
+            time it runs by itself.
+        hidden: float64[d, c], share of its time, at most, in which it can.
+        lockstep: bool[d], whether all accelerators do the same at a time: there is one stage.
     """
 
     patterns: tuple[Pattern, ...]
@@ -126,6 +130,9 @@ class Classes:
     outside_s: F
     ranks: F
     aggregated: F
+    beside: F
+    hidden: F
+    lockstep: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -151,7 +158,8 @@ def contention(networks: Networks, classes: Classes, step_s: F, others: F | None
     """What classes of traffic lose to one another, to collisions of hashed flows and to oversubscription.
 
     A class runs on all its accelerators at once, for a share of the step; it meets others for their shares. Classes of
-    one queue take turns on an accelerator's links, but not on those between switches, which accelerators share.
+    one queue take turns on an accelerator's links; on those between switches, which accelerators share, they meet where
+    accelerators are at different stages.
 
     Args:
         networks: Of the designs.
@@ -166,8 +174,7 @@ def contention(networks: Networks, classes: Classes, step_s: F, others: F | None
     busy = np.minimum(1.0, classes.outside_s * _mean(plain.full, trees.full, part) / step_s[:, None])
     taken = busy[:, :, None] * _mean(np.minimum(plain.demand, 1.0), np.minimum(trees.demand, 1.0), part[:, :, None])
     turns = classes.queues[:, None] == classes.queues[None, :]
-    met = taken.sum(axis=1, keepdims=True) - taken
-    met[:, :, 0] = taken[:, :, 0] @ ~turns
+    met = _met(classes, taken, busy, turns)
     if others is not None:
         met = met + others[:, None, :]
     inside = _inside(classes, turns, step_s)
@@ -207,6 +214,19 @@ class _Sent:
         """float64[d, c], the same among others."""
         found: F = slowdown(self.demand * (1.0 + met), np.zeros(())).max(axis=2)
         return found
+
+
+def _met(classes: Classes, taken: F, busy: F, turns: NDArray[np.bool_]) -> F:
+    """float64[d, c, t], what others take of a tier while a class runs; those of its queue do so between switches alone.
+
+    Not even there where all accelerators do the same at a time.
+    """
+    inside = np.minimum(classes.hidden, np.divide(classes.beside, busy, out=np.ones_like(busy), where=busy > 0))
+    together = np.minimum(inside[:, :, None], inside[:, None, :])
+    others = np.einsum("dkt,dck->dct", taken, together * ~turns)
+    met: F = others + np.where(classes.lockstep[:, None, None], 0.0, np.einsum("dkt,ck->dct", taken, turns) - taken)
+    met[:, :, 0] = others[:, :, 0]
+    return met
 
 
 def _mean(plain: F, trees: F, part: F) -> F:

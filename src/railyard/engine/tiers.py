@@ -53,8 +53,9 @@ class Tiers:
             members in a scale-up domain; 0 where bytes are spread evenly.
         sizes: float64[k], ascending, domains of a group and domains from one to the next.
         crossing: float64[t, 2, 4, k, k], share of what NICs send to other domains that leaves their unit, on average
-            and out of the unit that most leaves: by pattern, for groups of `sizes[second]` domains that are
-            `sizes[first]` domains apart. Of sends the second is that of one stage at a time.
+            and out of the unit that most leaves, which may have more NICs than the mean one: as a share of what a mean
+            one's send. By pattern, for groups of `sizes[second]` domains that are `sizes[first]` domains apart. Of
+            sends the second is that of one stage at a time.
     """
 
     names: tuple[str, ...]
@@ -215,8 +216,10 @@ def _shares(unit: NDArray[np.int64], hop: int, wide: int) -> F:
     near = _in_unit(groups) - 1.0
     leaving = [ring, 1.0 - near / (wide - 1), _trees(groups)]
     by_unit = [np.bincount(groups.ravel(), each.ravel(), minlength=len(size)) for each in leaving]
-    sends, at_once = _sends(groups, size)
-    fullest = [float(np.max(each / np.maximum(size, 1))) for each in by_unit]
+    larger = np.bincount(unit, minlength=len(size)) * len(size) / len(unit)  # the last leaf is seldom full
+    share = larger / np.maximum(size, 1)
+    sends, at_once = _sends(groups, share)
+    fullest = [float(np.max(each * share)) for each in by_unit]
     mean = [float(each.mean()) for each in leaving]
     return np.array([[*mean[:2], sends, mean[2]], [*fullest[:2], at_once, fullest[2]]])
 
@@ -244,13 +247,18 @@ def _in_unit(groups: NDArray[np.int64]) -> F:
     return found
 
 
-def _sends(groups: NDArray[np.int64], size: NDArray[np.int64]) -> tuple[float, float]:
-    """Sends to the next of a group that leave their unit: of all, and of one stage at a time out of or into a unit."""
+def _sends(groups: NDArray[np.int64], share: F) -> tuple[float, float]:
+    """Sends to the next of a group that leave their unit: of all, and of one stage at a time out of or into a unit.
+
+    Args:
+        groups: Units of the domains of groups.
+        share: float64[units], what one domain is of a unit, times the unit's size over the mean one's.
+    """
     source, target = groups[:, :-1], groups[:, 1:]
     away = source != target
     stage = np.broadcast_to(np.arange(source.shape[1])[None, :, None], source.shape)
     most = 0.0
     for end in (source, target):
-        met, count = np.unique((stage * len(size) + end)[away], return_counts=True)
-        most = max(most, float((count / size[met % len(size)]).max(initial=0.0)))
+        met, count = np.unique((stage * len(share) + end)[away], return_counts=True)
+        most = max(most, float((count * share[met % len(share)]).max(initial=0.0)))
     return float(away.mean()), most

@@ -113,6 +113,9 @@ def _classes(trainings: Sequence[Training], machines: Sequence[Machine]) -> Clas
         outside_s=sent.outside_s,
         ranks=columns.layout.tp * columns.layout.cp * columns.layout.dp * columns.layout.pp,
         aggregated=sent.aggregated,
+        beside=sent.beside,
+        hidden=sent.hidden,
+        lockstep=columns.layout.pp <= 1,
     )
 
 

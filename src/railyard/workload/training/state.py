@@ -46,7 +46,7 @@ def sync_times(
     layout = columns.layout
     replicated = np.where(layout.zero < 3, 1.0, 0.0)
     reduce, gather, encoding = _traffic(columns, machine, (dense, expert), np.maximum(layers, 1.0), around)
-    window = _window(columns)
+    window = covering_batches(columns)
     # What runs beside a collective loses a share of its speed, and so covers more of it.
     forward = window * times.forward / (1.0 - times.data_forward)
     backward = window * times.backward / (1.0 - times.data_backward)
@@ -83,7 +83,7 @@ def _shared_embedding_s(columns: Columns, machine: MachineColumns) -> F:
     return np.where((model.tied > 0) & (layout.pp > 1) & (columns.job.frozen == 0), summed, 0.0)
 
 
-def _window(columns: Columns) -> F:
+def covering_batches(columns: Columns) -> F:
     """Micro-batches under whose passes the traffic of a step can run.
 
     One for a plain pipeline. An interleaved one finishes its last chunk for all micro-batches of a round before the

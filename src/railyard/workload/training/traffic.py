@@ -11,6 +11,7 @@ from railyard.graph import CollectiveKind
 from railyard.workload.training import communication
 from railyard.workload.training.alpha_beta import Group, wire_bytes
 from railyard.workload.training.sharded_times import shard_group
+from railyard.workload.training.state import covering_batches
 
 if TYPE_CHECKING:
     from railyard.model.columns import F
@@ -46,6 +47,9 @@ class Traffic:
         inside_s: Seconds of a step's bytes of the fullest rank on its scale-up links, at full speed.
         outside_s: The same through its NICs.
         aggregated: Share of these that aggregated trees (PAT) move.
+        beside: Share of the step in which a class runs under computation: what is sent once a step, under the passes
+            of the micro-batches in its window alone.
+        hidden: Share of a class that does, at most: of what is sent once a step the software hides so much.
     """
 
     domains: F
@@ -54,6 +58,8 @@ class Traffic:
     inside_s: F
     outside_s: F
     aggregated: F
+    beside: F
+    hidden: F
 
 
 def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) -> Traffic:
@@ -80,7 +86,15 @@ def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) 
         inside_s=np.stack([each.inside / machine.up_bytes_s for each in moved], axis=1),
         outside_s=np.stack([each.outside / machine.out_bytes_s for each in moved], axis=1),
         aggregated=np.stack([each.trees / np.maximum(each.outside, 1e-12) for each in moved], axis=1),
+        beside=_of_data(columns, covering_batches(columns) / columns.layout.micro_batches),
+        hidden=_of_data(columns, columns.software.gradient_overlap * np.ones_like(columns.layout.zero)),
     )
+
+
+def _of_data(columns: Columns, once: F) -> F:
+    """float64[d, c], 1 but for classes of the data streams that send once a step."""
+    share = np.where(columns.layout.zero >= 3, 1.0, np.minimum(once, 1.0))
+    return np.stack([share if queue else np.ones_like(share) for queue in QUEUES], axis=1)
 
 
 @dataclass(frozen=True, slots=True)
