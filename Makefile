@@ -8,7 +8,12 @@ CORE := CMakeLists.txt pyproject.toml $(shell find cpp -name '*.cpp' -o -name '*
 
 FUZZ ?= --seconds 600
 
-.PHONY: FORCE help run test test-all lint types layers core-test sanitize digests fuzz docs fresh bench frontend wheel clean
+# A package is installed only where its file has a hash that its lock file names, and none is built from source on the way.
+LOCKED := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all:
+OURS := $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable
+
+.PHONY: FORCE help run test test-all lint types layers core-test sanitize digests fuzz docs fresh bench frontend wheel \
+  lock sbom audit release clean
 
 help:
 	@echo "make run        compare six fabrics for Llama 3 70B on 1,024 H100 (SCENARIO=... for another)"
@@ -21,7 +26,9 @@ help:
 	@echo "make docs       build the documentation"
 	@echo "make fresh      fail when a generated page or the front-end bundle is stale"
 	@echo "make bench      the benchmarks; frontend: rebuild the bundle (needs Node)"
-	@echo "make wheel      build the wheel and try it in an empty environment"
+	@echo "make wheel      build the wheels twice, equal to the byte, and try one in an empty environment"
+	@echo "make lock       write the hashes of the pinned packages; sbom: the CycloneDX document; audit: known vulnerabilities"
+	@echo "make release    what is released, in build/release; KEY=FILE signs it"
 
 run: $(VENV)/.run
 	$(BIN)/railyard compare $(SCENARIO)
@@ -67,9 +74,23 @@ bench: $(VENV)/.dev
 frontend: $(VENV)/.dev
 	$(BIN)/python tools/result_types.py
 	cd frontend && npm ci --no-audit --no-fund && npm run build
+	$(BIN)/python tools/notices.py
 
-wheel: $(VENV)/.dev
-	PATH="$(abspath $(BIN)):$$PATH" tools/try-wheel
+release: $(VENV)/.dev
+	rm -rf build/release
+	$(BIN)/python tools/release.py build/release $(if $(KEY),--key $(KEY))
+
+wheel: release
+	tools/try-wheel build/release/railyard-*.whl
+
+lock: $(VENV)/.release
+	$(BIN)/python tools/lock.py
+
+sbom: $(VENV)/.release
+	$(BIN)/python tools/sbom.py
+
+audit: $(VENV)/.release
+	$(BIN)/python tools/audit.py
 
 clean:
 	rm -rf build dist site site-mkdocs $(VENV)
@@ -80,7 +101,7 @@ $(VENV)/.python:
 	touch $@
 
 $(VENV)/.packages: requirements/run.txt | $(VENV)/.python
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/run.txt
+	$(LOCKED) -r requirements/run.txt
 	touch $@
 
 # An editable install knows the modules that were there when it was made: a new one wants a new install (2 s).
@@ -88,14 +109,18 @@ $(VENV)/.modules: FORCE | $(VENV)/.python
 	@find src -name '*.py' | sort | cmp -s - $@ || find src -name '*.py' | sort >$@
 
 $(VENV)/.run: $(VENV)/.packages $(VENV)/.modules $(CORE)
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	$(OURS) .
 	touch $@
 
 $(VENV)/.fuzz: requirements/fuzz.txt | $(VENV)/.dev
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/fuzz.txt
+	$(LOCKED) -r requirements/fuzz.txt
+	touch $@
+
+$(VENV)/.release: requirements/release.txt | $(VENV)/.dev
+	$(LOCKED) -r requirements/release.txt
 	touch $@
 
 $(VENV)/.dev: requirements/dev.txt validation/pyproject.toml $(VENV)/.run
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/dev.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable validation
+	$(LOCKED) -r requirements/dev.txt
+	$(OURS) validation
 	touch $@

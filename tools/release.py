@@ -1,0 +1,177 @@
+"""Builds what is released from the committed tree, twice and apart, and refuses it where the two differ by a byte.
+
+    make release                                     # into build/release
+    .venv/bin/python tools/release.py OUT --key FILE    # the same, and signs SHA256SUMS with an SSH key
+
+The second build lies at another path, takes the source archive of the first instead of the tree, and runs in another
+time zone, language, home and umask; neither uses a compiler cache. OUT gets both packages' wheels, the source archive,
+the CycloneDX document, a statement of provenance (in-toto, SLSA 1.0) and SHA256SUMS of all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pins
+
+FIRST = {"TZ": "UTC", "LC_ALL": "C.UTF-8"}
+SECOND = {"TZ": "Pacific/Chatham", "LC_ALL": "C", "PYTHONHASHSEED": "7"}
+SIGNED_FOR = "railyard-release"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What is built: settled once, since the tree may go on meanwhile."""
+
+    name: str
+    epoch: str
+
+    @classmethod
+    def head(cls) -> Commit:
+        """Return the commit that is checked out."""
+        return cls(*git("log", "-1", "--format=%H %ct").split())
+
+
+def git(*words: str) -> str:
+    done = subprocess.run(["git", *words], capture_output=True, text=True, check=True, cwd=pins.ROOT)
+    return done.stdout.strip()
+
+
+def exported(commit: Commit, place: Path) -> Path:
+    """Lay the committed tree at a place."""
+    place.mkdir(parents=True)
+    archive = place.with_suffix(".tar")
+    git("archive", "--format=tar", "--output", str(archive), commit.name)
+    with tarfile.open(archive) as tar:
+        tar.extractall(place, filter="data")
+    return place
+
+
+def unpacked(archive: Path, place: Path) -> Path:
+    with tarfile.open(archive) as tar:
+        tar.extractall(place, filter="data")
+    return next(place.iterdir())
+
+
+def build(tree: Path, out: Path, kinds: tuple[str, ...], environment: dict[str, str], umask: int = 0o022) -> None:
+    """Build a tree's packages with the tools of this environment.
+
+    Raises:
+        SystemExit: a build failed; its last words are shown.
+    """
+    settings = {**os.environ, **environment, "CCACHE_DISABLE": "1"}
+    command = [sys.executable, "-m", "build", "--no-isolation", *kinds, "--outdir", str(out), str(tree)]
+    done = subprocess.run(command, env=settings, umask=umask, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{tree.name}: the build failed\n{(done.stdout + done.stderr)[-3000:]}")
+
+
+def differing(first: Path, second: Path) -> str:
+    """Say which members of two archives of the same name differ; empty where the files are equal to the byte."""
+    if first.read_bytes() == second.read_bytes():
+        return ""
+    if first.suffix != ".whl":
+        return f"{first.name}: the two builds differ"
+    with zipfile.ZipFile(first) as one, zipfile.ZipFile(second) as other:
+        names = sorted({*one.namelist(), *other.namelist()})
+        unlike = [name for name in names if member(one, name) != member(other, name)]
+    return f"{first.name}: the two builds differ in {', '.join(unlike[:8]) or 'the order of their members'}"
+
+
+def member(archive: zipfile.ZipFile, name: str) -> tuple[object, ...]:
+    if name not in archive.namelist():
+        return ()
+    about = archive.getinfo(name)
+    return archive.read(name), about.date_time, about.external_attr, about.compress_type
+
+
+def built_twice(commit: Commit, place: Path) -> list[Path]:
+    """Return the files of the first build, equal to those of the second."""
+    one, two = place / "one", place / "another path" / "two"
+    first = {**FIRST, "SOURCE_DATE_EPOCH": commit.epoch}
+    second = {**SECOND, "SOURCE_DATE_EPOCH": commit.epoch, "HOME": str(place)}
+    tree = exported(commit, place / "tree")
+    build(tree, one, ("--sdist", "--wheel"), first)
+    build(tree / "validation", one, ("--wheel",), first)
+    again = exported(commit, place / "another path" / "tree")
+    build(again, two, ("--sdist",), second, 0o077)
+    source = unpacked(next(one.glob("railyard-*.tar.gz")), place / "another path" / "source")
+    build(source, two, ("--wheel",), second, 0o077)
+    build(again / "validation", two, ("--wheel",), second, 0o077)
+    files = sorted(one.iterdir())
+    unlike = [words for path in files if (words := differing(path, two / path.name))]
+    if unlike:
+        raise SystemExit("\n".join(unlike))
+    return files
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def provenance(commit: Commit, files: list[Path]) -> dict[str, object]:
+    """Return the in-toto statement of what was built from what, with SLSA's provenance 1.0 as its predicate."""
+    lock = [{"uri": f"requirements/{path.name}", "digest": {"sha256": digest(path)}} for path in pins.LOCKS]
+    return {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": path.name, "digest": {"sha256": digest(path)}} for path in files],
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": {
+            "buildDefinition": {
+                "buildType": "tools/release.py",
+                "externalParameters": {"epoch": commit.epoch},
+                "resolvedDependencies": [{"uri": "git", "digest": {"gitCommit": commit.name}}, *lock],
+            },
+            "runDetails": {"builder": {"id": "tools/release.py", "version": {"python": sys.version.split()[0]}}},
+        },
+    }
+
+
+def written(commit: Commit, files: list[Path], out: Path) -> None:
+    """Fill the folder of a release, its sums last."""
+    for path in files:
+        shutil.copyfile(path, out / path.name)
+    shutil.copyfile(pins.SBOM, out / pins.SBOM.name)
+    (out / "provenance.json").write_text(json.dumps(provenance(commit, files), indent=2) + "\n", encoding="utf-8")
+    sums = [f"{digest(path)}  {path.name}\n" for path in sorted(out.iterdir())]
+    (out / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
+
+
+def signed(out: Path, key: Path) -> None:
+    """Sign the sums with an SSH key, a hardware one too; leaves SHA256SUMS.sig."""
+    command = ["ssh-keygen", "-q", "-Y", "sign", "-f", str(key), "-n", SIGNED_FOR, str(out / "SHA256SUMS")]
+    if subprocess.run(command, check=False).returncode:
+        raise SystemExit(f"{key}: ssh-keygen did not sign")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, help="an empty or new folder")
+    parser.add_argument("--key", type=Path, help="an SSH key that signs SHA256SUMS")
+    asked = parser.parse_args()
+    if asked.out.is_dir() and any(asked.out.iterdir()):
+        raise SystemExit(f"{asked.out}: not empty")
+    asked.out.mkdir(parents=True, exist_ok=True)
+    commit = Commit.head()
+    print(f"builds {commit.name[:12]} twice", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as place:
+        written(commit, built_twice(commit, Path(place)), asked.out)
+    if asked.key:
+        signed(asked.out, asked.key)
+    print((asked.out / "SHA256SUMS").read_text(encoding="utf-8"), end="")
+    print(f"{asked.out}: two builds, equal to the byte", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
