@@ -23,7 +23,7 @@ from railyard.deploy.isolation.routes import Down, Routes
 from railyard.deploy.isolation.walk import Walker
 from railyard.errors import InputError
 
-from . import leaky, walked
+from . import leaky, twins, walked
 from .scenarios import draft, planned
 
 THREE = [
@@ -114,6 +114,66 @@ def test_mutants_are_judged_as_walking_every_packet_does(plans, by):
 @pytest.mark.parametrize("by", ["vrf", "evpn"])
 def test_a_thousand_mutants(plans, by):
     kinds = setting(plans[by], by, 500, 1)
+    assert sum(count for (_, leaks), count in kinds.items() if leaks) > 100
+
+
+def named(wired):
+    """How a system calls ports, by the plan's list of cables and servers, which is the same for all."""
+    uplink = {(one.a, one.b): one.a_port for one in wired.cables} | {(one.b, one.a): one.b_port for one in wired.cables}
+    return twins.Names(uplink, {str(IPv4Network(f"{one.address}/31", strict=False)): one.port for one in wired.servers})
+
+
+def fabric_of(plan, by):
+    """What is where, by FRR's files as they are meant."""
+    texts, wired = rendered(plan, "frr"), wired_of(plan, "frr", rendered(plan, "frr"))
+    tables = {name.split(".")[0]: tuple(leaky.vrfs(text)) for name, text in texts.items() if name.endswith(".conf")}
+    servers = [(one.switch, one.tenant, str(IPv4Network(f"{one.address}/31", strict=False))) for one in wired.servers]
+    at = {(switch, port): peer for (switch, peer), port in named(wired).uplink.items()}
+    lanes = [
+        (switch, at[switch, port], vlan, vrf)
+        for switch in tables
+        for port, vlan, vrf in re.findall(r"^interface (\S+)\.(\d+) vrf (\S+)$", texts[f"{switch}.frr.conf"], re.M)
+    ]
+    leafs = {name: found for name, found in tables.items() if "leaf" in name}
+    return twins.Fabric(leafs, tuple(servers), tuple(lanes), tables, overlay=by == "evpn")
+
+
+def twinned(plan, by, mutants, seed):
+    """Changes in the words of every system: each is judged as the walk of FRR's twin says; returns counts by kind."""
+    fabric, random, kinds = fabric_of(plan, by), np.random.default_rng(seed), Counter()
+    meant = {system: rendered(plan, system) for system in twins.DIALECTS}
+    wired = {system: wired_of(plan, system, texts) for system, texts in meant.items()}
+    cables = [tuple(cable) for cable in wired["frr"].cables]
+    servers = [(one.tenant, one.switch, one.port, one.address) for one in wired["frr"].servers]
+    while sum(kinds.values()) < mutants:
+        changes = [twins.drawn(fabric, random) for _ in range(int(random.integers(1, 4)))]
+        alike = {name.replace("halved", "crossed") for name, _ in changes}
+        if len(alike) < len(changes) or any(change is None for _, change in changes):
+            continue  # two of a kind may undo or exclude each other
+        files = {system: of(meant[system], named(wired[system])) for system, of in twins.DIALECTS.items()}
+        for one in files.values():
+            for _, change in changes:
+                change(one)
+        truth = walked.leaks(files["frr"].texts, cables, servers)
+        for system, one in files.items():
+            found = prove(wired_of(plan, system, one.texts)).violations
+            pairs = {(each.source.tenant, each.target.tenant) for each in found}
+            assert pairs == truth, (by, system, [name for name, _ in changes])
+        kinds["+".join(sorted(name for name, _ in changes)), bool(truth)] += 1
+    return kinds
+
+
+@pytest.mark.parametrize("by", ["vrf", "evpn"])
+def test_every_system_is_judged_as_the_walk_of_its_twin(plans, by):
+    kinds = twinned(plans[by], by, 25, 11)
+    assert sum(count for (_, leaks), count in kinds.items() if leaks) >= 5
+    assert sum(count for (_, leaks), count in kinds.items() if not leaks) >= 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["vrf", "evpn"])
+def test_a_thousand_twins(plans, by):
+    kinds = twinned(plans[by], by, 500, 3)
     assert sum(count for (_, leaks), count in kinds.items() if leaks) > 100
 
 
