@@ -16,6 +16,7 @@ const PARTS: Record<string, string> = {
   hang: "var(--latency)",
   lost: "var(--bandwidth)",
   idle: "var(--cool)",
+  turnaround: "var(--data)",
   "out of service": "var(--other)",
 };
 

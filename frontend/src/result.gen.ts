@@ -2096,7 +2096,7 @@ export interface TierRow {
 
 /** One thing that became of the accelerators' time. */
 export interface TimePart {
-  /** work, setup, contention, straggler, checkpoint, hang, lost, idle, out of service */
+  /** work, setup, contention, straggler, checkpoint, hang, lost, turnaround, idle, out of service */
   name: string;
   /** of all accelerator time of the run */
   share: number;

@@ -13,6 +13,7 @@ from railyard.operate.ledger import Away, Ledger, Outcome
 from railyard.operate.rules import PPM
 from railyard.operate.scheduler import Scheduler
 from railyard.operate.state import DONE, ENDED, STUCK, WAITING, State
+from railyard.operate.turnaround import cleared_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -164,7 +165,7 @@ class Operation:
         """Gives a job its nodes."""
         again = self.state.attempts[job] > 0
         setup = self.rules.recovery.restart_us if again else self.rules.setup_us
-        self.state.begin(job, nodes, setup, self.scheduler.promised_us(job))
+        self.state.begin(job, nodes, setup, self.scheduler.promised_us(job), cleared_us(self.state, job, nodes))
         self.moved(job)
         self.promise(job)
 

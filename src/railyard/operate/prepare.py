@@ -23,7 +23,7 @@ from railyard.operate.honoured import ignored, keeping
 from railyard.operate.kinds import drawn_jobs
 from railyard.operate.loop import Operation
 from railyard.operate.policy import policies
-from railyard.operate.rules import SECOND, Recovery, Rules, Window
+from railyard.operate.rules import SECOND, Recovery, Rules, Turnaround, Window
 from railyard.operate.service import check_services
 from railyard.operate.state import State
 from railyard.operate.tree import NodeTree
@@ -34,12 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from railyard.catalog import Catalog
     from railyard.cluster import Cluster
     from railyard.operate.failures.fault import Faults
     from railyard.operate.jobs import JobTable
     from railyard.operate.loop import Contention
     from railyard.scenario.load import Draft
-    from railyard.scenario.operate import ModeSection, OperateSection, RecoverySettings
+    from railyard.scenario.operate import ModeSection, OperateSection, RecoverySettings, TurnaroundSection
     from railyard.scenario.variants import Variant
 
 _KEYS = ("workload", "operate")
@@ -74,12 +75,14 @@ class Prepared:
     @property
     def defaults(self) -> tuple[str, ...]:
         """What was chosen because the document did not say."""
-        recovery = self.rules.recovery
-        return tuple(
+        recovery, turnaround = self.rules.recovery, self.rules.turnaround
+        saved = (
             f"a job of {nodes} nodes writes a checkpoint every {interval / 60e6:.1f} min of work"
             for nodes, interval in sorted(recovery.intervals_us.items())[-1:]
             if interval
         )
+        erased = f"a node that another of the {turnaround.between} had is erased in {turnaround.erase_us / 1e6:.3g} s"
+        return (*saved, *([erased] if turnaround.erase_us else []))
 
     @property
     def draws(self) -> int:
@@ -122,7 +125,7 @@ def prepare(variant: Variant) -> Prepared:
     jobs = _jobs(draft, tree)
     with blaming(draft, *_KEYS):
         modes = _modes(section)
-        rules = _rules(draft, tree, jobs, modes)
+        rules = _rules(draft, tree, jobs, modes, _turnaround(section.turnaround, cluster, catalog))
         _check_placeable(jobs, tree, rules)
         check_services(draft, jobs)
     faults = _faults(section, modes, tree, cluster, draft.scenario.seed)
@@ -168,7 +171,7 @@ def _jobs(draft: Draft, tree: NodeTree) -> JobTable:
         )
 
 
-def _rules(draft: Draft, tree: NodeTree, jobs: JobTable, modes: tuple[Mode, ...]) -> Rules:
+def _rules(draft: Draft, tree: NodeTree, jobs: JobTable, modes: tuple[Mode, ...], turnaround: Turnaround) -> Rules:
     section, queue = draft.scenario.operate, draft.scenario.operate.queue
     for key, registry, name in (
         ("queue.discipline", disciplines, queue.discipline),
@@ -201,7 +204,31 @@ def _rules(draft: Draft, tree: NodeTree, jobs: JobTable, modes: tuple[Mode, ...]
         within=section.within or "",
         setup_us=_us(section.setup),
         recovery=_recovery(section, tree, jobs, modes),
+        turnaround=turnaround,
         seed=draft.scenario.seed,
+    )
+
+
+def _turnaround(section: TurnaroundSection | None, cluster: Cluster, catalog: Catalog) -> Turnaround:
+    """How long a node is erased: memories and drives at once, at their catalogue's rates, and the boot after it."""
+    if section is None:
+        return Turnaround()
+    try:
+        drives = catalog.storage(section.storage)
+    except InputError as error:
+        raise error.located(key="turnaround.storage") from None
+    server, device = cluster.server, cluster.accelerator
+    erased = [0.0]
+    if section.memory:
+        erased += [server.host_memory_bytes * 8 / server.host_memory_bps, device.memory_bytes * 8 / device.memory_bps]
+    if section.drives != "none":
+        written = drives.capacity_bytes * 8 / drives.write_bps
+        erased.append(section.key_change if section.drives == "crypto" else written)
+    return Turnaround(
+        erase_us=_us(max(erased) + section.reboot),
+        between=section.between,
+        attest_us=_us(section.attestation),
+        verifier_per_s=section.verifier_rate,
     )
 
 

@@ -17,6 +17,7 @@ from railyard.operate.ledger import Away, Outcome
 from railyard.operate.rules import PPM
 from railyard.operate.running import Active
 from railyard.operate.state import ENDED
+from railyard.operate.turnaround import cleared_us
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -168,12 +169,14 @@ def _smaller(run: Run, job: int, lost: NDArray[np.int32]) -> bool:
 def _go_on(run: Run, job: int, nodes: NDArray[np.int32], delay_us: int) -> None:
     state = run.state
     run.ledger.left(job, Outcome.MOVED)
+    come = np.setdiff1d(nodes, state.placed[job])
     state.exchange(job, nodes)
+    state.clear_us[job] = state.now_us + (cleared_us(state, job, come) if len(come) else 0)
     state.begun_us[job] = state.now_us
     state.attempts[job] += 1
     state.hung[job] = False
     state.straggler_ppm[job] = PPM
-    state.ready_us[job] = state.now_us + delay_us
+    state.ready_us[job] = state.clear_us[job] + delay_us
     run.moved(job)
     run.promise(job)
 

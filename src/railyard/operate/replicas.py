@@ -14,6 +14,7 @@ import numpy as np
 from railyard.operate.event import Event
 from railyard.operate.failures.fault import Effect
 from railyard.operate.ledger import Outcome
+from railyard.operate.turnaround import cleared_us
 
 if TYPE_CHECKING:
     from railyard.operate.running import Active, Run
@@ -44,10 +45,10 @@ def seen(run: Run, job: int, active: Active) -> None:
         state.missing[job] += len(hit)
     if len(lost) <= len(run.spares):
         nodes = run.replaced(placed, lost)
-        _exchange(run, job, nodes)
+        cleared = _exchange(run, job, nodes)
         state.known_missing[job] += len(hit)
         delay = rules.resume_us if len(lost) else rules.restart_us
-        run.push(state.now_us + delay, Event.REPLICA, job, len(hit) << 32 | state.attempts[job])
+        run.push(state.now_us + cleared + delay, Event.REPLICA, job, len(hit) << 32 | state.attempts[job])
         run.pending += 1
         return
     each = state.replica[job]
@@ -61,14 +62,16 @@ def seen(run: Run, job: int, active: Active) -> None:
     run.freed()
 
 
-def _exchange(run: Run, job: int, nodes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> None:
-    """Gives a serving job other nodes while it answers on."""
+def _exchange(run: Run, job: int, nodes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int:
+    """Gives a serving job other nodes while it answers on; returns how long it takes to clear those that are new."""
     state = run.state
     run.ledger.left(job, Outcome.MOVED)
+    come = np.setdiff1d(nodes, state.placed[job])
     state.exchange(job, nodes)
     state.begun_us[job] = state.now_us
     run.moved(job)
     run.promise(job)
+    return cleared_us(state, job, come) if len(come) else 0
 
 
 def back(run: Run, job: int, code: int) -> None:
@@ -92,9 +95,9 @@ def regrow(run: Run) -> None:
             if nodes is None:
                 break
             state.book(job)
-            _exchange(run, job, np.concatenate([state.placed[job], nodes]))
+            cleared = _exchange(run, job, np.concatenate([state.placed[job], nodes]))
             state.missing[job] += 1
             state.known_missing[job] += 1
             code = 1 << 32 | state.attempts[job]
-            run.push(state.now_us + run.rules.recovery.restart_us, Event.REPLICA, job, code)
+            run.push(state.now_us + cleared + run.rules.recovery.restart_us, Event.REPLICA, job, code)
             run.pending += 1

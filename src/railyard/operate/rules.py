@@ -73,6 +73,30 @@ class Recovery:
 
 
 @dataclass(frozen=True)
+class Turnaround:
+    """What is done to nodes before a job uses them.
+
+    Attributes:
+        erase_us: Of a node that somebody else had before: its memories and drives, all nodes of a job at once.
+        between: Who is somebody else: another of the `tenants`, or of the `jobs`.
+        attest_us: From asking a verifier about an accelerator to its answer; at every start and of every new node.
+        verifier_per_s: Accelerators that the verifier judges a second; 0: any number.
+    """
+
+    erase_us: int = 0
+    between: str = "tenants"
+    attest_us: int = 0
+    verifier_per_s: float = 0.0
+
+    def attested_us(self, accelerators: int) -> int:
+        """Time until so many accelerators are attested, asked for at once."""
+        if not self.attest_us or not accelerators:
+            return 0
+        queued = (accelerators - 1) / self.verifier_per_s if self.verifier_per_s else 0.0
+        return self.attest_us + round(queued * SECOND)
+
+
+@dataclass(frozen=True)
 class Rules:
     """How jobs are chosen and placed.
 
@@ -91,6 +115,7 @@ class Rules:
         within: Level in whose groups jobs of several nodes must lie; empty: anywhere.
         setup_us: From placement until a job's work begins, each time that it starts.
         recovery: See the class.
+        turnaround: See the class.
         seed: Of policies that draw.
     """
 
@@ -108,6 +133,7 @@ class Rules:
     within: str = ""
     setup_us: int = 0
     recovery: Recovery = field(default_factory=Recovery)
+    turnaround: Turnaround = field(default_factory=Turnaround)
     seed: int = 0
 
     def share_of(self, tenant: str) -> float:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from railyard.operate.loop import Operation
     from railyard.operate.state import State
 
-FORMAT = "railyard-operate-state/4"
+FORMAT = "railyard-operate-state/5"
 _JOB_COLUMNS = [
     "status",
     "done_us",
@@ -40,6 +40,7 @@ _JOB_COLUMNS = [
     "begun_us",
     "since_us",
     "ready_us",
+    "clear_us",
     "version",
     "contention_ppm",
     "straggler_ppm",
@@ -55,7 +56,7 @@ _JOB_COLUMNS = [
     "met",
     "spent",
 ]
-_STATE_NUMBERS = ("now_us", "usage_us", "busy", "waiting")
+_STATE_NUMBERS = ("now_us", "usage_us", "busy", "waiting", "erased")
 _LEDGER_NUMBERS = ("ended", "busy_us", "up_us", "time_us", "next_us")
 _LEDGER_TABLES = ("allocations", "nodes", "series", "faults", "outages")
 _RUN_NUMBERS = ("arrived", "known", "pending")
@@ -94,6 +95,7 @@ def save(run: Operation, path: Path, about: str = "") -> None:
     columns["events"] = np.array(run.events, np.int64).reshape(-1, 4)
     columns["usage"], columns["used"] = np.array(state.usage), np.array(state.used, np.int64)
     columns["up"], columns["broken"] = state.free.up, state.broken
+    columns["used_by"] = state.used_by
     columns["spares"] = np.array(run.spares, np.int64)
     columns["placed"] = np.array(list(state.placed), np.int64)
     columns |= _lists("placed_nodes", state.placed.values())
@@ -197,6 +199,7 @@ def _restore(run: Operation, columns: Mapping[str, NDArray[Any]], known: Mapping
     run.active = _active(columns)
     state.usage, state.used = columns["usage"].tolist(), columns["used"].tolist()
     state.broken = columns["broken"].astype(bool)
+    state.used_by = columns["used_by"]
     _place(state, columns)
     keys, waiting = columns["queue_keys"].tolist(), columns["queue"].tolist()
     run.scheduler.queue = [(tuple(key), job) for key, job in zip(keys, waiting, strict=True)]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FUTURE, WAITING, RUNNING, DONE, ENDED, STUCK = range(6)
 """Of a job: not submitted; in the queue; placed; finished; ended early; still waiting when nothing could help."""
 
-LOSSES = ("setup", "contention", "straggler", "checkpoint", "hang", "lost")
+LOSSES = ("setup", "contention", "straggler", "checkpoint", "hang", "lost", "turnaround")
 """What becomes of accelerator time besides work."""
 
 
@@ -40,6 +40,7 @@ class State:
         end_us: When it ended; -1: not yet.
         since_us: Up to when its time is booked.
         ready_us: When its work begins or goes on, after setup or restart.
+        clear_us: When its nodes are erased and attested.
         version: Counts promises, so that old ones are known.
         contention_ppm: Speed beside its neighbours, in millionths of its speed alone.
         straggler_ppm: Speed of its slowest node.
@@ -54,6 +55,8 @@ class State:
         waiting: Jobs in the queue.
         used: Accelerators in use by tenant.
         broken: Whether nodes wait for repair, or are spares.
+        used_by: int64[nodes], the tenant (or job) that had each last; -1: nobody.
+        erased: Nodes that were erased so far.
         slowed: Rows of when a job's speed changed: time, job, its speed, the neighbour that takes most (-1: none).
         vain: Failures since it last got further; `best_us`: how far that was.
         spent: Accelerator-microseconds of each job: work, then `LOSSES`.
@@ -81,6 +84,7 @@ class State:
         self.begun_us = [-1] * count
         self.since_us = [0] * count
         self.ready_us = [0] * count
+        self.clear_us = [0] * count
         self.version = [0] * count
         self.contention_ppm = [PPM] * count
         self.straggler_ppm = [PPM] * count
@@ -102,7 +106,8 @@ class State:
         self.usage = [0.0] * len(jobs.tenants)
         self.usage_us = 0
         self.used = [0] * len(jobs.tenants)
-        self.busy = self.waiting = 0
+        self.busy = self.waiting = self.erased = 0
+        self.used_by = np.full(tree.nodes, -1, np.int64)
         self.broken = np.zeros(tree.nodes, np.bool_)
         self.jobs_of_node: list[list[int]] = [[] for _ in range(tree.nodes)]
         self.met = np.diff(jobs.after_ptr).tolist()
@@ -167,8 +172,8 @@ class State:
         )
         return pace * len(self.placed[job]) // self.nodes[job]
 
-    def begin(self, job: int, nodes: NDArray[np.int32], setup_us: int, promised_us: int) -> None:
-        """Places a job."""
+    def begin(self, job: int, nodes: NDArray[np.int32], setup_us: int, promised_us: int, clear_us: int = 0) -> None:
+        """Places a job, whose nodes are cleared before its setup."""
         self.placed[job] = nodes
         self.free.take(nodes, self.each[job])
         for node in nodes.tolist():
@@ -180,7 +185,8 @@ class State:
         self.waiting -= 1
         self.attempts[job] += 1
         self.since_us[job] = self.begun_us[job] = self.now_us
-        self.ready_us[job] = self.now_us + setup_us
+        self.clear_us[job] = self.now_us + clear_us
+        self.ready_us[job] = self.clear_us[job] + setup_us
         if self.first_us[job] < 0:
             self.first_us[job] = self.now_us
         self.contention_ppm[job] = self.straggler_ppm[job] = PPM
@@ -211,7 +217,9 @@ class State:
         had, spent = self.held(job), self.spent[job]
         self._use(self.tenant[job], had * (now - since))
         setup = min(now, max(self.ready_us[job], since)) - since
-        spent[1] += setup * had
+        cleared = min(setup, max(self.clear_us[job] - since, 0))
+        spent[7] += cleared * had
+        spent[1] += (setup - cleared) * had
         wall = now - since - setup
         if self.hung[job]:
             spent[5] += wall * had

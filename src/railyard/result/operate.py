@@ -39,7 +39,9 @@ class JobCounts(Figures):
 class TimePart(Figures):
     """One thing that became of the accelerators' time."""
 
-    name: str = Field(description="work, setup, contention, straggler, checkpoint, hang, lost, idle, out of service")
+    name: str = Field(
+        description="work, setup, contention, straggler, checkpoint, hang, lost, turnaround, idle, out of service"
+    )
     share: Share = Field(description="of all accelerator time of the run")
 
 

@@ -207,6 +207,29 @@ class RecoverySettings(Section):
     elastic: Flag = Field(default=False, description="Whether jobs that may be smaller go on without a lost node.")
 
 
+class TurnaroundSection(Section):
+    """What is done to nodes before a job uses them: erasing what others left, and attestation."""
+
+    between: Literal["tenants", "jobs"] = Field(
+        default="tenants", description="Whose nodes are erased: what another tenant had, or any other job."
+    )
+    memory: Flag = Field(default=True, description="Memories of hosts and accelerators are overwritten, at their rate.")
+    drives: Literal["none", "crypto", "overwrite"] = Field(
+        default="crypto", description="`crypto` changes the drives' key; `overwrite` writes all of them, at their rate."
+    )
+    key_change: Span = Field(
+        default=5.0, description="Of all drives of a node under `crypto`; assumed: no maker was found to state one."
+    )
+    storage: Text = Field(default="local-nvme", description="The drives of a node, an entry of the catalogue.")
+    reboot: Span = Field(default=0.0, description="Of a node after it; left out: it is not booted anew.")
+    attestation: Span = Field(
+        default=0.0, description="From asking a verifier about an accelerator to its answer; at every start."
+    )
+    verifier_rate: Number = Field(
+        default=0.0, ge=0.0, description="Accelerators that the verifier judges a second; 0: any number."
+    )
+
+
 def _file(value: object) -> object:
     return {"trace": value} if isinstance(value, str) else value
 
@@ -234,6 +257,9 @@ class OperateSection(Section):
         default=5, description="Draws of the failures that are played: what hangs on one is said, and ties are ties."
     )
     recovery: RecoverySettings = Field(default_factory=RecoverySettings, description="What is done about failures.")
+    turnaround: TurnaroundSection | None = Field(
+        default=None, description="Between two users of a node; left out: nothing is erased or attested."
+    )
     serving: dict[Text, ServingSection] = Field(
         default_factory=dict,
         description="What serving jobs of a class answer, by the class of the trace: latencies while replicas are out."

@@ -15,7 +15,7 @@ from railyard.graph import Job, Kind, Merged
 from railyard.measure import bottleneck
 from railyard.scenario.load import blaming
 from railyard.study.training.hash_seeds import hashes, redrawn
-from railyard.study.training.storing import Saved, state_flows
+from railyard.study.training.storing import Saved, protected_s, state_flows
 from railyard.workload.training.loading import with_faster_loading
 from railyard.workload.training.sync.meeting import meeting_steps
 
@@ -171,6 +171,7 @@ class StepRuns:
             bench.step(alone.turned(kind), self.job.cluster, seed=self.seed, **plain).makespan_ps * 1e-12
             for kind in (Kind.WRITE, Kind.READ)
         )
+        write_s, read_s = protected_s(training.checkpoint, alone, write_s, read_s)
         return Saved(max(timeline.makespan_ps * 1e-12 - step_s, 0.0), write_s, read_s, alone.bytes, alone.writers)
 
     def meeting_s(self, built: Cluster, cluster: Cluster, step_s: float) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 from railyard.graph import Kind, Stream, TaskGraph
 from railyard.measure.job import best_interval_s
 from railyard.result.training import CheckpointFigures, DataFigures
+from railyard.workload.training import protection
 from railyard.workload.training.loading import cores_of, load_of, mean_step_s, readers
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from railyard.measure.job import JobTime
     from railyard.study.training.prepare import Prepared
     from railyard.workload.training.loading import Load
+    from railyard.workload.training.spec import Checkpoint
 
 _ROUNDING = 1e-9
 TELLING = 0.01
@@ -88,6 +90,14 @@ def state_flows(graph: TaskGraph, parts: int) -> Flows:
         labels=graph.labels,
     )
     return Flows(alone, int(size.sum()), count)
+
+
+def protected_s(section: Checkpoint, alone: Flows, write_s: float, read_s: float) -> tuple[float, float]:
+    """Seconds of a write and of a read with keys, and with what the largest file's cores do beside the flows."""
+    largest = float(alone.graph.size_bytes.max()) * 8
+    asked_s = protection.keys_s(section, alone.writers)
+    made_s, checked_s = largest / protection.file_bps(section), largest / protection.cores_bps(section)
+    return asked_s + max(write_s, made_s), asked_s + max(read_s, checked_s)
 
 
 @dataclass(frozen=True)

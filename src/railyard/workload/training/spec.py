@@ -358,6 +358,12 @@ class Checkpoint:
         memory_copies: Other servers whose host memory holds a copy of each rank's state; it crosses the network between
             accelerators where that is idle, and yields to everything else.
         memory_interval_steps: Steps between two such copies; each is spread evenly over the steps between.
+        encryption: Of the file, on cores of the host before it leaves it; `none` leaves that to the drives.
+        checksum: Of the file, against silent corruption; checked when it is read back.
+        cores: Of a rank's host that encrypt and sum.
+        keys: Who asks the key service: `none` (a key is there), one for the `job`, one for every `file`.
+        key_time_ps: From a request to the key service to its answer.
+        key_rate: That the service answers a second, of all writers; 0 means any number.
     """
 
     interval_steps: int = 500
@@ -369,6 +375,12 @@ class Checkpoint:
     serialize_bps: float = 0.0
     memory_copies: int = 0
     memory_interval_steps: int = 1
+    encryption: Literal["none", "aes-128-gcm", "aes-256-gcm"] = "none"
+    checksum: Literal["none", "crc32c", "xxh3", "sha-256"] = "none"
+    cores: int = 1
+    keys: Literal["none", "job", "file"] = "none"
+    key_time_ps: int = 20_000_000_000
+    key_rate: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

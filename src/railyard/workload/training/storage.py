@@ -24,6 +24,7 @@ import numpy as np
 from railyard.errors import InputError, Problem
 from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.units import format_size
+from railyard.workload.training import protection
 from railyard.workload.training.loading import Load, cache_seconds, cores_of, load_of
 from railyard.workload.training.parallel.finish import behind, distinct_parameters
 
@@ -164,6 +165,7 @@ def _check(saved: Checkpoint, step: Step) -> None:
     ranks, server = step.cluster.ranks, step.cluster.ranks_per_server
     together = 1 if saved.gathered else min(server, ranks)
     layout, most = step.training.layout, step.cluster.server.host_memory_bytes
+    cores = step.cluster.server.host_cores
     host_bytes = int(state_share(step).max()) * (layout.dp * layout.cp if saved.gathered else 1)
     host_bytes = host_bytes * together * (saved.memory_copies + 1) if saved.asynchronous or saved.memory_copies else 0
     problems = [
@@ -180,6 +182,11 @@ def _check(saved: Checkpoint, step: Step) -> None:
             (saved.memory_copies * server >= ranks and saved.memory_copies > 0,
              "there are too few other servers for so many copies", "memory_copies", saved.memory_copies,
              f"at most {max(0, -(-ranks // server) - 1)}"),
+            (saved.cores < 1 or (0 < cores < saved.cores * together),
+             "the cores that encrypt and sum are the host's, for each of its ranks that write", "cores", saved.cores,
+             f"1 to {max(cores // together, 1)}" if cores else "1 or more"),
+            (saved.key_rate < 0, "a service answers", "key_rate", saved.key_rate,
+             "0 or more"),
             (host_bytes > most, "the state of a server's accelerators and its copies do not fit in the host's memory",
              "memory_copies" if saved.memory_copies else "asynchronous", format_size(host_bytes),
              f"at most {format_size(most)}"),
@@ -234,7 +241,7 @@ class _Saving:
 
     def synchronously(self, end: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """The write, and the copy to the host that feeds it; all behind the end of the step."""
-        end = self._gathered(end)
+        end = self._keyed(self._gathered(end))
         written = self.written(self.share, behind(self.step) + 1, "write checkpoint")
         copied = self._host_copy(Stream.COPY, behind(self.step) + 1, slowest=True)
         self.step.program.wait(written, end)
@@ -267,11 +274,23 @@ class _Saving:
             collective=CollectiveKind.ALL_GATHER,
         )
 
+    def _keyed(self, end: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The wait for the key service, where it is asked: nothing leaves the host before its key is there."""
+        ranks = self.step.cluster.ranks
+        writers = ranks if self.space == "rank" else ranks // self.step.program.lattice.communicator_size("dp")
+        wait_s = protection.keys_s(self.saved, writers)
+        if not wait_s:
+            return end
+        duration = _picoseconds(np.full(len(self.share), wait_s), "checkpoint.key_time", "waiting for keys")
+        keyed = self._add(Kind.COMPUTE, Stream.COPY, behind(self.step), "wait for keys", duration_ps=duration)
+        self.step.program.wait(keyed, end)
+        return keyed
+
     def _host_copy(self, stream: Stream, order: int, *, slowest: bool) -> NDArray[np.int64]:
         """The copy to host memory; `slowest`: or what makes a file of it, where that is slower."""
         rate = self.step.cluster.server.pcie_bps * self.saved.copy_share
-        if slowest and self.saved.serialize_bps > 0:
-            rate = min(rate, self.saved.serialize_bps)
+        if slowest:
+            rate = min(rate, protection.file_bps(self.saved))
         duration = _picoseconds(
             np.asarray(self.share * 8.0 / rate, np.float64), "checkpoint.copy_share", "copying state to the host"
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from railyard.workload.training import protection
 from railyard.workload.training.loading import cores_of, load_of, readers, step_s
 from railyard.workload.training.stages import virtual_stages
 
@@ -73,7 +74,7 @@ def stall_s(training: Training, rates: StorageRates) -> float:
         return gather_s + copy_s
     together = min(layout.tp if saved.gathered else layout.ranks, rates.ranks_per_server)
     write_s = each / rates.shared_bps(rates.write_bps, writers, together)
-    return gather_s + max(write_s, copy_s, each / saved.serialize_bps if saved.serialize_bps else 0.0)
+    return gather_s + protection.keys_s(saved, writers) + max(write_s, copy_s, each / protection.file_bps(saved))
 
 
 def checkpoint_s(training: Training, rates: StorageRates) -> float:
