@@ -444,6 +444,24 @@ export interface SuspectRow {
   place?: PicturePlace;
 }
 
+/** A quantile of how long communications take, before and after. */
+export interface TailChange {
+  /** what was timed */
+  what: "collectives" | "flows";
+  /** quantile, by nearest rank */
+  tail: "p50" | "p99" | "p99.9" | "slowest";
+  /** as written: geometric mean over the cases, us */
+  before_us: number;
+  /** with the settings: geometric mean over the cases, us */
+  after_us: number;
+  /** mean share by which it is shorter, case by case */
+  gain: number;
+  /** low end of its interval */
+  low: number;
+  /** high end of its interval */
+  high: number;
+}
+
 /** A test that would settle it. */
 export interface TestStep {
   /** what to do */
@@ -452,6 +470,20 @@ export interface TestStep {
   expected: string;
   /** what it means where that does not come out */
   otherwise: string;
+}
+
+/** How long communications of all cases take, before and after: points (us, share that takes longer). */
+export interface TimesCurve {
+  /** what was timed */
+  what: "collectives" | "flows";
+  /** as written, of all cases together */
+  before_count: number;
+  /** with the settings, of all cases together */
+  after_count: number;
+  /** as written */
+  before: [number, number][];
+  /** with the settings */
+  after: [number, number][];
 }
 
 /** Settings that make a step shorter, and whether to believe it. */
@@ -520,6 +552,12 @@ export interface UnseenGain {
   confidence: number;
   /** case by case */
   cases: UnseenCase[];
+  /** quantiles of communications before and after */
+  tails: TailChange[];
+  /** all of them before and after */
+  curves: TimesCurve[];
+  /** of so many bytes one was simulated; times of flows are of such a slice */
+  slice: number;
 }
 
 export type Answer = AuditAnswer | CheckAnswer | DiagnosisAnswer | PlacementAnswer | PlanAnswer | TuneAnswer;

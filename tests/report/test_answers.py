@@ -49,7 +49,7 @@ def tuned(*, recommended: bool) -> TuneAnswer:
         seen=SeenGain(default_s=2.0, tuned_s=1.5, gain=0.25),
         unseen=UnseenGain(
             gain=0.2, low=0.1, high=0.3, confidence=0.9,
-            cases=(UnseenCase(seed=1, load=0.0, default_s=2.0, tuned_s=1.6),),
+            cases=(UnseenCase(seed=1, load=0.0, default_s=2.0, tuned_s=1.6),), tails=(), curves=(), slice=1.0,
         ),
         trials=(), environment="", tuner="",
     )  # fmt: skip

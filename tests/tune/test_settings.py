@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 
 from railyard.cli import guard
@@ -19,9 +20,10 @@ from railyard.study.journal import Journal
 from railyard.study.tasks import Done
 from railyard.tune.settings.answer import answer_of
 from railyard.tune.settings.export import environment, tuner_table
+from railyard.tune.settings.judging import Run, Times
 from railyard.tune.settings.search import Tuned, Tuner
 from railyard.tune.settings.space import CONGESTION, space_of
-from railyard.tune.settings.work import step_s
+from railyard.tune.settings.work import STEP, judged, step_s
 
 CONSTANT = {one.key: name for name, one in CONSTANTS.items()}
 
@@ -50,7 +52,9 @@ class Known:
             step = (
                 1.0 + 0.1 * abs(math.log2(qps) - 2) + (0.05 if channels == 8 and qps != 4 else 0.02 * (channels != 8))
             )
-            yield Done(number, step * (1 + argument["load"]) * (1 + 0.01 * (argument["seed"] % 3)))
+            step *= (1 + argument["load"]) * (1 + 0.01 * (argument["seed"] % 3))
+            times = {"collectives": Times.of(step * np.arange(1.0, 201.0)).plain()}
+            yield Done(number, step if task.function == STEP else {"step_s": step, "slice": 1.0, "times": times})
 
     def close(self) -> None:
         """Nothing runs on."""
@@ -73,7 +77,7 @@ def test_the_search_finds_what_helps_only_in_the_second_round():
     assert found.gain[0] == pytest.approx(1 - 1 / 1.22)
     assert found.sure
     assert {case[1] for case in found.unseen} == {0.0, 0.2}
-    assert min(case[0] for case in found.unseen) == 1000
+    assert sorted(case[0] for case in found.unseen) == list(range(1000, 1008))
     assert tuned(rounds=1).settings == {"qps": 4}
 
 
@@ -82,7 +86,9 @@ def test_intervals_are_students():
     assert mean == pytest.approx(0.025)
     half = 2.353 * math.sqrt(5 / 3) * 0.01 / 2
     assert (low, high) == (pytest.approx(0.025 - half), pytest.approx(0.025 + half))
-    assert not Tuned("t", "flow", settings={"qps": 2}, unseen={(1, 0.0): (1.0, 0.9), (2, 0.0): (1.0, 1.09)}).sure
+    before, after, longer = (Run(step, 1.0, {}) for step in (1.0, 0.9, 1.09))
+    unseen = {(1, 0.0): (before, after), (2, 0.0): (before, longer)}
+    assert not Tuned("t", "flow", settings={"qps": 2}, unseen=unseen).sure
 
 
 def test_nccl_gets_its_own_names():
@@ -119,6 +125,18 @@ def test_a_step_of_a_task_is_that_of_a_run():
     draft = load.from_values(values(seed=7), {"qps": 4})
     assert step_s(task) == pytest.approx(study.run(draft).result.variants[0].step.seconds, rel=1e-12)
     assert step_s({**task, "load": 0.3}) > step_s(task)
+
+
+def test_a_judged_step_says_how_long_collectives_and_flows_took():
+    task = {"values": values(packet={"budget_hops": 200_000}), "folder": ".", "settings": {}, "seed": 7, "load": 0.0}
+    found = Run.read(judged({**task, "engine": "packet"}))
+    assert set(found.times) == {"collectives", "flows"}
+    assert found.slice > 1
+    assert found.times["flows"].at(0.5) <= found.times["flows"].at(0.99) <= found.times["flows"].at(1.0)
+    fluid = Run.read(judged({**task, "engine": "flow"}))
+    assert set(fluid.times) == {"collectives"}
+    assert fluid.step_s == pytest.approx(step_s({**task, "engine": "flow"}), rel=1e-12)
+    assert fluid.slice == 1.0
 
 
 def test_what_is_tuned_trains():

@@ -1,10 +1,12 @@
 /** Settings that make a step shorter: as a diff, judged on what the search has not seen. */
 
 import { useState } from "preact/hooks";
-import type { TuneAnswer, UnseenCase } from "../answers.gen";
-import { duration, percent } from "../format";
+import type { TailChange, TimesCurve, TuneAnswer, UnseenCase } from "../answers.gen";
+import { duration, microseconds, percent, tick, whole } from "../format";
 import { ButtonRow, Figure, Legend, Section, Table } from "../parts";
 import { choose as keep, chosen as kept } from "../place";
+import { Plot } from "../plot";
+import { linear, logarithmic } from "../scales";
 
 const MOST = 24;
 
@@ -13,6 +15,8 @@ export function TuneView({ answer }: { answer: TuneAnswer }) {
     <>
       <Conclusion answer={answer} />
       <Difference answer={answer} />
+      <Gains answer={answer} />
+      <Tail answer={answer} />
       <Unseen answer={answer} />
       <Trials answer={answer} />
       <Files answer={answer} />
@@ -61,6 +65,85 @@ function Difference({ answer }: { answer: TuneAnswer }) {
   );
 }
 
+const BEFORE = "var(--other)";
+const AFTER = "var(--accent)";
+const WHAT: Record<TailChange["what"], string> = { collectives: "collectives", flows: "flows between NICs" };
+
+interface Change { name: string; before: string; after: string; change: number; low: number; high: number }
+
+/** The step and every tail: the change of its mean with its interval, on one axis. */
+function Gains({ answer }: { answer: TuneAnswer }) {
+  const { unseen } = answer;
+  if (answer.changes.length === 0 || unseen.tails.length === 0) return null;
+  const mean = (values: number[]) => Math.exp(values.reduce((sum, value) => sum + Math.log(value), 0) / values.length);
+  const step = { name: "step", before: duration(mean(unseen.cases.map((one) => one.default_s))), after: duration(mean(unseen.cases.map((one) => one.tuned_s))), change: -unseen.gain, low: -unseen.high, high: -unseen.low };
+  const rows: Change[] = [step, ...unseen.tails.map((one) => ({ name: `${WHAT[one.what]}, ${one.tail}`, before: microseconds(one.before_us), after: microseconds(one.after_us), change: -one.gain, low: -one.high, high: -one.low }))];
+  const bounds = rows.flatMap(({ low, high }) => [low, high]);
+  const axis = linear(Math.min(0, ...bounds) * 1.05, Math.max(0.02, ...bounds) * 1.05, 6);
+  const at = (value: number) => `${100 * axis.at(value)}%`;
+  return (
+    <Section title="How much shorter, and how sure" note={`Change of the mean over ${unseen.cases.length} unseen draws and loads, pair by pair; the bar is its ${percent(unseen.confidence, 0)} interval (Student). Before and after are geometric means.`}>
+      <div class="changes">
+        {rows.map((row) => (
+          <div class="bar-row change">
+            <span class="name">{row.name}</span>
+            <span class="band" title={`${signed(row.low)} to ${signed(row.high)}`}>
+              <i class="zero" style={{ left: at(0) }} />
+              <i class="span" style={{ left: at(row.low), width: `${100 * (axis.at(row.high) - axis.at(row.low))}%` }} />
+              <i class="tick" style={{ left: at(row.change) }} />
+            </span>
+            <span class="value">{signed(row.change)} <small>{row.before} → {row.after}</small></span>
+          </div>
+        ))}
+        <div class="bar-row change axis" aria-hidden="true">
+          <span />
+          <span class="marks">{axis.ticks.map((value) => <small style={{ left: at(value) }}>{signed(Math.abs(value) < 1e-9 ? 0 : value)}</small>)}</span>
+          <span />
+        </div>
+      </div>
+    </Section>
+  );
+}
+
+/** The tail of what was sent: share that took longer, before and after. */
+function Tail({ answer }: { answer: TuneAnswer }) {
+  const { curves, slice, cases } = answer.unseen;
+  const [at, set] = useState(Math.max(0, curves.findIndex(({ what }) => what === (kept("tail") ?? "flows"))));
+  const curve = curves[at];
+  if (answer.changes.length === 0 || curve === undefined) return null;
+  const sliced = slice > 1 && curve.what === "flows" ? ` One byte in ${whole(slice)} was simulated: times are of such slices.` : "";
+  const same = curve.before_count === curve.after_count;
+  const number = same ? `${whole(curve.before_count)} ${WHAT[curve.what]} of ${cases.length} cases.` : `${whole(curve.before_count)} ${WHAT[curve.what]} before, ${whole(curve.after_count)} smaller ones after: compare their times with care, those of collectives without.`;
+  return (
+    <Section title="The tail of completion times" note={`${number}${sliced}`}>
+      <ButtonRow label="Show" names={curves.map(({ what }) => WHAT[what])} chosen={at} choose={(index) => { set(index); keep("tail", curves[index]?.what ?? null); }} />
+      <Legend items={[{ name: "as written", color: BEFORE }, { name: "as found", color: AFTER }]} />
+      <TailPlot curve={curve} />
+    </Section>
+  );
+}
+
+function TailPlot({ curve }: { curve: TimesCurve }) {
+  const least = 0.5 / Math.max(curve.before_count, curve.after_count);
+  const floor = Math.max(1e-5, least);
+  const points = (rows: [number, number][]): [number, number][] => rows.map(([us, share]) => [us, Math.max(share, floor)]);
+  const times = [...curve.before, ...curve.after].map(([us]) => us).filter((us) => us > 0);
+  return (
+    <Plot
+      label="Share that takes longer, before and after"
+      series={[{ name: "as written", color: BEFORE, points: points(curve.before) }, { name: "as found", color: AFTER, points: points(curve.after) }]}
+      steps
+      after="none"
+      x={logarithmic(Math.min(...times) * 0.9, Math.max(...times) * 1.1)}
+      y={logarithmic(floor, 1)}
+      showX={tick}
+      showY={(share) => percent(share, share < 0.0001 ? 3 : share < 0.01 ? 2 : 0)}
+      titleX="completion time"
+      titleY="share that takes longer"
+    />
+  );
+}
+
 /** Before and after of every case, joined by a line. */
 function Unseen({ answer }: { answer: TuneAnswer }) {
   const cases = [...answer.unseen.cases].sort((a, b) => a.load - b.load || a.seed - b.seed);
@@ -69,14 +152,14 @@ function Unseen({ answer }: { answer: TuneAnswer }) {
   const name = (one: UnseenCase) => `${one.load > 0 ? `${percent(one.load, 0)} load of others` : "alone"}, draw ${one.seed}`;
   return (
     <Section title="Before and after, on what was not seen">
-      <Legend items={[{ name: "as written", color: "var(--other)" }, { name: "as found", color: "var(--accent)" }]} />
+      <Legend items={[{ name: "as written", color: BEFORE }, { name: "as found", color: AFTER }]} />
       <div class="bars">
         {cases.map((one) => (
           <div class="bar-row long">
             <span class="name">{name(one)}</span>
             <span class="twin" title={`${duration(one.default_s)} as written, ${duration(one.tuned_s)} as found`}>
-              <i style={{ width: at(one.default_s), background: "var(--other)" }} />
-              <i style={{ width: at(one.tuned_s), background: "var(--accent)" }} />
+              <i style={{ width: at(one.default_s), background: BEFORE }} />
+              <i style={{ width: at(one.tuned_s), background: AFTER }} />
             </span>
             <span class="value">{duration(one.tuned_s)} <small>{signed(one.tuned_s / one.default_s - 1)}</small></span>
           </div>

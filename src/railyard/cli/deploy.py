@@ -43,6 +43,7 @@ def deploy(
     from railyard.deploy.emit.collectives.intent import collectives_of
     from railyard.deploy.emit.configurations import writer
     from railyard.deploy.emit.provision.inventory import read
+    from railyard.deploy.plan.as_set import as_set
     from railyard.deploy.plan.cabling import plan_of
     from railyard.deploy.plan.scale import demands
     from railyard.scenario import load
@@ -53,7 +54,7 @@ def deploy(
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
         draft = load.load(scenario, sets)
-        plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))
+        plan = plan_of(as_set(compose.cluster_of(draft, compose.catalog_of(draft)), draft))
         if asked is not None and inventory is not None:
             asked = replace(asked, inventory=read(inventory, plan.devices.name))
         told = collectives_of(draft, plan.cluster, progress)

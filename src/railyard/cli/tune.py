@@ -10,6 +10,7 @@ from railyard.api import numbers
 from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
+from railyard.cli.tuned_files import print_said, write_configured
 from railyard.errors import InputError
 from railyard.files import keep_existing, write_text
 from railyard.interval import interval
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from railyard.deploy.emit.settings import Rendered
+    from railyard.scenario.load import Draft
     from railyard.tune.settings.online import Followed
     from railyard.tune.settings.search import Tuned
 
@@ -39,6 +42,7 @@ def tune(
     ray: str | None,
     env: Path | None,
     table: Path | None,
+    configs: Path | None,
     force: bool,
     out: Path | None,
     as_json: bool,
@@ -60,12 +64,23 @@ def tune(
         write_text(env, environment(found))
     if table is not None:
         write_text(table, tuner_table(found))
+    files = None if configs is None else _configured(draft, found, configs, quiet=quiet)
     if as_json:
         emit(answer.text())
     else:
         _print(found)
+        if files is not None:
+            print_said(files)
+    if files is not None and not quiet:
+        say(f"wrote {configs}: {len(files.files):,} files, read back")
     if out is not None:
         say(f"report: {keep_answer(answer, out)}/tune.html")
+
+
+def _configured(draft: Draft, found: Tuned, folder: Path, *, quiet: bool) -> Rendered:
+    """The files of switches and servers with the settings that were found."""
+    with Progress(wanted=not quiet) as progress:
+        return write_configured(draft.with_values(found.settings, "railyard tune"), folder, progress)
 
 
 def online(scenario: Path, *, sets: Sequence[str], ray: str | None, as_json: bool, quiet: bool) -> None:

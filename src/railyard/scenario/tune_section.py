@@ -18,7 +18,7 @@ class TuneSection(Section):
     )
     seeds: Positive = Field(default=2, description="Draws of the hashes that settings are tried on.")
     unseen_seeds: Annotated[int, Field(strict=True, ge=2, le=1000)] = Field(
-        default=4, description="Further draws that the outcome is judged on."
+        default=4, description="Further draws that the outcome is judged on, at each load."
     )
     unseen_loads: tuple[Annotated[Ratio, Field(lt=1.0)], ...] = Field(
         default=(0.0, 0.2), description="Traffic of others on the back-end that it is judged under, none in the search."

@@ -150,6 +150,10 @@ def tune(
     tuner: Annotated[
         Path | None, typer.Option("--tuner", metavar="FILE.csv", help="Write the table of NCCL's tuner plugin.")
     ] = None,
+    configs: Annotated[
+        Path | None,
+        typer.Option("--configs", metavar="FOLDER", help="Write files of switches (SONiC, EOS, Junos) and servers."),
+    ] = None,
     online: Annotated[
         bool, typer.Option("--online", help="In packets: settings that follow the run, against fixed ones.")
     ] = False,
@@ -163,7 +167,9 @@ def tune(
     from railyard.cli import tune as tuning
 
     if online:
-        _refuse_with("--online", {"--engine": engine, "--env": env, "--tuner": tuner, "--out": out})
+        _refuse_with(
+            "--online", {"--engine": engine, "--env": env, "--tuner": tuner, "--configs": configs, "--out": out}
+        )
         tuning.online(scenario, sets=set_ or [], ray=ray, as_json=json, quiet=quiet)
         return
     tuning.tune(
@@ -173,6 +179,7 @@ def tune(
         ray=ray,
         env=env,
         table=tuner,
+        configs=configs,
         force=force,
         out=out,
         as_json=json,

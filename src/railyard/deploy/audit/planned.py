@@ -18,6 +18,7 @@ from railyard.deploy.audit.settings.price import priced as settings_price
 from railyard.deploy.audit.step_price import StepPricing
 from railyard.deploy.design.infer import infer
 from railyard.deploy.network import Found
+from railyard.deploy.plan.as_set import as_set
 from railyard.deploy.plan.cabling import plan_of
 from railyard.deploy.plan.drawn import dialects, drawn
 from railyard.errors import InputError, SimulationError
@@ -64,7 +65,7 @@ class Expected:
 
 def expected(draft: Draft, found: Discovery) -> Expected | None:
     """The plan of a scenario in the words of a file; None where the file calls everything otherwise."""
-    plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))
+    plan = plan_of(as_set(compose.cluster_of(draft, compose.catalog_of(draft)), draft))
     parts: list[tuple[int, Discovery, str]] = []
     for number in range(len(plan.networks)):
         choices = [(matched(one, found), dialect.name, one) for dialect, one in _drawings(plan, number)]

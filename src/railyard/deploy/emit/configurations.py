@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.cluster.asbuilt.port_names import dialect
-from railyard.deploy.emit import eos, frr, junos, servers, sonic, subnet
+from railyard.deploy.emit import dcqcn, eos, frr, junos, servers, sonic, subnet
 from railyard.deploy.emit.collectives import write as libraries
 from railyard.deploy.emit.collectives.intent import NOTHING, CollectivesIntent
 from railyard.deploy.emit.intent import hosts, switches
@@ -81,6 +81,9 @@ def files(plan: Plan, system: str, collectives: CollectivesIntent = NOTHING) -> 
         if host.interfaces:
             yield f"servers/{host.name}.interfaces", servers.network(host)
     if first is not None:
+        values = dcqcn.meant(plan.cluster.fabric)
+        if values:
+            yield f"servers/{dcqcn.FILE}", dcqcn.render(values, servers.hcas(first))
         told = libraries.files(collectives, servers.environment(first, plan.cluster))
         yield from ((f"servers/{name}", text) for name, text in told.items())
         yield "servers/sysctl.conf", servers.sysctl()

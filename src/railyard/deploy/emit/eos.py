@@ -116,7 +116,12 @@ def _buffers(intent: SwitchIntent) -> list[str]:
         return []
     room = max(headroom(one.rate_bps, one.length_m, asic=intent.asic).xoff for one in intent.ports)
     profile = f"platform trident mmu queue profile {PROFILE}"
-    return ["!", profile, f"    ingress headroom bytes {room}", "!", f"{profile} apply"]
+    share = [] if intent.alpha == 1.0 else [f"    ingress threshold {_share(intent.alpha)}"]
+    return ["!", profile, *share, f"    ingress headroom bytes {room}", "!", f"{profile} apply"]
+
+
+def _share(alpha: float) -> str:
+    return f"{alpha:g}" if alpha >= 1.0 else f"1/{round(1 / alpha)}"
 
 
 def _port(one: Port, intent: SwitchIntent, layer3: list[str]) -> list[str]:

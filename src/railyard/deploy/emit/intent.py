@@ -11,6 +11,7 @@ from railyard.deploy.headroom import Asic, asic_of
 from railyard.deploy.plan.addresses import addresses_of, ipv4
 from railyard.deploy.plan.drawn import HOST_MTU, MTU, interface
 from railyard.deploy.plan.shared import NOBODYS, Vrf, shared_of
+from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -90,6 +91,7 @@ class SwitchIntent:
         pauses: Whether the fabric holds back RoCE by PFC.
         marks: Whether it marks by ECN.
         red: First and last mark of the queue, bytes, and the probability at the last, percent.
+        alpha: Share of the free buffer that an ingress of RoCE may hold before it pauses.
         asic: What the headroom of its ports depends on.
         mtu: Largest frame, bytes.
         by: What keeps tenants apart; empty: nobody shares it.
@@ -106,6 +108,7 @@ class SwitchIntent:
     marks: bool
     red: tuple[int, int, int]
     asic: Asic
+    alpha: float = 1.0
     mtu: int = MTU["ethernet"]
     by: str = ""
     vrfs: tuple[Vrf, ...] = ()
@@ -154,7 +157,7 @@ def switches(plan: Plan, network: int, dialect: Dialect) -> Iterator[SwitchInten
     lower = np.concatenate([np.ones(len(mine), np.bool_), np.zeros(len(mine), np.bool_)])
     order = np.argsort(ends, kind="stable")
     first = np.searchsorted(ends[order], np.arange(len(devices) + 1))
-    red = _red(fabric.packets.constants)
+    red, alpha = _red(fabric.packets.constants), _alpha(fabric.packets.constants)
     shared = shared_of(plan, network)
     for device in np.flatnonzero((devices.level > 0) & (devices.network == plan.networks[network])).tolist():
         sessions, access = [], []
@@ -184,6 +187,7 @@ def switches(plan: Plan, network: int, dialect: Dialect) -> Iterator[SwitchInten
             marks=red[1] > 0,
             red=red,
             asic=asic_of(boxes[devices.box[device]])[0],
+            alpha=alpha,
             by=shared.by,
             vrfs=shared.vrfs(device),
             leaf=int(devices.level[device]) == 1,
@@ -194,6 +198,25 @@ def _red(constants: Mapping[str, Any]) -> tuple[int, int, int]:
     """Marks of the fabric's own constants; none where it marks nothing."""
     low, high = int(constants.get("marking_low_bytes", 0)), int(constants.get("marking_high_bytes", 0))
     return low, high, round(100 * float(constants.get("marking_most", 0.0)))
+
+
+ALPHAS = tuple(2.0**power for power in range(-7, 4))
+"""Shares of the free buffer that switches can be told: SAI's exponents, and Junos' steps 0 to 10."""
+
+
+def _alpha(constants: Mapping[str, Any]) -> float:
+    """The fabric's own share of the free buffer.
+
+    Raises:
+        InputError: Switches have no such share.
+    """
+    alpha = float(constants.get("pfc_alpha", 1.0))
+    if alpha not in ALPHAS:
+        allowed = "powers of two from 1/128 to 8"
+        raise InputError(
+            "switches take certain shares of the buffer", key="pfc_alpha", found=f"{alpha:g}", allowed=allowed
+        )
+    return alpha
 
 
 def _port(plan: Plan, row: int, side: str, dialect: Dialect) -> str:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from railyard.deploy.plan.shared import Vrf
 
 
+THRESHOLD_OF_ONE = 7
+"""Junos' dynamic-threshold that is once the free buffer; each step more is twice as much (0: 1/128, 10: 8)."""
+
+
 def render(intent: SwitchIntent) -> str:
     """The file of one switch; marks are in shares of the buffer on Junos, so that WRED is left to its operator."""
     group = "set protocols bgp group fabric"
@@ -111,10 +115,21 @@ def _classes(intent: SwitchIntent) -> list[str]:
     ]
     if intent.pauses:
         lines.append(f"{cos} forwarding-classes class lossless pfc-priority {LOSSLESS}")
+        if intent.alpha != 1.0:
+            share = f"{cos} shared-buffer ingress buffer-partition lossless dynamic-threshold"
+            lines.append(f"{share} {THRESHOLD_OF_ONE + round(math.log2(intent.alpha))}")
         for length in sorted({math.ceil(one.length_m) for one in intent.ports}):
             profile = f"{cos} congestion-notification-profile roce-{length}m input"
             lines.append(f"{profile} dscp code-point {DSCP_ROCE:06b} pfc mru {FRAME}")
             lines.append(f"{profile} cable-length {length}")
+    if intent.marks:
+        low, high, most = intent.red
+        lines.append(
+            f"# drop-profile of queue {LOSSLESS}: {most} % from {low} to {high} bytes. Junos takes whole percent"
+        )
+        lines.append(
+            "# of the queue's largest depth, which hangs on buffer-partitions and the switch: for its operator"
+        )
     for one in intent.ports:
         lines.append(f"{cos} interfaces {one.port} unit 0 classifiers dscp roce")
         if intent.pauses:

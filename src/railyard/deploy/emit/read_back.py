@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from railyard.deploy.headroom import USUAL, headroom
@@ -38,6 +39,9 @@ def facts_of(intent: SwitchIntent, dialect: str) -> Facts:
         facts["roce"], facts["cnp"] = (26, 3), (48, 6)
         facts["pfc"] = ports if intent.pauses else set()
         facts["ecn"] = ports if intent.marks else set()
+        if dialect != "junos":  # which takes shares of a queue, and is left to its operator
+            facts["red"] = {intent.red} if intent.marks else set()
+        facts["alpha"] = {intent.alpha} if intent.pauses and (dialect == "sonic" or intent.alpha != 1.0) else set()
         if intent.pauses:
             facts["headroom"] = {one.port: _due(one, intent, dialect) for one in intent.ports}
     return facts
@@ -134,16 +138,31 @@ def eos(text: str) -> Facts:
         "cnp": (48, tc.get(48)),
         "pfc": {port for port, rows in ports.items() if "priority-flow-control priority 3 no-drop" in rows},
         "ecn": {port for port, rows in ports.items() if any(row.startswith("random-detect ecn") for row in rows)},
+        "red": {
+            tuple(map(int, m.groups()))
+            for rows in ports.values()
+            for row in rows
+            if (m := re.fullmatch(_EOS_MARKS, row))
+        },
+        "alpha": {float(Fraction(word)) for word in _eos_profile(text, lines, r"ingress threshold (\S+)")},
         "headroom": _eos_headroom(text, lines, list(ports)),
     }
 
 
-def _eos_headroom(text: str, lines: list[str], ports: list[str]) -> dict[str, Sizes]:
-    """Of the buffer profile that is applied; nothing where none is, or its unit is cells."""
+_EOS_MARKS = r"random-detect ecn minimum-threshold (\d+) bytes maximum-threshold (\d+) bytes max-mark-probability (\d+)"
+
+
+def _eos_profile(text: str, lines: list[str], pattern: str) -> list[str]:
+    """What the buffer profile that is applied says, by a pattern."""
     head = "platform trident mmu queue profile"
     active = _one(rf"{head} (\S+) apply", lines)
-    room = int(_one(r"ingress headroom bytes (\d+)", _sections(text, head).get(active, [])))
-    return {port: {"xoff": room} for port in ports} if room else {}
+    return [m[1] for line in _sections(text, head).get(active, []) if (m := re.fullmatch(pattern, line))]
+
+
+def _eos_headroom(text: str, lines: list[str], ports: list[str]) -> dict[str, Sizes]:
+    """Of the buffer profile that is applied; nothing where none is, or its unit is cells."""
+    rooms = [int(word) for word in _eos_profile(text, lines, r"ingress headroom bytes (\d+)")]
+    return {port: {"xoff": rooms[0]} for port in ports} if rooms else {}
 
 
 def junos(text: str) -> Facts:
@@ -172,9 +191,12 @@ def junos(text: str) -> Facts:
         "cnp": (48, code.get(48)),
         "pfc": {m[1] for m in each(rf"set class-of-service interfaces {port} congestion-notification-profile \S+")},
         "ecn": {m[1] for m in each(rf"set class-of-service interfaces {port} .*explicit-congestion-notification")},
+        "alpha": {2.0 ** (int(m[1]) - 7) for m in each(rf"{_JUNOS_SHARE} (\d+)")},
         "headroom": _junos_headroom(each),
     }
 
+
+_JUNOS_SHARE = r"set class-of-service shared-buffer ingress buffer-partition lossless dynamic-threshold"
 
 JUNOS_LENGTH_M, JUNOS_MRU = 100, 2500
 """Cable and largest frame that Junos reckons the headroom of priority 3 with where nobody says otherwise (Juniper's CLI
@@ -220,9 +242,25 @@ def sonic(text: str) -> Facts:
         "cnp": (48, _class(tables, "48")),
         "pfc": {port for port, row in tables.get("PORT_QOS_MAP", {}).items() if _pauses(tables, port, row)},
         "ecn": {key.split("|")[0] for key, row in queues.items() if row.get("wred_profile") in marks},
+        "red": {
+            _sonic_marks(marks[row["wred_profile"]]) for row in queues.values() if row.get("wred_profile") in marks
+        },
+        "alpha": _sonic_shares(tables, ports),
         "headroom": _sonic_headroom(tables, ports),
         "length_m": _sonic_lengths(tables),
     }
+
+
+def _sonic_marks(profile: dict[str, str]) -> tuple[int, ...]:
+    names = ("green_min_threshold", "green_max_threshold", "green_drop_probability")
+    return tuple(int(profile.get(name, 0)) for name in names)
+
+
+def _sonic_shares(tables: dict[str, Any], ports: dict[str, Any]) -> set[float]:
+    """Of the free buffer, of the lossless priority groups of all ports."""
+    groups, profiles = tables.get("BUFFER_PG", {}), tables.get("BUFFER_PROFILE", {})
+    used = (profiles.get(groups.get(f"{port}|3", {}).get("profile"), {}) for port in ports)
+    return {2.0 ** int(profile["dynamic_th"]) for profile in used if "dynamic_th" in profile}
 
 
 def _sonic_headroom(tables: dict[str, Any], ports: dict[str, Any]) -> dict[str, Sizes]:
@@ -274,11 +312,15 @@ def differences(intent: SwitchIntent, dialect: str, text: str) -> list[str]:
 
 def wrong_facts(want: Facts, found: Facts) -> list[str]:
     """Names of facts that are otherwise; headroom may be larger."""
-    return [
-        key
-        for key in want
-        if (wrong_ports(want[key], found.get(key)) if key == "headroom" else found.get(key) != want[key])
-    ]
+    return [key for key in want if _is_wrong(key, want[key], found.get(key))]
+
+
+def _is_wrong(key: str, want: Any, found: Any) -> bool:
+    if key == "headroom":
+        return bool(wrong_ports(want, found))
+    if key in ("red", "alpha") and want and not found:
+        return False  # ports that do not mark, or do not pause, are facts of their own
+    return bool(found != want)
 
 
 def _words(key: str, want: Any, found: Any) -> str:

@@ -46,10 +46,14 @@ def sysctl() -> str:
     )
 
 
+def hcas(intent: HostIntent) -> list[str]:
+    """Names of the interfaces between accelerators, as RDMA has them."""
+    return [f"mlx5_{number}" for number in range(len(intent.back_end))]
+
+
 def environment(intent: HostIntent, cluster: Cluster) -> str:
     """`nccl.conf`; values are the scenario's, and NCCL's own defaults are not repeated."""
-    names = [f"mlx5_{number}" for number in range(len(intent.back_end))]
-    lines = [f"NCCL_IB_HCA=={','.join(names)}", f"NCCL_SOCKET_IFNAME={_socket(intent)}", "NCCL_CROSS_NIC=0"]
+    lines = [f"NCCL_IB_HCA=={','.join(hcas(intent))}", f"NCCL_SOCKET_IFNAME={_socket(intent)}", "NCCL_CROSS_NIC=0"]
     if not intent.infiniband:
         lines += ["NCCL_IB_GID_INDEX=3", f"NCCL_IB_TC={DSCP_ROCE << 2}", f"NCCL_IB_SL={LOSSLESS}"]
     qps = int(getattr(cluster.fabric, "qps", 1) or 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 from railyard.cluster.asbuilt.port_names import SONIC_LANES
@@ -24,9 +25,6 @@ WATCHDOG_MS = {"detection_time": "200", "restoration_time": "400", "action": "dr
 
 ANY = "ANY"
 """A policy that lets all routes pass: BGP between systems exchanges none without one (RFC 8212)."""
-
-DYNAMIC_TH = "0"
-"""Exponent of a queue's share of the free buffer: 2^0 of it (SAI's alpha)."""
 
 
 def render(intent: SwitchIntent) -> str:
@@ -153,7 +151,7 @@ def _lossless(intent: SwitchIntent) -> dict[str, Any]:
             "xoff": str(room.xoff),
             "xon": str(room.xon),
             "size": str(room.size),
-            "dynamic_th": DYNAMIC_TH,
+            "dynamic_th": str(round(math.log2(intent.alpha))),  # SAI's alpha is a power of two
         }
         groups[f"{one.port}|{LOSSLESS}"] = {"profile": name}
     return {

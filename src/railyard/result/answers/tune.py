@@ -26,6 +26,28 @@ class UnseenCase(Figures):
     tuned_s: float = Field(description="step with the settings, s")
 
 
+class TailChange(Figures):
+    """A quantile of how long communications take, before and after."""
+
+    what: Literal["collectives", "flows"] = Field(description="what was timed")
+    tail: Literal["p50", "p99", "p99.9", "slowest"] = Field(description="quantile, by nearest rank")
+    before_us: float = Field(description="as written: geometric mean over the cases, us")
+    after_us: float = Field(description="with the settings: geometric mean over the cases, us")
+    gain: float = Field(description="mean share by which it is shorter, case by case")
+    low: float = Field(description="low end of its interval")
+    high: float = Field(description="high end of its interval")
+
+
+class TimesCurve(Figures):
+    """How long communications of all cases take, before and after: points (us, share that takes longer)."""
+
+    what: Literal["collectives", "flows"] = Field(description="what was timed")
+    before_count: Count = Field(description="as written, of all cases together")
+    after_count: Count = Field(description="with the settings, of all cases together")
+    before: tuple[tuple[float, float], ...] = Field(description="as written")
+    after: tuple[tuple[float, float], ...] = Field(description="with the settings")
+
+
 class UnseenGain(Figures):
     """On draws and loads that the search has not seen: what to believe."""
 
@@ -34,6 +56,9 @@ class UnseenGain(Figures):
     high: float = Field(description="high end of its interval")
     confidence: float = Field(description="of the interval, 0 to 1")
     cases: tuple[UnseenCase, ...] = Field(description="case by case")
+    tails: tuple[TailChange, ...] = Field(description="quantiles of communications before and after")
+    curves: tuple[TimesCurve, ...] = Field(description="all of them before and after")
+    slice: float = Field(description="of so many bytes one was simulated; times of flows are of such a slice")
 
 
 class TuneTrial(Figures):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.engine.packet.follow import ROCE
 from railyard.errors import InputError
 from railyard.study.tasks import Task
-from railyard.tune.settings.search import UNSEEN
+from railyard.tune.settings.search import unseen_cases
 from railyard.tune.settings.work import STEP
 
 if TYPE_CHECKING:
@@ -68,11 +68,7 @@ def follow(draft: Draft, section: TuneSection, workers: Workers, report: Report)
     Raises:
         InputError: One of them cannot run.
     """
-    cases = tuple(
-        (draft.seed + UNSEEN + number, share)
-        for share in section.unseen_loads
-        for number in range(section.unseen_seeds)
-    )
+    cases = tuple(unseen_cases(draft.seed, section))
     ways: dict[str, dict[str, Any]] = {WRITTEN: {}, **fixed(), ONLINE: {"packet.online": True}}
     values, folder = draft.tree.plain(), str(draft.folder.resolve())
     shared = {"values": values, "folder": folder, "engine": "packet"}

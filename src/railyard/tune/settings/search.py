@@ -8,6 +8,7 @@ written: the mean gain with its 90 % interval (Student). Settings whose interval
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,9 @@ from railyard.schema.yaml import Mark, Node
 from railyard.study.journal import Journal, key_of
 from railyard.study.provenance import version
 from railyard.study.tasks import Task
+from railyard.tune.settings.judging import Run
 from railyard.tune.settings.space import space_of
-from railyard.tune.settings.work import STEP
+from railyard.tune.settings.work import JUDGED, STEP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from railyard.scenario.load import Draft
     from railyard.scenario.tune_section import TuneSection
     from railyard.study.tasks import Workers
+    from railyard.tune.settings.judging import Pair
     from railyard.workload.training.spec import Layout
 
     Report = Callable[[str, float], None]
@@ -37,6 +40,17 @@ WORTH = 0.002
 
 UNSEEN = 1000
 """Added to the seed for draws that the search does not see."""
+
+
+def unseen_cases(seed: int, section: TuneSection) -> list[Case]:
+    """Draws and loads that nothing is chosen by: each load has draws of its own, so that all cases are independent.
+
+    Args:
+        seed: Of the scenario.
+        section: How many.
+    """
+    number = itertools.count(seed + UNSEEN)
+    return [(next(number), share) for share in section.unseen_loads for _ in range(section.unseen_seeds)]
 
 
 @dataclass(frozen=True)
@@ -69,7 +83,7 @@ class Tuned:
         tuned_s: The same with the settings.
         settings: Dotted keys and values that differ.
         trials: In their order.
-        unseen: By draw and load: step as written, and with the settings.
+        unseen: By draw and load: a run as written, and with the settings.
         ranks: Accelerators of the job.
         servers: Of the cluster.
         nics: Of a server, in the back-end.
@@ -81,7 +95,7 @@ class Tuned:
     tuned_s: float = 0.0
     settings: dict[str, Any] = field(default_factory=dict)
     trials: list[Trial] = field(default_factory=list)
-    unseen: dict[Case, tuple[float, float]] = field(default_factory=dict)
+    unseen: dict[Case, Pair] = field(default_factory=dict)
     ranks: int = 0
     servers: int = 0
     nics: int = 0
@@ -89,7 +103,7 @@ class Tuned:
     @property
     def gains(self) -> list[float]:
         """By which share steps are shorter, by unseen draw and load."""
-        return [1.0 - tuned / default for default, tuned in self.unseen.values()]
+        return [1.0 - tuned.step_s / default.step_s for default, tuned in self.unseen.values()]
 
     @property
     def gain(self) -> tuple[float, float, float]:
@@ -179,18 +193,31 @@ class Tuner:
 
     def _judge(self, found: Tuned) -> None:
         """Steps on what the search has not seen, as written and with the settings."""
-        cases = [
-            (self.draft.seed + UNSEEN + number, share)
-            for share in self.section.unseen_loads
-            for number in range(self.section.unseen_seeds)
-        ]
-        self.report("draws and loads that it has not seen", self.section.rounds / (self.section.rounds + 1))
-        rows = self._steps([(settings, case) for settings in ({}, found.settings) for case in cases])
-        for case, default, tuned in zip(cases, rows[: len(cases)], rows[len(cases) :], strict=True):
-            if not isinstance(default, str) and not isinstance(tuned, str):
+        cases = unseen_cases(self.draft.seed, self.section)
+        before = self._runs({}, cases, 0.0)
+        after = self._runs(found.settings, cases, 0.5) if found.settings else before
+        for case, default, tuned in zip(cases, before, after, strict=True):
+            if isinstance(default, Run) and isinstance(tuned, Run):
                 found.unseen[case] = (default, tuned)
         if not found.unseen:
-            raise InputError(f"nothing of what the settings are judged on can run: {rows[0]}", key="tune")
+            raise InputError(f"nothing of what the settings are judged on can run: {before[0]}", key="tune")
+
+    def _runs(self, settings: Mapping[str, Any], cases: Sequence[Case], begun: float) -> list[Run | str]:
+        """Runs of some settings over cases, or why one cannot be.
+
+        Args:
+            settings: Dotted keys and values.
+            cases: Draws and loads.
+            begun: Share of the verdict that is done.
+        """
+        tasks = [Task(JUDGED, self._task(settings, case)) for case in cases]
+        rounds = self.section.rounds
+        found: list[Run | str] = [""] * len(tasks)
+        for count, done in enumerate(self.workers.run(tasks)):
+            share = begun + 0.5 * count / len(tasks)
+            self.report("draws and loads that it has not seen", (rounds + share) / (rounds + 1))
+            found[done.number] = done.error or Run.read(done.value)
+        return found
 
     def _means(self, settings: Sequence[Mapping[str, Any]], cases: Sequence[Case]) -> list[float | str]:
         """Mean steps of some settings over some cases, or why one cannot be."""
@@ -203,20 +230,20 @@ class Tuner:
             found.append(statistics.fmean(numbers) if wrong is None else wrong)
         return found
 
+    def _task(self, settings: Mapping[str, Any], case: Case) -> dict[str, Any]:
+        seed, share = case
+        return {
+            "values": self.draft.tree.plain(),
+            "folder": str(self.draft.folder.resolve()),
+            "settings": dict(settings),
+            "engine": self.engine,
+            "seed": seed,
+            "load": share,
+        }
+
     def _steps(self, runs: Sequence[tuple[Mapping[str, Any], Case]]) -> list[float | str]:
         """Steps in seconds, or why one cannot be."""
-        values, folder = self.draft.tree.plain(), str(self.draft.folder.resolve())
-        tasks = [
-            {
-                "values": values,
-                "folder": folder,
-                "settings": dict(one),
-                "engine": self.engine,
-                "seed": seed,
-                "load": share,
-            }
-            for one, (seed, share) in runs
-        ]
+        tasks = [self._task(one, case) for one, case in runs]
         keys = [key_of(version(), task) for task in tasks]
         left = [at for at, key in enumerate(keys) if key not in self.journal.known]
         errors: dict[int, str] = {}

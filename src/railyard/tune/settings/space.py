@@ -38,8 +38,9 @@ CONGESTION: Mapping[str, tuple[Any, ...]] = {
     "packet.set.dcqcn_additive": ("40 Mb/s", "1 Gb/s", "4 Gb/s", "20 Gb/s"),
     "packet.set.dcqcn_increase_interval": ("5 us", "10 us", "300 us"),
     "packet.set.rdma_cnp_interval": ("10 us", "50 us"),
+    "packet.set.pfc_alpha": ("0.125", "0.5", "2", "8"),
 }
-"""ECN thresholds of switches and DCQCN of interfaces, on packets alone."""
+"""ECN thresholds and shares of the buffer of switches, DCQCN of interfaces, on packets alone."""
 
 
 def space_of(draft: Draft, engine: str) -> dict[str, tuple[Node, ...]]:

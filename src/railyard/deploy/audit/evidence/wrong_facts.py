@@ -21,6 +21,8 @@ KIND = {
     "cnp": "wrong-qos",
     "pfc": "wrong-qos",
     "ecn": "wrong-qos",
+    "red": "wrong-qos",
+    "alpha": "wrong-qos",
     "headroom": "wrong-qos",
     "mtu": "wrong-mtu",
     "rate_bps": "wrong-speed",
@@ -32,6 +34,8 @@ WORDS = {
     "cnp": "code point and traffic class of congestion notifications",
     "pfc": "ports that pause",
     "ecn": "ports that mark",
+    "red": "first and last mark in bytes, and percent",
+    "alpha": "share of the free buffer of what is paused",
     "headroom": "headroom",
     "mtu": "frames",
     "rate_bps": "rates",
@@ -48,6 +52,8 @@ UNPRICED = {
     " not simulated",
     "bfd": "it costs nothing until a cable dies with light: routes then keep sending there until BGP's hold time ends,"
     " seconds in place of one, and how often that comes is not known",
+    "red": "marks come sooner or later: `railyard tune` says what that is worth, an audit does not",
+    "alpha": "pauses come sooner or later: `railyard tune` says what that is worth, an audit does not",
     "asn": "two switches with one number drop each other's routes; which ones depends on all others",
     "loopback": "only the router's own address changes: no traffic of jobs goes there",
 }

@@ -11,6 +11,7 @@ from railyard.deploy.check.assertion import Outcome, assertions
 from railyard.deploy.emit.configurations import WRITERS
 from railyard.deploy.emit.intent import switches
 from railyard.deploy.emit.read_back import differences
+from railyard.deploy.plan.as_set import as_set
 from railyard.deploy.plan.cabling import plan_of
 from railyard.deploy.plan.drawn import is_infiniband
 from railyard.errors import InputError
@@ -59,7 +60,7 @@ class ConfigurationsHold:
         """See `Assertion`."""
         folder = self._folder(subject)
         system, ending = system_of(folder)
-        intents = list(_intents(plan_of(subject.cluster), system))
+        intents = list(_intents(plan_of(as_set(subject.cluster, subject.draft)), system))
         wrong = [(intent.name, words) for intent in intents for words in _wrong(intent, system, folder, ending)]
         what = f"{len(intents):,} switches" if len(intents) != 1 else "1 switch"
         if not wrong:

@@ -1,1 +1,1 @@
-import{J as e,Q as t,X as n,Y as r,q as i}from"./ui.js";var a=`finding`,o=()=>{let t=Number.parseInt(e(a)??``,10);return t>=1?t-1:void 0};function s(){let[e,s]=t(o);return n(()=>r(()=>s(o())),[]),[e,t=>{let n=t===e?void 0:t;i(a,n===void 0?null:String(n+1)),s(n)}]}export{s as t};
+import{Q as e,X as t,Y as n,Z as r,et as i}from"./ui.js";var a=`finding`,o=()=>{let e=Number.parseInt(t(a)??``,10);return e>=1?e-1:void 0};function s(){let[t,s]=i(o);return e(()=>r(()=>s(o())),[]),[t,e=>{let r=e===t?void 0:e;n(a,r===void 0?null:String(r+1)),s(r)}]}export{s as t};

@@ -1,0 +1,151 @@
+"""Files of a tuned fabric: marks, shares of the buffer, DCQCN and NCCL as set, in each dialect, read back."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from railyard.cli import guard
+from railyard.cli.tuned_files import write_configured
+from railyard.deploy.emit import dcqcn
+from railyard.deploy.emit.read_back import READERS, differences
+from railyard.deploy.emit.settings import LEFT, SYSTEMS, rendered
+from railyard.errors import InputError
+from railyard.schema import yaml
+
+from .scenarios import draft
+
+SET = {
+    "packet.set.marking_low": "70 kB",
+    "packet.set.marking_high": "650 kB",
+    "packet.set.marking_most": "0.37",
+    "packet.set.pfc_alpha": "0.125",
+    "packet.set.dcqcn_additive": "4 Gb/s",
+    "packet.set.dcqcn_increase_interval": "11 us",
+    "packet.set.rdma_cnp_interval": "53 us",
+    "qps": 6,
+    "collectives.connections": 3,
+    "collectives.algorithm": {"all-reduce": "nvls-tree"},
+    "collectives.protocol": {"all-reduce": "simple"},
+}
+
+
+def quiet(_words, _share):
+    """Told nothing."""
+
+
+@pytest.fixture(scope="module")
+def tuned():
+    return draft(64, "leaf-spine", "roce").with_values(SET, "test")
+
+
+@pytest.fixture(scope="module")
+def files(tuned):
+    return rendered(tuned, quiet)
+
+
+def test_every_dialect_says_what_was_tuned(files):
+    said = {one.what: one for one in files.said}
+    assert all(one.equal for one in files.said)
+    marks = said["marks: first and last bytes, percent"].found
+    assert marks == {"sonic": (70_000, 650_000, 37), "eos": (70_000, 650_000, 37), "junos": LEFT}
+    assert said["share of the free buffer that pauses"].found == dict.fromkeys(SYSTEMS, 0.125)
+    assert said["interfaces: rp_ai_rate"].found == {"servers": 4000}
+    assert said["interfaces: rp_time_reset"].found == {"servers": 11}
+    assert said["interfaces: np_min_time_between_cnps"].found == {"servers": 53}
+    assert said["NCCL_IB_QPS_PER_CONNECTION"].found == {"servers": "6"}
+    assert said["NCCL_MIN_NCHANNELS"].found == {"servers": "24"}
+    assert said["NCCL_ALGO"].found == {"servers": "allreduce:nvlstree"}
+    assert said["tuner: allreduce"].found == {"servers": ("nvlstree", "simple", 24)}
+
+
+def test_the_words_of_each_system(files):
+    sonic = json.loads(next(text for name, text in files.files.items() if name.startswith("sonic/")))
+    assert {one["dynamic_th"] for one in sonic["BUFFER_PROFILE"].values()} == {"-3"}
+    assert sonic["WRED_PROFILE"]["AZURE_LOSSLESS"]["green_min_threshold"] == "70000"
+    eos = next(text for name, text in files.files.items() if name.startswith("eos/"))
+    assert "    ingress threshold 1/8\n" in eos
+    junos = next(text for name, text in files.files.items() if name.startswith("junos/"))
+    assert "shared-buffer ingress buffer-partition lossless dynamic-threshold 4\n" in junos
+    assert "# drop-profile of queue 3: 37 % from 70000 to 650000 bytes." in junos
+
+
+@pytest.mark.parametrize(
+    ("system", "change", "fact"),
+    [
+        ("sonic", ('"green_max_threshold": "650000"', '"green_max_threshold": "715000"'), "red"),
+        ("sonic", ('"dynamic_th": "-3"', '"dynamic_th": "0"'), "alpha"),
+        ("eos", ("minimum-threshold 70000", "minimum-threshold 77000"), "red"),
+        ("eos", ("ingress threshold 1/8", "ingress threshold 1/4"), "alpha"),
+        ("junos", ("dynamic-threshold 4", "dynamic-threshold 5"), "alpha"),
+    ],
+)
+def test_another_value_is_noticed(tuned, files, system, change, fact):
+    from railyard.cluster.asbuilt.port_names import dialect
+    from railyard.deploy.emit.intent import switches
+    from railyard.deploy.plan.as_set import as_set
+    from railyard.deploy.plan.cabling import plan_of
+    from railyard.study import compose
+
+    plan = plan_of(as_set(compose.cluster_of(tuned, compose.catalog_of(tuned)), tuned))
+    intent = next(switches(plan, 0, dialect(system)))
+    text = next(text for name, text in files.files.items() if name.startswith(f"{system}/{intent.name}."))
+    assert differences(intent, system, text) == []
+    (words,) = differences(intent, system, text.replace(*change))
+    assert words.startswith(f"{fact}: ")
+
+
+def test_what_is_not_set_is_as_the_fabric_has_it():
+    found = rendered(draft(64, "leaf-spine", "roce"), quiet, ("sonic",))
+    assert "servers/dcqcn.sh" not in found.files
+    facts = READERS["sonic"](next(text for name, text in found.files.items() if name.startswith("sonic/")))
+    assert (facts["red"], facts["alpha"]) == ({(150_000, 1_500_000, 20)}, {1.0})
+
+
+def test_the_script_of_interfaces_writes_the_drivers_files(files, tmp_path):
+    text = files.files["servers/dcqcn.sh"]
+    for number in range(8):
+        bus = tmp_path / "devices" / f"0000:{number}b:00.0"
+        ports = tmp_path / "kernel" / "debug" / "mlx5" / bus.name / "cc_params"
+        for folder in (bus, ports, tmp_path / "class" / "infiniband" / f"mlx5_{number}"):
+            folder.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "class" / "infiniband" / f"mlx5_{number}" / "device").symlink_to(bus)
+    subprocess.run(["sh", "-c", text.replace("/sys/", f"{tmp_path}/")], check=True, timeout=30)
+    written = {path.name: path.read_text() for path in (tmp_path / "kernel").rglob("cc_params/*")}
+    assert written == {"rp_ai_rate": "4000\n", "rp_time_reset": "11\n", "np_min_time_between_cnps": "53\n"}
+    assert len(list((tmp_path / "kernel").rglob("rp_ai_rate"))) == 8
+    assert dcqcn.read(re.sub("(?m)^", "# ", text)) == {}
+
+
+def test_a_share_that_no_switch_has_is_refused():
+    with pytest.raises(InputError, match="certain shares of the buffer"):
+        rendered(draft(64, "leaf-spine", "roce").with_values({"packet.set.pfc_alpha": "0.3"}, "test"), quiet)
+    with pytest.raises(InputError, match="whole numbers"):
+        rendered(draft(64, "leaf-spine", "roce").with_values({"packet.set.rdma_cnp_interval": "1.5 us"}, "test"), quiet)
+
+
+def test_a_folder_of_something_else_stays(tuned, tmp_path):
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    (folder / "mine").write_text("x")
+    with pytest.raises(InputError, match="holds something else"):
+        write_configured(tuned, folder, quiet)
+    assert [path.name for path in folder.iterdir()] == ["mine"]
+
+
+def test_the_command_writes_them_and_says_what_they_say(tmp_path, capsys):
+    file, folder = tmp_path / "t.yaml", tmp_path / "configs"
+    cluster = {"accelerators": 16, "server": "hgx-h100", "back_end": {"topology": "leaf-spine", "fabric": "roce"}}
+    training = {"model": "llama-3-8b", "global_batch": 16, "sequence": 2048, "parallelism": {"tp": 1, "zero": 3}}
+    section = {"space": {"qps": [4]}, "seeds": 1, "unseen_seeds": 2, "unseen_loads": [0.0]}
+    text = yaml.to_text({"name": "t", "cluster": cluster, "workload": {"training": training}, "tune": section})
+    file.write_text(text, encoding="utf-8")
+    assert guard.run(["tune", str(file), "--quiet", "--configs", str(folder)]) == 0
+    assert "marks: first and last bytes, percent" in capsys.readouterr().out
+    plain = json.loads((folder / "settings.json").read_text())
+    assert all(one["equal"] for one in plain["settings"])
+    shown = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    assert shown == {"sonic", "eos", "junos", "servers", "settings.json"}
