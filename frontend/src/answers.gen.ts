@@ -454,7 +454,7 @@ export interface TailChange {
   before_us: number;
   /** with the settings: geometric mean over the cases, us */
   after_us: number;
-  /** mean share by which it is shorter, case by case */
+  /** share by which the latter is shorter: mean of ratios, in logarithms */
   gain: number;
   /** low end of its interval */
   low: number;

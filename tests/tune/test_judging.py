@@ -27,8 +27,11 @@ def test_gains_are_of_pairs_and_of_tails_with_enough_behind_them():
     ]
     found = {one.tail: one for one in tail_gains(pairs)}
     assert list(found) == ["p50", "p99", "slowest"]
-    half = 6.314 * np.sqrt(0.005) / np.sqrt(2)
-    assert found["p99"].gain == pytest.approx((0.25, 0.25 - half, 0.25 + half))
+    half = 6.314 * (np.log(0.8) - np.log(0.7)) / 2
+    middle = np.log(0.56) / 2
+    assert found["p99"].gain == pytest.approx(
+        (1 - np.exp(middle), 1 - np.exp(middle + half), 1 - np.exp(middle - half))
+    )
     assert found["p50"].before_us == pytest.approx(5000 * np.sqrt(3))
     assert found["p50"].after_us == pytest.approx(5000 * np.sqrt(3 * 0.56))
 

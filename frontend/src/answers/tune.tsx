@@ -82,7 +82,7 @@ function Gains({ answer }: { answer: TuneAnswer }) {
   const axis = linear(Math.min(0, ...bounds) * 1.05, Math.max(0.02, ...bounds) * 1.05, 6);
   const at = (value: number) => `${100 * axis.at(value)}%`;
   return (
-    <Section title="How much shorter, and how sure" note={`Change of the mean over ${unseen.cases.length} unseen draws and loads, pair by pair; the bar is its ${percent(unseen.confidence, 0)} interval (Student). Before and after are geometric means.`}>
+    <Section title="How much shorter, and how sure" note={`Change of the mean over ${unseen.cases.length} unseen draws and loads, pair by pair; the bar is its ${percent(unseen.confidence, 0)} interval (Student; of the tails in logarithms). Before and after are geometric means. Below 0 is shorter.`}>
       <div class="changes">
         {rows.map((row) => (
           <div class="bar-row change">

@@ -33,7 +33,7 @@ class TailChange(Figures):
     tail: Literal["p50", "p99", "p99.9", "slowest"] = Field(description="quantile, by nearest rank")
     before_us: float = Field(description="as written: geometric mean over the cases, us")
     after_us: float = Field(description="with the settings: geometric mean over the cases, us")
-    gain: float = Field(description="mean share by which it is shorter, case by case")
+    gain: float = Field(description="share by which the latter is shorter: mean of ratios, in logarithms")
     low: float = Field(description="low end of its interval")
     high: float = Field(description="high end of its interval")
 

@@ -1,11 +1,13 @@
 """Before and after on what a search has not seen: steps, and the tails of what was sent in them, pair by pair.
 
-A draw and a load are one pair. How much shorter a tail is, is one number a pair; the mean of these has a 90 % interval
-(Student). Times are kept as quantiles of each run (nearest rank), finer towards the slowest: runs have 10^5 flows.
+A draw and a load are one pair. How much shorter a tail is, is one number a pair; the geometric mean of these ratios has
+a 90 % interval (Student, of logarithms). Times are kept as quantiles of each run (nearest rank), finer towards the
+slowest: runs have 10^5 flows.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +100,7 @@ class TailGain:
         tail: Key of `TAILS`.
         before_us: Geometric mean over the pairs.
         after_us: The same.
-        gain: Mean share by which it is shorter, and the ends of its 90 % interval.
+        gain: Share by which the latter is shorter, and the ends of its 90 % interval.
     """
 
     what: str
@@ -119,9 +121,14 @@ def tail_gains(pairs: Sequence[Pair]) -> list[TailGain]:
             before, after = (np.array([pair[at].times[what].at(share) for pair in pairs]) for at in (0, 1))
             if not (before > 0).all() or not (after > 0).all():
                 continue
-            gain = interval((1.0 - after / before).tolist())
-            found.append(TailGain(what, tail, _middle(before), _middle(after), gain))
+            found.append(TailGain(what, tail, _middle(before), _middle(after), _shorter(before, after)))
     return found
+
+
+def _shorter(before: NDArray[np.float64], after: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Of ratios: the mean of their logarithms, so that what doubles and what halves cancel."""
+    mean, low, high = interval(np.log(after / before).tolist())
+    return -math.expm1(mean), -math.expm1(high) if high < math.inf else -math.inf, -math.expm1(low)
 
 
 def _middle(values: NDArray[np.float64]) -> float:
