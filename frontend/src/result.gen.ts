@@ -390,6 +390,8 @@ export interface EdgeFigures {
   places: PlaceRow[];
   /** of the requests that miss the bound on the device and hold it at the choice; null without devices */
   offload_share: number | null;
+  /** each kind of client where it had best ask, places loaded as if each answered all; null: none */
+  offload: OffloadFigures | null;
 }
 
 /** One exchange between two sites. */
@@ -1036,6 +1038,32 @@ export interface ObjectiveFigures {
   goodput_input_tokens_per_s: number;
   /** their output tokens a second */
   goodput_output_tokens_per_s: number;
+}
+
+/** Each kind of client asks where it had best. */
+export interface OffloadFigures {
+  /** of all requests */
+  in_time: number;
+  /** of a request, USD, mean */
+  usd: Band;
+  /** of a request, J, mean */
+  joules: Band;
+  /** by device and link, most requests first */
+  rows: OffloadRow[];
+}
+
+/** Where clients with one device and one access link had best ask. */
+export interface OffloadRow {
+  /** of the catalogue */
+  device: string;
+  /** of the catalogue */
+  link: string;
+  /** of all */
+  requests: number;
+  /** cheapest one within the bound for them; else the one with most of them in time */
+  place: string;
+  /** of their requests, there */
+  in_time: number;
 }
 
 /** A run of many jobs on one cluster. */

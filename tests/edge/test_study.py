@@ -198,6 +198,26 @@ def test_cloud_edge_and_device():
     assert Result.model_validate_json(result.text()) == result
 
 
+def test_each_kind_of_client_asks_where_it_had_best():
+    path = ROOT / "examples" / "edge" / "cloud-edge-device.yaml"
+    text = path.read_text("utf-8").replace("rate: 200", "rate: 40, count: 2000").replace("sites: 20", "sites: 4")
+    text = text.replace("share: 95 %", "share: 90 %").replace("replicas: 4", "replicas: 1")
+    found = run(text).variants[0].edge
+    offload = found.offload
+    assert sum(row.requests for row in offload.rows) == pytest.approx(1.0)
+    assert len(offload.rows) == 9
+    places = {row.name: row for row in found.places}
+    # No mixture of places is worse than every one of them by itself, as far as draws of a kind can tell.
+    assert offload.in_time >= max(row.in_time for row in places.values()) - 0.05
+    mean = sum(row.requests * places[row.place].usd.typical for row in offload.rows)
+    assert offload.usd.typical == pytest.approx(mean)
+    # LTE takes too long to the cloud, Wi-Fi does not, and the cloud is cheaper.
+    asked = {(row.device, row.link): row.place for row in offload.rows}
+    assert {asked[device, "lte"] for device in ("phone-high", "phone-mid", "phone-low")} == {"edge"}
+    assert {asked[device, "wifi-cable"] for device in ("phone-high", "phone-mid", "phone-low")} == {"cloud"}
+    assert offload.usd.typical < places["edge"].usd.typical
+
+
 @pytest.mark.parametrize(
     ("change", "key", "words", "line"),
     [

@@ -5,7 +5,10 @@ clients are drawn from the scenario below by Railyard; each gets a namespace who
 as long as that client computes, and leaves when that client leaves. What the rounds will take is written to the file
 first, then the job runs.
 
-    validation/tools/flower_lab.py /path/to/python validation/data/edge/flower.json [number of the only job]
+    validation/tools/flower_lab.py /path/to/python validation/data/edge/flower_unseen.json
+
+What hosts take for a message (interpreters here share a few processors) is measured first, in a job of few clients
+whose links are not shaped.
 """
 
 from __future__ import annotations
@@ -16,12 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from railyard.engine.rounds.waiting import Rule, close
 from railyard.scenario import load
 from railyard.scenario.variants import expand
 from railyard.study.federated.participants import Drawn, cohort, drawn
@@ -34,9 +36,14 @@ MASKED_BITS = 64
 """Flower sends masked numbers as NumPy int64."""
 SHARES = 9
 TIMEOUT_S = 120.0
-NOTICED_S = 30.0
-"""After so long without a ping a client is gone, and the server gets an error in its place (PING_DEFAULT_INTERVAL)."""
+NOTICED_S, PINGS_S = 30.0, (17.5, 22.5)
+"""So long after its last ping a client is gone, and the server gets an error in its place; what is between two pings
+(`flwr` 1.10, common/constant.py: 0.8 +- 0.1 of the interval less a call's timeout)."""
 DRAWS = 400
+FEW, FEW_ROUNDS = 10, 2
+"""Clients and rounds of the job that measures hosts."""
+SEED = 15
+"""Of the population: devices and links that no earlier run had."""
 SCENARIO = f"""
 name: flower
 workload:
@@ -45,12 +52,12 @@ workload:
     clients:
       count: {CLIENTS}
       devices: {{phone-high: 0.3, phone-mid: 0.5, phone-low: 0.2}}
-      links: {{wifi-cable: 0.5, 5g: 0.25, lte: 0.25}}
+      links: {{wifi-cable: 0.4, 5g: 0.3, fibre: 0.1, lte: 0.2}}
       available: {{most: 100 %, least: 100 %}}
-      samples: {{mean: 300, spread: 0.5}}
+      samples: {{mean: 220, spread: 0.6}}
     round: {{participants: {CLIENTS}, delay: {POLL_S:g} s}}
     rounds: 1
-seed: 3
+seed: {SEED}
 """
 SERVER = """
 import time, numpy as np
@@ -63,9 +70,17 @@ app = ServerApp()
 masked = SecAggPlusWorkflow(num_shares=SHARES, reconstruction_threshold=5, timeout=TIMEOUT)
 inner = masked if MASKED else default_fit_workflow
 def timed(driver, context):
-    begun = time.monotonic()
+    begun, ask = time.monotonic(), driver.send_and_receive
+    def asked(messages, **more):
+        at, used = time.monotonic(), time.process_time()
+        found = ask(messages, **more)
+        print("STAGE", time.monotonic() - at, time.process_time() - used, flush=True)
+        return found
+    driver.send_and_receive = asked
+    used = time.process_time()
     inner(driver, context)
-    print("ROUND", time.monotonic() - begun, flush=True)
+    driver.send_and_receive = ask
+    print("ROUND", time.monotonic() - begun, time.process_time() - used, flush=True)
 @app.main()
 def main(driver, context):
     start = ndarrays_to_parameters([np.zeros(PARAMETERS, np.float32)])
@@ -110,23 +125,68 @@ def as_sent(job: Learning, *, masked: bool) -> Learning:
     return replace(job, sent=replace(job.sent, up_bytes=PARAMETERS * bits / 8.0))
 
 
-def predicted_s(job: Learning, rows: Drawn, *, masked: bool, leaves: int) -> float:
-    """Mean round over the phases of everybody's polls; the driver looks every 3 s, too."""
+@dataclass(frozen=True)
+class Hosts:
+    """Processor seconds of Flower by itself, measured in a job of a few clients.
+
+    Attributes:
+        message_s: Of a client for a message: poll, loading the app, masks, reply.
+        look_s: Of the driver for a stage, for each client: encoding, pulling, decoding.
+        link_s: Of the server between them, for a message.
+    """
+
+    message_s: float
+    look_s: float
+    link_s: float
+
+
+def predicted_s(job: Learning, rows: Drawn, hosts: Hosts, *, masked: bool, leaves: int) -> list[float]:
+    """Rounds over the phases of everybody's polls: one draw each.
+
+    A client asks every 3 s from its last reply on, and the driver looks every 3 s from its last question on, so that a
+    stage whose last reply misses a look by a moment takes 3 s more: hosts' milliseconds decide, and are in it.
+    """
     part = cohort(as_sent(job, masked=masked), job.clients, rows, 0)
+    got = part.down_bits / part.down_bps + part.down_lag_s
+    main = got + part.compute_s + part.up_bits / part.up_bps + part.up_lag_s
+    leaver = np.arange(CLIENTS) < leaves
     random, found = np.random.default_rng(1), []
     for _ in range(DRAWS):
-        stage = [random.uniform(0.0, POLL_S, CLIENTS).max() for _ in range(3 if masked else 0)]
-        total = sum(_looked(seconds) for seconds in stage)
-        gone = np.where(np.arange(CLIENTS) < leaves, part.compute_s.min() + NOTICED_S, np.inf)
-        phases = replace(part, delay_s=random.uniform(0.0, POLL_S, CLIENTS), leave_s=gone)
-        total += _looked(min(close(phases, Rule(CLIENTS, 1)).took_s, TIMEOUT_S))
-        found.append(total)
-    return float(np.mean(found))
+        pinged = random.uniform(0.0, random.uniform(*PINGS_S, CLIENTS))  # before it left
+        work = np.where(leaver, got + NOTICED_S - pinged, main)
+        works = [np.zeros(CLIENTS), np.zeros(CLIENTS), work, np.zeros(CLIENTS)] if masked else [work]
+        found.append(_round_s(works, random.uniform(0.0, POLL_S, CLIENTS), hosts, leaver))
+    return found
 
 
-def _looked(seconds: float) -> float:
-    """When the driver sees that all replies are there."""
-    return POLL_S * float(np.ceil(seconds / POLL_S))
+def _round_s(works: list[np.ndarray], asks: np.ndarray, hosts: Hosts, leaver: np.ndarray) -> float:
+    """One round: `asks` is when each client asks next."""
+    now, cores = 0.0, float(os.cpu_count() or 1)
+    here = np.ones(CLIENTS, bool)
+    for work in works:
+        cost = hosts.look_s * here.sum()
+        now += cost / 2.0  # questions are encoded and pushed
+        late = asks < now
+        asks = asks + np.where(late, np.ceil((now - asks) / POLL_S) * POLL_S, 0.0)
+        # Messages queue for the processors in the order in which they are asked for, and in which their work ends.
+        begun = _queued(asks, (hosts.message_s + hosts.link_s) / 2.0 / cores)
+        done = _queued(begun + work, (hosts.message_s + hosts.link_s) / 2.0 / cores) + hosts.message_s / 2.0
+        look = now
+        while look < done[here].max():
+            look += POLL_S + cost / 2.0
+        asks, now = done + POLL_S, look
+        if work.any():
+            here &= ~leaver
+    return now
+
+
+def _queued(at_s: np.ndarray, each_s: float) -> np.ndarray:
+    """When requests that come at times are served one after the other."""
+    order, free, found = np.argsort(at_s, kind="stable"), 0.0, np.empty_like(at_s)
+    for row in order:
+        free = max(free, float(at_s[row])) + each_s
+        found[row] = free
+    return found
 
 
 def shape(number: int, rows: Drawn) -> None:
@@ -151,10 +211,36 @@ def run(*words: str) -> None:
     subprocess.run(words, check=True)
 
 
-def play(python: Path, compute: np.ndarray, rounds: int, *, masked: bool, leaving: int) -> list[float]:
-    """Runs a job; seconds of each round."""
-    values = {"PARAMETERS": PARAMETERS, "CLIENTS": CLIENTS, "ROUNDS": rounds, "MASKED": masked}
-    values |= {"SHARES": SHARES, "TIMEOUT": TIMEOUT_S}
+def used_s(process: subprocess.Popen[bytes]) -> float:
+    """Processor seconds of a process and the threads in it, up to now."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text("ascii").rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Played:
+    """A job that ran.
+
+    Attributes:
+        rounds_s: Of each round.
+        stages_s: Of each question to all clients.
+        driver_s: Processor seconds of the driver in all rounds.
+        clients_s: Of a client, mean, from the first round on.
+        link_s: Of the server, from the first round on.
+    """
+
+    rounds_s: list[float]
+    stages_s: list[float]
+    driver_s: float
+    clients_s: float
+    link_s: float
+
+
+def play(python: Path, compute: np.ndarray, rounds: int, *, masked: bool, leaving: int, shaped: bool = True) -> Played:
+    """Runs a job; compute has a second for each client."""
+    count = len(compute)
+    values = {"PARAMETERS": PARAMETERS, "CLIENTS": count, "ROUNDS": rounds, "MASKED": masked}
+    values |= {"SHARES": min(SHARES, count - 1), "TIMEOUT": TIMEOUT_S}
     head = "\n".join(f"{name} = {value!r}" for name, value in values.items())
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "server.py").write_text(f"{head}\n{SERVER}", encoding="utf-8")
@@ -165,43 +251,69 @@ def play(python: Path, compute: np.ndarray, rounds: int, *, masked: bool, leavin
         time.sleep(8)
         started = [link]
         try:
-            for number in range(CLIENTS):
+            for number in range(count):
                 leaves_in = 2 if number < leaving else 10**6
                 env = {**os.environ, "RY_COMPUTE_S": str(compute[number]), "RY_LEAVES_IN": str(leaves_in)}
-                command = ["ip", "netns", "exec", f"fl{number}", str(tool / "flower-client-app"), "client:app"]
-                command += ["--insecure", "--superlink", "10.77.0.1:9092", "--dir", folder]
+                command = ["ip", "netns", "exec", f"fl{number}"] if shaped else []
+                command += [str(tool / "flower-client-app"), "client:app", "--insecure"]
+                command += ["--superlink", "10.77.0.1:9092" if shaped else "127.0.0.1:9092", "--dir", folder]
                 started.append(subprocess.Popen(command, env=env, **quiet))
                 time.sleep(0.5)
-            time.sleep(30)
+            time.sleep(20 + count / 2)
+            before = [used_s(process) for process in started]
             command = [str(tool / "flower-server-app"), "server:app", "--insecure", "--superlink", "127.0.0.1:9091"]
             done = subprocess.run([*command, "--dir", folder], capture_output=True, text=True, timeout=900, check=False)
-            lines = [line.split() for line in done.stdout.splitlines() if line.startswith("ROUND")]
-            if not lines:
+            lines = [line.split() for line in done.stdout.splitlines()]
+            if not any(line[:1] == ["ROUND"] for line in lines):
                 print(done.stdout[-2000:], done.stderr[-4000:], file=sys.stderr)
-            return [float(line[1]) for line in lines]
+            stayed = [at for at, process in enumerate(started) if process.poll() is None]
+            after = {at: used_s(started[at]) - before[at] for at in stayed}
+            return Played(
+                [float(line[1]) for line in lines if line[:1] == ["ROUND"]],
+                [float(line[1]) for line in lines if line[:1] == ["STAGE"]],
+                sum(float(line[2]) for line in lines if line[:1] == ["ROUND"]),
+                float(np.mean([seconds for at, seconds in after.items() if at])),
+                after[0],
+            )
         finally:
             for process in reversed(started):  # a client that is asked politely waits for its server
                 process.kill()
                 process.wait()
 
 
-def main(python: Path, target: Path, only: int | None = None) -> None:
-    """Predicts, writes, runs, writes."""
+def hosts_of(python: Path) -> Hosts:
+    """Processor seconds of Flower, of a job with few clients that compute nothing and whose links are free."""
+    found = play(python, np.zeros(FEW), FEW_ROUNDS, masked=True, leaving=0, shaped=False)
+    messages = 4 * FEW_ROUNDS
+    return Hosts(
+        message_s=found.clients_s / messages,
+        look_s=found.driver_s / messages / FEW,
+        link_s=found.link_s / messages / FEW,
+    )
+
+
+def main(python: Path, target: Path) -> None:
+    """Measures hosts, predicts, writes, runs, writes."""
+    hosts = hosts_of(python)
     job = learning()
     rows = population(job)
     compute = cohort(job, job.clients, rows, 0).compute_s
-    todo = [("fedavg", False, 0, 3), ("secagg-plus", True, 0, 3), ("secagg-plus, 4 leave", True, 4, 2)]
-    todo = todo if only is None else [todo[only]]
-    found = [
-        {
-            "job": name,
-            "predicted_s": [
-                predicted_s(job, rows, masked=masked, leaves=leaving if number == 1 else 0) for number in range(rounds)
-            ],
-            "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        }
-        for name, masked, leaving, rounds in todo
-    ]
+    todo = [("secagg-plus, 4 leave", True, 4, 2), ("fedavg", False, 0, 4), ("secagg-plus", True, 0, 3)]
+    found = []
+    for name, masked, leaving, rounds in todo:
+        draws = [
+            predicted_s(job, rows, hosts, masked=masked, leaves=leaving if number == 1 else 0)
+            for number in range(rounds)
+        ]
+        found.append(
+            {
+                "job": name,
+                "hosts": asdict(hosts),
+                "predicted_s": [float(np.mean(one)) for one in draws],
+                "range_s": [[float(np.quantile(one, share)) for share in (0.05, 0.95)] for one in draws],
+                "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            }
+        )
     target.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     run("ip", "link", "add", "flbr", "type", "bridge")
     try:
@@ -210,7 +322,9 @@ def main(python: Path, target: Path, only: int | None = None) -> None:
         for number in range(CLIENTS):
             shape(number, rows)
         for row, (_, masked, leaving, rounds) in zip(found, todo, strict=True):
-            row["measured_s"] = play(python, compute, rounds, masked=masked, leaving=leaving)
+            played = play(python, compute, rounds, masked=masked, leaving=leaving)
+            row["measured_s"], row["stages_s"] = played.rounds_s, played.stages_s
+            row["processor_s"] = {"driver": played.driver_s, "client": played.clients_s, "server": played.link_s}
             target.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             print(row, file=sys.stderr, flush=True)
     finally:
@@ -220,4 +334,4 @@ def main(python: Path, target: Path, only: int | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -245,6 +245,23 @@ function Places({ variant }: { variant: EdgeVariant }) {
           ]}
         />
       </Section>
+      {found.offload !== null && (
+        <Section
+          title="Where each kind of client had best ask"
+          note={`${percent(found.offload.in_time)} of all requests in time, ${dollars(found.offload.usd.typical * 1e6)} a million, ${energy(found.offload.joules.typical)} each.`}
+        >
+          <Table
+            rows={[...found.offload.rows]}
+            columns={[
+              { head: "device", text: true, cell: (row) => row.device },
+              { head: "access", text: true, cell: (row) => row.link },
+              { head: "of the requests", cell: (row) => percent(row.requests) },
+              { head: "at", text: true, cell: (row) => row.place },
+              { head: "in time", cell: (row) => percent(row.in_time) },
+            ]}
+          />
+        </Section>
+      )}
       {variant.warnings.length > 0 && <List title="To know" items={[...variant.warnings]} />}
     </>
   );

@@ -247,6 +247,21 @@ def _of_places(variants: Sequence[EdgeVariant]) -> Iterator[Sheet]:
         heads = _PLACES if len(variants) == 1 else (f"{one.name}: place", *_PLACES[1:])
         yield Sheet(heads, [_place_row(row, chosen=row.name == one.edge.choice) for row in one.edge.places])
         yield _matrix("until the last token", [(row.name, row.causes) for row in one.edge.places])
+        yield from _offload(one)
+
+
+def _offload(variant: EdgeVariant) -> Iterator[Sheet]:
+    """Where each kind of client had best ask."""
+    found = variant.edge.offload
+    if found is None:
+        return
+    rows = [
+        (f"{row.device}, {row.link}", numbers.percent(row.requests), row.place, numbers.percent(row.in_time))
+        for row in found.rows
+    ]
+    dollars = f"{numbers.short(found.usd.typical * 1e6)} $/M requests"
+    rows.append(("all", dollars, f"{numbers.short(found.joules.typical)} J each", numbers.percent(found.in_time)))
+    yield Sheet(("best asked from", "requests", "at", "in time"), rows)
 
 
 def _place_row(row: PlaceRow, *, chosen: bool) -> tuple[str, ...]:

@@ -27,6 +27,25 @@ class PlaceRow(Figures):
     leaves: str = Field(description="what of the prompt leaves the device, and where to")
 
 
+class OffloadRow(Figures):
+    """Where clients with one device and one access link had best ask."""
+
+    device: str = Field(description="of the catalogue")
+    link: str = Field(description="of the catalogue")
+    requests: Share = Field(description="of all")
+    place: str = Field(description="cheapest one within the bound for them; else the one with most of them in time")
+    in_time: Share = Field(description="of their requests, there")
+
+
+class OffloadFigures(Figures):
+    """Each kind of client asks where it had best."""
+
+    in_time: Share = Field(description="of all requests")
+    usd: Band = Field(description="of a request, USD, mean")
+    joules: Band = Field(description="of a request, J, mean")
+    rows: tuple[OffloadRow, ...] = Field(description="by device and link, most requests first")
+
+
 class EdgeFigures(Figures):
     """Places compared under a bound."""
 
@@ -36,4 +55,7 @@ class EdgeFigures(Figures):
     places: tuple[PlaceRow, ...] = Field(min_length=1, description="each as if it answered all")
     offload_share: Share | None = Field(
         description="of the requests that miss the bound on the device and hold it at the choice; null without devices"
+    )
+    offload: OffloadFigures | None = Field(
+        description="each kind of client where it had best ask, places loaded as if each answered all; null: none"
     )

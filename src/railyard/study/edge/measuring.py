@@ -12,6 +12,7 @@ from railyard.result.edge import EdgeFigures, PlaceRow
 from railyard.result.section import Band
 from railyard.result.variants.edge import EdgeVariant
 from railyard.result.wide import CauseRow
+from railyard.study.edge.offload import offload
 from railyard.study.edge.simulate import DEVICE
 from railyard.study.wide import HOUR_S, TERA, spread
 
@@ -73,11 +74,17 @@ def measure(asked: Asked) -> MeasuredPlaces:
             reason=_reason(job, normal, choice),
             places=rows,
             offload_share=_offload(asked, choice),
+            offload=offload(job, _all_up(asked, rows), lambda one: _in_time(job.section.bound, one)),
         ),
         warnings=tuple(_warnings(rows)),
         digest=hashlib.sha256(b"".join(one.e2e_s.tobytes() for one in asked.answers)).hexdigest()[:16],
     )
     return MeasuredPlaces(variant, tuple(_sources(job)), LEFT_OUT, ())
+
+
+def _all_up(asked: Asked, rows: Sequence[PlaceRow]) -> list[tuple[Answers, PlaceRow]]:
+    pairs = zip(asked.answers, rows, strict=True)
+    return [(one, row) for one, row in pairs if not row.name.endswith("one site down")]
 
 
 def _words(bound: BoundSection) -> str:

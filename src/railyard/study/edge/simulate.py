@@ -46,6 +46,7 @@ class Answers:
         e2e_s: Until the last one was.
         parts_s: Seconds by cause of `e2e_s`, for those that were answered.
         answered: bool[requests].
+        who: int64[requests], the client that asks.
         up_bytes: From the device, of a request, mean.
         down_bytes: To it.
         radio_s: Seconds that the link carries, mean.
@@ -61,6 +62,7 @@ class Answers:
     e2e_s: Floats
     parts_s: dict[str, float]
     answered: NDArray[np.bool_]
+    who: NDArray[np.int64]
     up_bytes: float
     down_bytes: float
     radio_s: float
@@ -100,7 +102,9 @@ def _at_place(job: NearUser, place: Place, control: Control) -> Answers:
     kind = kinds.get("serving")
     measured = kind.measure(kind.run(place.job, control))
     served: Served = measured.requests
-    count = len(served.arrival_s)
+    # One site was simulated: its requests stand for those of all sites, whose clients are the same for every place.
+    count = max(job.section.requests.count, len(served.arrival_s))
+    row = np.arange(count) % len(served.arrival_s)
     who = _askers(job, count)
     links = job.clients.links_of(who)
     regions = job.clients.regions_of(who)
@@ -109,18 +113,19 @@ def _at_place(job: NearUser, place: Place, control: Control) -> Answers:
     if place.section.distance is not None:
         known = np.array([region.far_s for region in job.clients.regions])[regions]
         rtt = rtt - known + far_s(place.section.distance)
-    up_size = job.section.requests.upload + served.input_tokens * TOKEN_BYTES + PAGE_BYTES
-    down_size = served.output_tokens * TOKEN_BYTES + PAGE_BYTES
+    up_size = job.section.requests.upload + served.input_tokens[row] * TOKEN_BYTES + PAGE_BYTES
+    down_size = served.output_tokens[row] * TOKEN_BYTES + PAGE_BYTES
+    served_ttft, served_e2e, queue = served.ttft_s[row], served.e2e_s[row], served.queue_s[row]
     up = transfer_s(job.transport, up_size, paths.up_bps, rtt, paths.loss)
     first = transfer_s(job.transport, TOKEN_BYTES + PAGE_BYTES, paths.down_bps, rtt, paths.loss)
-    done = np.isfinite(served.e2e_s)
-    ttft = np.where(done, up + served.ttft_s + first, np.inf)
-    e2e = np.where(done, up + served.e2e_s + first, np.inf)
+    done = np.isfinite(served_e2e)
+    ttft = np.where(done, up + served_ttft + first, np.inf)
+    e2e = np.where(done, up + served_e2e + first, np.inf)
     names = {
         "to the place": up,
-        "queue": served.queue_s,
-        "prompt": served.ttft_s - served.queue_s,
-        "answer": served.e2e_s - served.ttft_s,
+        "queue": queue,
+        "prompt": served_ttft - queue,
+        "answer": served_e2e - served_ttft,
         "back": first,
     }
     carried = transfer_s(job.transport, down_size, paths.down_bps, rtt, paths.loss)
@@ -131,6 +136,7 @@ def _at_place(job: NearUser, place: Place, control: Control) -> Answers:
         e2e_s=e2e,
         parts_s={name: float(values[done].mean()) for name, values in names.items()} if done.any() else {},
         answered=done,
+        who=who,
         up_bytes=float(up_size.mean()),
         down_bytes=float(down_size.mean()),
         radio_s=float((up + carried).mean()),
@@ -159,7 +165,20 @@ def _link_w(job: NearUser, links: NDArray[np.intp]) -> tuple[float, float, float
 def _nothing(place: Place | None, name: str, why_not: str) -> Answers:
     none = np.zeros(0)
     return Answers(
-        place, name, none, none, {}, np.zeros(0, np.bool_), 0.0, 0.0, 0.0, (0.0,) * 3, (0.0,) * 3, None, why_not
+        place,
+        name,
+        none,
+        none,
+        {},
+        np.zeros(0, np.bool_),
+        np.zeros(0, np.int64),
+        0.0,
+        0.0,
+        0.0,
+        (0.0,) * 3,
+        (0.0,) * 3,
+        None,
+        why_not,
     )
 
 
@@ -195,6 +214,7 @@ def _on_device(job: NearUser) -> Answers:
             "answer": float(((answers - 1) * token_s)[done].mean()),
         },
         answered=done,
+        who=who,
         up_bytes=0.0,
         down_bytes=0.0,
         radio_s=0.0,
