@@ -1950,9 +1950,9 @@ export interface StageRow {
   draft?: DraftFigures;
 }
 
-/** The step time over the seeds. */
+/** The step time over the seeds, with what checkpoints, meetings and varying data add on average. */
 export interface StepFigures {
-  /** mean step with what checkpoints, meetings and varying data add, s */
+  /** mean step, s */
   seconds: number;
   /** median, s */
   p50_s: number;

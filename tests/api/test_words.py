@@ -62,13 +62,13 @@ def test_one_variant_has_its_headline_alone():
 def test_variants_that_cannot_be_told_apart_are_tied():
     """3 % of the model and 4 % of prices are 5 % together."""
     assert why(variant("a", 1000, 1.0), variant("b", 1001.9, 1.01), ties=["b"]) == (
-        f"All 2 variants are tied: 1.0 % in dollars a token is inside the error of model and prices (5.0 %). {HEADLINE}"
+        f"Both variants are tied: 1.0 % in dollars a token is inside the error of model and prices (5.0 %). {HEADLINE}"
     )
 
 
 def test_a_variant_without_a_price_is_not_compared_by_cost():
     assert why(variant("a", 1000, 1.0), variant("b", 1001, None), ties=["b"]) == (
-        f"All 2 variants are tied: 1.0 % in step time is inside the error of the model (3.0 %). {HEADLINE}"
+        f"Both variants are tied: 1.0 % in step time is inside the error of the model (3.0 %). {HEADLINE}"
     )
 
 
@@ -146,7 +146,7 @@ def test_work_without_tokens_is_compared_by_time():
         f"b takes 25.0 % less time than a. {HEADLINE}"
     )
     assert why(variant("a", None, step_s=2.0), variant("b", None, step_s=1.9961), ties=["a"]) == (
-        f"All 2 variants are tied: 1.0 % in step time is inside the error of the model (3.0 %). {HEADLINE}"
+        f"Both variants are tied: 1.0 % in step time is inside the error of the model (3.0 %). {HEADLINE}"
     )
 
 

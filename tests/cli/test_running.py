@@ -157,4 +157,4 @@ def test_figures_for_people():
 
 def test_alike_variants_are_said_to_be_alike(finished):
     twin = finished.result.model_copy(update={"variants": finished.result.variants[:1] * 2})
-    assert words.why(twin).startswith("All 2 variants are tied")
+    assert words.why(twin).startswith("Both variants are tied")

@@ -46,7 +46,7 @@ def test_what_cannot_be_told_apart_is_not_called_best():
     assert why(result).startswith(
         "a leads, tied with others, of the 2 of 2 variants with at least 90 % of the requests in time"
     )
-    assert "All 2 variants are tied: 12.5 % in dollars a token is inside the error of model and prices (15.2 %)" in why(
+    assert "Both variants are tied: 12.5 % in dollars a token is inside the error of model and prices (15.2 %)" in why(
         result
     )
 

@@ -81,8 +81,12 @@ def ties(result: Result) -> str:
         return ""
     tied = [row for row in verdict.differences if row.tied]
     widest = max(tied, key=lambda row: abs(row.difference))
-    whom = f"All {len(result.variants)} variants are tied" if all_tied(result) else _names(verdict)
+    whom = f"{_every(len(result.variants))} variants are tied" if all_tied(result) else _names(verdict)
     return f" {whom}: {_inside(widest, verdict)}."
+
+
+def _every(many: int) -> str:
+    return "Both" if many == 2 else f"All {many}"
 
 
 def _names(verdict: Verdict) -> str:

@@ -195,8 +195,12 @@ def _explain(variant: StepVariant) -> str:
         lines.append(f"  lockstep: stragglers cost the others {numbers.short(lost)} GPU-seconds a step")
     lines.append(f"  {headline(variant)}")
     trials = variant.bottleneck.ranking[:4]
-    lines += [f"  {trial.factor:g} x {trial.resource}: step {numbers.percent(-trial.gain)}" for trial in trials]
+    lines += [f"  {trial.factor:g} x {trial.resource}: step {_changed(-trial.gain)}" for trial in trials]
     return "\n".join(lines)
+
+
+def _changed(share: float) -> str:
+    return numbers.percent(share) if abs(share) >= _LEAST_SEEN else "as long"
 
 
 def why(result: Result) -> str:

@@ -65,18 +65,19 @@ class StepTimes:
         """What a long job sees: its length is the mean times the number of steps."""
         return math.fsum(self.samples_s) / len(self.samples_s)
 
-    def section(self, *, mean_s: float | None = None) -> StepFigures:
+    def section(self, *, mean_s: float | None = None, more_s: float = 0.0) -> StepFigures:
         """The result's `step`.
 
         Args:
             mean_s: What a long job sees, where it is not the mean of the samples.
+            more_s: What every step takes longer than its sample, on average; in `mean_s` already.
         """
         return StepFigures(
             seconds=self.mean_s if mean_s is None else mean_s,
-            p50_s=self.quantile(0.50),
-            p95_s=self.quantile(0.95),
-            p99_s=self.quantile(0.99),
-            samples=self.samples_s,
+            p50_s=self.quantile(0.50) + more_s,
+            p95_s=self.quantile(0.95) + more_s,
+            p99_s=self.quantile(0.99) + more_s,
+            samples=tuple(sample_s + more_s for sample_s in self.samples_s),
             jitter="" if self.around is None else self.around.law.source,
         )
 

@@ -10,9 +10,9 @@ from railyard.result.section import Count, Figures, Share
 
 
 class StepFigures(Figures):
-    """The step time over the seeds."""
+    """The step time over the seeds, with what checkpoints, meetings and varying data add on average."""
 
-    seconds: float = Field(description="mean step with what checkpoints, meetings and varying data add, s")
+    seconds: float = Field(description="mean step, s")
     p50_s: float = Field(description="median, s")
     p95_s: float = Field(description="95th percentile, s")
     p99_s: float = Field(description="99th percentile, s")

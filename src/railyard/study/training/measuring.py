@@ -128,7 +128,7 @@ def measure(simulated: Simulated) -> MeasuredTraining:
         settings=dict(job.variant.settings),
         model_error=_model_error(job, step_s + stall_s, busy.tokens_per_s_per_gpu, cost),
         layout=str(job.training.layout),
-        step=times.section(mean_s=step_s + stall_s),
+        step=times.section(mean_s=step_s + stall_s, more_s=step_s + stall_s - plain_s),
         utilization=busy.section(gpu=busy.gpu * diluted),
         time=time,
         lockstep=lockstep(decomposition).section(),
