@@ -177,6 +177,27 @@ def test_a_thousand_twins(plans, by):
     assert sum(count for (_, leaks), count in kinds.items() if leaks) > 100
 
 
+@pytest.mark.parametrize("system", sorted(twins.DIALECTS))
+def test_a_leak_that_only_a_failure_opens_is_found_with_what_has_to_fail(plans, system):
+    """Blue's table of a leaf leads to green's server, but a longer prefix from a spine wins while that lives."""
+    plan, meant = plans["vrf"], rendered(plans["vrf"], system)
+    wired = wired_of(plan, system, meant)
+    files = twins.DIALECTS[system](meant, named(wired))
+    files.static("be-leaf0", "blue", "10.0.0.2/31", "green")
+    files.static("be-spine0", "blue", "10.0.0.3/32", "red")  # where nobody has it
+    files.announce("be-spine0", "blue", "10.0.0.3/32")
+    (found,) = judge(plan, system, files.texts).findings
+    assert found.startswith("`blue` reaches `green`: node0[be0] to 10.0.0.3 (node1[be0]) by ")
+    assert ", without be-spine0;" in found
+    if system == "frr":
+        cables = [tuple(cable) for cable in wired.cables]
+        servers = [(one.tenant, one.switch, one.port, one.address) for one in wired.servers]
+        assert cables[0] == ("be-leaf0", "swp2s0", "be-spine0", "swp1s0")
+        assert walked.leaks(files.texts, cables, servers, [None, "be-spine1", *range(1, len(cables))]) == set()
+        for lost in ("be-spine0", 0):
+            assert walked.leaks(files.texts, cables, servers, [lost]) == {("blue", "green")}
+
+
 LEAKS = {
     "eos": {
         "evpn": ("      route-target import evpn 64512:10001\n", "      route-target import evpn 64512:10002\n"),

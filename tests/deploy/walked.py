@@ -215,18 +215,19 @@ def arrives(found, rib, source, target):
     return False
 
 
-def leaks(texts, cables, servers):
+def leaks(texts, cables, servers, losses=None):
     """Ordered pairs of tenants that reach each other: with all up, or without one cable or switch.
 
     Args:
         texts: Files by name.
         cables: (switch, port, switch, port).
         servers: (tenant, switch, port, address).
+        losses: Switches, and cables by number, that are lost one at a time; None: nothing, and each of them.
     """
     found = boxes(texts)
     both = list(peers(found, cables))
     pairs = set()
-    for lost in [None, *sorted(found), *range(len(cables))]:
+    for lost in [None, *sorted(found), *range(len(cables))] if losses is None else losses:
         links = [
             pair for number, a, b in both for pair in ((a, b), (b, a)) if number != lost and lost not in (a[0], b[0])
         ]
