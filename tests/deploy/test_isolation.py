@@ -384,3 +384,22 @@ def test_the_leaking_example_is_the_plan_with_one_line_more():
     assert len(more) == len(meant["be-leaf1.eos.cfg"].split("\n")) + 1
     twice = [after for before, after in pairwise(more) if before.strip() == "route-target import evpn 64512:10001"]
     assert twice == ["      route-target import evpn 64512:10002"]
+
+
+@pytest.mark.parametrize(
+    ("system", "line"),
+    [
+        ("eos", "   shape rate 120000000 kbps"),
+        ("sonic", '"pir": "15000000000"'),
+        ("junos", "set class-of-service interfaces et-0/0/0:0 shaping-rate 120000000000"),
+    ],
+)
+@pytest.mark.parametrize("by", ["evpn", "none"])
+def test_a_share_is_a_shaper_towards_the_tenant_s_servers_and_no_others(system, line, by):
+    """30 % of 400 Gb/s to the servers of blue: one on each of the first three leafs."""
+    tenants = [{**THREE[0], "share": "30 %"}, *THREE[1:]]
+    texts = rendered(plan_of(by, tenants), system)
+    assert {name.split(".")[0]: text.count(line) for name, text in texts.items() if line in text} == {
+        f"be-leaf{number}": 1 for number in (0, 1, 2)
+    }
+    assert line not in "".join(rendered(plan_of(by), system).values())

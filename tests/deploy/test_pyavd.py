@@ -45,7 +45,7 @@ def port(intent, one, address=None):
 
 
 TENANTS = [
-    {"name": "blue", "servers": "0,2,4"},
+    {"name": "blue", "servers": "0,2,4", "share": "30 %"},
     {"name": "green", "servers": "1,6-7"},
     {"name": "red", "servers": "3,5"},
 ]
@@ -95,10 +95,11 @@ def shared(intent):
     """A switch that tenants share."""
     given, (lanes, instances, tunnel) = structured(intent), of_tenants(intent)
     given["vrfs"] = [{"name": vrf.name, "ip_routing": True} for vrf in intent.vrfs]
-    owner = {one.port: one.vrf for one in intent.access}
+    attached = {one.port: one for one in intent.access}
     for one in given["ethernet_interfaces"]:
-        if owner.get(one["name"]):
-            one["vrf"] = owner[one["name"]]
+        if one["name"] in attached:
+            here = attached[one["name"]]
+            one.update({"vrf": here.vrf} | ({"shape": {"rate": "120000000 kbps"}} if here.vrf == "blue" else {}))
     given["ethernet_interfaces"] += lanes
     given["router_bgp"]["vrfs"] = instances
     given["router_bgp"]["address_family_ipv4"]["networks"] = [{"prefix": prefix} for prefix in intent.announced]

@@ -68,6 +68,48 @@ def test_every_switch_is_accepted(sonic, fabric):
         assert not wrong(sonic, given)
 
 
+TENANTS = [
+    {"name": "blue", "servers": "0,2,4", "share": "30 %"},
+    {"name": "green", "servers": "1,6-7"},
+    {"name": "red", "servers": "3,5"},
+]
+
+
+def shared_tables(by):
+    tenancy, parts = {"by": by, "tenants": TENANTS}, {"ports_per_leaf": 2, "spines": 2}
+    plan = planned(draft(8, "leaf-spine", "roce", parts, server="gh200-node", tenancy=tenancy))
+    every = switches(plan, plan.networks.index("back-end"), DIALECTS["sonic"])
+    return [json.loads(render(intent)) for intent in every]
+
+
+def modelled(given):
+    """Without what frrcfgd reads and no model names: targets and types of EVPN, and sessions over VLANs of ports."""
+    found = copy.deepcopy(given)
+    found.pop("BGP_GLOBALS_EVPN_RT", None)
+    for row in found["BGP_GLOBALS_AF"].values():
+        row.pop("advertise-ipv4-unicast", None)
+        row.pop("route-distinguisher", None)
+    for table in ("BGP_NEIGHBOR", "BGP_NEIGHBOR_AF"):
+        found[table] = {key: row for key, row in found[table].items() if "." not in key.split("|")[1]}
+    return found
+
+
+@pytest.mark.parametrize("by", ["vrf", "evpn", "acl"])
+def test_switches_of_tenants_are_accepted_but_for_what_no_model_names(sonic, by):
+    for given in shared_tables(by):
+        rest = modelled(given)
+        assert not wrong(sonic, rest)
+        assert bool(wrong(sonic, given)) == (rest != given)  # a model that learns them is noticed
+
+
+def test_shapers_of_shares_are_accepted_and_wrong_ones_are_not(sonic):
+    given = next(one for one in shared_tables("acl") if "SCHEDULER" in one)
+    (name,) = given["SCHEDULER"]
+    assert given["SCHEDULER"][name]["pir"] == str(400 * 10**9 * 3 // 10 // 8)
+    del given["SCHEDULER"][name]["cir"]
+    assert wrong(sonic, given)
+
+
 MUTANTS = [
     ("PORT", "Ethernet0", "speed", "fast"),
     ("PORT", "Ethernet0", "mtu", "99999"),

@@ -60,10 +60,11 @@ def render(intent: SwitchIntent) -> str:
 
 
 def _attached(one: Access) -> list[str]:
-    """Of a server's port: whose it is, its address, and what it may reach."""
+    """Of a server's port: whose it is, its address, what it may reach, and what it gets at most."""
     vrf = [f"   vrf {one.vrf}"] if one.vrf else []
     bound = [f"   ip access-group {one.filter} in"] if one.permits else []
-    return [*vrf, f"   ip address {one.address}/31", *bound]
+    shaped = [f"   shape rate {one.shaped_bps // 1000} kbps"] if one.shaped_bps else []
+    return [*vrf, f"   ip address {one.address}/31", *bound, *shaped]
 
 
 def _lists(intent: SwitchIntent) -> list[str]:

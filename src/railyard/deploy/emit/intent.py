@@ -66,11 +66,13 @@ class Access(Port):
         address: IPv4 of this end; the server has the next one of a /31.
         vrf: Name of the tenant's table of routes; empty: that of all.
         permits: Prefixes to which the server may send; empty: to all.
+        shaped_bps: What the switch sends to the server at most, bit/s; 0: as much as the port takes.
     """
 
     address: str = ""
     vrf: str = ""
     permits: tuple[str, ...] = ()
+    shaped_bps: int = 0
 
     @property
     def filter(self) -> str:
@@ -176,7 +178,8 @@ def switches(plan: Plan, network: int, dialect: Dialect) -> Iterator[SwitchInten
                 if tenant is NOBODYS:
                     continue
                 address, vrf = ipv4(int(numbers.access[row])), tenant.vrf
-                access.append(Access(port, devices.name[far], there, *common, (), address, vrf, tenant.permits))
+                shaped = round(common[0] * tenant.share) if tenant.share < 1 else 0
+                access.append(Access(port, devices.name[far], there, *common, (), address, vrf, tenant.permits, shaped))
         yield SwitchIntent(
             name=devices.name[device],
             asn=int(numbers.asn[device]),

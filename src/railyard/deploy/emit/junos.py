@@ -47,6 +47,8 @@ def render(intent: SwitchIntent) -> str:
         )
     lines += [f"set interfaces {one.port} flexible-vlan-tagging" for one in intent.sessions if one.vrfs]
     lines += [f"set interfaces {one.port} unit 0 family inet address {one.address}/31" for one in intent.access]
+    shaped = "set class-of-service interfaces {} shaping-rate {}"
+    lines += [shaped.format(one.port, one.shaped_bps) for one in intent.access if one.shaped_bps]
     lines += _announced("announce", intent.announced)
     if intent.by == "evpn":
         lines.append(f"{group} family evpn signaling")

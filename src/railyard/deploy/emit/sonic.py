@@ -123,8 +123,13 @@ def _qos(intent: SwitchIntent) -> dict[str, Any]:
         "TC_TO_QUEUE_MAP": {"AZURE": same},
         "TC_TO_PRIORITY_GROUP_MAP": {"AZURE": {key: key if key == str(LOSSLESS) else "0" for key in same}},
         "MAP_PFC_PRIORITY_TO_QUEUE": {"AZURE": same},
-        "PORT_QOS_MAP": dict.fromkeys(ports, mapped),
+        "PORT_QOS_MAP": {port: dict(mapped) for port in ports},
     }
+    shaped = {one.port: one.shaped_bps // 8 for one in intent.access if one.shaped_bps}
+    for port, rate in shaped.items():
+        out["PORT_QOS_MAP"][port]["scheduler"] = f"shape-{rate}"
+    if shaped:
+        out["SCHEDULER"] = {f"shape-{rate}": _shaper(rate) for rate in sorted(set(shaped.values()))}
     if intent.marks:
         low, high, most = intent.red
         out["WRED_PROFILE"] = {
@@ -138,6 +143,11 @@ def _qos(intent: SwitchIntent) -> dict[str, Any]:
         }
         out["QUEUE"] = {f"{port}|{LOSSLESS}": {"wred_profile": "AZURE_LOSSLESS"} for port in ports}
     return out | (_lossless(intent) if intent.pauses else {})
+
+
+def _shaper(rate: int) -> dict[str, str]:
+    """What a port sends at most, bytes a second; SONiC wants the committed rate too."""
+    return {"type": "STRICT", "meter_type": "bytes", "cir": str(rate), "pir": str(rate)}
 
 
 def _lossless(intent: SwitchIntent) -> dict[str, Any]:

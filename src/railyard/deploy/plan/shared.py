@@ -56,10 +56,12 @@ class Holder:
     Attributes:
         vrf: Name of the table of routes; empty: that of all.
         permits: Prefixes to which it may send; empty: to all.
+        share: Of the port's rate that its tenant gets.
     """
 
     vrf: str = ""
     permits: tuple[str, ...] = ()
+    share: float = 1.0
 
 
 EVERYBODYS = Holder()
@@ -91,13 +93,14 @@ class Shared:
 
     def tenant(self, row: int) -> Holder:
         """Whose a server's cable is."""
-        if self.tenancy is None or not self.by:
+        if self.tenancy is None:
             return EVERYBODYS
         owner = int(self.owner[row])
         if owner == NOBODY:
-            return NOBODYS
+            return NOBODYS if self.by else EVERYBODYS
+        tenant = self.tenancy.tenants[owner]
         permits = self.prefixes[owner] if self.by == "acl" else ()
-        return Holder(self.tenancy.tenants[owner].name if self.tenancy.mechanism.routed else "", permits)
+        return Holder(tenant.name if self.tenancy.mechanism.routed else "", permits, tenant.share)
 
     def between(self, row: int) -> tuple[Vrf, ...]:
         """Tenants whose routes go over a cable between switches, each in a VLAN."""
