@@ -16,33 +16,47 @@ from railyard.fabric import fabrics
 US = 1_000_000
 
 
+LINKS = 200
+
+
 def feed(law, *periods):
     """Feeds (notifications, links that stand, packets lost) a period of 1 us; the place on the list after each."""
     found = []
     for at, (cnps, stands, lost) in enumerate(periods):
         counts = {"sent": 10, "retransmitted": 0, "dropped": lost, "marked": cnps, "pauses": 0, "cnps": cnps}
-        law(Period((at + 1) * US, US, delivered_bytes=100, paused_ps=round(stands * US), **counts))
+        paused = round(stands * US)
+        law(Period((at + 1) * US, US, delivered_bytes=100, paused_ps=paused, links=LINKS, **counts))
         found.append(law.at)
     return found
 
 
-def test_it_goes_up_where_senders_are_told_to_slow_down_and_not_before():
-    assert feed(Follow(hold=2), (0, 0, 0), (5, 0, 0), (0, 0, 0), (5, 0, 0), (5, 0, 0), (5, 0, 0)) == [0, 0, 0, 1, 1, 2]
+CALM, CROWDED, BETWEEN = (5, 4.9, 0), (5, 10.1, 0), (5, 7.0, 0)
+"""Below half of 5 % of 200 links, above it, and neither."""
 
 
-def test_it_goes_back_in_the_period_in_which_links_stand_and_waits_twice_as_long_each_time():
-    law = Follow(settings=ROCE[:2])
-    feed(law, (5, 0, 0), (5, 4.1, 0), *[(5, 0, 0)] * 8, (5, 4.1, 0), *[(5, 0, 0)] * 16)
-    assert [(end // US, place) for end, place, _ in law.steps] == [(1, 1), (2, 0), (10, 1), (11, 0), (27, 1)]
+def test_it_is_bold_once_senders_are_told_to_slow_down_and_few_links_stand():
+    assert feed(Follow(), (0, 0, 0), (0, 0, 0), CALM, (0, 0, 0)) == [0, 0, 2, 2]
+    assert feed(Follow(), (5, 9.9, 0), (5, 10.1, 0)) == [2, 0]
 
 
-def test_links_that_stood_before_are_no_reason_to_go_back():
-    assert feed(Follow(), (5, 3.0, 0), (5, 5.9, 0)) == [1, 2]
-    assert feed(Follow(), (5, 3.0, 0), (5, 6.1, 0)) == [1, 0]
+def test_it_is_back_in_the_period_in_which_links_stand_and_waits_for_calm():
+    assert feed(Follow(), CALM, CROWDED, *[CALM] * 5) == [2, 0, 0, 0, 0, 0, 2]
+    assert feed(Follow(), CALM, CROWDED, CALM, CALM, BETWEEN, *[CALM] * 5) == [2, *[0] * 8, 2]
+    assert feed(Follow(), CALM, CROWDED, CALM, CROWDED, *[CALM] * 5) == [2, *[0] * 7, 2]
+
+
+def test_where_it_did_not_last_the_next_wait_is_twice_as_long():
+    law = Follow()
+    feed(law, CALM, CROWDED, *[CALM] * 5, CROWDED, *[CALM] * 9, CROWDED, *[CALM] * 17)
+    assert [(end // US, place) for end, place, _ in law.steps] == [
+        (1, 2), (2, 0), (7, 2), (8, 0), (17, 2), (18, 0), (35, 2),
+    ]  # fmt: skip
+    feed(law, *[CALM] * 16, CROWDED, *[CALM] * 5)
+    assert [place for _, place, _ in law.steps][-2:] == [0, 2]
 
 
 def test_lost_packets_lead_to_the_first_settings_for_good():
-    assert feed(Follow(), (5, 0, 0), (5, 0, 1), *[(5, 0, 0)] * 30) == [1, *[0] * 31]
+    assert feed(Follow(), CALM, (5, 0, 1), *[CALM] * 30) == [2, *[0] * 31]
 
 
 def test_the_list_begins_with_what_the_run_has_and_never_leads_below_it():

@@ -59,7 +59,7 @@ class Synthesized:
         cut: Pieces of each part.
         nearness: See `Router`.
         lower_bound_us: What none beats.
-        solver_s: Seconds that the search and the bound took.
+        solver_s: Seconds of processors that the search and the bound took, whatever else the machine does.
         symmetry: Of the network, where it was used.
     """
 
@@ -126,7 +126,7 @@ def synthesize(
     """
     build = collectives.get(collective)
     need_solver()
-    begin = time.perf_counter()
+    begin = time.process_time()
     symmetry = _used(network)
     bound = lower_bound_us(network, collective, size, symmetry)
     kept: dict[tuple[float, bool, int], list[Hop]] | None = {} if len(network.ranks) >= MANY else None
@@ -140,7 +140,7 @@ def synthesize(
         if progress is not None:
             progress((number + 1) / len(_CUTS))
     best = min(found, key=lambda one: one.schedule.finish_us)
-    took = time.perf_counter() - begin
+    took = time.process_time() - begin
     return Synthesized(network, collective, best.schedule, best.cut, best.nearness, bound, took, symmetry)
 
 

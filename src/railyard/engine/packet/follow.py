@@ -1,15 +1,20 @@
-"""Settings that follow a run: as bold as pauses allow, by counters that tell so in one period.
+"""Settings that follow a run: which phase it is in is read from pauses, and each phase has settings of its own.
 
 What is delivered in a period hangs on what there is to send: in a changing mix it varies by a fifth under the same
 settings, as much as settings are worth, and senders that were cut need 50 us and more to show it. A trial of
-two settings against one another measures the mix. Marks and pauses are of the settings themselves: where senders are
-told to slow down and links do not stand, there is room to take rates back sooner; where links stand longer
-than under the settings before, there is none.
+two settings against one another measures the mix. Pauses are of the phase itself, and show within a period:
 
-So the run goes up a list of settings, the fabric's first, after `hold` periods in which senders were told to slow
-down, and back in the same period in which links stand `excess` times as long as before (rollback); it then waits, twice
-as long each time (hysteresis). Lost packets lead to the first settings for good (the safety limit). Settings off the
-list are never used.
+- where flows only meet on links by chance, as in a collective whose paths collide, few links stand. Senders that take
+  their rates back soon end sooner, by a quarter and more;
+- where many send to one port for long, as a neighbour's writes to storage, links stand all over the network, and
+  whoever crosses them waits too. Senders that take their rates back soon keep it so: those who only pass by take up to
+  three times as long.
+
+So a run begins with the fabric's settings, takes the last of the list once senders are told to slow down and few links
+stand, and is back at the first in the same period in which more than `crowded` of all links stand (rollback). It stays
+there until fewer than half as many have stood for `hold` periods; where the bold settings did not last, twice as long
+each time (hysteresis). Lost packets lead to the first settings for good (the safety limit). Settings off the list are
+never used.
 """
 
 from __future__ import annotations
@@ -43,26 +48,25 @@ class Follow:
     """Decides for `railyard.engine.packet.Retuning`.
 
     Attributes:
-        settings: Neighbours alike; each names the same keys.
-        hold: Periods with notifications before a step up.
-        excess: Times as long as under the settings before that links may stand.
-        least: Links that may stand all of a period, whatever was before.
-        longest: Periods between a step back and the next one up, at most.
+        settings: First those for a crowded network, last those for a calm one; each names the same keys.
+        crowded: Share of all links beyond which a network is crowded while they stand; calm is below half of it.
+        hold: Calm periods after a crowded one before the last settings are taken again.
+        short: Periods that these have to last: else the next wait is twice as long.
+        longest: Periods of such a wait, at most.
         at: Where on the list the run is.
         steps: What was done: end of the period, place on the list, and why.
     """
 
     settings: Sequence[Mapping[str, Any]] = ROCE
-    hold: int = 1
-    excess: float = 2.0
-    least: float = 4.0
+    crowded: float = 0.05
+    hold: int = 4
+    short: int = 16
     longest: int = 256
     at: int = 0
     steps: list[tuple[int, int, str]] = field(default_factory=list)
-    _stood: dict[int, float] = field(default_factory=dict)
-    _held: int = 0
     _wait: int = 0
     _left: int = 0
+    _lasted: int = 0
     _lost: bool = False
 
     def __call__(self, period: Period) -> Mapping[str, Any]:
@@ -71,21 +75,24 @@ class Follow:
             return {}
         if period.dropped > 0 or period.retransmitted > 0:
             self._lost = True
-            return {} if self.at == 0 else self._go(period, 0, "lost packets")
-        stands = period.paused_ps / period.length_ps
-        if self.at > 0 and stands > max(self.least, self.excess * self._stood.get(self.at - 1, 0.0)):
-            self._wait = min(self.longest, max(2 * self._wait, 8))
-            self._left = self._wait
-            return self._go(period, self.at - 1, "links stand")
-        self._stood[self.at] = max(stands, self._stood.get(self.at, 0.0))
-        self._left -= 1
-        self._held += period.cnps > 0
-        if self._held < self.hold or self._left > 0 or self.at + 1 == len(self.settings):
+            return self._go(period, 0, "lost packets")
+        self._lasted += 1
+        stand = period.paused_ps / period.length_ps / period.links
+        if stand > self.crowded:
+            if self.at > 0:
+                lasted = self._lasted >= self.short
+                self._wait = self.hold if lasted else min(self.longest, max(2 * self._wait, self.hold))
+            self._left = max(self._wait, self.hold)
+            return self._go(period, 0, "links stand")
+        if self._left > 0:
+            self._left = self._left - 1 if stand < self.crowded / 2 else max(self._left, self.hold)
             return {}
-        return self._go(period, self.at + 1, "room")
+        return self._go(period, len(self.settings) - 1, "room") if period.cnps > 0 else {}
 
     def _go(self, period: Period, to: int, why: str) -> Mapping[str, Any]:
-        self.at, self._held = to, 0
+        if to == self.at:
+            return {}
+        self.at, self._lasted = to, 0
         self.steps.append((period.end_ps, to, why))
         return self.settings[to]
 

@@ -32,6 +32,7 @@ class Period:
         length_ps: How long it was.
         delivered_bytes: Acknowledged in it, of all flows.
         paused_ps: Time that links were held back, of all links together.
+        links: Links of the network, each direction one.
         sent, retransmitted, dropped, marked, pauses, cnps: Packets, as in `PacketFates`.
     """
 
@@ -39,6 +40,7 @@ class Period:
     length_ps: int
     delivered_bytes: int
     paused_ps: int
+    links: int
     sent: int
     retransmitted: int
     dropped: int
@@ -59,20 +61,21 @@ class Retuning:
     period_ps: int
     decide: Callable[[Period], Mapping[str, Any]]
 
-    def hook(self, settings: Settings) -> Callable[[_core.PacketReading, _core.PacketOptions], bool]:
+    def hook(self, settings: Settings, links: int) -> Callable[[_core.PacketReading, _core.PacketOptions], bool]:
         """What the core calls.
 
         Args:
             settings: Of the run as it begins.
+            links: Of its network.
         """
-        names = [one.name for one in fields(Period) if one.name not in ("end_ps", "length_ps")]
+        names = [one.name for one in fields(Period) if one.name not in ("end_ps", "length_ps", "links")]
         before = dict.fromkeys(names, 0)
         at = [0]
 
         def called(reading: _core.PacketReading, options: _core.PacketOptions) -> bool:
             now = {name: int(getattr(reading, name)) for name in names}
             measured = {name: now[name] - before[name] for name in names}
-            period = Period(reading.now_ps, reading.now_ps - at[0], **measured)
+            period = Period(reading.now_ps, reading.now_ps - at[0], links=links, **measured)
             before.update(now)
             at[0] = reading.now_ps
             changes = self.decide(period)

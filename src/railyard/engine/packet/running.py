@@ -199,7 +199,7 @@ def run(
             sample_flows=np.asarray(settings.sample_flows, np.int32),
             progress=progress,
             retune_ps=0 if retuning is None else retuning.period_ps,
-            retune=None if retuning is None else retuning.hook(settings),
+            retune=None if retuning is None else retuning.hook(settings, len(network.rate_bps)),
         )
     except ValueError as error:
         raise InputError(f"the packet engine refuses its input: {error}") from error
