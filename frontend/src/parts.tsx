@@ -102,12 +102,15 @@ export function Figure({ name, value, under }: { name: string; value: string; un
   );
 }
 
+/** Words between backticks as code. */
+const marked = (text: string): ComponentChildren => text.split("`").map((part, index) => (index % 2 === 1 ? <code>{part}</code> : part));
+
 export function List({ title, items }: { title: string; items: string[] }) {
   if (items.length === 0) return null;
   return (
     <>
       <h3>{title}</h3>
-      <ul>{items.map((item) => <li>{item}</li>)}</ul>
+      <ul>{items.map((item) => <li>{marked(item)}</li>)}</ul>
     </>
   );
 }

@@ -99,8 +99,9 @@ def test_a_scenario_names_what_sharing_adds():
 
 
 def test_concentrators_of_a_link_that_nobody_has():
-    problem = refused(ROUNDS.replace("    round:", NETWORK.replace("lte", "fibre") + "    round:"))
-    assert "concentrators of `fibre`" in problem.message
+    problem = refused(ROUNDS.replace("    round:", NETWORK.replace("lte", "lt") + "    round:"))
+    assert "concentrators of `lt`" in problem.message
+    assert problem.hint == "did you mean `lte`?"
 
 
 def test_sharing_is_said_to_be_left_out_where_nobody_waits():

@@ -26,7 +26,29 @@ const COLORS: Record<string, string> = {
   back: "var(--latency)",
   server: "var(--bubble)",
 };
-const color = (name: string): string => COLORS[name] ?? (name.startsWith("stragglers") ? "var(--straggler)" : "var(--other)");
+const STRAGGLERS: Record<string, string> = {
+  "stragglers: uplink": "var(--straggler)",
+  "stragglers: download": "var(--contention)",
+  "stragglers: computation": "var(--latency)",
+};
+const color = (name: string): string => COLORS[name] ?? STRAGGLERS[name] ?? "var(--other)";
+
+/** What a round waits for most, and who of the clients is heard least for their share. */
+function roundsInWords({ name, federated }: FederatedVariant): string {
+  const most = federated.causes.reduce((one, other) => (other.seconds > one.seconds ? other : one));
+  const heard = federated.participation.groups.filter((row) => row.bias !== null);
+  const least = heard.length === 0 ? null : heard.reduce((one, other) => ((other.bias ?? 0) < (one.bias ?? 0) ? other : one));
+  const said = `${name}: ${percent(most.share)} of a ${federated.unit} of ${duration(federated.round_s.mean)} is ${most.name}`;
+  return least === null || (least.bias ?? 1) > 0.95 ? `${said}.` : `${said}; least heard is ${least.name}, ${fixed(least.bias ?? 0, 2)} of its share.`;
+}
+
+/** Which variant hears most updates an hour, and how many times those of the least. */
+function comparisonInWords(rounds: FederatedVariant[]): string {
+  const rate = (row: FederatedVariant) => row.federated.server.updates_per_h;
+  const best = rounds.reduce((one, other) => (rate(other) > rate(one) ? other : one));
+  const worst = rounds.reduce((one, other) => (rate(other) < rate(one) ? other : one));
+  return `${best.name} hears ${fixed(rate(best) / rate(worst), 1)} times as many updates an hour as ${worst.name}.`;
+}
 
 /** A row of bars: name, causes of its time one behind the other, total. Causes that shorten a time are in the table. */
 interface Bar {
@@ -68,6 +90,7 @@ export function WideComparison({ variants, chosen, choose }: { variants: Wide[];
   const sites = variants.flatMap((variant) => ("local" in variant ? [variant] : []));
   return (
     <Section title="Side by side" note="Each bar is a mean round, step or answer, by the causes of its time.">
+      {rounds.length > 1 && <p class="headline">{comparisonInWords(rounds)}</p>}
       <Causes rows={bars(variants)} />
       {rounds.length > 0 && (
         <Table
@@ -134,6 +157,7 @@ function Rounds({ variant }: { variant: FederatedVariant }) {
   return (
     <>
       <Section title={`A mean ${found.unit}`} note={`${whole(found.rounds)} of them, ${found.algorithm}.`}>
+        <p class="headline">{roundsInWords(variant)}</p>
         <div class="figures">
           <Figure name={found.unit} value={duration(found.round_s.mean)} under={`p50 ${duration(found.round_s.p50)}, p99 ${duration(found.round_s.p99)}`} />
           <Figure name="heard" value={count(who.used)} under={`of ${count(who.selected)} selected`} />

@@ -121,8 +121,4 @@ class ClientsSection(Section):
         twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
         if twice is not None:
             raise PydanticCustomError("clients", "two regions are called `{name}`", {"name": twice})
-        alone = next((name for name in self.network.concentrators if name not in self.links), None)
-        if alone is not None:
-            words = "concentrators of `{name}`, a link that no client has (`links` has {links})"
-            raise PydanticCustomError("clients", words, {"name": alone, "links": ", ".join(self.links)})
         return self

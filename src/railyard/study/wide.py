@@ -10,7 +10,7 @@ import numpy as np
 from railyard.edge.clients import Clients, Region
 from railyard.edge.network import Network, SharedLink
 from railyard.edge.presence import Presence
-from railyard.errors import InputError
+from railyard.errors import InputError, did_you_mean
 from railyard.result.section import Band, NamedBand
 from railyard.result.wide import CostFigures, SpreadRow
 from railyard.scenario.load import blaming
@@ -50,6 +50,9 @@ def clients_of(draft: Draft, section: ClientsSection, catalog: Catalog, seed: in
     for name, share in section.links.items():
         with blaming(draft, *place, "links", name):
             links.append((catalog.access_link(name), share))
+    for name in section.network.concentrators:
+        with blaming(draft, *place, "network", "concentrators", name):
+            _require_link(name, section)
     regions = tuple(
         Region(one.name, one.share, one.time_zone * HOUR_S, far_s(one.distance), one.loss) for one in section.regions
     )
@@ -64,6 +67,15 @@ def clients_of(draft: Draft, section: ClientsSection, catalog: Catalog, seed: in
         seed=seed,
         network=network_of(section),
     )
+
+
+def _require_link(name: str, section: ClientsSection) -> None:
+    if name not in section.links:
+        raise InputError(
+            f"concentrators of `{name}`, a link that no client has",
+            allowed=list(section.links),
+            hint=did_you_mean(name, section.links),
+        )
 
 
 def network_of(section: ClientsSection) -> Network:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from railyard.study.federated.simulate import Learned, Told
 
 MOST_ROWS = 2000
+_SERVER_UNITS = (("line", 1e9, "Gb/s"), ("flops", 1e9, "GFLOP/s"), ("price", 1.0, "$/h"), ("power", 1.0, "W"))
 LEFT_OUT = (
     "the loss: rounds are not learned, only timed; a published row of rounds to an accuracy is quoted where asked for",
     "traffic of others on access links beyond what their measured quantiles hold",
@@ -294,6 +295,6 @@ def _defaults(job: Learning) -> Iterator[str]:
     available = job.section.clients.available
     if available.by_hour is None and "most" not in available.model_fields_set:
         yield "availability: 20 % of the clients at 2 o'clock, 5 % at 14 (the ratio of Bonawitz et al. 2019)"
-    for name in ("line", "flops", "price", "power"):
+    for name, scale, unit in _SERVER_UNITS:
         if name not in job.section.server.model_fields_set:
-            yield f"server.{name}: {getattr(job.section.server, name):g}"
+            yield f"server.{name}: {getattr(job.section.server, name) / scale:g} {unit}"
