@@ -1,18 +1,20 @@
 """The noisy and the hostile neighbour on six fabrics: what another tenant does to a step, and what helps against it.
 
-python examples/packet/neighbour.py [--fabrics roce uec ...] [--seeds 3] [--report neighbour.html] [--json]
+python examples/packet/neighbour.py [--fabrics roce uec ...] [--seeds 3] [--storm 2000] [--watchdog 500]
+                                    [--report neighbour.html] [--json]
 
 Two tenants of 16 hosts each share 4 leaves and 4 spines at 400 Gb/s (8 hosts a leaf: 2:1). The victim's step is eight
 rounds of 1 MB from each of its hosts to another leaf, each round after what came in the round before; its 16 hosts
 alone just fill the uplinks. Its neighbour, on the other ports of the same leaves,
 
   incast    12 hosts send 4 MB each to one of its own hosts
-  storm     the same, and the NIC of that host takes in a hundredth of its rate for 2 ms (a sick NIC that pauses)
+  storm     the same, and the NIC of that host takes in a hundredth of its rate for 2 ms (a sick NIC that pauses;
+            --storm gives the microseconds)
   deaf      12 hosts send 2 MB to each of 2 hosts and heed no mark, no delay, no trimmed packet
   flood     all 16 hosts send 64 flows of 128 kB each to other leaves, over all spines
 
 Against it: a class with queues of its own (equal weights), NICs that send at a quarter of their rate, switches of
-one's own (dedicated rails), and a watchdog that after 500 us drops what is for a port that is paused.
+one's own (dedicated rails), and a watchdog that after 500 us (--watchdog) drops what is for a port that is paused.
 """
 
 from __future__ import annotations
@@ -68,11 +70,15 @@ class Case:
         fabric: Its name.
         attack: One of `ATTACKS`; empty: the victim alone.
         against: What helps.
+        storm_us: How long a NIC is sick.
+        watchdog_us: After which a watchdog acts; not where the storm is over before.
     """
 
     fabric: str
     attack: str = ""
     against: str = WITHOUT
+    storm_us: int = STORM_US
+    watchdog_us: int = WATCHDOG_US
 
 
 @dataclass(frozen=True)
@@ -174,10 +180,10 @@ def settings(case: Case, net: PacketNetwork, seed: int) -> Settings:
     if case.attack == "storm" and case.against != RAILS:
         sick = int(np.flatnonzero(net.link_target == neighbours()[0])[0])
         faults.append(LinkFault(0, sick, "rate", SICK))
-        if case.against == WATCHDOG:
-            faults += down([sick], WATCHDOG_US * US)
+        if case.against == WATCHDOG and case.watchdog_us < case.storm_us:
+            faults += down([sick], case.watchdog_us * US)
         else:
-            faults.append(LinkFault(STORM_US * US, sick, "rate", 1.0))
+            faults.append(LinkFault(case.storm_us * US, sick, "rate", 1.0))
     return replace(given, faults=tuple(sorted(faults, key=lambda one: one.at_ps)), end_ps=20_000 * US)
 
 
@@ -280,18 +286,22 @@ def given() -> argparse.Namespace:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--fabrics", nargs="+", default=list(FABRICS), choices=FABRICS)
     words.add_argument("--seeds", type=int, default=3, help="runs of each case, of which the median is given")
+    words.add_argument("--storm", type=int, default=STORM_US, help="microseconds for which a NIC is sick")
+    words.add_argument("--watchdog", type=int, default=WATCHDOG_US, help="microseconds after which it acts")
     words.add_argument("--report", type=Path, help="write one page with pictures there")
     words.add_argument("--json", action="store_true")
     line = words.parse_args()
-    if line.seeds < 1:
-        words.error("--seeds: 1 or more")
+    for name in ("seeds", "storm", "watchdog"):
+        if getattr(line, name) < 1:
+            words.error(f"--{name}: 1 or more")
     return line
 
 
 def main() -> None:
     """Runs all cases, prints them, and writes the page."""
     words = given()
-    rows = [found(case, words.seeds) for case in cases(words.fabrics)]
+    times = {"storm_us": words.storm, "watchdog_us": words.watchdog}
+    rows = [found(replace(case, **times), words.seeds) for case in cases(words.fabrics)]
     if words.json:
         plain = [
             {"fabric": one.case.fabric, "neighbour": one.case.attack, "against": one.case.against}

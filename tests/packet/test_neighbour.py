@@ -95,3 +95,16 @@ def test_the_page_and_the_table_name_every_case(neighbour):
     page = neighbour.page(rows)
     assert page.count("<svg") == len(neighbour.ATTACKS)
     assert page.count("<rect") == len(neighbour.ATTACKS) * 3
+
+
+@pytest.mark.parametrize("name", ["roce", "spectrum-x"])
+def test_a_millisecond_of_storm_costs_the_step_a_millisecond_until_a_watchdog_acts(neighbour, name):
+    def step_us(against, storm_us, watchdog_us=500):
+        return neighbour.found(neighbour.Case(name, "storm", against, storm_us, watchdog_us)).step_us
+
+    short, long = step_us(neighbour.WITHOUT, 1000), step_us(neighbour.WITHOUT, 3000)
+    assert long - short == pytest.approx(2000, rel=0.03)
+    early, late = step_us(neighbour.WATCHDOG, 3000, 400), step_us(neighbour.WATCHDOG, 3000, 1200)
+    assert late - early == pytest.approx(800, rel=0.2)
+    assert step_us(neighbour.WATCHDOG, 1000, 1000) == short  # the storm is over before
+    assert step_us(neighbour.CLASS, 3000) < 0.3 * short
