@@ -30,6 +30,8 @@ COLOURS = 128
 WIDTHS = (360, 820, 1280)
 SCHEMES = ("light", "dark")
 VIEWS = {
+    "home": "/",
+    "ask": "/ask?verb=audit",
     "scenario": "/scenario?file=template.yaml",
     "run": "/run/{run}",
     "timeline": "/timeline?runs={run}&from=1000000&to=1100000",
@@ -41,6 +43,8 @@ VIEWS = {
     "tune": "/answer/{tune}",
     "audit": "/answer/{audit}?finding=3",
     "findings": "/floor?answer={audit}&finding=3",
+    "check": "/answer/{check}",
+    "placement": "/answer/{placement}",
     "requests": "/requests?runs={served}",
 }
 """Name of the picture, and the address of the view."""

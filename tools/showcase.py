@@ -20,6 +20,8 @@ from railyard.scenario import load
 from railyard.study import compose
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from railyard.cluster.asbuilt.discovery import Discovery
 
 ROOT = Path(__file__).parent.parent
@@ -87,6 +89,8 @@ tune:
 """
 
 
+ASSERTED = f"{SLOW}check: [step < 250 ms, survives any one spine, no PFC deadlock, headroom holds at 300 m]\n"
+KEPT = ("plan", "diagnosis", "tune", "audit", "check", "placement")
 BUSIER = ("rate: 20", "rate: 36")
 """Of the serving example: requests wait."""
 
@@ -94,7 +98,14 @@ BUSIER = ("rate: 20", "rate: 36")
 def fill(folder: Path) -> dict[str, str]:
     """Makes all of it; the name of the folder of each."""
     runs = folder / "runs"
-    files = {"template": template(), "hall-7": CABLED, "slow-nic": SLOW, "which-cluster": DESIGNS, "hashed": TUNED}
+    files = {
+        "template": template(),
+        "hall-7": CABLED,
+        "slow-nic": SLOW,
+        "which-cluster": DESIGNS,
+        "hashed": TUNED,
+        "asserted": ASSERTED,
+    }
     files["served"] = (ROOT / "src" / "railyard" / "web" / "starters" / "serving.yaml").read_text().replace(*BUSIER)
     for name, text in files.items():
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
@@ -106,7 +117,9 @@ def fill(folder: Path) -> dict[str, str]:
     (folder / "hall-7.ibnetdiscover").write_text(netlist(_mistaken(folder / "hall-7.yaml")), encoding="utf-8")
     found = folder / "hall-7.ibnetdiscover"
     _call("audit", "--ibnetdiscover", found, "--plan", folder / "hall-7.yaml", "--out", runs)
-    kept = {verb: next(runs.glob(f"*/{verb}.json")).parent.name for verb in ("plan", "diagnosis", "tune", "audit")}
+    _call("check", folder / "asserted.yaml", "-q", "--out", runs, allowed=(0, 1))
+    _call("place", folder / "slow-nic.yaml", "--nodes", folder / "slow-nic.yaml", "--out", runs)
+    kept = {verb: next(runs.glob(f"*/{verb}.json")).parent.name for verb in KEPT}
     return {"run": started["template"], "slow": started["slow-nic"], "served": started["served"], **kept}
 
 
@@ -136,9 +149,9 @@ def _mistaken(scenario: Path) -> Discovery:
     return replace(found, cables=tuple(one for at, one in enumerate(cables) if at not in gone))
 
 
-def _call(*words: object) -> None:
+def _call(*words: object, allowed: Sequence[int] = (0,)) -> None:
     code = guard.run([str(word) for word in words])
-    if code:
+    if code not in allowed:
         raise SystemExit(f"railyard {' '.join(map(str, words))} ended with {code}")
 
 

@@ -13,7 +13,7 @@ export function resolver(element: HTMLElement): (color: string) => string {
 }
 
 /**
- * Paints now and at every change of the element's size or of the colour scheme; returns what ends it.
+ * Paints now and at every change of the element's size or of the colour scheme, and for print; returns what ends it.
  *
  * What the observer tells waits for the next frame: a canvas that changes inside its callback makes the browser
  * complain of "undelivered notifications".
@@ -29,9 +29,12 @@ export function paintedOnChange(element: HTMLElement, paint: () => void): () => 
   watcher.observe(element);
   const scheme = matchMedia("(prefers-color-scheme: dark)");
   scheme.addEventListener("change", soon);
+  const print = matchMedia("print"); // paper is light: at once, as no frame comes before it is printed
+  print.addEventListener("change", paint);
   return () => {
     cancelAnimationFrame(frame);
     watcher.disconnect();
     scheme.removeEventListener("change", soon);
+    print.removeEventListener("change", paint);
   };
 }

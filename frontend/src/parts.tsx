@@ -92,6 +92,11 @@ export function BandBar({ band, whole }: { band: { low: number; typical: number;
   );
 }
 
+/** Words in which code stands between back quotes. */
+export function Spelt({ words }: { words: string }) {
+  return <>{words.split("`").map((part, index) => (index % 2 === 1 ? <code>{part}</code> : part))}</>;
+}
+
 export function Figure({ name, value, under }: { name: string; value: string; under?: string | undefined }) {
   return (
     <div class="figure">
@@ -102,15 +107,12 @@ export function Figure({ name, value, under }: { name: string; value: string; un
   );
 }
 
-/** Words between backticks as code. */
-const marked = (text: string): ComponentChildren => text.split("`").map((part, index) => (index % 2 === 1 ? <code>{part}</code> : part));
-
 export function List({ title, items }: { title: string; items: string[] }) {
   if (items.length === 0) return null;
   return (
     <>
       <h3>{title}</h3>
-      <ul>{items.map((item) => <li>{marked(item)}</li>)}</ul>
+      <ul>{items.map((item) => <li><Spelt words={item} /></li>)}</ul>
     </>
   );
 }

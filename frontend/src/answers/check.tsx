@@ -1,7 +1,7 @@
 /** What a scenario asserts: which of it holds, and what was found. */
 
 import type { CheckAnswer } from "../answers.gen";
-import { Section, Table } from "../parts";
+import { Section, Spelt, Table } from "../parts";
 
 export function CheckView({ answer }: { answer: CheckAnswer }) {
   const failed = answer.checks.filter((row) => !row.holds);
@@ -19,9 +19,8 @@ export function CheckView({ answer }: { answer: CheckAnswer }) {
           mark={(row) => !row.holds}
           columns={[
             { head: "holds", text: true, cell: (row) => (row.holds ? "yes" : <b class="fault">no</b>) },
-            { head: "assertion", text: true, cell: (row) => <code>{row.assertion}</code> },
             ...(several ? [{ head: "variant", text: true, cell: (row: CheckAnswer["checks"][number]) => row.variant }] : []),
-            { head: "found", text: true, cell: (row) => <>{row.found}{row.remark && <><br /><span class="source">{row.remark}</span></>}</> },
+            { head: "assertion, and what was found", text: true, cell: (row) => <><code>{row.assertion}</code><br /><span class="source">{row.found}{row.remark && <>; <Spelt words={row.remark} /></>}</span></> },
           ]}
         />
       </Section>

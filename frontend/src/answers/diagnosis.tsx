@@ -2,7 +2,7 @@
 
 import type { DiagnosisAnswer, SuspectRow } from "../answers.gen";
 import { capital, count, dollars, percent, times } from "../format";
-import { Figure, List, Section, Table } from "../parts";
+import { Figure, List, Section, Spelt, Table } from "../parts";
 import { marksOf, Topology } from "../views/topology";
 import { useRow } from "./chosen";
 import type { Hall } from "./hall";
@@ -85,8 +85,8 @@ function Next({ answer }: { answer: DiagnosisAnswer }) {
           <li>
             <code>{step.run}</code>
             <dl>
-              <dt>well if</dt><dd>{step.expected}</dd>
-              <dt>else</dt><dd>{step.otherwise}</dd>
+              <dt>well if</dt><dd><Spelt words={step.expected} /></dd>
+              <dt>else</dt><dd><Spelt words={step.otherwise} /></dd>
             </dl>
           </li>
         ))}

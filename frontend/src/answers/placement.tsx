@@ -2,7 +2,7 @@
 
 import type { PlacementAnswer, PolicyRow } from "../answers.gen";
 import { dollars, duration, percent, whole } from "../format";
-import { Figure, Section, Table } from "../parts";
+import { Figure, Section, Spelt, Table } from "../parts";
 
 /** Rows and names of nodes that are listed. */
 const MOST = 500;
@@ -31,7 +31,7 @@ export function PlacementView({ answer }: { answer: PlacementAnswer }) {
             { head: "state", text: true, cell: (row) => row.state },
             { head: "nodes wanted", cell: (row) => (row.wanted === null ? "—" : whole(row.wanted)) },
             ...answer.levels.map((level, at) => ({ head: `${level}s`, cell: (row: PlacementAnswer["jobs"][number]) => (row.groups[at] === undefined ? "—" : whole(row.groups[at])) })),
-            { head: "where", text: true, cell: (row) => <span title={row.nodes.join(", ")}>{some(row.nodes)}{row.remarks.map((words) => <><br /><span class="source">{words}</span></>)}</span> },
+            { head: "where", text: true, cell: (row) => <span title={row.nodes.join(", ")}>{some(row.nodes)}{row.remarks.map((words) => <><br /><span class="source"><Spelt words={words} /></span></>)}</span> },
           ]}
         />
         {answer.jobs.length > MOST && <p class="muted">and {whole(answer.jobs.length - MOST)} more, in the JSON file</p>}

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import type { ObjectiveBand, PlanAnswer, PlanConstraint, PlanDesign, PlanObjective, PlanSwing } from "../answers.gen";
 import { capital, dollars, percent, whole } from "../format";
-import { ButtonRow, Figure, Legend, List, Section, Table } from "../parts";
+import { ButtonRow, Figure, Legend, List, Section, Spelt, Table } from "../parts";
 import { choose as keep, chosen as kept } from "../place";
 import { Scatter, type Dot } from "../scatter";
 import { linear } from "../scales";
@@ -319,7 +319,7 @@ function Failed({ answer }: { answer: PlanAnswer }) {
         columns={[
           { head: "designs", cell: (row) => whole(row.designs) },
           { head: "on", text: true, cell: (row) => row.engine },
-          { head: "why", text: true, cell: (row) => <span class="source">{row.error}</span> },
+          { head: "why", text: true, cell: (row) => <span class="source"><Spelt words={row.error} /></span> },
           { head: "such as", text: true, cell: (row) => row.such_as, wide: true },
         ]}
       />

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import type { TailChange, TimesCurve, TuneAnswer, UnseenCase } from "../answers.gen";
 import { duration, microseconds, percent, tick, whole } from "../format";
-import { ButtonRow, Figure, Legend, Section, Table } from "../parts";
+import { ButtonRow, Figure, Legend, Section, Spelt, Table } from "../parts";
 import { choose as keep, chosen as kept } from "../place";
 import { Plot } from "../plot";
 import { linear, logarithmic } from "../scales";
@@ -185,7 +185,7 @@ function Trials({ answer }: { answer: TuneAnswer }) {
           { head: "value", text: true, cell: (row) => said(row.value) },
           { head: "step", cell: (row) => (row.step_s === null ? "—" : duration(row.step_s)) },
           { head: "against as written", cell: (row) => (row.step_s === null ? "—" : signed(row.step_s / answer.seen.default_s - 1)) },
-          { head: "so", text: true, cell: (row) => (row.kept ? "kept" : row.error && <span class="source">{row.error}</span>) },
+          { head: "so", text: true, cell: (row) => (row.kept ? "kept" : row.error && <span class="source"><Spelt words={row.error} /></span>) },
         ]}
       />
       {rows.length > MOST && <p class="muted">and {rows.length - MOST} more, all slower</p>}

@@ -1,6 +1,7 @@
 /** The parts of a form that a verb describes: files that it reads, choices that it has. */
 
 import { useState } from "preact/hooks";
+import { Spelt } from "../parts";
 import type { InputRow, InputSpec, OptionSpec } from "./api.gen";
 import { api } from "./api";
 
@@ -55,7 +56,7 @@ export function Pick({ verb, input, rows, given, give, arrived }: {
   return (
     <div class="pick">
       <label for={id}><b>{input.title}</b>{input.needed ? "" : <span class="muted"> (where there is one)</span>}</label>
-      <br /><small class="muted" id={`${id}-about`}>{input.about}</small>
+      <br /><small class="muted" id={`${id}-about`}><Spelt words={input.about} /></small>
       {input.several && given.length > 0 && (
         <ul class="links">{given.map((file) => <li>{file} <button onClick={() => give(given.filter((one) => one !== file))} aria-label={`leave out ${file}`}>Leave out</button></li>)}</ul>
       )}

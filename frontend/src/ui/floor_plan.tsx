@@ -36,16 +36,22 @@ function seen(hall: Hall, width: number, height: number): Camera {
   return { scale, x: width / 2 - x * scale, y: height / 2 - y * scale };
 }
 
+const widened = (camera: Camera, by: number): Camera => (by === 1 ? camera : { scale: camera.scale * by, x: camera.x * by, y: camera.y * by });
+
 export function Plan({ hall, cabling, heat, device, choice, goTo, lit, found, most, moment }: PlanProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const camera = useRef<Camera | undefined>(undefined);
+  /** Of the canvas when the camera was made: what is in sight stays in sight on a wider or narrower one, and on paper. */
+  const width = useRef<number | undefined>(undefined);
   const press = useRef<{ x: number; y: number; moved: number } | undefined>(undefined);
   const settled = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   const [hover, setHover] = useState<{ x: number; y: number; text: string }>();
   const again = useRef<() => void>(() => undefined);
   const [height, setHeight] = useState(400);
   const scene = (element: HTMLCanvasElement): Scene => {
-    camera.current ??= seen(hall, element.clientWidth, heightFor(hall, element.clientWidth));
+    const wide = Math.max(element.clientWidth, 1);
+    camera.current = camera.current === undefined ? seen(hall, wide, heightFor(hall, wide)) : widened(camera.current, wide / (width.current ?? wide));
+    width.current = wide;
     return { hall, cabling, camera: camera.current, heat, chosen: device, lit, found, most };
   };
   const look = (element: HTMLCanvasElement, next: Camera | undefined) => {

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { duration, percent } from "../format";
+import { Spelt } from "../parts";
 import type { QueuedJob } from "./api.gen";
 import { api, outcomeAt } from "./api";
 
@@ -44,7 +45,7 @@ export function JobRow({ job }: { job: QueuedJob }) {
         {!hasEnded(job) && <button onClick={stop} aria-label={`stop ${nameOf(job)}`}>Stop</button>}
       </div>
       {job.state === "running" && <progress value={job.share} max={1} aria-label={`${nameOf(job)}: ${percent(job.share, 0)}`} />}
-      {job.faults.map((fault) => <p class="fault">{fault.key ? `${fault.key}: ` : ""}{fault.message}{fault.hint ? `; ${fault.hint}` : ""}</p>)}
+      {job.faults.map((fault) => <p class="fault"><Spelt words={[fault.key && `${fault.key}: ${fault.message}`, !fault.key && fault.message, fault.hint].filter(Boolean).join("; ")} /></p>)}
       {trouble && <p class="fault">{trouble}</p>}
     </li>
   );

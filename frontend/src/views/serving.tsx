@@ -1,6 +1,6 @@
 import { lineColor, lineDashes } from "../colors";
 import { band, bitRate, count, dollars, duration, percent, power, whole } from "../format";
-import { BandBar, ButtonRow, Figure, Legend, List, Section, StackedBar, Table } from "../parts";
+import { BandBar, ButtonRow, Figure, Legend, List, Section, Spelt, StackedBar, Table } from "../parts";
 import { Plot } from "../plot";
 import { linear } from "../scales";
 import { LEVELS, type Level, PARTS, type Served } from "../serving";
@@ -91,7 +91,7 @@ export function ServingDetails({ variant, alone }: { variant: Served; alone: boo
     <>
       <Section title="Latencies" note="The first token counts when the user sees it: with prefill and decode apart, when the replica that decodes has the keys and values. Percentiles are by nearest rank.">
         <p class="headline">{headline(variant)}</p>
-        {(variant.warnings ?? []).map((line) => <p class="note">{line}</p>)}
+        {(variant.warnings ?? []).map((line) => <p class="note"><Spelt words={line} /></p>)}
         <div class="figures">
           <Figure name="Answered in time" value={percent(serving.slo.attainment)} under={limits(variant)} />
           <Figure name="Goodput" value={`${count(serving.slo.goodput_rps)} requests/s`} under={`in ${duration(serving.throughput.span_s)}, first arrival to last token; ${count(serving.requests.rate_per_s)} requests/s were asked`} />

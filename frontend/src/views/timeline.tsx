@@ -67,13 +67,17 @@ export function axis(context: CanvasRenderingContext2D, view: Span, perMicroseco
   const step = niceStep(view.to - view.from, Math.max(2, Math.floor((width - LEFT) / 110)));
   context.strokeStyle = color("var(--line)");
   context.fillStyle = color("var(--muted)");
+  let free = 0; // where the last label ends: one that would stand on it is left out
   for (let tick = Math.ceil(view.from / step) * step; tick <= view.to; tick += step) {
     const x = LEFT + (tick - view.from) * perMicrosecond;
     context.beginPath();
     context.moveTo(x, 0);
     context.lineTo(x, height - AXIS + 4);
     context.stroke();
-    context.fillText(duration(tick / 1e6), Math.min(x + 3, width - 50), height - AXIS / 2);
+    const [words, left] = [duration(tick / 1e6), Math.min(x + 3, width - 50)];
+    if (left < free) continue;
+    context.fillText(words, left, height - AXIS / 2);
+    free = left + context.measureText(words).width + 6;
   }
 }
 

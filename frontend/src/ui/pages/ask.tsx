@@ -1,7 +1,7 @@
 /** Everything that can be asked of the server, each verb with the form that it describes. */
 
 import { useState } from "preact/hooks";
-import { Section } from "../../parts";
+import { Section, Spelt } from "../../parts";
 import { address, choose, chosen } from "../../place";
 import type { FileRow, InputRow, QueuedJob, VerbSpec } from "../api.gen";
 import { api } from "../api";
@@ -13,25 +13,23 @@ export function AskPage({ jobs }: { jobs: QueuedJob[] }) {
   const [verbs] = useLoaded(api.verbs, []);
   const [inputs, again] = useLoaded(api.inputs, [jobs.length]);
   const [scenarios] = useLoaded(api.files, []);
+  const [named] = useState(() => chosen("verb")); // another verb is another page: this one is about to go
   const error = verbs.error ?? inputs.error ?? scenarios.error;
   if (error !== undefined) return <p class="failure">{error}</p>;
   if (verbs.value === undefined || inputs.value === undefined || scenarios.value === undefined) return <p class="muted" role="status">reading the folder</p>;
-  const verb = verbs.value.find((each) => each.name === chosen("verb"));
+  const verb = verbs.value.find((each) => each.name === named);
   return (
     <>
       <h1>{verb === undefined ? "What can be asked" : verb.title}</h1>
       <ul class="verbs" aria-label="What can be asked">
         {verbs.value.map((each) => (
-          <li><a href={address("/ask", { verb: each.name })} aria-current={each === verb ? "true" : undefined}><b>{each.title}</b><br /><small>{spelt(each.about)}</small></a></li>
+          <li><a href={address("/ask", { verb: each.name })} aria-current={each === verb ? "true" : undefined}><b>{each.title}</b><br /><small><Spelt words={each.about} /></small></a></li>
         ))}
       </ul>
       {verb !== undefined && <Form key={verb.name} verb={verb} rows={inputs.value} scenarios={scenarios.value} jobs={jobs} arrived={again} />}
     </>
   );
 }
-
-/** Words between back quotes as code. */
-const spelt = (words: string) => words.split("`").map((part, index) => (index % 2 === 1 ? <code>{part}</code> : part));
 
 interface Parts {
   verb: VerbSpec;
@@ -74,7 +72,7 @@ function Form({ verb, rows, scenarios, jobs, arrived }: Parts) {
   const ready = verb.scenario ? file !== "" : verb.inputs.some((input) => given.files[input.name]?.length) && verb.inputs.every((input) => !input.needed || given.files[input.name]?.length);
   const job = jobs.find((each) => each.id === asked);
   return (
-    <Section title={`${verb.title}: what it is given`} note={spelt(verb.about)}>
+    <Section title={`${verb.title}: what it is given`} note={<Spelt words={verb.about} />}>
       <form onSubmit={(event) => { event.preventDefault(); void start(); }}>
         {verb.scenario && (
           <label class="pick"><b>Scenario</b><br />
@@ -92,7 +90,7 @@ function Form({ verb, rows, scenarios, jobs, arrived }: Parts) {
         </p>
         <p class="tools"><button class="action" disabled={!ready}>{verb.title}</button></p>
       </form>
-      {trouble && <p class="fault" role="alert">{trouble}</p>}
+      {trouble && <p class="fault" role="alert"><Spelt words={trouble} /></p>}
       {job && <ul class="queue plain-queue"><JobRow job={job} /></ul>}
     </Section>
   );

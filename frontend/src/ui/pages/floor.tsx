@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { useRow } from "../../answers/chosen";
 import { percent, power, whole as inWords } from "../../format";
-import { ButtonRow, Legend } from "../../parts";
+import { ButtonRow, Legend, Spelt } from "../../parts";
 import { choose, chosen } from "../../place";
 import { Topology } from "../../views/topology";
 import { api, type Place } from "../api";
@@ -104,7 +104,7 @@ function Floor({ of, hall }: { of: Place; hall: Hall }) {
         {inWords(head.servers * head.accelerators_per_server)} accelerators in {inWords(head.servers)} servers, {inWords(head.names.length - head.servers)} other devices,{" "}
         {inWords(hall.row.length)} racks, {inWords(head.cables)} cables. Laid out by the rules of <code>railyard deploy</code>.
       </p>
-      {head.remarks.map((remark) => <p class="fault">{remark}</p>)}
+      {head.remarks.map((remark) => <p class="fault"><Spelt words={remark} /></p>)}
       <div class="tools">
         <ButtonRow label="Colour by" names={heats} chosen={heats.indexOf(heat)} choose={(index) => { setHeat(heats[index] ?? "role"); choose("heat", heats[index] ?? null); }} />
         {time.over && <ButtonRow label="Drawn as" names={[...DRAWN]} chosen={drawn} choose={(index) => { setDrawn(index); choose("drawn", index === 0 ? null : (DRAWN[index] ?? null)); }} />}

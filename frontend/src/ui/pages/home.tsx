@@ -55,7 +55,7 @@ function Runs({ runs, error }: { runs: RunRow[] | undefined; error: string | und
         columns={[
           { head: "pick", text: true, cell: (row) => <input type="checkbox" aria-label={`compare ${row.run}`} checked={picked.has(row.run)} onChange={() => flip(row.run)} /> },
           { head: "run", text: true, cell: (row) => <a href={address(`/run/${encodeURIComponent(row.run)}`)} title={row.run}>{row.name}</a> },
-          { head: "what it says", text: true, cell: (row) => <span class="source">{row.sentence}</span> },
+          { head: "what it says", text: true, cell: (row) => <span class="source short" title={row.sentence}>{row.sentence}</span> },
           { head: "variants", cell: (row) => row.rows.length, wide: true },
           { head: "engine", text: true, cell: (row) => row.engine, wide: true },
           { head: "when", text: true, cell: (row) => new Date(row.created).toLocaleString(), wide: true },
@@ -78,7 +78,7 @@ function Answers({ turn }: { turn: number }) {
         columns={[
           { head: "what", text: true, cell: (row) => KINDS[row.kind] ?? row.kind },
           { head: "of", text: true, cell: (row) => <a href={address(`/answer/${encodeURIComponent(row.answer)}`)} title={row.answer}>{row.name}</a> },
-          { head: "what it says", text: true, cell: (row) => <span class="source">{row.sentence}</span> },
+          { head: "what it says", text: true, cell: (row) => <span class="source short" title={row.sentence}>{row.sentence}</span> },
           { head: "when", text: true, cell: (row) => new Date(row.changed * 1000).toLocaleString(), wide: true },
         ]}
       />

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { duration, whole, wholeDollars } from "../../format";
-import { Section } from "../../parts";
+import { Section, Spelt } from "../../parts";
 import { address, choose, chosen } from "../../place";
 import { hasStep, type Stepped } from "../../result";
 import type { Result } from "../../result.gen";
@@ -25,23 +25,25 @@ interface Opened {
   /** What the file holds, where the text has more. */
   stored?: string;
   version: string | null;
+  /** Where a fault was added that the address names: the editor shows that. */
+  line?: number;
 }
 
 async function open(): Promise<Opened> {
   const [file, from, run] = [chosen("file"), chosen("from"), chosen("run")];
   if (file !== null) {
     const found = await api.read(file);
-    return { ...found, text: await withFault(found.text, chosen("fault")), stored: found.text };
+    return { ...found, ...(await withFault(found.text, chosen("fault"))), stored: found.text };
   }
-  if (run !== null) return { file: `${run}.yaml`, text: await withFault(await api.scenario(run), chosen("fault")), version: null };
+  if (run !== null) return { file: `${run}.yaml`, ...(await withFault(await api.scenario(run), chosen("fault"))), version: null };
   const templates = await api.templates();
   const template = templates.find((each) => each.name === from) ?? templates[0];
   return { file: `${template?.name ?? "scenario"}.yaml`, text: template?.text ?? "", version: null };
 }
 
 /** The text with one more fault, as the floor plan names it. */
-async function withFault(text: string, fault: string | null): Promise<string> {
-  return fault === null ? text : (await import("../inject")).withFault(text, fault);
+async function withFault(text: string, fault: string | null): Promise<Pick<Opened, "text" | "line">> {
+  return fault === null ? { text } : (await import("../inject")).withFault(text, fault);
 }
 
 export function ScenarioPage({ jobs }: { jobs: QueuedJob[] }) {
@@ -101,6 +103,7 @@ function Desk({ opened, schema, verbs, editor, Form, jobs }: Tools) {
     if (seat.current === null) return;
     const made = editor(seat.current, text, schema, setText, () => void latest.current(made.text()));
     view.current = made;
+    if (opened.line !== undefined) made.goTo(opened.line);
     return made.close;
   }, []);
   useEffect(() => view.current?.show(faults), [faults]);
@@ -199,8 +202,8 @@ function Faults({ faults, goTo }: { faults: TextFault[]; goTo: (line: number) =>
       <ul class="links">
         {faults.map((fault) => (
           <li>
-            {fault.line ? <button class="line" onClick={() => goTo(fault.line ?? 1)}>line {fault.line}</button> : null} {fault.key && <b>{fault.key}: </b>}{fault.message}
-            {fault.hint && <><br /><small>{fault.hint}</small></>}
+            {fault.line ? <button class="line" onClick={() => goTo(fault.line ?? 1)}>line {fault.line}</button> : null} {fault.key && <b>{fault.key}: </b>}<Spelt words={fault.message} />
+            {fault.hint && <><br /><small><Spelt words={fault.hint} /></small></>}
             {fault.allowed && <><br /><small>allowed: {fault.allowed}</small></>}
           </li>
         ))}
@@ -210,7 +213,7 @@ function Faults({ faults, goTo }: { faults: TextFault[]; goTo: (line: number) =>
 }
 
 function Rough({ estimate }: { estimate: Estimate }) {
-  if (estimate.none !== undefined) return <Section title="No rough answer"><p class="note">{estimate.none}</p></Section>;
+  if (estimate.none !== undefined) return <Section title="No rough answer"><p class="note"><Spelt words={estimate.none} /></p></Section>;
   const variant = estimate.result?.variants[0];
   if (variant === undefined || !hasStep(variant)) return <Section title="A rough answer"><p class="muted" role="status">computing</p></Section>;
   return (

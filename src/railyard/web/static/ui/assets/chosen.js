@@ -1,1 +1,1 @@
-import{Q as e,X as t,Y as n,Z as r,et as i}from"./ui.js";var a=`finding`,o=()=>{let e=Number.parseInt(t(a)??``,10);return e>=1?e-1:void 0};function s(){let[t,s]=i(o);return e(()=>r(()=>s(o())),[]),[t,e=>{let r=e===t?void 0:e;n(a,r===void 0?null:String(r+1)),s(r)}]}export{s as t};
+import{$ as e,Q as t,X as n,Z as r,tt as i}from"./ui.js";var a=`finding`,o=()=>{let e=Number.parseInt(r(a)??``,10);return e>=1?e-1:void 0};function s(){let[r,s]=i(o);return e(()=>t(()=>s(o())),[]),[r,e=>{let t=e===r?void 0:e;n(a,t===void 0?null:String(t+1)),s(t)}]}export{s as t};
