@@ -113,10 +113,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[21, 22, 23, 24])
     parser.add_argument("--mix", choices=MIXES, action="append")
     parser.add_argument("--json", action="store_true")
-    told = parser.parse_args()
-    found = {name: [ends_us(MIXES[name], seed) for seed in told.seeds] for name in told.mix or MIXES}
-    if told.json:
-        sys.stdout.write(json.dumps({"format": "railyard-phases/1", "seeds": told.seeds, "ends_us": found}) + "\n")
+    options = parser.parse_args()
+    found = {name: [ends_us(MIXES[name], seed) for seed in options.seeds] for name in options.mix or MIXES}
+    if options.json:
+        sys.stdout.write(json.dumps({"format": "railyard-phases/1", "seeds": options.seeds, "ends_us": found}) + "\n")
         return
     names = (*FIXED, ONLINE)
     sys.stdout.write(

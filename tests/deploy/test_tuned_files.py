@@ -48,18 +48,18 @@ def files(tuned):
 
 
 def test_every_dialect_says_what_was_tuned(files):
-    said = {one.what: one for one in files.said}
-    assert all(one.equal for one in files.said)
-    marks = said["marks: first and last bytes, percent"].found
+    by_name = {one.what: one for one in files.readings}
+    assert all(one.equal for one in files.readings)
+    marks = by_name["marks: first and last bytes, percent"].found
     assert marks == {"sonic": (70_000, 650_000, 37), "eos": (70_000, 650_000, 37), "junos": LEFT}
-    assert said["share of the free buffer that pauses"].found == dict.fromkeys(SYSTEMS, 0.125)
-    assert said["interfaces: rp_ai_rate"].found == {"servers": 4000}
-    assert said["interfaces: rp_time_reset"].found == {"servers": 11}
-    assert said["interfaces: np_min_time_between_cnps"].found == {"servers": 53}
-    assert said["NCCL_IB_QPS_PER_CONNECTION"].found == {"servers": "6"}
-    assert said["NCCL_MIN_NCHANNELS"].found == {"servers": "24"}
-    assert said["NCCL_ALGO"].found == {"servers": "allreduce:nvlstree"}
-    assert said["tuner: allreduce"].found == {"servers": ("nvlstree", "simple", 24)}
+    assert by_name["share of the free buffer that pauses"].found == dict.fromkeys(SYSTEMS, 0.125)
+    assert by_name["interfaces: rp_ai_rate"].found == {"servers": 4000}
+    assert by_name["interfaces: rp_time_reset"].found == {"servers": 11}
+    assert by_name["interfaces: np_min_time_between_cnps"].found == {"servers": 53}
+    assert by_name["NCCL_IB_QPS_PER_CONNECTION"].found == {"servers": "6"}
+    assert by_name["NCCL_MIN_NCHANNELS"].found == {"servers": "24"}
+    assert by_name["NCCL_ALGO"].found == {"servers": "allreduce:nvlstree"}
+    assert by_name["tuner: allreduce"].found == {"servers": ("nvlstree", "simple", 24)}
 
 
 def test_the_words_of_each_system(files):

@@ -10,7 +10,7 @@ from railyard.api import numbers
 from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
-from railyard.cli.tuned_files import print_said, write_configured
+from railyard.cli.tuned_files import print_readings, write_configured
 from railyard.errors import InputError
 from railyard.files import keep_existing, write_text
 from railyard.interval import interval
@@ -70,7 +70,7 @@ def tune(
     else:
         _print(found)
         if files is not None:
-            print_said(files)
+            print_readings(files)
     if files is not None and not quiet:
         say(f"wrote {configs}: {len(files.files):,} files, read back")
     if out is not None:

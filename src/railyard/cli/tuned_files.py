@@ -23,17 +23,19 @@ def write_configured(draft: Draft, folder: Path, progress: Callable[[str, float]
         InputError: The folder holds something else, or a setting is one that switches cannot be told.
     """
     found = rendered(draft, progress)
-    said = [{"setting": one.what, "meant": one.meant, "read_back": one.found, "equal": one.equal} for one in found.said]
-    plain = json.dumps({"format": "railyard-settings/1", "settings": said, "left_out": found.left_out}, indent=1)
+    rows = [
+        {"setting": one.what, "meant": one.meant, "read_back": one.found, "equal": one.equal} for one in found.readings
+    ]
+    plain = json.dumps({"format": "railyard-settings/1", "settings": rows, "left_out": found.left_out}, indent=1)
     replaced(folder, MARK, [*found.files.items(), (MARK, plain + "\n")], progress)
     return found
 
 
-def print_said(found: Rendered) -> None:
+def print_readings(found: Rendered) -> None:
     """What was meant, and what each file says when it is read back."""
     columns = (*SYSTEMS, SERVERS)
     table = Table(("read back from the files", "meant", *columns, "equal"), ())
-    for one in found.said:
+    for one in found.readings:
         cells = [_word(one.found[column]) if column in one.found else "" for column in columns]
         table.add(one.what, _word(one.meant), *cells, "yes" if one.equal else "NO")
     emit("")

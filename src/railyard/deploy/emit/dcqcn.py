@@ -48,11 +48,11 @@ def meant(fabric: Fabric) -> dict[str, int]:
     found = {}
     for constant, (name, unit) in PARAMETERS.items():
         if constant in mine and mine[constant] != usual.get(constant):
-            found[name] = _whole(constant, float(mine[constant]) / unit)
+            found[name] = _integer(constant, float(mine[constant]) / unit)
     return found
 
 
-def _whole(constant: str, value: float) -> int:
+def _integer(constant: str, value: float) -> int:
     if abs(value - round(value)) > 1e-9 * max(value, 1.0):
         raise InputError("interfaces take whole numbers", key=f"packet.set ({constant})", found=f"{value:g}")
     return round(value)

@@ -33,7 +33,7 @@ SERVERS, LEFT = "servers", "left to its operator"
 
 
 @dataclass
-class Said:
+class Reading:
     """One thing that is set.
 
     Attributes:
@@ -49,8 +49,8 @@ class Said:
     @property
     def equal(self) -> bool:
         """Whether all files that can say it say it."""
-        told = [value for value in self.found.values() if value != LEFT]
-        return bool(told) and all(value == self.meant for value in told)
+        values = [value for value in self.found.values() if value != LEFT]
+        return bool(values) and all(value == self.meant for value in values)
 
 
 @dataclass
@@ -59,12 +59,12 @@ class Rendered:
 
     Attributes:
         files: Names and texts.
-        said: What they say.
+        readings: What they say.
         left_out: Of collectives: what no file can say, and why.
     """
 
     files: dict[str, str] = field(default_factory=dict)
-    said: list[Said] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
     left_out: tuple[str, ...] = ()
 
 
@@ -76,25 +76,29 @@ def rendered(draft: Draft, progress: Callable[[str, float], None], systems: Sequ
         SimulationError: A file says otherwise than meant: a fault of Railyard's.
     """
     plan = plan_of(as_set(compose.cluster_of(draft, compose.catalog_of(draft)), draft))
-    told = collectives_of(draft, plan.cluster, progress)
-    out = Rendered(left_out=told.left_out)
+    library = collectives_of(draft, plan.cluster, progress)
+    out = Rendered(left_out=library.left_out)
     for number, system in enumerate(systems):
         progress(f"files of {system}", number / len(systems))
-        for name, text in configurations.files(plan, system, told):
+        for name, text in configurations.files(plan, system, library):
             if name.startswith("switches/"):
                 out.files[f"{system}/{name.removeprefix('switches/')}"] = text
             elif not name.endswith(".interfaces"):
                 out.files[name] = text
-    out.said = [*_queues(plan, systems, out.files), *_interfaces(plan, out.files), *_library(plan, told, out.files)]
+    out.readings = [
+        *_queues(plan, systems, out.files),
+        *_interfaces(plan, out.files),
+        *_library(plan, library, out.files),
+    ]
     return out
 
 
-def _queues(plan: Plan, systems: Sequence[str], files: Mapping[str, str]) -> Iterator[Said]:
+def _queues(plan: Plan, systems: Sequence[str], files: Mapping[str, str]) -> Iterator[Reading]:
     """Marks and shares of the buffer of the back-end's switches: one value where all of them agree."""
     if is_infiniband(plan, 0):
         return
-    marks = Said("marks: first and last bytes, percent", None)
-    share = Said("share of the free buffer that pauses", None)
+    marks = Reading("marks: first and last bytes, percent", None)
+    share = Reading("share of the free buffer that pauses", None)
     for system in systems:
         intents = list(switches(plan, 0, dialect(system)))
         endings = configurations.WRITERS[system][1]
@@ -115,21 +119,23 @@ def _common(sets: Sequence[set[Any]]) -> Any:
     return next(iter(values)) if len(values) == 1 and all(sets) else sorted(values) or None
 
 
-def _interfaces(plan: Plan, files: Mapping[str, str]) -> Iterator[Said]:
+def _interfaces(plan: Plan, files: Mapping[str, str]) -> Iterator[Reading]:
     meant = dcqcn.meant(plan.cluster.fabric)
     found = dcqcn.read(files.get(f"servers/{dcqcn.FILE}", ""))
     for name, value in meant.items():
-        yield Said(f"interfaces: {name}", value, {SERVERS: found.get(name)})
+        yield Reading(f"interfaces: {name}", value, {SERVERS: found.get(name)})
 
 
-def _library(plan: Plan, told: CollectivesIntent, files: Mapping[str, str]) -> Iterator[Said]:
+def _library(plan: Plan, library: CollectivesIntent, files: Mapping[str, str]) -> Iterator[Reading]:
     """NCCL's variables, and rows of its tuner's table."""
-    said, fixed = variables(files.get("servers/nccl.conf", "")), told.fixed
+    written, fixed = variables(files.get("servers/nccl.conf", "")), library.fixed
     qps = int(plan.cluster.fabric.qps)
-    meant = [*([("NCCL_IB_QPS_PER_CONNECTION", str(qps))] if qps > 1 else []), *fixed.variables()]
-    for name, value in meant:
-        yield Said(name, value, {SERVERS: said.get(name)})
+    names = [*([("NCCL_IB_QPS_PER_CONNECTION", str(qps))] if qps > 1 else []), *fixed.variables()]
+    for name, value in names:
+        yield Reading(name, value, {SERVERS: written.get(name)})
     rows = tuner_rows(files.get("servers/nccl-tuner.csv", ""))
     for line in fixed.tuner_rows():
         kind, _, _, algorithm, protocol, channels, *_ = line.split(",")
-        yield Said(f"tuner: {kind}", (algorithm.replace("_", ""), protocol, int(channels)), {SERVERS: rows.get(kind)})
+        yield Reading(
+            f"tuner: {kind}", (algorithm.replace("_", ""), protocol, int(channels)), {SERVERS: rows.get(kind)}
+        )
