@@ -130,7 +130,8 @@ def prepare(variant: Variant) -> Prepared:
         check_services(draft, jobs)
     faults = _faults(section, modes, tree, cluster, draft.scenario.seed)
     contention = _contention(draft, cluster, tree, jobs)
-    return Prepared(variant, cluster, tree, jobs, rules, modes, faults, contention, tuple(_notes(jobs, tree, section)))
+    notes = (*_notes(jobs, tree, section), *_unbound(cluster))
+    return Prepared(variant, cluster, tree, jobs, rules, modes, faults, contention, notes)
 
 
 def _contention(draft: Draft, cluster: Cluster, tree: NodeTree, jobs: JobTable) -> Contention | None:
@@ -402,6 +403,16 @@ def _check_quotas(jobs: JobTable, rules: Rules) -> None:
             row = int(rows[0])
             found = int(jobs.accelerators[row])
             raise jobs.refuse(row, f"it is larger than the quota of `{name}`", found=found, allowed=f"at most {quota}")
+
+
+def _unbound(cluster: Cluster) -> list[str]:
+    """What a cluster's own tenants do not do here."""
+    if cluster.plans["back_end"].tenancy is None:
+        return []
+    return [
+        "`cluster.tenancy` keeps nobody apart here: the queue gives any tenant's job any servers; `windows` with a"
+        " tenant keep nodes for it"
+    ]
 
 
 def _notes(jobs: JobTable, tree: NodeTree, section: OperateSection) -> list[str]:
