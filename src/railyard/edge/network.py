@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -12,11 +12,30 @@ from railyard.edge import draws
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.edge.clients import Clients
     from railyard.edge.draws import Ids
 
 _REGIONS = 1 << 20
 """More than there are regions: numbers of concentrators of several kinds do not meet."""
+
+
+class Population(Protocol):
+    """What of the clients the network looks at, as `railyard.edge.clients.Clients` has it."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+
+    @property
+    def seed(self) -> int:
+        """Of everything that is a client's own."""
+
+    @property
+    def links(self) -> tuple[tuple[Any, float], ...]:
+        """Access links with the share of each."""
+
+    @property
+    def regions(self) -> tuple[Any, ...]:
+        """Each with its `share`."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +71,7 @@ class Network:
         return any(self.concentrators) or self.sites is not None or any(self.backbones)
 
     def concentrators_of(
-        self, clients: Clients, who: Ids, links: NDArray[np.intp], regions: NDArray[np.intp]
+        self, clients: Population, who: Ids, links: NDArray[np.intp], regions: NDArray[np.intp]
     ) -> NDArray[np.int64]:
         """int64[clients], number of each client's concentrator among all of all kinds; -1: its access has none.
 
@@ -73,7 +92,7 @@ class Network:
         return found
 
     def sites_of(
-        self, clients: Clients, who: Ids, concentrators: NDArray[np.int64], regions: NDArray[np.intp]
+        self, clients: Population, who: Ids, concentrators: NDArray[np.int64], regions: NDArray[np.intp]
     ) -> NDArray[np.int64]:
         """int64[clients], number of each client's edge site among all; -1: there are none. A concentrator has one."""
         if self.sites is None:

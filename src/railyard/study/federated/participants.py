@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from railyard.edge.clients import Clients
     from railyard.edge.draws import Floats, Ids
+    from railyard.engine.rounds.sharing import Tree
     from railyard.study.federated.prepare import Learning
-    from railyard.study.federated.shared import Shared
     from railyard.workload.federated.secret import Stage
 
 Found = TypeVar("Found")
@@ -98,7 +98,7 @@ def _drawn(job: Learning, clients: Clients, who: Ids, at_s: float) -> Drawn:
     )
 
 
-def cohort(job: Learning, clients: Clients, rows: Drawn, number: int, shared: Shared | None = None) -> Cohort:
+def cohort(job: Learning, clients: Clients, rows: Drawn, number: int, trees: tuple[Tree, Tree] | None = None) -> Cohort:
     """The seconds of each part of a round.
 
     Args:
@@ -106,7 +106,7 @@ def cohort(job: Learning, clients: Clients, rows: Drawn, number: int, shared: Sh
         clients: Who they are drawn from.
         rows: Participants.
         number: Of the round.
-        shared: Links that they share; None: each has its link to itself.
+        trees: Links that they share towards themselves and towards the server; None: each has its link to itself.
     """
     found = in_parts(len(rows), lambda part: _seconds(job, clients, rows.take(part), number, len(rows)))
     bits = np.ones(len(rows))
@@ -114,8 +114,8 @@ def cohort(job: Learning, clients: Clients, rows: Drawn, number: int, shared: Sh
         **{name: joined(found, name) for name in Seconds.__dataclass_fields__},
         down_bits=bits * job.sent.down_bytes * 8.0,
         up_bits=bits * job.sent.up_bytes * 8.0,
-        down=None if shared is None else shared.down,
-        up=None if shared is None else shared.up,
+        down=None if trees is None else trees[0],
+        up=None if trees is None else trees[1],
     )
 
 

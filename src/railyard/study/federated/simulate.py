@@ -155,7 +155,7 @@ def _one(job: Learning, server: Server, told: Told, now: float, number: int) -> 
     rows, began = _gathered(job, server, told, now, number)
     section = job.section
     shared = shared_of(clients, rows, section.server.line)
-    part = cohort(job, clients, rows, number, shared)
+    part = cohort(job, clients, rows, number, (shared.down, shared.up))
     rule = waiting.Rule(
         goal=goal,
         least=max(math.ceil(goal * section.round.least - 1e-9), 1),
