@@ -173,3 +173,36 @@ def test_carbon_needs_a_grid_at_every_site():
         begin(load.from_values(given))
     given["economics"]["grid"] = "France"
     begin(load.from_values(given))
+
+
+def late(tmp_path, delivery: dict[str, str] | None = None, **constraints: str):
+    """Switches of Broadcom 140 days after the order by the catalogue, NVIDIA's 20, servers 60."""
+    parts = tmp_path / "parts.yaml"
+    lead = "{{value: {} d, source: a quotation, year: 2026, confidence: vendor}}"
+    rows = [("switches", "tomahawk-5", 140), ("switches", "quantum-2-qm9700", 20), ("servers", "hgx-h100", 60)]
+    text: dict[str, str] = {}
+    for kind, name, days in rows:
+        text[kind] = text.get(kind, f"{kind}:\n") + f"  {name}: {{lead_time: {lead.format(days)}}}\n"
+    parts.write_text("".join(text.values()), encoding="utf-8")
+    given = values({"fabric": ["roce", "infiniband"]}, effort={"flow": 0, "draws": 100}, objectives=["cpmt", "delivery"])
+    given["plan"] |= {"delivery": delivery or {}, "constraints": constraints}
+    del given["cluster"]["front_end"]
+    return {**given, "catalog": str(parts)}
+
+
+def test_lead_times_of_the_catalogue_bound_deliveries(tmp_path):
+    found = finished(late(tmp_path))
+    days = {choice.name: choice.figures["delivery"] / 86400 for choice in found.choices}
+    assert days == {"roce": 140.0, "infiniband": 60.0}
+    assert [choice.name for choice in finished(late(tmp_path, delivered="61 d")).choices] == ["infiniband"]
+    with pytest.raises(InputError, match="no design keeps `delivered`: delivery is at least 60 days"):
+        finished(late(tmp_path, delivered="59 d"))
+
+
+def test_what_the_plan_says_of_a_part_holds(tmp_path):
+    found = finished(late(tmp_path, delivery={"tomahawk-5": "30 d", "hgx-h100": "45 d"}))
+    assert {choice.name: choice.figures["delivery"] / 86400 for choice in found.choices} == {
+        **{"roce": 45.0, "infiniband": 45.0}
+    }
+    found = finished(late(tmp_path, delivery={"Broadcom": "200 d"}))
+    assert max(choice.figures["delivery"] for choice in found.choices) == 200 * 86400.0

@@ -61,7 +61,17 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Accelerator(Entry):
+class Part(Entry):
+    """What is ordered and delivered."""
+
+    lead_s: float | None = field(
+        default=None,
+        metadata=f.span("lead_time", "From its order until it is there; left out where nobody said", "180 d"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accelerator(Part):
     """A GPU, TPU or other accelerator: one package that a framework sees as one device."""
 
     vendor: str = field(metadata=f.text("vendor", "Maker"))
@@ -142,7 +152,7 @@ class Accelerator(Entry):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Server(Entry):
+class Server(Part):
     """A chassis under one operating system: accelerators, scale-up switches, processors, memory, NICs."""
 
     accelerator: str = field(metadata=f.text("accelerator", "Name of the accelerator"))
@@ -194,7 +204,7 @@ class Server(Entry):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Nic(Entry):
+class Nic(Part):
     """A network interface: one PCIe device with one or more ports."""
 
     vendor: str = field(metadata=f.text("vendor", "Maker"))
@@ -229,7 +239,7 @@ class Nic(Entry):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Switch(Entry):
+class Switch(Part):
     """A switch box with its chip or chips, or one chip of a scheduled fabric."""
 
     vendor: str = field(metadata=f.text("vendor", "Maker"))
@@ -291,7 +301,7 @@ class Switch(Entry):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cable(Entry):
+class Cable(Part):
     """A cable, one optical module, or a part of a line between sites.
 
     Copper and active optical cables are priced a cable. An optic is priced a module: a link takes one at each end, with
@@ -329,7 +339,7 @@ class Cable(Entry):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Storage(Entry):
+class Storage(Part):
     """One node of a storage system, as a client of the network sees it."""
 
     read_bps: float = field(metadata=f.rate("read_bandwidth", "Sequential reads from one node"))
@@ -348,7 +358,7 @@ class Storage(Entry):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryPool(Entry):
+class MemoryPool(Part):
     """One unit of a memory pool: a CXL expander, expanders behind a CXL switch, or a host that lends its memory."""
 
     attachment: str = field(
@@ -371,7 +381,7 @@ class MemoryPool(Entry):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Appliance(Entry):
+class Appliance(Part):
     """A box that a cluster needs and no job runs on: fabric manager, management server, power distribution, rack."""
 
     role: str = field(metadata=f.choice("role", "What it is for", APPLIANCE_ROLES, sourced=True))

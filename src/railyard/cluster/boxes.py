@@ -52,6 +52,30 @@ def _border(catalog: Catalog, spec: NetworkSpec, fabric: Fabric) -> Switch:
     return border
 
 
+def longer_ps(
+    catalog: Catalog, spec: NetworkSpec, fabric: Fabric, link_bps: float, parts: tuple[Parts, Mapping[str, Switch]]
+) -> dict[str, int]:
+    """How much longer a packet takes through each box than through the fabric's usual one in its place, in ps.
+
+    A fabric's hop was measured with its usual switches. What others state differs by what the catalogue has of both;
+    a hop that the scenario gives is that of its own switches.
+
+    Args:
+        catalog: Where switches are looked up.
+        spec: Of the network.
+        fabric: With its overrides.
+        link_bps: Rate of a NIC's link.
+        parts: Boxes of the network, and their entries with the scenario's overrides.
+    """
+    boxes, switches = parts
+    if "hop_latency_ps" in spec.fabric.overrides:
+        return dict.fromkeys(switches, 0)
+    leaf, spine = _switches(catalog, replace(spec, switch=None, spine_switch=None), fabric, link_bps)
+    places = [(boxes.border, spine), (boxes.spine, spine), (boxes.leaf, leaf)]
+    usual = {place.name: entry for place, entry in places if place is not None}
+    return {name: entry.latency_ps - usual[name].latency_ps for name, entry in switches.items()}
+
+
 def box(entry: Switch) -> Box:
     """A catalogue entry as topologies see it."""
     return Box(entry.name, entry.capacity_bps, entry.port_rate_bps, entry.max_ports, entry.fabric_bps)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster import cabling
-from railyard.cluster.boxes import parts_of
+from railyard.cluster.boxes import longer_ps, parts_of
 from railyard.cluster.ciphering import bounded, switch_share
 from railyard.cluster.host_path import HostSpec, host_path, unbounded
 from railyard.cluster.reach import headroom_bytes, headroom_left_bytes, headroom_share, round_trip_ps
@@ -20,7 +20,7 @@ from railyard.errors import InputError
 from railyard.fabric.encryption import encrypted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -54,6 +54,7 @@ class NetworkPlan:
         port_of_rank: int32[ranks, NICs of a rank].
         storage_ports: int32[storage servers, ports of each].
         pool_ports: int32[units of the memory pool, ports of each].
+        hop_ps: int64[nodes], through each switch; what the fabric has for all others.
         tenancy: Who shares it; None: it is one user's.
     """
 
@@ -70,6 +71,7 @@ class NetworkPlan:
     port_of_rank: NDArray[np.int32]
     storage_ports: NDArray[np.int32]
     pool_ports: NDArray[np.int32]
+    hop_ps: NDArray[np.int64]
     tenancy: Tenancy | None = None
 
     @property
@@ -268,6 +270,7 @@ class _Job:
             port_of_rank=_ports_of_ranks(wiring.port_of, hardware, self.nics),
             storage_ports=wiring.extra[:stored].reshape(self.storage_servers, ports),
             pool_ports=wiring.extra[stored : stored + lenders * lent].reshape(lenders, lent),
+            hop_ps=_hops(fabric, wiring, longer_ps(catalog, self.network, fabric, link_bps, (parts, switches))),
         )
 
     def _pool_ports(self, link_bps: float) -> tuple[int, int]:
@@ -391,6 +394,14 @@ def _check_headroom(fabric: Fabric, wiring: Wiring, switches: dict[str, Switch])
             key="fabric.headroom",
             found=f"{fabric.headroom_bytes / 1e6:g} MB",
         )
+
+
+def _hops(fabric: Fabric, wiring: Wiring, longer: Mapping[str, int]) -> NDArray[np.int64]:
+    """int64[nodes], see `NetworkPlan.hop_ps`."""
+    found = np.full(wiring.nodes, fabric.hop_latency_ps, np.int64)
+    for group in wiring.groups:
+        found[group.first : group.first + group.count] += longer[group.box]
+    return np.maximum(found, 0)
 
 
 def _lanes(parts: Parts, switches: dict[str, Switch]) -> int:

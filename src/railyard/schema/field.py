@@ -92,6 +92,11 @@ def time(key: str, help_: str, example: str = quantity.TIME.example) -> dict[str
     return _meta(FieldRecord(key, "value", help_, quantity.TIME.parse, example))
 
 
+def span(key: str, help_: str, example: str = quantity.SPAN.example) -> dict[str, FieldRecord]:
+    """A span of time in seconds."""
+    return _meta(FieldRecord(key, "value", help_, quantity.SPAN.parse, example))
+
+
 def power(key: str, help_: str) -> dict[str, FieldRecord]:
     """A power in W."""
     return _meta(FieldRecord(key, "value", help_, quantity.POWER.parse, quantity.POWER.example))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from railyard.cluster import bill_of
 from railyard.economics.assumptions import Assumptions
 from railyard.economics.carbon import grid
 from railyard.errors import InputError
@@ -14,10 +15,11 @@ from railyard.study import compose
 from railyard.study.training.designs import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
+    from railyard.cluster.bill import BillOfMaterials
     from railyard.economics.parts import Part
     from railyard.plan.designs.space import Space
     from railyard.scenario.load import Draft
@@ -39,12 +41,14 @@ class Hardware:
         site: The same for closed forms; None where its topology has none.
         parts: Its bill.
         names: Catalogue names and makers of everything in it.
+        lead_s: By catalogue name, from the order until it is there, where the catalogue has that.
     """
 
     cluster: Cluster
     site: Site | None
     parts: tuple[Part, ...]
     names: frozenset[str]
+    lead_s: Mapping[str, float]
 
     @classmethod
     def of(cls, cluster: Cluster) -> Hardware:
@@ -53,10 +57,12 @@ class Hardware:
             site = Site.of(cluster)
         except InputError:
             site = None
-        parts = parts_of(cluster)
+        bill = bill_of(cluster)
+        parts = parts_of(bill)
         switches = [box for plan in cluster.plans.values() for box in plan.switches.values()]
         makers = {cluster.accelerator.vendor, cluster.nic.vendor, *(switch.vendor for switch in switches)}
-        return cls(cluster, site, parts, frozenset(makers | {part.name for part in parts if part.count}))
+        names = frozenset(makers | {part.name for part in parts if part.count})
+        return cls(cluster, site, parts, names, _leads(cluster, bill))
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +143,7 @@ class Bench:
 
     def delivery_s(self, hardware: Hardware) -> float:
         """From the order until the last part of it is there."""
-        return self.space.delivery_s(hardware.names)
+        return self.space.delivery_s(hardware.names, hardware.lead_s)
 
     def catalog(self, point: int, demand: int = 0) -> Catalog:
         """Where the parts of a point come from."""
@@ -180,6 +186,23 @@ class Bench:
             raise found
         made: T = found
         return made
+
+
+_CABLES = frozenset({"optic", "fibre", "trunk", "panel", "terminal", "amplifier", "route"})
+_APPLIANCES = frozenset({"management-server", "fabric-manager", "pdu", "rack"})
+
+
+def _leads(cluster: Cluster, bill: BillOfMaterials) -> dict[str, float]:
+    """Lead times of the parts of a bill that have one; those that the scenario overrides as it says."""
+    own = (cluster.accelerator, cluster.server, cluster.nic)
+    switches = [box for plan in cluster.plans.values() for box in plan.switches.values()]
+    found = {entry.name: entry.lead_s for entry in (*own, *switches)}
+    for row in bill:
+        if row.name not in found:
+            kind = "cable" if row.kind in _CABLES else "appliance" if row.kind in _APPLIANCES else row.kind
+            found[row.name] = getattr(cluster.catalog.entry(kind, row.name), "lead_s", None)
+    bought = {row.name for row in bill}
+    return {name: lead_s for name, lead_s in found.items() if lead_s is not None and name in bought}
 
 
 def _everything(space: Space) -> frozenset[str]:

@@ -88,7 +88,7 @@ def _choice(planned: Planned, bench: Bench, point: int) -> Choice:
         hardware.append(seated)
         trainings.append(training)
         outcomes.append(outcome)
-        delivery_s = planned.space.delivery_s(seated.names)
+        delivery_s = bench.delivery_s(seated)
         money.append(priced(seated.cluster, training, outcome, seated.parts, design.assumptions, delivery_s=delivery_s))
     name, figures = planned.space.name(point), planned.figures(point) or {}
     return Choice(point, name, tuple(hardware), tuple(trainings), tuple(outcomes), tuple(money), figures)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from railyard.cluster import bill_of
 from railyard.economics.carbon import carbon
 from railyard.economics.cost import CostModel, JobFacts
 from railyard.economics.evaluate import cost_model
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from railyard.cluster import Cluster
+    from railyard.cluster.bill import BillOfMaterials
     from railyard.economics.assumptions import Assumptions
     from railyard.economics.capital import Capex
     from railyard.economics.carbon import Grid
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from railyard.workload.training.spec import Training
 
 
-def parts_of(cluster: Cluster) -> tuple[Part, ...]:
-    """The bill of a cluster as parts, one a catalogue name, component and power."""
-    return tuple(
-        Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(cluster)
-    )
+def parts_of(bill: BillOfMaterials) -> tuple[Part, ...]:
+    """A bill as parts, one a catalogue name, component and power."""
+    return tuple(Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill)
 
 
 @dataclass(frozen=True, eq=False)

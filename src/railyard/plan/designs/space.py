@@ -78,13 +78,15 @@ class Space:
             found.append(at)
         return tuple(reversed(found))
 
-    def delivery_s(self, names: Iterable[str]) -> float:
-        """From the order until the last of some parts is there.
+    def delivery_s(self, names: Iterable[str], lead_s: Mapping[str, float]) -> float:
+        """From the order until the last of some parts is there: what the plan says of a part holds, not the catalogue.
 
         Args:
             names: Makers and catalogue names of the parts.
+            lead_s: What the catalogue says, by catalogue name.
         """
-        return max((self.delivery.get(name.lower(), 0.0) for name in names), default=0.0)
+        asked = [self.delivery.get(name.lower(), 0.0) for name in names]
+        return max([*asked, *(found for name, found in lead_s.items() if name.lower() not in self.delivery)], default=0)
 
     def number(self, place: Sequence[int]) -> int:
         """The point with these values, by the number of each; what `place` gives of it."""
