@@ -202,6 +202,8 @@ export interface PlanAnswer {
   objectives: PlanObjective[];
   /** the best design */
   best: string;
+  /** what no product reaches; null where the space has none beside products */
+  bound: PlanBound | null;
   /** designs that nothing beats in every objective, the best first */
   front: PlanDesign[];
   /** further designs that were looked at closely */
@@ -224,6 +226,20 @@ export interface PlanAnswer {
   points: PlanPoint[];
   /** whether it was stopped before its end */
   stopped: boolean;
+}
+
+/** A design on a network that blocks nothing: what no product reaches, and what is left to gain. */
+export interface PlanBound {
+  /** its settings in words */
+  variant: string;
+  /** that judged it */
+  engine: string;
+  /** by which it is compared */
+  objective: string;
+  /** of that objective */
+  value: number;
+  /** by which share it is better than the best design */
+  ahead: number;
 }
 
 /** The price of a part at which another design is as good as the first. */

@@ -184,7 +184,8 @@ def late(tmp_path, delivery: dict[str, str] | None = None, **constraints: str):
     for kind, name, days in rows:
         text[kind] = text.get(kind, f"{kind}:\n") + f"  {name}: {{lead_time: {lead.format(days)}}}\n"
     parts.write_text("".join(text.values()), encoding="utf-8")
-    given = values({"fabric": ["roce", "infiniband"]}, effort={"flow": 0, "draws": 100}, objectives=["cpmt", "delivery"])
+    more = {"effort": {"flow": 0, "draws": 100}, "objectives": ["cpmt", "delivery"]}
+    given = values({"fabric": ["roce", "infiniband"]}, **more)
     given["plan"] |= {"delivery": delivery or {}, "constraints": constraints}
     del given["cluster"]["front_end"]
     return {**given, "catalog": str(parts)}

@@ -57,7 +57,8 @@ function Conclusion({ answer }: { answer: PlanAnswer }) {
   const sure = Object.keys(best.bands).length > 0;
   const rows = [...answer.front, ...answer.runners_up].filter((row) => row.variant !== best.variant);
   const rival = rows.reduce<PlanDesign | undefined>((most, row) => (row.probability_best > (most?.probability_best ?? best.probability_best) ? row : most), undefined);
-  const next = rival ?? rows[0];
+  const behind = (row: PlanDesign): number => (first.better === "large" ? -1 : 1) * (row.objectives[first.name] ?? 0);
+  const next = rival ?? [...rows].sort((one, other) => behind(one) - behind(other))[0];
   const others = answer.front.length - 1;
   return (
     <section>
@@ -68,6 +69,7 @@ function Conclusion({ answer }: { answer: PlanAnswer }) {
         {sure ? ` ${rival ? "The first" : "It"} is the best of the ${answer.front.length + answer.runners_up.length} that were looked at closely with a chance of ${percent(best.probability_best, 0)}.` : ""}
         {next && !rival ? ` Next: ${next.variant}${next.why_not ? ` (${next.why_not})` : ""}.` : ""}
         {others > 0 ? ` ${others} more ${others > 1 ? "are" : "is"} better in another objective.` : ""}
+        {answer.bound ? ` A network that blocks nothing, which no product reaches, would be ${percent(answer.bound.ahead, 1)} better by ${answer.bound.objective}.` : ""}
       </p>
       {answer.stopped && <p class="note">It was stopped before its end: this is the best so far; the same command goes on from there.</p>}
       <div class="figures">

@@ -78,7 +78,9 @@ def _front(planned: Planned, result: dict[str, Any]) -> None:
 def _lost(planned: Planned, result: dict[str, Any]) -> None:
     heads = ("runner-up", planned.objectives[0].name, "chance of best", "why not")
     table = Table(heads, (1, 2))
+    first = planned.objectives[0]
     others = [*result["front"][1:], *result["runners_up"]]
+    others.sort(key=lambda row: first.sign * row["objectives"][first.name])
     for row in others[:_LOST]:
         table.add(row["variant"], _cells(planned, row)[0], numbers.percent(row["probability_best"]), row["why_not"])
     if not others:
@@ -146,8 +148,12 @@ def _closing(result: dict[str, Any]) -> str:
         f" {looked['failed']:,} cannot be, {looked['missed']:,} miss a constraint"
     )
     lines = [text]
-    if any("ideal" in row["settings"].values() for row in (*result["front"], *result["runners_up"])):
-        lines.append("`ideal` is a bound that no product reaches: read it as what is left to gain")
+    bound = result["bound"]
+    if bound is not None:
+        lines.append(
+            f"left to gain on a network that blocks nothing, which no product reaches: {bound['ahead']:.1%} of"
+            f" {bound['objective']} ({bound['variant']}, {bound['engine']})"
+        )
     lines += [f"{row['designs']} cannot be ({row['engine']}): {row['error']}" for row in result["failed"][:3]]
     if result["stopped"]:
         lines.append("stopped before its end: best so far; the same command goes on from here")

@@ -50,6 +50,11 @@ class Hardware:
     names: frozenset[str]
     lead_s: Mapping[str, float]
 
+    @property
+    def bound(self) -> bool:
+        """Whether no product can be as good: its network is a crossbar that blocks nothing."""
+        return self.cluster.fabric.load_balancing == "ideal"
+
     @classmethod
     def of(cls, cluster: Cluster) -> Hardware:
         """The same of any cluster."""

@@ -12,7 +12,7 @@ from railyard.plan.designs.constraints import contradiction, relaxed
 from railyard.plan.designs.decide import break_even, judged, port_prices
 from railyard.plan.designs.doubt import Choice, Doubts
 from railyard.plan.designs.front import front
-from railyard.plan.designs.judgement import able, good, looked, values
+from railyard.plan.designs.judgement import able, good, looked, products, values
 from railyard.plan.designs.outcome import layout_of
 from railyard.plan.designs.price import priced
 
@@ -57,7 +57,8 @@ def conclude(planned: Planned, *, draws: int, seed: int) -> None:
         planned.even = break_even(planned.choices, planned.shares)
         planned.ports = port_prices(planned.choices, planned.shares)
     if planned.constraints:
-        planned.relaxed = relaxed(planned.constraints, [looked(planned, point) for point in able(planned)])
+        every = products(planned, able(planned))
+        planned.relaxed = relaxed(planned.constraints, [looked(planned, point) for point in every])
 
 
 def _chosen(planned: Planned) -> tuple[list[int], set[int]]:

@@ -28,7 +28,7 @@ def judge(planned: Planned) -> None:
         if first is not None:
             excess = first.excess(rows, parts(planned, point))
             planned.missed[point] = first.name + (f" by {excess:.1%}" if math.isfinite(excess) else "")
-    _regret(planned, [point for point in points if point not in planned.missed])
+    _regret(planned, good(planned))
 
 
 def _regret(planned: Planned, points: Sequence[int]) -> None:
@@ -48,8 +48,29 @@ def able(planned: Planned) -> list[int]:
 
 
 def good(planned: Planned) -> list[int]:
-    """Points that keep every constraint."""
-    return [point for point in able(planned) if point not in planned.missed]
+    """Points that may be chosen: those that keep every constraint, bounds only where nothing else does."""
+    return products(planned, [point for point in able(planned) if point not in planned.missed])
+
+
+def products(planned: Planned, points: Sequence[int]) -> list[int]:
+    """Of some points those that can be bought; all of them where none can."""
+    return [point for point in points if not is_bound(planned, point)] or list(points)
+
+
+def is_bound(planned: Planned, point: int) -> bool:
+    """Whether no product can be as good as a point."""
+    found = planned.outcomes.get((point, 0, "analytic"))
+    return found is not None and found.bound
+
+
+def best_bound(planned: Planned) -> int | None:
+    """The best bound by the first objective read off a design, of those that ran; None where all or none are bounds."""
+    bounds = [point for point in able(planned) if is_bound(planned, point) and point not in planned.missed]
+    if not bounds or set(bounds) & set(good(planned)):
+        return None
+    what = measured_by(planned.objectives)
+    bounds = [point for point in bounds if planned.ran(point)] or bounds
+    return min(bounds, key=lambda point: what.sign * (planned.figures(point) or {})[what.name])
 
 
 def parts(planned: Planned, point: int) -> frozenset[str]:

@@ -32,6 +32,7 @@ class Outcome:
         tail: 99th percentile of flow completion over its median, from packets; 0 elsewhere.
         figures: Objectives by name, typical.
         excluded: Makers and catalogue names that the plan excludes and the design has.
+        bound: Whether no product can be as good: its network is a crossbar that blocks nothing.
     """
 
     point: int
@@ -48,6 +49,7 @@ class Outcome:
     tail: float = 0.0
     figures: Mapping[str, float] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
+    bound: bool = False
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it; what is as usual is left out."""

@@ -102,7 +102,7 @@ class Planner:
             KeyboardInterrupt: The user stopped it before there was any choice.
         """
         planned = self.planned
-        for step in (self._cover, self._learn, self._run_promising, self._run_finalists):
+        for step in (self._cover, self._learn, self._run_promising, self._run_bound, self._run_finalists):
             try:
                 step()
             except (KeyboardInterrupt, _TimeIsUp) as end:
@@ -234,6 +234,13 @@ class Planner:
             self.refused.update(point for point in chosen if not self.planned.ran(point))
             left -= len(chosen)
             self._correct()
+
+    def _run_bound(self) -> None:
+        """What no product reaches, judged as those are that run: what is left to gain."""
+        point = judgement.best_bound(self.planned)
+        if point is not None and self.section.effort.flow:
+            self._engine("flow", [(point, demand, layout) for demand, layout in self._open(point)])
+            judge(self.planned)
 
     def _run_finalists(self) -> None:
         effort = self.section.effort

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.plan.designs.front import dominator
+from railyard.plan.designs.judgement import best_bound, products
+from railyard.plan.designs.objectives import measured_by
 from railyard.plan.designs.reasons import why
 from railyard.result.answers.plan import PlanAnswer
 from railyard.study.provenance import version
@@ -38,6 +40,7 @@ def _plain_answer(planned: Planned) -> dict[str, Any]:
             for one in planned.objectives
         ],
         "best": rows[0]["variant"],
+        "bound": _bound(planned),
         "front": [row for row in rows if row["front"]],
         "runners_up": [row for row in rows if not row["front"]],
         "constraints": _constraints(planned),
@@ -95,6 +98,22 @@ def _beaten_by(planned: Planned, at: int) -> str | None:
     return None if found is None else planned.choices[found].name
 
 
+def _bound(planned: Planned) -> dict[str, Any] | None:
+    """What no product reaches, and by how much it is better than the best that one does."""
+    point = best_bound(planned)
+    if point is None:
+        return None
+    what, figures = measured_by(planned.objectives), planned.figures(point) or {}
+    best = planned.choices[0].figures[what.name]
+    return {
+        "variant": planned.space.name(point),
+        "engine": "flow" if planned.ran(point) else "analytic",
+        "objective": what.name,
+        "value": figures[what.name],
+        "ahead": what.sign * (best - figures[what.name]) / abs(best) if best else 0.0,
+    }
+
+
 def _constraints(planned: Planned) -> list[dict[str, Any]]:
     gains = {row.name: row for row in planned.relaxed}
     found = []
@@ -148,7 +167,7 @@ def _failed(planned: Planned) -> list[dict[str, Any]]:
 
 def _points(planned: Planned) -> list[dict[str, Any]]:
     """Every point that can be, thinned: objectives, and what became of it."""
-    points = [point for point in planned.points if planned.figures(point) is not None]
+    points = products(planned, [point for point in planned.points if planned.figures(point) is not None])
     step = max(1, -(-len(points) // _POINTS))
     close = {choice.point for choice in planned.choices}
     kept = [point for number, point in enumerate(points) if number % step == 0 or point in close]

@@ -132,7 +132,8 @@ def _ranked(bench: Bench, designs: Sequence[Design], exclude: frozenset[str], *,
         end = begin + len(design.jobs)
         order = _kept(net_s, jobs, range(begin, end))
         found = _outcome(bench, design, jobs, steps, order)
-        yield replace(found, excluded=tuple(sorted(exclude & design.hardware.names)))
+        hardware = design.hardware
+        yield replace(found, excluded=tuple(sorted(exclude & hardware.names)), bound=hardware.bound)
         begin = end
 
 

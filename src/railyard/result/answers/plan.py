@@ -139,6 +139,16 @@ class PlanPoint(Figures):
     state: Literal["missed", "run", "closed form"] = Field(description="what became of it")
 
 
+class PlanBound(Figures):
+    """A design on a network that blocks nothing: what no product reaches, and what is left to gain."""
+
+    variant: str = Field(description="its settings in words")
+    engine: str = Field(description="that judged it")
+    objective: str = Field(description="by which it is compared")
+    value: float = Field(description="of that objective")
+    ahead: float = Field(description="by which share it is better than the best design")
+
+
 class PlanAnswer(Figures):
     """Which cluster to build, how sure that is, and what would change it."""
 
@@ -148,6 +158,9 @@ class PlanAnswer(Figures):
     seed: Count = Field(description="of every draw")
     objectives: tuple[PlanObjective, ...] = Field(min_length=1, description="the first ranks")
     best: str = Field(description="the best design")
+    bound: PlanBound | None = Field(
+        description="what no product reaches; null where the space has none beside products"
+    )
     front: tuple[PlanDesign, ...] = Field(description="designs that nothing beats in every objective, the best first")
     runners_up: tuple[PlanDesign, ...] = Field(description="further designs that were looked at closely")
     constraints: tuple[PlanConstraint, ...] = Field(description="the dearest first")
