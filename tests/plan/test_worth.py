@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from railyard.catalog.types import Range
-from railyard.economics.carbon import carbon, grid
+from railyard.economics.carbon import carbon
+from railyard.economics.grids import grid
 from railyard.errors import InputError
 from railyard.plan.worth.moved import dearer
 from railyard.plan.worth.nines import Outages, availability, spares_for

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from railyard.api import numbers
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
-from railyard.economics.carbon import ABSENT, SOURCE
+from railyard.economics.carbon import ABSENT
+from railyard.economics.grids import SOURCE
 from railyard.files import write_text
 from railyard.plan.worth import page
 from railyard.plan.worth import worth as worths

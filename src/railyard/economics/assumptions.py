@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from railyard.catalog import Catalog
-    from railyard.economics.carbon import Grid
+    from railyard.economics.grids import Grid
 
 HOURS_PER_YEAR = 8760.0
 HOURS_PER_MONTH = HOURS_PER_YEAR / 12

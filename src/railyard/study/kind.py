@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.economics.sources import Source
-    from railyard.result.result import Variant
+    from railyard.result.result import Variant as Figures
+    from railyard.scenario.variants import Variant
     from railyard.study.control import Control
 
 
@@ -39,7 +40,7 @@ class Measured(Protocol):
     """One variant of the result, and where its numbers come from."""
 
     @property
-    def variant(self) -> Variant:
+    def variant(self) -> Figures:
         """As it stands in the result."""
 
     @property
@@ -65,6 +66,19 @@ class Named(Protocol):
     @property
     def name(self) -> str:
         """How it is called in tables."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A variant that did not end well.
+
+    Attributes:
+        variant: Which.
+        error: Why, in one line.
+    """
+
+    variant: Variant
+    error: str
 
 
 D = TypeVar("D", bound=Document)

@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from railyard.result.result import Result
-    from railyard.study.kind import Document, Measured
-    from railyard.study.sweep import Failed
+    from railyard.study.kind import Document, Failed, Measured
 
 T = TypeVar("T")
 

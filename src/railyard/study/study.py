@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from railyard.result.result import Result
     from railyard.study.control import Progress
-    from railyard.study.kind import Document, Measured, Named, StudyKind
-    from railyard.study.sweep import Failed, Sweep
+    from railyard.study.kind import Document, Failed, Measured, Named, StudyKind
+    from railyard.study.sweep import Sweep
 
     AnyKind = StudyKind[Any, Any, Any, Any, Any]
     Face = Callable[[Result, Path], None]

@@ -31,7 +31,7 @@ from railyard.study.control import Control
 from railyard.study.folder import slug
 from railyard.study.inputs import digests_of
 from railyard.study.journal import key_of
-from railyard.study.kind import kinds
+from railyard.study.kind import Failed, kinds
 from railyard.study.provenance import version
 from railyard.study.tasks import GONE, Task, failure
 
@@ -92,19 +92,6 @@ def plain_of(found: Measured) -> dict[str, Any]:
         "left_out": list(found.left_out),
         "defaults": list(found.defaults),
     }
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A variant that did not end well.
-
-    Attributes:
-        variant: Which.
-        error: Why, in one line.
-    """
-
-    variant: Variant
-    error: str
 
 
 @dataclass(frozen=True)

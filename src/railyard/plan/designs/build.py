@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from railyard.cluster import bill_of
 from railyard.economics.assumptions import Assumptions
-from railyard.economics.carbon import grid
+from railyard.economics.grids import grid
 from railyard.errors import InputError
 from railyard.plan.designs.price import parts_of
 from railyard.scenario.load import blaming

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from railyard.economics.carbon import grid
+from railyard.economics.grids import grid
 from railyard.errors import InputError, did_you_mean
 from railyard.scenario import override
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from railyard.cluster.bill import BillOfMaterials
     from railyard.economics.assumptions import Assumptions
     from railyard.economics.capital import Capex
-    from railyard.economics.carbon import Grid
+    from railyard.economics.grids import Grid
     from railyard.economics.power import Power
     from railyard.workload.training.spec import Training
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.catalog.types import Range
 from railyard.economics.assumptions import HOURS_PER_YEAR
-from railyard.economics.carbon import ABSENT, SOURCE, USUAL, Carbon, carbon, grid
+from railyard.economics.carbon import ABSENT, Carbon, carbon
+from railyard.economics.grids import SOURCE, USUAL, grid
 from railyard.economics.parts import NETWORK_COMPONENTS
 from railyard.plan.worth.moved import Bench, Change, Moved
 from railyard.plan.worth.nines import Outages, availability, spares_for
