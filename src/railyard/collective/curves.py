@@ -119,7 +119,8 @@ class Curves:
         slowed = size_bytes * (np.maximum(inside, outside) + phased * np.minimum(inside, outside))
         # Of a ring's edges, one a domain is outside: who waits for these has time for the latencies of the others.
         mean = plain + (slowed - plain) / group[1]
-        return slowed + np.where(to_next > 0, left_over(latency, group[0], mean, slowed), latency)
+        total: F = slowed + np.where(to_next > 0, left_over(latency, group[0], mean, slowed), latency)
+        return total
 
     def aggregated(self, kind: CollectiveKind, size_bytes: F, group: tuple[F, F]) -> F:
         """float64[d], 1 where aggregated trees (PAT) move the bytes of one collective, 0 where others do.
