@@ -48,8 +48,8 @@ def test_help_and_version(railyard):
         (
             ["synthesize"],
             {
-                *("--links", "--cluster", "--collective", "--size", "--topology", "--chassis", "--switches", "--ranks"),
-                *("--engine", "--set", "--most-sends"),
+                *("--links", "--cluster", "--collective", "--size", "--matrix", "--topology", "--chassis"),
+                *("--switches", "--ranks", "--engine", "--set", "--most-sends"),
                 *("--out", "--msccl", "--mscclpp", "--force", "--json", "--quiet", "--help"),
             },
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,12 +20,14 @@ from railyard.collective.synthesis.mscclpp import mscclpp_json
 from railyard.collective.synthesis.network import read_network
 from railyard.collective.synthesis.search import MOST_ALONE
 from railyard.collective.synthesis.search import synthesize as search
+from railyard.collective.synthesis.uneven import COLLECTIVE, read_matrix, slots_bytes, synthesize_uneven
 from railyard.errors import InputError
 from railyard.files import keep_existing, write_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
     from railyard.collective.synthesis.network import LinkNetwork
     from railyard.collective.synthesis.search import Synthesized
@@ -83,9 +86,12 @@ class Files:
         if self.out is not None:
             write_text(self.out, sends_csv(network, found))
         if self.msccl is not None:
-            write_text(self.msccl, msccl_xml(network, found.schedule, collective, found.cut))
+            write_text(
+                self.msccl, msccl_xml(network, found.schedule, collective, found.cut, keeps=found.pieces is None)
+            )
         if self.mscclpp is not None:
-            write_text(self.mscclpp, mscclpp_json(network, found.schedule, collective, found.cut))
+            text = mscclpp_json(network, found.schedule, collective, found.cut, keeps=found.pieces is None)
+            write_text(self.mscclpp, text)
 
 
 @dataclass(frozen=True)
@@ -121,46 +127,124 @@ class Machine:
     engines: Sequence[str]
 
 
+@dataclass(frozen=True)
+class _Size:
+    """How much a collective moves.
+
+    Attributes:
+        collective: Which.
+        buffer_bytes: As nccl-tests counts it.
+        on_cluster: Whether engines play it; else an all-to-all has so many bytes of all ranks together.
+        ranks: That it is for; None: any.
+    """
+
+    collective: str
+    buffer_bytes: float
+    on_cluster: bool
+    ranks: None = None
+
+    @staticmethod
+    def of(text: str, collective: str, *, on_cluster: bool) -> _Size:
+        size_bytes = units.size(text)
+        if size_bytes <= 0:
+            raise InputError("a collective moves more than nothing", key="--size", found=text, allowed="such as 1 MB")
+        return _Size(collective, size_bytes, on_cluster)
+
+    def moved(self, network: LinkNetwork) -> float:
+        """Bytes as the search counts them."""
+        every = self.on_cluster and self.collective == "all-to-all"
+        return self.buffer_bytes * (len(network.ranks) if every else 1)
+
+    def searched(self, network: LinkNetwork, most_sends: int, progress: Callable[[float], None]) -> Synthesized:
+        return search(network, self.collective, self.moved(network), most_sends=most_sends, progress=progress)
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """Bytes from rank to rank."""
+
+    values: NDArray[np.float64]
+
+    @staticmethod
+    def of(path: Path, collective: str) -> _Matrix:
+        if collective != COLLECTIVE:
+            raise InputError(
+                "a matrix is of an all-to-all",
+                key="--collective",
+                found=collective,
+                allowed=f"{COLLECTIVE} with --matrix",
+            )
+        return _Matrix(read_matrix(path))
+
+    @property
+    def ranks(self) -> int:
+        """That it is for."""
+        return len(self.values)
+
+    @property
+    def buffer_bytes(self) -> float:
+        """Of a rank whose every slot has room for the heaviest pair."""
+        return slots_bytes(self.values) / len(self.values)
+
+    def moved(self, network: LinkNetwork) -> float:
+        """Bytes of all pairs."""
+        del network
+        return float(self.values.sum())
+
+    def searched(self, network: LinkNetwork, most_sends: int, progress: Callable[[float], None]) -> Synthesized:
+        return synthesize_uneven(network, self.values, most_sends=most_sends, progress=progress)
+
+
 def synthesize(
     ground: Table | Machine,
     files: Files,
     *,
     collective: str,
-    size: str,
+    size: str | Path,
     most_sends: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Prints how long a synthesized collective takes, what none beats, and what engines make of it.
 
+    Args:
+        ground: On what.
+        files: That are written.
+        collective: Which.
+        size: How much, or the file of a matrix of bytes from rank to rank.
+        most_sends: Of the finest schedule to try.
+        as_json: For programs.
+        quiet: No progress.
+
     Raises:
         InputError: The table, the scenario, a name or a size is wrong.
     """
     files.check()
     collectives.get(collective)
-    size_bytes = units.size(size)
-    if size_bytes <= 0:
-        raise InputError("a collective moves more than nothing", key="--size", found=size, allowed="such as 1 MB")
+    wanted = (
+        _Matrix.of(size, collective)
+        if isinstance(size, Path)
+        else _Size.of(size, collective, on_cluster=isinstance(ground, Machine))
+    )
     place: Ground | None = None
     if isinstance(ground, Machine):
-        place, network, moved = _machine(ground, collective, size_bytes)
+        place = _machine(ground, collective, wanted.ranks)
+        network = place.network()
     else:
-        network, moved = _table(ground, quiet=quiet), size_bytes
+        network = _table(ground, quiet=quiet)
     files.check_ranks(len(network.ranks))
     with Progress(wanted=not quiet) as progress:
-        found = search(
-            network, collective, moved, most_sends=most_sends, progress=lambda share: progress("schedules", share)
-        )
+        found = wanted.searched(network, most_sends, lambda share: progress("schedules", share))
     played: list[Played] = []
     if place is not None and isinstance(ground, Machine):
-        text = msccl_xml(network, found.schedule, collective, found.cut)
-        played = place.played(text, round(size_bytes), ground.engines)
+        text = msccl_xml(network, found.schedule, collective, found.cut, keeps=found.pieces is None)
+        played = place.played(text, round(wanted.buffer_bytes), ground.engines, found.pieces)
     files.write(network, found, collective)
     if as_json:
         plain: dict[str, Any] = _plain(found)
         emit(json.dumps({**plain, "played": [vars(one) for one in played]} if played else plain))
         return
-    _print(network, found, moved, played)
+    _print(network, found, wanted.moved(network), played)
 
 
 def _table(table: Table, *, quiet: bool) -> LinkNetwork:
@@ -171,8 +255,8 @@ def _table(table: Table, *, quiet: bool) -> LinkNetwork:
     return network
 
 
-def _machine(machine: Machine, collective: str, size_bytes: float) -> tuple[Ground, LinkNetwork, float]:
-    """Where it is played, its links, and the bytes as the search counts them: of an all-to-all those of all ranks."""
+def _machine(machine: Machine, collective: str, ranks: int | None) -> Ground:
+    """Where it is played; `ranks`: for how many it is, where nothing else is asked for."""
     from railyard.scenario import load
     from railyard.study.synthesis import Ground
 
@@ -181,12 +265,13 @@ def _machine(machine: Machine, collective: str, size_bytes: float) -> tuple[Grou
         raise InputError(
             "collectives are played on an engine that sees them", key="--engine", found=wrong, allowed=_ENGINES
         )
-    ground = Ground.of(load.load(machine.scenario, machine.sets), collective, machine.ranks)
+    some = ranks if machine.ranks is None else machine.ranks
+    ground = Ground.of(load.load(machine.scenario, machine.sets), collective, some)
     if not 2 <= ground.ranks <= ground.cluster.ranks:
         raise InputError(
             "so many ranks are not there", key="--ranks", found=ground.ranks, allowed=f"2 to {ground.cluster.ranks}"
         )
-    return ground, ground.network(), size_bytes * (ground.ranks if collective == "all-to-all" else 1)
+    return ground
 
 
 def _numbers(text: str | None) -> list[int] | None:
@@ -212,6 +297,7 @@ def _plain(found: Synthesized) -> dict[str, float | int]:
 
 def _print(network: LinkNetwork, found: Synthesized, size_bytes: float, played: Sequence[Played]) -> None:
     finish, kept = found.finish_us, found.kept.sends
+    part = "each part" if found.pieces is None else "the heaviest pair"
     table = tables.Table(["what", "value", "what it means"], right=[1])
     table.add("finish", f"{finish:,.4g} us", "from the start to the last byte at the last rank")
     table.add(
@@ -223,7 +309,7 @@ def _print(network: LinkNetwork, found: Synthesized, size_bytes: float, played: 
     table.add(
         "sends",
         f"{found.sends:,}",
-        f"each part in {found.cut} pieces of {kept.piece_bytes:,.0f} bytes",
+        f"{part} in {found.cut} pieces of {kept.piece_bytes:,.0f} bytes",
     )
     if found.symmetry is not None:
         table.add("symmetry", f"{found.images:,}", "turns of the ranks under which the network is the same")

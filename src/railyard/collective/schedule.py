@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from railyard.collective.pattern import Pattern
 from railyard.errors import SimulationError
 from railyard.graph import CollectiveKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class Send(NamedTuple):
@@ -40,6 +43,7 @@ class Schedule:
             number of parts) is what `source` has for `target`.
         owner: All-gather and reduce-scatter: the position to which each chunk belongs; else empty.
         steps: The messages.
+        unsent: Chunks of an all-to-all of uneven sizes that nobody wants.
     """
 
     kind: CollectiveKind
@@ -47,6 +51,7 @@ class Schedule:
     chunks: int
     steps: tuple[tuple[Send, ...], ...]
     owner: tuple[int, ...] = ()
+    unsent: frozenset[int] = frozenset()
 
     @property
     def chunk_share(self) -> float:
@@ -77,10 +82,13 @@ class Schedule:
 
     def _start(self) -> dict[int, dict[int, frozenset[int]]]:
         blocks_of: dict[int, dict[int, frozenset[int]]] = defaultdict(dict)
-        for chunk in range(self.chunks):
+        for chunk in self._used():
             for rank in self._holders(chunk):
                 blocks_of[rank][chunk] = frozenset([rank])
         return blocks_of
+
+    def _used(self) -> list[int]:
+        return [chunk for chunk in range(self.chunks) if chunk not in self.unsent]
 
     def _holders(self, chunk: int) -> list[int]:
         if self.kind == CollectiveKind.BROADCAST:
@@ -105,7 +113,7 @@ class Schedule:
         return everyone, frozenset(self._holders(chunk))
 
     def _check(self, blocks_of: dict[int, dict[int, frozenset[int]]]) -> None:
-        for chunk in range(self.chunks):
+        for chunk in self._used():
             ranks, content = self._wanted(chunk)
             for rank in ranks:
                 if blocks_of[rank].get(chunk) != content:
@@ -113,6 +121,30 @@ class Schedule:
                         f"{self.kind.name}: position {rank} ends without chunk {chunk}: "
                         f"it holds the data of {sorted(blocks_of[rank].get(chunk, ()))}"
                     )
+
+
+def empty_chunks(pieces: NDArray[np.int64]) -> frozenset[int]:
+    """Chunks that nobody wants.
+
+    Args:
+        pieces: int64[ranks, ranks], of an uneven all-to-all the chunks of each pair; all have room for the most.
+    """
+    return frozenset(np.flatnonzero(np.arange(pieces.max()) >= pieces[:, :, None]).tolist())
+
+
+def direct(pieces: NDArray[np.int64]) -> Schedule:
+    """An uneven all-to-all in which every rank sends straight to every other, all at once.
+
+    Args:
+        pieces: int64[ranks, ranks], the chunks of each pair.
+    """
+    ranks, most = len(pieces), int(pieces.max())
+    sends = []
+    for source, target in np.argwhere(pieces).tolist():
+        first = (source * ranks + target) * most
+        sends.append(Send(source, target, tuple(range(first, first + int(pieces[source, target])))))
+    kind = CollectiveKind.ALL_TO_ALL
+    return Schedule(kind, ranks, ranks**2 * most, (tuple(sends),), (), empty_chunks(pieces))
 
 
 def _deliver(send: Send, source: dict[int, frozenset[int]], target: dict[int, frozenset[int]], step: int) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.policy import KINDS
+from railyard.collective.schedule import direct
 from railyard.collective.synthesis.of_cluster import network_of
-from railyard.collective.synthesis.written import of_text
+from railyard.collective.synthesis.written import of_schedule, of_text
 from railyard.graph import Communicators, Job, Kind, Label, TaskGraph
 from railyard.scenario.load import blaming
 from railyard.study import compose
@@ -19,6 +22,8 @@ from railyard.study.training.prepare import faults_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
     from railyard.collective.policy import CollectivePolicy
@@ -33,7 +38,7 @@ class Played:
 
     Attributes:
         engine: On which engine.
-        algorithm: `synthesized`, or what the library would choose.
+        algorithm: `synthesized`; `library`: what it would choose; `direct`: every rank straight to every other.
         took_us: From its start to its end, microseconds.
     """
 
@@ -85,22 +90,31 @@ class Ground:
         keeps = keeps_of(self.cluster, self.faults)
         return network_of(self.cluster, np.arange(self.ranks), KINDS[self.kind], keeps=keeps, policy=self.policy)
 
-    def played(self, text: str, size_bytes: int, engines: Sequence[str]) -> list[Played]:
+    def played(
+        self, text: str, size_bytes: int, engines: Sequence[str], pieces: NDArray[np.int64] | None = None
+    ) -> list[Played]:
         """A schedule in an MSCCL file's text and the library's choice, each alone on each engine.
+
+        Libraries send an uneven all-to-all straight from each rank to each other.
 
         Args:
             text: Of the schedule.
-            size_bytes: As nccl-tests counts it.
+            size_bytes: As nccl-tests counts it; of an uneven all-to-all with room for the heaviest pair in each slot.
             engines: Names.
+            pieces: int64[ranks, ranks], of an uneven all-to-all the chunks of each pair; None: all have as many.
         """
+        library = {} if pieces is None else {self.kind: _direct(pieces)}
         graph = self._graph(size_bytes)
         found = []
         for name in engines:
             engine = engine_of(self.draft, self.cluster, name)
-            for fixed in ({self.kind: of_text(text, "synthesized")}, {}):
+            for word, fixed in (
+                ("synthesized", {self.kind: of_text(text, "synthesized", pieces)}),
+                ("library" if pieces is None else "direct", library),
+            ):
                 policy = replace(self.policy, algorithm=fixed)
                 record = engine.simulate([Job(graph)], self.cluster, faults=self.faults, policy=policy)
-                found.append(Played(name, "synthesized" if fixed else "library", float(record.end_ps.max()) / 1e6))
+                found.append(Played(name, word, float(record.end_ps.max()) / 1e6))
         return found
 
     def _graph(self, size_bytes: int) -> TaskGraph:
@@ -121,3 +135,11 @@ class Ground:
             labels=[Label(self.kind, "alone", "all")],
             communicators=Communicators(np.array([0, self.ranks]), np.arange(self.ranks, dtype=np.int32), ["all"]),
         )
+
+
+def _direct(pieces: NDArray[np.int64]) -> str:
+    """Makes the straight sends of an uneven all-to-all known; returns their name."""
+    name = f"direct-{sha256(pieces.tobytes()).hexdigest()[:8]}"
+    if name not in ALGORITHMS.known:
+        of_schedule(name, direct(pieces))
+    return name

@@ -82,7 +82,13 @@ def synthesize(
     collective: Annotated[
         str, typer.Option("--collective", metavar="NAME", help="all-gather, reduce-scatter, all-reduce or all-to-all.")
     ] = "all-gather",
-    size: Annotated[str, typer.Option("--size", metavar="SIZE", help="Of the whole output, such as 1 MB.")] = "1 MB",
+    size: Annotated[
+        str | None, typer.Option("--size", metavar="SIZE", help="Of the whole output; 1 MB without it.")
+    ] = None,
+    matrix: Annotated[
+        Path | None,
+        typer.Option("--matrix", metavar="FILE.csv", help="Of an uneven all-to-all: bytes, a row for each source."),
+    ] = None,
     topology: Annotated[
         str | None, typer.Option("--topology", metavar="NAME", help="Which, where the table holds several.")
     ] = None,
@@ -126,8 +132,11 @@ def synthesize(
     else:
         _refuse_with("--links", {"--ranks": ranks, "--engine": engine, "--set": set_})
         given = synthesizing.Table(links, topology, chassis, switches)  # type: ignore[arg-type]
+    if matrix is not None:
+        _refuse_with("--matrix", {"--size": size})
+    much = matrix or size or "1 MB"
     synthesizing.synthesize(
-        given, files, collective=collective, size=size, most_sends=most_sends, as_json=json, quiet=quiet
+        given, files, collective=collective, size=much, most_sends=most_sends, as_json=json, quiet=quiet
     )
 
 

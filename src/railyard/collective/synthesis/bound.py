@@ -37,12 +37,34 @@ def lower_bound_us(network: LinkNetwork, collective: str, size: float, symmetry:
     roots = network.ranks if symmetry is None else symmetry.roots
     latency = float(shortest_us(network, roots).max())
     if collective == "all-to-all":
-        return max(latency, _all_to_all(network, size) if symmetry is None else _images(network, size, symmetry))
+        return max(
+            latency,
+            _all_to_all(network, _even(network, size)) if symmetry is None else _images(network, size, symmetry),
+        )
     if collective == "all-reduce":
         cut = _across(network, size) if symmetry is None else 0.0
         return max(latency, cut, _sums(network, size), _out_and_in(network, size))
     into = network if collective == "all-gather" else network.reversed()
     return max(latency, _into_each(into, size, roots))
+
+
+def uneven_bound_us(network: LinkNetwork, matrix: NDArray[np.float64]) -> float:
+    """Microseconds that every all-to-all of uneven sizes takes at least.
+
+    By the flows of all pairs together; and what a rank gets comes no sooner than from the nearest that sends to it,
+    what it sends last has yet to go to the nearest that wants something.
+
+    Args:
+        network: The links.
+        matrix: float64[ranks, ranks], bytes from each rank to each.
+    """
+    latency = shortest_us(network)
+    near = np.where(matrix > 0, latency, np.inf)
+    doors = []
+    for axis, end in ((0, network.target), (1, network.source)):
+        rate = np.bincount(end, network.bytes_per_us, network.nodes)[network.ranks]
+        doors.append(np.where(matrix.any(axis=axis), matrix.sum(axis=axis) / rate + near.min(axis=axis), 0.0).max())
+    return max(float(latency[matrix > 0].max()), *map(float, doors), _all_to_all(network, matrix))
 
 
 def need_solver() -> None:
@@ -119,12 +141,17 @@ def _at_the_door(network: LinkNetwork, rank: int, size: float) -> float:
     return size / float(network.bytes_per_us[doors].sum()) + float(network.latency_us[doors].min())
 
 
-def _all_to_all(network: LinkNetwork, size: float) -> float:
-    part = size / len(network.ranks) ** 2
-    demand = np.zeros((len(network.ranks), network.nodes))
-    for row, rank in enumerate(network.ranks):
-        demand[row, network.ranks] = -part
-        demand[row, rank] = part * (len(network.ranks) - 1)
+def _even(network: LinkNetwork, size: float) -> NDArray[np.float64]:
+    """float64[ranks, ranks], bytes from each rank to each other."""
+    ranks = len(network.ranks)
+    return size / ranks**2 * (1 - np.eye(ranks))
+
+
+def _all_to_all(network: LinkNetwork, matrix: NDArray[np.float64]) -> float:
+    rows = np.flatnonzero(matrix.any(axis=1))
+    demand = np.zeros((len(rows), network.nodes))
+    demand[:, network.ranks] = -matrix[rows]
+    demand[np.arange(len(rows)), np.array(network.ranks)[rows]] = matrix[rows].sum(axis=1)
     if demand.shape[0] * len(network.source) <= _MOST_FLOWS:
         return _least_time(network, demand)
     return max(_least_time(network, row[None, :]) for row in demand)

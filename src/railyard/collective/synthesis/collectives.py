@@ -1,7 +1,8 @@
 """The sends of a collective, along trees and paths: one function a collective.
 
 Bytes are given as the whole output of all-gather, the whole input of a rank for reduce-scatter and all-reduce, and for
-all-to-all what all ranks together send (each an equal part to every rank, itself included).
+all-to-all what all ranks together send (each an equal part to every rank, itself included); of an uneven one, what they
+would if every pair had as much as the heaviest.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from railyard.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from railyard.collective.synthesis.network import LinkNetwork
     from railyard.collective.synthesis.routes import Hop
@@ -37,6 +41,9 @@ class Ask:
         symmetry: Only the parts of its roots are laid out, for all of their images; None: all parts.
         kept: Trees that were grown before, by nearness, direction and number: each root has `TREES`, which its pieces
             take in turn. None: every piece has one of its own.
+        bound_us: See `Router`.
+        pieces: int64[ranks, ranks], of an uneven all-to-all the pieces of each pair, at most `cut`; None: all have as
+            many.
     """
 
     network: LinkNetwork
@@ -45,6 +52,8 @@ class Ask:
     nearness: float
     symmetry: Symmetry | None = None
     kept: dict[tuple[float, bool, int], list[Hop]] | None = None
+    bound_us: float | None = None
+    pieces: NDArray[np.int64] | None = None
 
     @property
     def roots(self) -> Sequence[int]:
@@ -56,7 +65,9 @@ class Ask:
     ) -> Router:
         """For pieces over the links; `up` over the reversed ones."""
         network = self.network.reversed() if up else self.network
-        return Router(network, piece, self.nearness, busy_us, symmetry=self.symmetry, copies=copies)
+        return Router(
+            network, piece, self.nearness, busy_us, symmetry=self.symmetry, copies=copies, bound_us=self.bound_us
+        )
 
     def tree(self, router: Router, number: int, *, up: bool = False) -> list[Hop]:
         """Of a piece, to all ranks."""
@@ -145,6 +156,8 @@ def _all_to_all(ask: Ask) -> Sends:
     pairs = [(root, ranks[(at[root] + shift) % len(ranks)]) for shift in range(1, len(ranks)) for root in ask.roots]
     for number in range(ask.cut):
         for turn, (a, b) in enumerate(pairs):
+            if ask.pieces is not None and number >= ask.pieces[at[a], at[b]]:
+                continue
             _broadcast(ask.path(router, turn, (a, b)), number * len(pairs) + turn, sends, [])
     return sends.done()
 

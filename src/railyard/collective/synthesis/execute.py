@@ -7,15 +7,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from railyard.collective.synthesis.network import LinkNetwork
     from railyard.collective.synthesis.schedule import Schedule
 
 _EPSILON = 1e-9
 
 
-def faults(network: LinkNetwork, schedule: Schedule, collective: str) -> list[str]:
-    """What is wrong with a schedule; nothing for a sound one."""
-    return [*_links(schedule, network), *_order(schedule, network), *_data(schedule, network, collective)]
+def faults(
+    network: LinkNetwork, schedule: Schedule, collective: str, pieces: NDArray[np.int64] | None = None
+) -> list[str]:
+    """What is wrong with a schedule; nothing for a sound one.
+
+    Args:
+        network: Of the schedule.
+        schedule: Any.
+        collective: What it ought to do.
+        pieces: int64[ranks, ranks], of an uneven all-to-all the pieces of each pair; None: all have as many.
+    """
+    home = _homes(schedule, network, collective) if pieces is None else _between(network, pieces)
+    return [*_links(schedule, network), *_order(schedule, network), *_data(schedule, network, collective, home)]
 
 
 def _links(schedule: Schedule, network: LinkNetwork) -> list[str]:
@@ -44,12 +56,11 @@ def _order(schedule: Schedule, network: LinkNetwork) -> list[str]:
     return [f"send {owner[at]} leaves before {sends.after[at]} has arrived" for at in np.flatnonzero(early)[:3]]
 
 
-def _data(schedule: Schedule, network: LinkNetwork, collective: str) -> list[str]:
+def _data(schedule: Schedule, network: LinkNetwork, collective: str, home: list[tuple[int, list[int]]]) -> list[str]:
     """Every piece at its end, with every rank's part in it once."""
     ranks = network.ranks
-    home = _homes(schedule, network, collective)
     has: dict[tuple[int, int], frozenset[int]] = {}
-    for piece in range(int(schedule.sends.piece.max()) + 1):
+    for piece in range(len(home)):
         starts = ranks if collective in ("reduce-scatter", "all-reduce") else [home[piece][0]]
         has.update({(rank, piece): frozenset([rank]) for rank in starts})
     wrong = _moved(schedule, network, has)
@@ -109,3 +120,13 @@ def _homes(schedule: Schedule, network: LinkNetwork, collective: str) -> list[tu
         return [(ranks[pairs[at % len(pairs)][0]], [ranks[pairs[at % len(pairs)][1]]]) for at in range(pieces)]
     ends = {"all-gather": ranks, "all-reduce": ranks}
     return [(ranks[at % len(ranks)], ends.get(collective, [ranks[at % len(ranks)]])) for at in range(pieces)]
+
+
+def _between(network: LinkNetwork, pieces: NDArray[np.int64]) -> list[tuple[int, list[int]]]:
+    """The same of an uneven all-to-all, numbered as an even one of as many pieces as the heaviest pair has."""
+    ranks = network.ranks
+    count = len(ranks)
+    pairs = [(a, (a + shift) % count) for shift in range(1, count) for a in range(count)]
+    return [
+        (ranks[a], [ranks[b]] if part < pieces[a, b] else []) for part in range(int(pieces.max())) for a, b in pairs
+    ]

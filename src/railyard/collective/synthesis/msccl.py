@@ -137,7 +137,7 @@ class Layout:
         return "s", scratch.setdefault(piece, len(scratch))
 
 
-def msccl_xml(network: LinkNetwork, schedule: Schedule, collective: str, cut: int) -> str:
+def msccl_xml(network: LinkNetwork, schedule: Schedule, collective: str, cut: int, *, keeps: bool = True) -> str:
     """A schedule as the file that MSCCL's interpreter reads.
 
     Args:
@@ -145,6 +145,7 @@ def msccl_xml(network: LinkNetwork, schedule: Schedule, collective: str, cut: in
         schedule: Sound.
         collective: What it does.
         cut: Pieces of each part.
+        keeps: Whether ranks have parts for themselves in an all-to-all; they have none in an uneven one.
     """
     layout = Layout(collective, len(network.ranks), cut)
     gpus = [_Gpu() for _ in network.ranks]
@@ -161,7 +162,7 @@ def msccl_xml(network: LinkNetwork, schedule: Schedule, collective: str, cut: in
         received.append(_append(taker, ("receive", message.source), _Step(kind, target, target), waits))
         if message.reduce:
             added[key] = received[-1]
-    if collective == "all-to-all":
+    if collective == "all-to-all" and keeps:
         for rank, gpu in enumerate(gpus):
             for part in range(cut):
                 offset = rank * cut + part

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from railyard.collective.policy import PROTOCOLS
-from railyard.collective.schedule import Schedule, Send
+from railyard.collective.schedule import Schedule, Send, empty_chunks
 from railyard.errors import InputError, SimulationError, did_you_mean
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
     Content = frozenset[tuple[int, int]]
     Place = tuple[int, str, int]
 
@@ -136,14 +140,18 @@ def spoken(text: str) -> tuple[str, ...]:
     return (found,) if found in PROTOCOLS else PROTOCOLS
 
 
-def schedule_of(text: str) -> Schedule:
+def schedule_of(text: str, pieces: Ints | None = None) -> Schedule:
     """The messages of an algorithm as a schedule: those of one step need nothing of each other.
+
+    Args:
+        text: What such a file holds.
+        pieces: int64[ranks, ranks], of an uneven all-to-all the chunks of each pair; None: all have as many.
 
     Raises:
         InputError: It is no algorithm, or does not do what it says.
     """
     program = parsed(text)
-    machine, found = _run(program)
+    machine, found = _run(program, pieces)
     if found:
         raise InputError(f"the algorithm does not do what it says: {found[0]}", key="algo", found=program.name)
     steps: dict[int, list[Send]] = defaultdict(list)
@@ -154,7 +162,12 @@ def schedule_of(text: str) -> Schedule:
     total = every * program.ranks if program.kind == "alltoall" else every
     owner = tuple(at // program.cut for at in range(every)) if program.kind in ("allgather", "reduce_scatter") else ()
     schedule = Schedule(
-        KINDS[program.kind], program.ranks, total, tuple(tuple(steps[at]) for at in sorted(steps)), owner
+        KINDS[program.kind],
+        program.ranks,
+        total,
+        tuple(tuple(steps[at]) for at in sorted(steps)),
+        owner,
+        frozenset() if pieces is None else empty_chunks(pieces),
     )
     try:
         schedule.run()
@@ -165,9 +178,14 @@ def schedule_of(text: str) -> Schedule:
     return schedule
 
 
-def faults(text: str) -> list[str]:
-    """What is wrong with an algorithm; nothing where every rank ends with what the collective promises."""
-    return _run(parsed(text))[1]
+def faults(text: str, pieces: Ints | None = None) -> list[str]:
+    """What is wrong with an algorithm; nothing where every rank ends with what the collective promises.
+
+    Args:
+        text: Of the file.
+        pieces: int64[ranks, ranks], of an uneven all-to-all the chunks of each pair; None: all have as many.
+    """
+    return _run(parsed(text), pieces)[1]
 
 
 def _chunk(program: Program, content: Content) -> int:
@@ -264,7 +282,7 @@ def _number(element: ElementTree.Element, name: str, least: int, most: int) -> i
 # ------------------------------------------------------------------------------------------------------------ running
 
 
-def _run(program: Program) -> tuple[_Machine, list[str]]:
+def _run(program: Program, pieces: Ints | None) -> tuple[_Machine, list[str]]:
     """Runs all blocks as far as they go; the state then, and what is wrong."""
     machine = _Machine()
     every = program.ranks * program.cut
@@ -284,7 +302,7 @@ def _run(program: Program) -> tuple[_Machine, list[str]]:
     left = next((ends for ends, wire in machine.wires.items() if wire), None)
     if left is not None and not machine.problems:
         machine.problems.append(f"rank {left[1]} never takes what rank {left[0]} sent")
-    return machine, machine.problems or list(_wrong(machine, program))
+    return machine, machine.problems or list(_wrong(machine, program, pieces))
 
 
 def _advanced(machine: _Machine, program: Program, block: Block) -> bool:
@@ -344,11 +362,13 @@ def _sum(machine: _Machine, rank: int, one: tuple[Content, int], other: tuple[Co
     return one[0] | other[0], max(one[1], other[1])
 
 
-def _wrong(machine: _Machine, program: Program) -> Iterator[str]:
+def _wrong(machine: _Machine, program: Program, pieces: Ints | None) -> Iterator[str]:
     """Places that do not hold what they should at the end."""
     ranks, cut, kind = program.ranks, program.cut, program.kind
     for rank in range(ranks):
         for at in _output(program):
+            if pieces is not None and at % cut >= pieces[at // cut, rank]:
+                continue
             chunk = rank * cut + at if kind == "reduce_scatter" else at
             wanted = (
                 frozenset((each, chunk) for each in range(ranks)) if kind in _SUMMED else frozenset([(at // cut, at)])

@@ -84,7 +84,7 @@ class _Arrivals:
     added: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
-def mscclpp_json(network: LinkNetwork, schedule: Schedule, collective: str, cut: int) -> str:
+def mscclpp_json(network: LinkNetwork, schedule: Schedule, collective: str, cut: int, *, keeps: bool = True) -> str:
     """A schedule as the file that MSCCL++'s executor reads.
 
     Args:
@@ -92,6 +92,7 @@ def mscclpp_json(network: LinkNetwork, schedule: Schedule, collective: str, cut:
         schedule: Sound.
         collective: What it does.
         cut: Pieces of each part.
+        keeps: Whether ranks have parts for themselves in an all-to-all; they have none in an uneven one.
     """
     layout = Layout(collective, len(network.ranks), cut)
     gpus = [_Gpu(rank) for rank in range(layout.ranks)]
@@ -99,7 +100,7 @@ def mscclpp_json(network: LinkNetwork, schedule: Schedule, collective: str, cut:
     for number, message in enumerate(messages(network, schedule)):
         _send(gpus, layout, message, arrivals)
         _receive(gpus, layout, message, arrivals, number)
-    if collective == "all-to-all":
+    if collective == "all-to-all" and keeps:
         for rank, gpu in enumerate(gpus):
             for part in range(cut):
                 offset = rank * cut + part

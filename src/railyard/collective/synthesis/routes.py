@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from math import exp
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 MANY = 256
 """Ranks from which trees are grown in a shorter time, and kept."""
+_MOST_EXPONENT = 300.0
 _SAME = 1 + 1e-12
 """Costs this near are the same."""
 
@@ -75,6 +77,9 @@ class Router:
         symmetry: Of the network: a piece stands for all of its images; None: for itself.
         copies: Whether a switch may pass one piece on to several nodes. Where it may not, a branch of a tree begins at
             a rank, and a switch is passed once for every branch through it.
+        bound_us: Time in which all pieces could be there. Where it is given, paths are the cheapest by the sum of their
+            links, each of which costs e times as much for every `1 / nearness` of that time that it is busy
+            (exponential weights: Aspnes et al., J. ACM 44, 1997); None: by their busiest link.
     """
 
     def __init__(
@@ -86,8 +91,12 @@ class Router:
         *,
         symmetry: Symmetry | None = None,
         copies: bool = True,
+        bound_us: float | None = None,
     ) -> None:
         self._network = network
+        self._bound = bound_us
+        self._share: list[float] = (network.bytes_per_us.min() / network.bytes_per_us).tolist()
+        self._latency: list[float] = network.latency_us.tolist()
         self._nearness = nearness
         takes = piece / network.bytes_per_us
         slot = np.arange(len(takes))
@@ -133,7 +142,7 @@ class Router:
                 continue
             done.add(place)
             above[place] = link, before
-            at[place] = at[before] + self._costs.late[link]
+            at[place] = at[before] + (self._costs.late[link] if self._bound is None else self._price(link))
             self._look(place, at[place], done, queue)
         return above
 
@@ -146,8 +155,17 @@ class Router:
                 continue
             there = self._target[link] + nodes * (onward + 1)
             if there not in done:
-                cost = costs.load(link) + self._nearness * (at + costs.late[link])
+                if self._bound is None:
+                    cost = costs.load(link) + self._nearness * (at + costs.late[link])
+                else:
+                    cost = at + self._price(link)
                 heappush(queue, (cost, there, link, place))
+
+    def _price(self, link: int) -> float:
+        """What a path pays for a link where there is a bound."""
+        bound = self._bound or 1.0
+        dearer = exp(min(self._nearness * self._costs.load(link) / bound, _MOST_EXPONENT))
+        return self._share[link] * dearer + self._latency[link] / bound
 
     def _pruned(self, root: int, above: dict[int, tuple[int, int]], wanted: Sequence[int] | None) -> list[Hop]:
         """The links that lead to a rank that wants the piece, those above first."""

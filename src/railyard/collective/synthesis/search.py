@@ -18,6 +18,9 @@ from railyard.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from railyard.collective.synthesis.network import LinkNetwork
     from railyard.collective.synthesis.routes import Hop
     from railyard.collective.synthesis.schedule import Schedule
@@ -25,10 +28,11 @@ if TYPE_CHECKING:
 
 _CUTS = (1, 2, 4, 8, 16, 32, 64)
 _COARSE = 4
-_NEARNESS = (0.05, 0.3, 1.0, 3.0)
+NEARNESS = (0.05, 0.3, 1.0, 3.0)
+"""What is tried."""
 MOST_SENDS = 200_000
 """What a search takes on by itself: some seconds."""
-_NEAR_ENOUGH = 1.0005
+NEAR_ENOUGH = 1.0005
 """A schedule this near to the lower bound is not worth a finer one."""
 
 
@@ -61,6 +65,7 @@ class Synthesized:
         lower_bound_us: What none beats.
         solver_s: Seconds of processors that the search and the bound took, whatever else the machine does.
         symmetry: Of the network, where it was used.
+        pieces: int64[ranks, ranks], of an uneven all-to-all the pieces of each pair; None: all have `cut`.
     """
 
     network: LinkNetwork
@@ -71,6 +76,7 @@ class Synthesized:
     lower_bound_us: float
     solver_s: float
     symmetry: Symmetry | None = None
+    pieces: NDArray[np.int64] | None = None
 
     @property
     def finish_us(self) -> float:
@@ -95,7 +101,7 @@ class Synthesized:
     def faults(self) -> list[str]:
         """What is wrong with it by a symbolic run of all sends; nothing where it is sound."""
         if self.symmetry is None:
-            return faults(self.network, self.kept, self.collective)
+            return faults(self.network, self.kept, self.collective, self.pieces)
         return image_faults(self.network, self.kept, self.collective, self.symmetry)
 
 
@@ -105,7 +111,7 @@ def synthesize(
     size: float,
     *,
     most_sends: int = MOST_SENDS,
-    enough: float = _NEAR_ENOUGH,
+    enough: float = NEAR_ENOUGH,
     progress: Callable[[float], None] | None = None,
 ) -> Synthesized:
     """A schedule of a collective; the same for the same arguments.
@@ -176,10 +182,11 @@ def _goes_on(found: list[Try], cut: int, enough: float, most_sends: int) -> bool
 def _nearness(found: list[Try], cut: int, *, many: bool) -> Sequence[float]:
     """What is tried: of many ranks every tree takes seconds."""
     if not found:
-        return _NEARNESS_OF_MANY if many else _NEARNESS
-    return _NEARNESS if cut <= _COARSE and not many else _best_two(found)
+        return _NEARNESS_OF_MANY if many else NEARNESS
+    return NEARNESS if cut <= _COARSE and not many else best_two(found)
 
 
-def _best_two(found: list[Try]) -> list[float]:
+def best_two(found: list[Try]) -> list[float]:
+    """The nearness of the best schedule, and another of the next best that had one."""
     order = sorted(found, key=lambda one: one.schedule.finish_us)
     return list(dict.fromkeys(one.nearness for one in order))[:2]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
+from railyard.collective.policy import PROTOCOLS
 from railyard.collective.synthesis.msccl_run import schedule_of, spoken
 from railyard.collective.synthesis.network import LinkNetwork
 from railyard.collective.synthesis.schedule import SendList, timed
@@ -23,6 +24,8 @@ from railyard.files import read_text
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from railyard.collective.machine import Case, CollectiveMachine
     from railyard.collective.pattern import Pattern
@@ -50,27 +53,33 @@ def of_file(path: Path) -> str:
         raise error.located(file=str(path)) from None
 
 
-def of_text(text: str, stem: str) -> str:
+def of_text(text: str, stem: str, pieces: NDArray[np.int64] | None = None) -> str:
     """The same of the text of an MSCCL file.
 
     Args:
         text: What such a file holds.
         stem: How it is called in tables, with some digits of its content.
+        pieces: int64[ranks, ranks], of an uneven all-to-all the chunks of each pair; None: all have as many.
 
     Raises:
         InputError: It is no algorithm, or does not do what it says.
     """
-    name = f"{FILE}{stem[:16]}-{sha256(text.encode()).hexdigest()[:8]}"
+    content = text.encode() + (b"" if pieces is None else pieces.tobytes())
+    name = f"{FILE}{stem[:16]}-{sha256(content).hexdigest()[:8]}"
     if name not in ALGORITHMS.known:
-        schedule = schedule_of(text)
-        only = schedule.ranks
-
-        def refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
-            del kind, machine
-            return None if shape.ranks == only else f"its file is for {only} ranks, and these are {shape.ranks}"
-
-        add(name, f"The schedule {stem} for {only} ranks", (schedule.kind,), lambda *_: schedule, refuses, spoken(text))
+        of_schedule(name, schedule_of(text, pieces), spoken(text))
     return name
+
+
+def of_schedule(name: str, schedule: Schedule, protocols: tuple[str, ...] = PROTOCOLS) -> None:
+    """Registers one schedule as an algorithm for as many ranks as it has."""
+    only = schedule.ranks
+
+    def refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
+        del kind, machine
+        return None if shape.ranks == only else f"its file is for {only} ranks, and these are {shape.ranks}"
+
+    add(name, f"The schedule {name} for {only} ranks", (schedule.kind,), lambda *_: schedule, refuses, protocols)
 
 
 def add(  # noqa: PLR0917
@@ -79,7 +88,7 @@ def add(  # noqa: PLR0917
     kinds: tuple[CollectiveKind, ...],
     schedule: Schedules,
     refuses: Callable[[CollectiveKind, Shape, CollectiveMachine], str | None],
-    protocols: tuple[str, ...] = ("ll", "ll128", "simple"),
+    protocols: tuple[str, ...] = PROTOCOLS,
 ) -> Algorithm:
     """Registers schedules as an algorithm."""
     kept = lru_cache(maxsize=64)(schedule)
