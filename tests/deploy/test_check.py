@@ -412,6 +412,25 @@ def test_a_report_can_be_read_whatever_names_hold():
     assert case.find("failure").get("message") == '"x" \\ufffe'
 
 
+def test_routing_of_sonic_s_tenants_is_held_against_the_plan_too(tmp_path):
+    """What the tables leave to FRR's own file is read there: an AS number, a file that is gone."""
+    file = tmp_path / "small.yaml"
+    tenancy = "  tenancy: {by: vrf, tenants: [{name: blue, servers: '0'}, {name: green, servers: '1'}]}\nworkload:"
+    text = SMALL.format(fabric="roce", engine="flow").replace("workload:", tenancy)
+    file.write_text(text + "  - configurations in plan/switches hold\n  - tenants isolated in plan/switches\n")
+    assert guard.run(["deploy", str(file), "--out", str(tmp_path / "plan"), "--os", "sonic", "-q"]) == 0
+    draft = load.load(file)
+    assert all(one.outcome.holds for one in check(draft, lambda _: None, lambda *_: None))
+    routing = tmp_path / "plan" / "switches" / "be-leaf0.frr.conf"
+    meant = routing.read_text()
+    routing.write_text(meant.replace("4201000000", "4201000999"))
+    found = check(draft, lambda _: None, lambda *_: None)[0].outcome
+    assert "asn: intended 4201000000, the file says 4201000999" in found.found
+    routing.unlink()
+    with pytest.raises(InputError, match="no file of its routing"):
+        check(draft, lambda _: None, lambda *_: None)
+
+
 def test_configurations_are_held_against_the_plan(tmp_path):
     """As written they hold; a number of a system, a file that is gone and one that is cut off are named."""
     file = tmp_path / "small.yaml"

@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 
 from railyard.deploy.emit.configurations import WRITERS
-from railyard.deploy.isolation import partitions
+from railyard.deploy.emit.sonic_tenants import lane
+from railyard.deploy.isolation import partitions, read_sonic
 from railyard.deploy.isolation.configured import Line, Rule
 from railyard.deploy.isolation.judged import PARTITIONS, judge, rendered, wired_of
 from railyard.deploy.isolation.permits import Permitted
 from railyard.deploy.isolation.prove import prove
 from railyard.deploy.isolation.routes import Down, Routes
 from railyard.deploy.isolation.walk import Walker
+from railyard.deploy.plan.shared import Vrf
 from railyard.errors import InputError
 
 from . import leaky, twins, walked
@@ -64,10 +66,10 @@ def test_what_is_written_keeps_tenants_apart_and_each_together(plans, by, system
 
 
 @pytest.mark.skipif(not shutil.which("vtysh"), reason="no vtysh here (Debian: frr)")
-@pytest.mark.parametrize("by", ["vrf", "evpn"])
-def test_frr_knows_every_line(plans, tmp_path, by):
-    texts = rendered(plans[by], "frr")
-    for name in ("be-leaf0.frr.conf", "be-spine0.frr.conf"):
+@pytest.mark.parametrize(("by", "system"), [("vrf", "frr"), ("evpn", "frr"), ("vrf", "sonic"), ("evpn", "sonic")])
+def test_frr_knows_every_line(plans, tmp_path, by, system):
+    texts = rendered(plans[by], system)
+    for name in {"be-leaf0.frr.conf", "be-spine0.frr.conf"} & set(texts):
         path = tmp_path / name
         path.write_text(texts[name])
         done = subprocess.run(["vtysh", "-C", "-f", str(path)], capture_output=True, text=True, check=False)
@@ -238,15 +240,41 @@ def test_a_leak_in_other_dialects_is_found_with_its_line(plans, system, by):
     assert all(f"`{file}:{line}: {more.strip()}`" in words for words in found)
 
 
-def test_a_leak_in_sonic_s_tables_is_found_with_its_line(plans):
+def test_a_leak_in_sonic_s_routing_is_found_with_its_line(plans):
     texts = rendered(plans["evpn"], "sonic")
-    file = "be-leaf0.config_db.json"
-    old = '"Vrfblue|L2VPN_EVPN|64512:10001": {'
-    row = '"Vrfblue|L2VPN_EVPN|64512:10002": {"route-target-type": "import"},'
-    found = judge(plans["evpn"], "sonic", {**texts, file: texts[file].replace(old, f"{row}\n  {old}")}).findings
-    line = 1 + texts[file].split("\n").index(next(one for one in texts[file].split("\n") if old in one))
+    file, old = "be-leaf0.frr.conf", "  route-target import 64512:10001\n"
+    leaking = texts[file].replace(old, f"{old}  route-target import 64512:10002\n", 1)
+    found = judge(plans["evpn"], "sonic", {**texts, file: leaking}).findings
+    line = 1 + leaking.split("\n").index("  route-target import 64512:10002")
     assert len(found) == 1  # to green's servers of leaf 3; a switch takes no routes of its own back from EVPN
-    assert f"be-leaf0.config_db.json:{line}: " in found[0]
+    assert f"{file}:{line}: " in found[0]
+
+
+def test_a_leak_in_sonic_s_tables_is_found_with_its_line(plans):
+    """A server's port in the table of another tenant; FRR's file announces its prefix there."""
+    texts = rendered(plans["vrf"], "sonic")
+    files = twins.Sonic(texts, named(wired_of(plans["vrf"], "sonic", texts)))
+    files.member("be-leaf0", files.names.server["10.0.0.0/31"], "blue", "green")
+    files.announce("be-leaf0", "green", "10.0.0.0/31")
+    found = judge(plans["vrf"], "sonic", files.texts).findings
+    assert any("config_db.json:" in words and '"vrf_name": "Vrfgreen"' not in words for words in found)
+
+
+def test_sonic_s_second_file_counts_where_the_tables_say_so_and_not_elsewhere(plans):
+    texts = rendered(plans["vrf"], "sonic")
+    tables, routing = "be-leaf0.config_db.json", "be-leaf0.frr.conf"
+    with pytest.raises(InputError, match="no file of its routing"):
+        judge(plans["vrf"], "sonic", {name: text for name, text in texts.items() if name != routing})
+    other = {**texts, tables: texts[tables].replace("split-unified", "unified")}
+    total, found = reached(wired_of(plans["vrf"], "sonic", other))
+    assert (total, found) == (14, 14 - 4 - 4)  # a server of blue and one of green hang on it, each with two others
+
+
+def test_names_that_linux_would_not_take_are_short_and_read_back(plans):
+    tenant = Vrf("blue", 1000, 899)
+    assert (lane("Ethernet96", tenant), lane("Ethernet100", tenant)) == ("Ethernet96.1000", "Eth100.1000")
+    of = '{"VLAN_SUB_INTERFACE": {"Eth100.1000": {"vrf_name": "Vrfblue"}}}'
+    assert read_sonic.read("leaf", "f", of).ports["Ethernet100.1000"].vrf == "blue"
 
 
 def test_a_filter_that_is_not_bound_is_blamed_as_missing(plans):

@@ -78,6 +78,19 @@ def test_files_say_what_was_meant_and_name_what_is_missing(plan, system):
         subprocess.run(["sh", "-n"], input=texts[first], text=True, check=True)
 
 
+def test_sonic_fetches_its_routing_before_the_tables_that_ask_for_it():
+    """Leafs of VRFs have a file of FRR's own; spines of EVPN have none."""
+    tenants = [{"name": "blue", "servers": "0-3"}, {"name": "green", "servers": "4-7"}]
+    parts = {"ports_per_leaf": 2, "spines": 2}
+    given = draft(8, "leaf-spine", "roce", parts, server="gh200-node", tenancy={"by": "evpn", "tenants": tenants})
+    texts = dict(files(planned(given), "sonic", Provision(FOLDER, {})))
+    leaf, spine = (json.loads(texts[f"provision/ztp/be-{name}.json"])["ztp"] for name in ("leaf0", "spine0"))
+    assert sorted(leaf) == ["01-download", "02-configdb-json"]
+    assert leaf["01-download"]["files"][0]["url"]["source"] == f"{FOLDER}switches/be-leaf0.frr.conf"
+    assert leaf["01-download"]["files"][0]["url"]["destination"] == "/etc/sonic/frr/frr.conf"
+    assert list(spine) == ["01-configdb-json"]
+
+
 def test_a_changed_address_is_noticed(plan):
     everyone = listed(plan)
     for six, text in ((False, kea.dhcp4(everyone, "eos")), (True, kea.dhcp6(everyone, "eos"))):

@@ -14,6 +14,7 @@ from railyard.deploy.audit.against import frames_share
 from railyard.deploy.audit.audit import audit, audit_documented, audit_plan
 from railyard.deploy.audit.evidence.parts import pcie_bps
 from railyard.deploy.emit import eos, frr, junos, sonic
+from railyard.deploy.emit.configurations import files
 from railyard.deploy.emit.intent import switches
 from railyard.deploy.plan.drawn import drawn
 from railyard.errors import InputError
@@ -123,6 +124,26 @@ def test_settings_are_held_against_the_plan(tmp_path, dialect, render):
     for checked in (audit_plan(found, one, gather([wrong], texts)), audit(found, gather([wrong], texts))):
         kind = "wrong-setting" if dialect == "frr" else "wrong-qos"
         assert [(f.kind, f.a) for f in checked.findings] == [(kind, leaf)]
+
+
+def test_sonic_s_tables_and_its_routing_are_held_against_the_plan_together(tmp_path):
+    """By EVPN leafs have two files and spines one; tables alone are not blamed for what the other file says."""
+    tenancy = {"by": "evpn", "tenants": [{"name": "blue", "servers": "0-3"}, {"name": "green", "servers": "4-7"}]}
+    one = draft(8, "leaf-spine", "roce", {"ports_per_leaf": 2, "spines": 2}, server="gh200-node", tenancy=tenancy)
+    plan = planned(one)
+    texts = {name.split("/")[1]: text for name, text in files(plan, "sonic") if name.startswith("switches/be-")}
+    found, devices = drawn(plan, 0, DIALECTS["sonic"]), sorted({name.split(".")[0] for name in texts})
+    routing = "be-leaf1.frr.conf"
+    assert routing in texts
+    for at, more in enumerate((texts, {name: text for name, text in texts.items() if name != routing})):
+        folder = write(tmp_path / str(at), more)
+        assert not audit_plan(found, one, gather([folder], devices)).findings
+        assert not audit(found, gather([folder], devices)).findings
+    quiet = texts[routing].replace(" neighbor fabric bfd\n", "")
+    folder = write(tmp_path / "quiet", texts | {routing: quiet})
+    assert [(f.kind, f.a) for f in audit_plan(found, one, gather([folder], devices)).findings] == [
+        ("wrong-setting", "be-leaf1")
+    ]
 
 
 def test_queues_that_were_shipped_as_comments_are_missing(tmp_path):

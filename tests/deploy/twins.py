@@ -170,16 +170,18 @@ class Junos:
 
 
 class Sonic:
-    """One JSON file of tables."""
+    """A JSON file of tables, and FRR's own text of routing with SONiC's names."""
 
     system = "sonic"
 
     def __init__(self, texts, names):
-        self.tables, self.names = {name: json.loads(text) for name, text in texts.items()}, names
+        self.tables = {name: json.loads(text) for name, text in texts.items() if name.endswith(".json")}
+        self.routing = Frr({name: text for name, text in texts.items() if name.endswith(".conf")}, names)
+        self.names = names
 
     @property
     def texts(self):
-        return {name: json.dumps(tables, indent=1) for name, tables in self.tables.items()}
+        return {name: json.dumps(tables, indent=1) for name, tables in self.tables.items()} | self.routing.texts
 
     def table(self, switch, name):
         return self.tables[f"{switch}.config_db.json"].setdefault(name, {})
@@ -188,33 +190,30 @@ class Sonic:
         self.table(switch, "VLAN_SUB_INTERFACE" if "." in port else "INTERFACE")[port]["vrf_name"] = f"Vrf{other}"
 
     def announce(self, switch, vrf, prefix):
-        self.table(switch, "BGP_GLOBALS_AF_NETWORK")[f"Vrf{vrf}|ipv4_unicast|{prefix}"] = {}
+        self.routing.announce(switch, f"Vrf{vrf}", prefix)
 
     def unannounce(self, switch, vrf, prefix):
-        del self.table(switch, "BGP_GLOBALS_AF_NETWORK")[f"Vrf{vrf}|ipv4_unicast|{prefix}"]
+        self.routing.unannounce(switch, vrf, prefix)
 
     def target(self, switch, vrf, way, value):
-        rows, key = self.table(switch, "BGP_GLOBALS_EVPN_RT"), f"Vrf{vrf}|L2VPN_EVPN|{value}"
-        have = rows.get(key, {}).get("route-target-type", way)
-        rows[key] = {"route-target-type": way if have == way else "both"}
+        self.routing.target(switch, f"Vrf{vrf}", way, value)
 
     def untarget(self, switch, vrf, way, value):
-        rows, key = self.table(switch, "BGP_GLOBALS_EVPN_RT"), f"Vrf{vrf}|L2VPN_EVPN|{value}"
-        if rows.pop(key)["route-target-type"] == "both":
-            rows[key] = {"route-target-type": "export" if way == "import" else "import"}
+        self.routing.untarget(switch, vrf, way, value)
 
     def vni(self, switch, vrf, old, new):
         assert self.table(switch, "VRF")[f"Vrf{vrf}"]["vni"] == old
         self.table(switch, "VRF")[f"Vrf{vrf}"]["vni"] = new
+        head = f"vrf Vrf{vrf}\n vni "
+        self.routing.edit(switch, lambda text: text.replace(f"{head}{old}\n", f"{head}{new}\n"))
 
     def static(self, switch, vrf, prefix, other):
-        self.table(switch, "STATIC_ROUTE")[f"Vrf{vrf}|{prefix}"] = {"nexthop-vrf": f"Vrf{other}"}
+        head = f"vrf Vrf{vrf}\n"
+        row = f"{head} ip route {prefix} Loopback0 nexthop-vrf Vrf{other}\n"
+        self.routing.edit(switch, lambda text: text.replace(head, row, 1))
 
     def session(self, switch, lane, vrf, other):
-        for name in ("BGP_NEIGHBOR", "BGP_NEIGHBOR_AF"):
-            rows = self.table(switch, name)
-            for key in [key for key in rows if key.split("|")[:2] == [f"Vrf{vrf}", lane]]:
-                rows[key.replace(f"Vrf{vrf}|", f"Vrf{other}|", 1)] = rows.pop(key)
+        self.routing.session(switch, lane, f"Vrf{vrf}", f"Vrf{other}")
 
 
 DIALECTS = {one.system: one for one in (Frr, Eos, Junos, Sonic)}

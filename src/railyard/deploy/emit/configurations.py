@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.cluster.asbuilt.port_names import dialect
-from railyard.deploy.emit import dcqcn, eos, frr, junos, servers, sonic, subnet
+from railyard.deploy.emit import dcqcn, eos, frr, junos, servers, sonic, sonic_tenants, subnet
 from railyard.deploy.emit.collectives import write as libraries
 from railyard.deploy.emit.collectives.intent import NOTHING, CollectivesIntent
 from railyard.deploy.emit.intent import hosts, switches
@@ -66,11 +66,9 @@ def files(plan: Plan, system: str, collectives: CollectivesIntent = NOTHING) -> 
             yield from subnet.files(plan, number)
             continue
         for intent in switches(plan, number, names):
-            file, devices = f"{intent.name}.{ending}", f"{intent.name}.{INTERFACES}"
-            texts = {file: render(intent)}
-            if system == "frr" and intent.vrfs:
-                texts[devices] = frr.interfaces(intent)
-            wrong = differences(intent, system, texts[file])
+            file = f"{intent.name}.{ending}"
+            texts = {file: render(intent)} | _second(intent, system)
+            wrong = differences(intent, system, texts[file], texts.get(f"{intent.name}.{ENDINGS['frr']}", ""))
             wrong += as_meant.differences(intent, configured(system, intent.name, texts)) if intent.by else []
             if wrong:
                 raise SimulationError(f"{intent.name}: what was written is not what was meant: {wrong[0]}")
@@ -89,6 +87,15 @@ def files(plan: Plan, system: str, collectives: CollectivesIntent = NOTHING) -> 
         yield "servers/sysctl.conf", servers.sysctl()
         yield "servers/nccl-topology.xml", servers.topology(plan.cluster)
         yield "servers/nccl-graph.xml", servers.graph(plan.cluster)
+
+
+def _second(intent: SwitchIntent, system: str) -> dict[str, str]:
+    """What one file cannot say of tenants with tables of routes: devices that FRR cannot make, routing in SONiC."""
+    if system == "frr" and intent.vrfs:
+        return {f"{intent.name}.{INTERFACES}": frr.interfaces(intent)}
+    if system == "sonic" and intent.vrfs:
+        return {f"{intent.name}.{ENDINGS['frr']}": sonic_tenants.routing(intent)}
+    return {}
 
 
 def _refuse_unfiltered(plan: Plan, system: str) -> None:

@@ -7,27 +7,50 @@ from typing import TYPE_CHECKING
 from railyard.deploy.emit.intent import HOLD_S, KEEPALIVE_S, MAX_PATHS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from railyard.deploy.emit.intent import Port, SwitchIntent
+    from railyard.deploy.emit.intent import SwitchIntent
     from railyard.deploy.plan.shared import Vrf
 
 
 def render(intent: SwitchIntent) -> str:
     """The file of one switch; FRR cannot set queues, so that these are no part of it."""
     lines = ["frr defaults datacenter", f"hostname {intent.name}", "service integrated-vtysh-config", "!"]
+    lines += [*_tables(intent), "interface lo", f" ip address {intent.loopback}/32", *_interfaces(intent), "!"]
+    return "\n".join([*lines, *_instances(intent, _lane), ""])
+
+
+def routing(intent: SwitchIntent, lane: Callable[[str, Vrf], str]) -> list[str]:
+    """Tables of tenants and BGP alone: where something else makes ports and gives them addresses.
+
+    Args:
+        intent: The switch, with names of VRFs as they are there.
+        lane: Name of a tenant's VLAN of a port.
+    """
+    return [*_tables(intent), *_instances(intent, lane)]
+
+
+def _lane(port: str, vrf: Vrf) -> str:
+    return f"{port}.{vrf.vlan}"
+
+
+def _tables(intent: SwitchIntent) -> list[str]:
+    lines: list[str] = []
     for vrf in intent.vrfs:
         lines += [f"vrf {vrf.name}", *([f" vni {vrf.number}"] if intent.by == "evpn" else []), "exit-vrf", "!"]
-    lines += ["interface lo", f" ip address {intent.loopback}/32", *_interfaces(intent), "!"]
+    return lines
+
+
+def _instances(intent: SwitchIntent, lane: Callable[[str, Vrf], str]) -> list[str]:
     described = [f" neighbor {one.port} description {one.neighbour}[{one.neighbour_port}]" for one in intent.sessions]
-    lines += _bgp(intent, "", [one.port for one in intent.sessions], intent.announced, described)
+    lines = _bgp(intent, "", [one.port for one in intent.sessions], intent.announced, described)
     lines += ["!"] if intent.by != "evpn" else [*_overlay(intent), "!"]
     for vrf in intent.vrfs:
-        ports = [one.port for one in _of(intent.sessions, vrf)]
+        lanes = [lane(one.port, vrf) for one in intent.sessions if vrf in one.vrfs]
         prefixes = [f"{one.address}/31" for one in intent.access_of(vrf.name)]
-        lines += _bgp(intent, f" vrf {vrf.name}", [f"{port}.{vrf.vlan}" for port in ports], prefixes, [])
+        lines += _bgp(intent, f" vrf {vrf.name}", lanes, prefixes, [])
         lines += [*(_exported(intent, vrf) if intent.by == "evpn" else []), "!"]
-    return "\n".join([*lines, ""])
+    return lines
 
 
 def _bgp(intent: SwitchIntent, vrf: str, ports: Sequence[str], prefixes: Sequence[str], more: list[str]) -> list[str]:
@@ -70,17 +93,13 @@ def _exported(intent: SwitchIntent, vrf: Vrf) -> list[str]:
     ]
 
 
-def _of(sessions: Sequence[Port], vrf: Vrf) -> list[Port]:
-    return [one for one in sessions if vrf in one.vrfs]
-
-
 def _interfaces(intent: SwitchIntent) -> list[str]:
     lines: list[str] = []
     heard = [" ipv6 nd ra-interval 1", " no ipv6 nd suppress-ra"]
     for one in intent.sessions:
         lines += ["!", f"interface {one.port}", *heard]
         for vrf in one.vrfs:
-            lines += ["!", f"interface {one.port}.{vrf.vlan} vrf {vrf.name}", *heard]
+            lines += ["!", f"interface {_lane(one.port, vrf)} vrf {vrf.name}", *heard]
     for access in intent.access:
         of = f" vrf {access.vrf}" if access.vrf else ""
         lines += ["!", f"interface {access.port}{of}", f" description {access.neighbour}[{access.neighbour_port}]"]
@@ -97,7 +116,7 @@ def interfaces(intent: SwitchIntent) -> str:
     blocks = [[f"auto {vrf.name}", f"iface {vrf.name}", "    vrf-table auto"] for vrf in intent.vrfs]
     for one in intent.sessions:
         blocks += [
-            [f"auto {one.port}.{vrf.vlan}", f"iface {one.port}.{vrf.vlan}", f"    vrf {vrf.name}"] for vrf in one.vrfs
+            [f"auto {_lane(one.port, vrf)}", f"iface {_lane(one.port, vrf)}", f"    vrf {vrf.name}"] for vrf in one.vrfs
         ]
     for access in intent.access:
         if access.vrf:

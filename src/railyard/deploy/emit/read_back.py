@@ -221,15 +221,19 @@ def _junos_headroom(each: Callable[[str], list[re.Match[str]]]) -> dict[str, Siz
     }
 
 
+ROUTING = ("asn", "loopback", "sessions", "announced", "bfd")
+"""Facts that FRR's own file says, where SONiC makes none of its tables."""
+
+
 def sonic(text: str) -> Facts:
-    """Of `config_db.json`; what a switch in use does not have is nothing."""
+    """Of `config_db.json`; what a switch in use does not have is nothing, and what another file says is `elsewhere`."""
     tables = json.loads(text)
     metadata = tables["DEVICE_METADATA"]["localhost"]
     ports, neighbours = tables["PORT"], tables.get("BGP_NEIGHBOR", {})
     queues, marks = tables.get("QUEUE", {}), tables.get("WRED_PROFILE", {})
     keys = [key.split("|") for key in tables.get("INTERFACE", {})]
     routing = tables.get("BGP_GLOBALS", {}).get("default", {})
-    return {
+    facts = {
         "asn": int(metadata.get("bgp_asn", routing.get("local_asn", 0))),
         "loopback": routing.get("router_id", ""),
         "sessions": {key.split("|")[-1] for key in neighbours if key.startswith("default|")},
@@ -249,6 +253,9 @@ def sonic(text: str) -> Facts:
         "headroom": _sonic_headroom(tables, ports),
         "length_m": _sonic_lengths(tables),
     }
+    if not metadata.get("docker_routing_config_mode", "").startswith("split"):
+        return facts
+    return {key: fact for key, fact in facts.items() if key not in ROUTING} | {"elsewhere": ROUTING}
 
 
 def _sonic_marks(profile: dict[str, str]) -> tuple[int, ...]:
@@ -304,15 +311,26 @@ READERS: dict[str, Callable[[str], Facts]] = {"frr": frr, "sonic": sonic, "eos":
 """By dialect."""
 
 
-def differences(intent: SwitchIntent, dialect: str, text: str) -> list[str]:
-    """What a file says otherwise than intended, in words; empty where it says just that."""
+def differences(intent: SwitchIntent, dialect: str, text: str, routing: str = "") -> list[str]:
+    """What files say otherwise than intended, in words; empty where they say just that.
+
+    Args:
+        intent: What is meant.
+        dialect: Of the file.
+        text: Of the file.
+        routing: Of FRR's own file in SONiC, where there is one.
+    """
     want, found = facts_of(intent, dialect), READERS[dialect](text)
+    if found.get("elsewhere"):
+        elsewhere, meant, said = found.pop("elsewhere"), facts_of(intent, "frr"), frr(routing)
+        want |= {key: meant[key] for key in elsewhere}
+        found |= {key: said[key] for key in elsewhere}
     return [f"{key}: {_words(key, want[key], found.get(key))}" for key in wrong_facts(want, found)]
 
 
 def wrong_facts(want: Facts, found: Facts) -> list[str]:
-    """Names of facts that are otherwise; headroom may be larger."""
-    return [key for key in want if _is_wrong(key, want[key], found.get(key))]
+    """Names of facts that are otherwise; headroom may be larger, and what another file says is not asked for."""
+    return [key for key in want if key not in found.get("elsewhere", ()) and _is_wrong(key, want[key], found.get(key))]
 
 
 def _is_wrong(key: str, want: Any, found: Any) -> bool:

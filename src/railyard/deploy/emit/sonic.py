@@ -1,4 +1,4 @@
-"""SONiC's `config_db.json`: ports, BGP unnumbered, tenants; QoS: maps, PFC and watchdog, WRED and ECN, buffers."""
+"""SONiC's `config_db.json`: ports, BGP unnumbered where no tenant has a VRF, tenants, QoS, buffers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.cluster.asbuilt.port_names import SONIC_LANES
 from railyard.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS
-from railyard.deploy.emit.sonic_tenants import filters, instances, overlay, tenants, vrf_name
+from railyard.deploy.emit.sonic_tenants import filters, tenants, vrf_name
 from railyard.deploy.headroom import headroom
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def render(intent: SwitchIntent) -> str:
                 "hostname": intent.name,
                 "bgp_asn": str(intent.asn),
                 "type": "LeafRouter",
-                "docker_routing_config_mode": "unified",
-                "frr_mgmt_framework_config": "true",
+                "docker_routing_config_mode": "split-unified" if intent.vrfs else "unified",
+                "frr_mgmt_framework_config": "true",  # which starts bfdd too
             }
         },
         "LOOPBACK_INTERFACE": {"Loopback0": {}, f"Loopback0|{intent.loopback}/32": {}},
@@ -44,7 +44,7 @@ def render(intent: SwitchIntent) -> str:
         "INTERFACE": _interfaces(intent),
         **tenants(intent),
         "DEVICE_NEIGHBOR": {one.port: {"name": one.neighbour, "port": one.neighbour_port} for one in intent.ports},
-        **_bgp(intent),
+        **({} if intent.vrfs else _bgp(intent)),
         **_qos(intent),
         **filters(intent),
     }
@@ -84,30 +84,22 @@ def _interfaces(intent: SwitchIntent) -> dict[str, Any]:
 
 def _bgp(intent: SwitchIntent) -> dict[str, Any]:
     policy = {"admin_status": "up", "route_map_in": [ANY], "route_map_out": [ANY]}
-    tables: dict[str, Any] = {
-        "BGP_GLOBALS": {},
-        "BGP_GLOBALS_AF": {},
-        "BGP_GLOBALS_AF_NETWORK": {},
-        "BGP_NEIGHBOR": {},
-        "BGP_NEIGHBOR_AF": {},
+    session = {"peer_type": "external", "capability_ext_nexthop": "true", "bfd": "true"}
+    ports = [one.port for one in intent.sessions]
+    families, own = ["ipv4_unicast"], {"default|ipv4_unicast": {"max_ebgp_paths": "128"}}
+    if intent.by == "evpn":  # a spine passes its routes on
+        families.append("l2vpn_evpn")
+        own |= {"default|l2vpn_evpn": {"advertise-all-vni": "true"}} if intent.leaf else {}
+    instance = {"local_asn": str(intent.asn), "router_id": intent.loopback, "load_balance_mp_relax": "true"}
+    return {
+        "BGP_GLOBALS": {"default": instance},
+        "BGP_GLOBALS_AF": own,
+        "BGP_GLOBALS_AF_NETWORK": {f"default|ipv4_unicast|{prefix}": {} for prefix in intent.announced},
+        "BGP_NEIGHBOR": {f"default|{port}": session for port in ports},
+        "BGP_NEIGHBOR_AF": {f"default|{port}|{family}": policy for port in ports for family in families},
         "ROUTE_MAP_SET": {ANY: {}},
         "ROUTE_MAP": {f"{ANY}|10": {"route_operation": "permit"}},
     }
-    for vrf, ports, prefixes in instances(intent):
-        tables["BGP_GLOBALS"][vrf] = {
-            "local_asn": str(intent.asn),
-            "router_id": intent.loopback,
-            "load_balance_mp_relax": "true",
-        }
-        tables["BGP_GLOBALS_AF"][f"{vrf}|ipv4_unicast"] = {"max_ebgp_paths": "128"}
-        tables["BGP_GLOBALS_AF_NETWORK"] |= {f"{vrf}|ipv4_unicast|{prefix}": {} for prefix in prefixes}
-        session = {"peer_type": "external", "capability_ext_nexthop": "true", "bfd": "true"}
-        tables["BGP_NEIGHBOR"] |= {f"{vrf}|{port}": session for port in ports}
-        tables["BGP_NEIGHBOR_AF"] |= {f"{vrf}|{port}|ipv4_unicast": policy for port in ports}
-    if intent.by == "evpn":
-        tables["BGP_NEIGHBOR_AF"] |= {f"default|{one.port}|l2vpn_evpn": policy for one in intent.sessions}
-        tables["BGP_GLOBALS_AF"] |= overlay(intent)
-    return tables
 
 
 def _qos(intent: SwitchIntent) -> dict[str, Any]:

@@ -1,19 +1,33 @@
 """Tenants in SONiC's tables: VRFs, VLANs between switches, VXLAN and EVPN, or access lists.
 
-The tables of BGP are those of its management framework (frrcfgd). `BGP_GLOBALS_EVPN_RT` is read by it and is in no YANG
-model of SONiC; `ipv6_use_link_local_only` of a VLAN between switches is since 2026.
+BGP of VRFs is FRR's own text (`routing`); `ipv6_use_link_local_only` of a VLAN between switches is in SONiC's models
+since 2026.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from railyard.deploy.emit import frr
 
+if TYPE_CHECKING:
     from railyard.deploy.emit.intent import SwitchIntent
+    from railyard.deploy.plan.shared import Vrf
 
 TUNNEL, NVO = "vtep", "nvo"
+
+LONGEST = 15
+"""Characters of a device's name in Linux."""
+
+FPM = ("no fpm use-next-hop-groups", "fpm address 127.0.0.1")
+"""By which routes get from FRR to the chip: SONiC appends these where they are missing (its docker_init.sh)."""
+
+HEAD = (
+    "! For /etc/sonic/frr/frr.conf, beside config_db.json with `docker_routing_config_mode: split-unified`: tables of",
+    "! SONiC that its YANG models accept cannot say this. Look whether it is there still after `config reload`",
+    "! (sonic-buildimage issue 27014).",
+)
 
 HIGHEST = 9_999
 """Priority of an access list's first row."""
@@ -24,24 +38,28 @@ def vrf_name(tenant: str) -> str:
     return f"Vrf{tenant}"
 
 
-def instances(intent: SwitchIntent) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Instances of BGP: name, ports of their sessions, prefixes that they announce."""
-    yield "default", [one.port for one in intent.sessions], list(intent.announced)
-    for vrf in intent.vrfs:
-        ports = [f"{one.port}.{vrf.vlan}" for one in intent.sessions if vrf in one.vrfs]
-        yield vrf_name(vrf.name), ports, [f"{one.address}/31" for one in intent.access_of(vrf.name)]
+def lane(port: str, vrf: Vrf) -> str:
+    """A tenant's VLAN of a port, by SONiC's short name where Linux would not take the long one."""
+    name = f"{port}.{vrf.vlan}"
+    return name if len(name) <= LONGEST else name.replace("Ethernet", "Eth", 1)
 
 
-def overlay(intent: SwitchIntent) -> dict[str, Any]:
-    """Rows of `BGP_GLOBALS_AF` for EVPN."""
-    own = {"default|l2vpn_evpn": {"advertise-all-vni": "true"}} if intent.leaf else {}
-    return own | {
-        f"{vrf_name(vrf.name)}|l2vpn_evpn": {
-            "advertise-ipv4-unicast": "true",
-            "route-distinguisher": f"{intent.loopback}:{vrf.vlan}",
-        }
-        for vrf in intent.vrfs
-    }
+def routing(intent: SwitchIntent) -> str:
+    """What FRR of a switch with VRFs runs: `/etc/sonic/frr/frr.conf`.
+
+    SONiC's tables cannot say it: frrcfgd reads `BGP_GLOBALS_EVPN_RT`, `advertise-ipv4-unicast` and
+    `route-distinguisher`, but no YANG model has them, and `BGP_NEIGHBOR` takes addresses, ports, port channels and
+    VLANs, not VLANs of ports. With `split-unified` FRR's own file counts, and none is made from tables.
+    """
+    of = {vrf: replace(vrf, name=vrf_name(vrf.name)) for vrf in intent.vrfs}
+    named = replace(
+        intent,
+        vrfs=tuple(of.values()),
+        sessions=tuple(replace(one, vrfs=tuple(of[vrf] for vrf in one.vrfs)) for one in intent.sessions),
+        access=tuple(replace(one, vrf=vrf_name(one.vrf) if one.vrf else "") for one in intent.access),
+    )
+    head = ["frr defaults datacenter", f"hostname {intent.name}", "service integrated-vtysh-config"]
+    return "\n".join([*HEAD, *head, *FPM, "!", *frr.routing(named, lane), ""])
 
 
 def tenants(intent: SwitchIntent) -> dict[str, Any]:
@@ -55,7 +73,7 @@ def tenants(intent: SwitchIntent) -> dict[str, Any]:
     if evpn:
         return tables | _tunnels(intent)
     lanes = {
-        f"{one.port}.{vrf.vlan}": {
+        lane(one.port, vrf): {
             "admin_status": "up",
             "vlan": str(vrf.vlan),
             "vrf_name": vrf_name(vrf.name),
@@ -77,9 +95,6 @@ def _tunnels(intent: SwitchIntent) -> dict[str, Any]:
         },
         "VLAN": {f"Vlan{vrf.vlan}": {"vlanid": str(vrf.vlan)} for vrf in intent.vrfs},
         "VLAN_INTERFACE": {f"Vlan{vrf.vlan}": {"vrf_name": vrf_name(vrf.name)} for vrf in intent.vrfs},
-        "BGP_GLOBALS_EVPN_RT": {
-            f"{vrf_name(vrf.name)}|L2VPN_EVPN|{vrf.target}": {"route-target-type": "both"} for vrf in intent.vrfs
-        },
     }
 
 

@@ -18,7 +18,26 @@ ENDINGS = {"frr": "frr.conf", "sonic": "config_db.json", "eos": "eos.cfg", "juno
 INTERFACES = "interfaces"
 """The same of FRR's second file: devices that it cannot make."""
 
-_READERS = {"eos": read_eos.read, "junos": read_junos.read, "sonic": read_sonic.read}
+_READERS = {"eos": read_eos.read, "junos": read_junos.read}
+
+
+def second(system: str, text: str) -> str:
+    """How a second file of a switch ends, without which the first is not all; empty where there is none.
+
+    Args:
+        system: Its operating system.
+        text: Of the first file.
+    """
+    return ENDINGS["frr"] if system == "sonic" and read_sonic.routes_itself(text) else ""
+
+
+def _routing(name: str, texts: Mapping[str, str], ending: str) -> tuple[str, str]:
+    if not ending:
+        return "", ""
+    file = f"{name}.{ending}"
+    if not texts.get(file):
+        raise InputError("a switch of the plan has no file of its routing", found=file, allowed=sorted(texts)[:4])
+    return file, texts[file]
 
 
 def configured(system: str, name: str, texts: Mapping[str, str]) -> Configured:
@@ -39,6 +58,8 @@ def configured(system: str, name: str, texts: Mapping[str, str]) -> Configured:
         if system == "frr":
             devices = f"{name}.{INTERFACES}"
             return read_frr.read(name, file, texts[file], (devices, texts.get(devices, "")))
+        if system == "sonic":
+            return read_sonic.read(name, file, texts[file], _routing(name, texts, second(system, texts[file])))
         return _READERS[system](name, file, texts[file])
     except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
         raise InputError(f"the file cannot be read: {type(error).__name__} {error}", file=file) from None

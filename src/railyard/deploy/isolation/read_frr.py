@@ -24,6 +24,12 @@ def read(name: str, file: str, text: str, devices: tuple[str, str] = ("", "")) -
     for above, line in indented(*devices):
         kernel.take(found, above, line)
     kernel.tunnels(found)
+    routing(found, file, text)
+    return found
+
+
+def routing(found: Configured, file: str, text: str) -> None:
+    """Takes what FRR's own file says into a switch whose devices are known."""
     for above, line in indented(file, text):
         head = above[0].split() if above else line.text.split()
         if head[:2] == ["router", "bgp"]:
@@ -37,7 +43,6 @@ def read(name: str, file: str, text: str, devices: tuple[str, str] = ("", "")) -
     for table in found.tables.values():  # FRR exports no routes of a table whose tunnel is not there
         if table.lines.get("vni") is None:
             table.lines.pop("overlay", None)
-    return found
 
 
 def _named(vrf: str) -> str:

@@ -26,10 +26,26 @@ SHOWN = 4
 
 def symptoms(names: Names, reports: Reports, plan: Plan | None) -> list[Symptom]:
     """A finding a switch and fact that is otherwise."""
-    found = {one.device: (one, facts) for one in reports.configurations if (facts := _facts(one, reports)) is not None}
+    found = _by_device(reports)
     if plan is not None:
         return _against(names, found, plan, reports)
     return among(names, [(one.device, one.dialect, facts) for one, facts in found.values()])
+
+
+def _by_device(reports: Reports) -> dict[str, tuple[Configuration, Facts]]:
+    """Facts of each switch; SONiC's that FRR's own file says are taken from that."""
+    found: dict[str, tuple[Configuration, Facts]] = {}
+    routing: dict[str, Facts] = {}
+    for one in reports.configurations:
+        facts = _facts(one, reports)
+        if facts is not None and one.dialect == "frr":
+            routing[one.device] = facts
+        if facts is not None and (one.dialect != "frr" or one.device not in found):
+            found[one.device] = one, facts
+    for device, (_, facts) in found.items():
+        if "elsewhere" in facts and device in routing:
+            facts |= {key: routing[device][key] for key in facts.pop("elsewhere")}
+    return found
 
 
 def _facts(one: Configuration, reports: Reports) -> Facts | None:

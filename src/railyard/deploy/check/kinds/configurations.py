@@ -11,6 +11,7 @@ from railyard.deploy.check.assertion import Outcome, assertions
 from railyard.deploy.emit.configurations import WRITERS
 from railyard.deploy.emit.intent import switches
 from railyard.deploy.emit.read_back import differences
+from railyard.deploy.isolation.read import second
 from railyard.deploy.plan.as_set import as_set
 from railyard.deploy.plan.cabling import plan_of
 from railyard.deploy.plan.drawn import is_infiniband
@@ -80,6 +81,8 @@ def system_of(folder: Path) -> tuple[str, str]:
         InputError: There are files of none, or of several.
     """
     there = {name: ending for name, (_, ending) in WRITERS.items() if any(folder.glob(f"*.{ending}"))}
+    if "sonic" in there:
+        there.pop("frr", None)  # its VRFs are routed by a file of FRR
     if len(there) != 1:
         allowed = [f"*.{ending}" for _, ending in WRITERS.values()]
         raise InputError(
@@ -100,7 +103,12 @@ def _wrong(intent: SwitchIntent, system: str, folder: Path, ending: str) -> list
     if not file.is_file():
         return ["there is no file"]
     try:
-        return differences(intent, system, read_text(file))
+        text = read_text(file)
+        more = second(system, text)
+        routing = folder / f"{intent.name}.{more}"
+        if more and not routing.is_file():
+            return [f"there is no file {routing.name}"]
+        return differences(intent, system, text, read_text(routing) if more else "")
     except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
         return [f"the file cannot be read: {type(error).__name__} {error}"]
 

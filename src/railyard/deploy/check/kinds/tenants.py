@@ -86,7 +86,7 @@ def _files(folder: Path) -> tuple[str, dict[str, str]]:
     if (folder / PARTITIONS).is_file():
         return "frr", {PARTITIONS: read_text(folder / PARTITIONS)}
     system, _ = system_of(folder)
-    endings = (ENDINGS[system], INTERFACES)
+    endings = (ENDINGS[system], ENDINGS["frr"], INTERFACES)
     paths = [path for path in sorted(folder.iterdir()) if path.name.endswith(endings)]
     return system, {path.name: read_text(path) for path in paths}
 

@@ -11,6 +11,7 @@ import numpy as np
 from railyard.deploy.emit.provision.inventory import Known
 from railyard.deploy.plan.addresses import HOSTS6, MANAGEMENT6, addresses_of, ipv4, ipv6
 from railyard.deploy.plan.drawn import interface, is_infiniband
+from railyard.deploy.plan.shared import shared_of
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Boot:
         address, address6: That it gets.
         known: How it is told from others; none of all where its link alone tells.
         file: What it fetches, a whole URL; empty where nothing.
+        routing: FRR's own file in SONiC, a whole URL; empty where it has none.
         gateway, gateway6: Of a server's link, whose addresses are a network of two; empty for ports of management.
     """
 
@@ -42,6 +44,7 @@ class Boot:
     address6: str
     known: Known
     file: str = ""
+    routing: str = ""
     gateway: str = ""
     gateway6: str = ""
 
@@ -78,10 +81,14 @@ def boots(plan: Plan, system: str, folder: str, inventory: Mapping[str, Known]) 
     """
     devices, numbers = plan.devices, addresses_of(plan)
     plain = {name for number, name in enumerate(plan.networks) if is_infiniband(plan, number)}
+    shared = {name: shared_of(plan, number) for number, name in enumerate(plan.networks) if name not in plain}
     for row in np.flatnonzero(numbers.management).tolist():
         name, address = devices.name[row], int(numbers.management[row])
-        file = "" if devices.network[row] in plain else folder + boot_file(system, name)
-        yield Boot(name, ipv4(address), ipv6(MANAGEMENT6, address), inventory.get(name, Known()), file)
+        known, files = inventory.get(name, Known()), ("", "")
+        if devices.network[row] not in plain:
+            own = system == "sonic" and shared[devices.network[row]].vrfs(row)
+            files = folder + boot_file(system, name), f"{folder}switches/{name}.{ENDING['frr']}" if own else ""
+        yield Boot(name, ipv4(address), ipv6(MANAGEMENT6, address), known, *files)
     if "front-end" not in plan.networks or "front-end" in plain:
         return
     rows, number = plan.cables, plan.networks.index("front-end")
@@ -89,7 +96,7 @@ def boots(plan: Plan, system: str, folder: str, inventory: Mapping[str, Known]) 
     for row in np.flatnonzero(first).tolist():
         name, gateway = devices.name[int(rows.a[row])], int(numbers.access[row])
         ends = ipv4(gateway + 1), ipv6(HOSTS6, gateway + 1)
-        yield Boot(name, *ends, Known(), "", ipv4(gateway), ipv6(HOSTS6, gateway))
+        yield Boot(name, *ends, Known(), "", "", ipv4(gateway), ipv6(HOSTS6, gateway))
 
 
 def front(plan: Plan) -> str:

@@ -38,7 +38,10 @@ def file_of(boot: Boot, system: str, folder: str) -> tuple[str, str] | None:
     url = f"{folder}switches/{boot.device}.{ENDING[system]}"
     if system == "sonic":
         source = {"source": url, "destination": "/etc/sonic/config_db.json", "secure": False}
-        document = {"ztp": {"01-configdb-json": {"url": source}}}
-        return f"provision/ztp/{boot.device}.json", json.dumps(document, indent=1) + "\n"
+        steps: dict[str, object] = {"01-configdb-json": {"url": source}}
+        if boot.routing:  # there before the tables say that it counts
+            own = {"source": boot.routing, "destination": "/etc/sonic/frr/frr.conf", "secure": False}
+            steps = {"01-download": {"files": [{"url": own}]}, "02-configdb-json": {"url": source}}
+        return f"provision/ztp/{boot.device}.json", json.dumps({"ztp": steps}, indent=1) + "\n"
     text = (FRR if system == "frr" else JUNOS).format(url=url, name=boot.device)
     return f"provision/ztp/{boot.device}.sh", text
