@@ -38,6 +38,22 @@ def test_every_port_is_used_once_and_lies_on_its_box(size, case):
     assert len(set(plan.devices.name)) == len(plan.devices)
 
 
+def modules_of(plan) -> Counter[str]:
+    """Optical modules by name: of a cage with two links one, else one an end; by the drawn cables alone."""
+    rows, catalog = plan.cables, plan.cluster.catalog
+    found: set[tuple[object, ...]] = set()
+    for at in range(len(rows)):
+        tier = plan.tiers[int(rows.tier[at])]
+        for side in "ab" if tier.fibre else "":
+            device, cage, lanes = (int(getattr(rows, side + key)[at]) for key in ("", "_cage", "_lanes"))
+            twin = catalog.cable(tier.medium).twin
+            if twin and lanes == 2:
+                found.add((twin, device, cage))
+            else:
+                found.add((tier.medium, int(rows.tier[at]), int(rows.number[at]), side))
+    return Counter(str(one[0]) for one in found)
+
+
 @settings(max_examples=20, deadline=None)
 @given(SIZES, st.sampled_from(CASES))
 def test_the_bill_is_the_economics(size, case):
@@ -52,6 +68,10 @@ def test_the_bill_is_the_economics(size, case):
             assert mine[row.network, row.tier, "cable"] == row.count
         if row.kind == "fibre":
             assert mine[row.network, row.tier, "cable"] == row.count
+    optics: Counter[str] = Counter()
+    for row in bill_of(plan.cluster).of("optic"):
+        optics[row.name] += row.count
+    assert modules_of(plan) == optics
     switches = Counter(plan.devices.box[plan.devices.level > 0].tolist())
     bill = Counter()
     for row in bill_of(plan.cluster).of("switch"):

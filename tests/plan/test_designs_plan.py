@@ -267,7 +267,8 @@ def test_of_a_large_space_an_optimizer_looks_at_few_and_finds_its_front(tmp_path
     assert len(every.points) == every.space.size == 576
     assert len(some.points) == 240
     assert plain(some)["looked_at"]["in_closed_form"] == 240
-    assert some.choices[0].name == every.choices[0].name
+    # 32 accelerators hang on one leaf: oversubscriptions of it are equal to the last digit, and either may be named.
+    assert some.choices[0].figures == every.choices[0].figures
     for name in ("cpmt", "jct"):
         best = [min(row.figures[name] for row in found.choices) for found in (every, some)]
         assert best[1] == pytest.approx(best[0], rel=0.01)

@@ -20,7 +20,7 @@ def items():
 
 def test_every_difference_has_its_cause(items):
     assert all(one.cause for one in items if one.difference)
-    assert sum(one.difference == 0 for one in items) == 79
+    assert sum(one.difference == 0 for one in items) == 80
     assert len(items) == 91
 
 
@@ -39,6 +39,7 @@ def test_sums():
     bill = BillOfMaterials(tuple(rows))
     assert counted(bill, "optic/*/nic") == 17
     assert counted(bill, "0.5 optic/back-end/nic + switch/*/*") == 8
+    assert counted(bill, "optic/*/nic/b + -2 switch/*/*") == 1
     with pytest.raises(InputError, match="kind/network/tier"):
         counted(bill, "optic")
 

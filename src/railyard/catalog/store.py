@@ -52,7 +52,7 @@ SINGULAR = {kind: kind.removesuffix("es") if kind == "switches" else kind.remove
 # What a server or a cable names, and the kind in which it must be found.
 REFERENCES = {
     Server: {"accelerator": "accelerators", "nic": "nics", "front_end_nic": "nics"},
-    Cable: {"fibre": "cables"},
+    Cable: {"fibre": "cables", "twin": "cables"},
 }
 
 

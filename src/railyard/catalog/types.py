@@ -193,6 +193,9 @@ class Server(Part):
             "Between two memory domains of the host, ONE WAY; when not given, three UPI 2.0 links of 48 GB/s at 83 %",
         ),
     )
+    nic_cages: int = field(
+        default=0, metadata=f.count("nic_cages", "Cages that the back-end NICs share; 0 where each has one")
+    )
     host_cores: int = field(
         default=0, metadata=f.count("host_cores", "Cores of the processors, without their threads; 0 where not known")
     )
@@ -262,6 +265,7 @@ class Switch(Part):
         default=0.0, metadata=f.rate("fabric_rate", "Cell-fabric side of a scheduled leaf, ONE WAY")
     )
     fabric_ports: int = field(default=0, metadata=f.count("fabric_ports", "Cell-fabric lanes of a scheduled leaf"))
+    cage_ports: int = field(default=1, metadata=f.count("cage_ports", "Ports at the highest speed that share a cage"))
     reduces: bool = field(default=False, metadata=f.flag("reduces", "Whether it can reduce in the network (SHARP)"))
     long_haul_m: float = field(
         default=0.0,
@@ -305,8 +309,8 @@ class Cable(Part):
     """A cable, one optical module, or a part of a line between sites.
 
     Copper and active optical cables are priced a cable. An optic is priced a module: a link takes one at each end, with
-    a `fibre` between. A line has a `terminal` at each end of a fibre pair, an `amplifier` after every span, and a
-    `route` for every kilometre.
+    a `fibre` between; two links of one cage share its `twin` there. A line has a `terminal` at each end of a fibre
+    pair, an `amplifier` after every span, and a `route` for every kilometre.
     """
 
     kind: str = field(
@@ -324,6 +328,9 @@ class Cable(Part):
     power_w: Range = field(metadata=f.power_range("power", "Drawn at one end"))
     price_usd: Range = field(metadata=f.money_range("price", "Of one module, or of one whole cable of copper or fibre"))
     fibre: str = field(default="", metadata=f.text("fibre", "Name of the fibre that an optical module takes"))
+    twin: str = field(
+        default="", metadata=f.text("twin", "Name of the module that serves two such links from one cage")
+    )
     budget_db: float = field(
         default=0.0,
         metadata=f.loss("budget", "Loss of light that a link between two of these modules may have; 0 dB: not known"),
@@ -334,7 +341,7 @@ class Cable(Part):
 
     @property
     def pieces_per_link(self) -> int:
-        """How many of these a link takes: two modules or one cable."""
+        """How many of these a link takes where no cage is shared: two modules or one cable."""
         return 2 if self.kind == "optic" else 1
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.catalog.types import Range
+from railyard.cluster.cages import modules
 from railyard.cluster.hall.hall import hall_of
 from railyard.cluster.hall.patching import PANEL, trunk_of
 from railyard.cluster.management import management_of
@@ -16,6 +17,7 @@ from railyard.cluster.management import management_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from railyard.catalog import Cable
     from railyard.cluster.cabling import CableRun
     from railyard.cluster.hall.patching import Patching
     from railyard.cluster.machine import Cluster
@@ -119,9 +121,10 @@ def bill_of(cluster: Cluster) -> BillOfMaterials:
             BillRow("nic", plan.nic.name, cluster.servers * plan.nics, plan.nic.price_usd, plan.nic.power_w, plan.name)
         )
         rows += _switch_rows(plan)
+        bought = modules(plan)
         for index, run in enumerate(plan.runs):
             through, trunks = _patched(cluster, patching, first + index)
-            rows += _cable_rows(plan, index, through, unpriced)
+            rows += _cable_rows(plan, index, bought[index], through, unpriced)
             rows += _line_rows(cluster, plan, index, run)
             if trunks and run.fibre is not None:
                 trunk = cluster.catalog.cable(trunk_of(run.fibre.name))
@@ -247,8 +250,10 @@ def _site_pairs(plan: NetworkPlan, index: int) -> int:
     return len(np.unique(np.sort(site, axis=0), axis=1).T)
 
 
-def _cable_rows(plan: NetworkPlan, index: int, through: int, unpriced: list[str]) -> list[BillRow]:
-    """Cables of a tier; those `through` panels take a cord at each end where others have one fibre."""
+def _cable_rows(
+    plan: NetworkPlan, index: int, bought: dict[Cable, int], through: int, unpriced: list[str]
+) -> list[BillRow]:
+    """Cables of a tier with the modules bought for it; those `through` panels take a cord at each end."""
     run = plan.runs[index]
     cables = math.ceil(int(np.count_nonzero(plan.wiring.tier == index)) / 2 / run.lanes)
     tier = plan.wiring.tiers[index].name
@@ -258,10 +263,10 @@ def _cable_rows(plan: NetworkPlan, index: int, through: int, unpriced: list[str]
         unpriced.append(f"{cables} cables of {run.length_m:g} m in {plan.name} {tier}")
         return []
     cable = run.cable
-    if cable.kind != "optic":
+    if not bought:
         return [BillRow("cable", cable.name, cables, cable.price_usd, cable.power_w.scaled(2.0), plan.name, tier)]
     rows = [
-        BillRow("optic", cable.name, cables * cable.pieces_per_link, cable.price_usd, cable.power_w, plan.name, tier)
+        BillRow("optic", one.name, count, one.price_usd, one.power_w, plan.name, tier) for one, count in bought.items()
     ]
     if run.fibre is not None:
         rows.append(BillRow("fibre", run.fibre.name, cables + through, run.fibre.price_usd, NOTHING, plan.name, tier))

@@ -28,6 +28,7 @@ class CableRun:
         lanes: Links that share one cable: 8 lanes of a cell fabric, else 1.
         cable: Copper cable or optical module; None where the catalogue has nothing of this rate and reach.
         fibre: Fibre between two modules; None with copper.
+        twin: Module that serves two of these links from one cage; None where there is none.
     """
 
     length_m: float
@@ -35,6 +36,7 @@ class CableRun:
     lanes: int
     cable: Cable | None
     fibre: Cable | None
+    twin: Cable | None
 
 
 def choose(
@@ -59,7 +61,8 @@ def choose(
     found = _fitting(catalog, rate_bps * lanes, length)
     delay_s = length * (FIBRE_S_PER_M if found is None or tier.kind == "long" else found.delay_s_per_m)
     fibre = catalog.cable(found.fibre) if found is not None and found.fibre else None
-    return CableRun(length, round(delay_s * 1e12), lanes, found, fibre)
+    twin = catalog.cable(found.twin) if found is not None and found.twin and lanes == 1 else None
+    return CableRun(length, round(delay_s * 1e12), lanes, found, fibre, twin)
 
 
 def _fitting(catalog: Catalog, rate_bps: float, length_m: float) -> Cable | None:

@@ -18,6 +18,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from railyard.cluster.cages import TWIN, free_halves
 from railyard.cluster.hall.devices import (
     STORAGE_U,
     rack_limit_w,
@@ -217,7 +218,11 @@ class _Design:
                 continue
             count = 2 * part.fabric_ports
             optic = run.cable.kind == "optic"
-            links.append(Item("optic" if optic else "cable", run.cable, count * (1 + optic), plan.name, "manager"))
+            each = 1 + (optic and run.twin is None)
+            links.append(Item("optic" if optic else "cable", run.cable, count * each, plan.name, "manager"))
+            more = 0 if run.twin is None else math.ceil(max(count - free_halves(plan), 0) / TWIN)
+            if run.twin is not None and more:
+                links.append(Item("optic", run.twin, more, plan.name, "manager"))
             if run.fibre is not None:
                 links.append(Item("fibre", run.fibre, count, plan.name, "manager"))
         pairs = len(found)

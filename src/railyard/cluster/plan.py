@@ -55,6 +55,7 @@ class NetworkPlan:
         storage_ports: int32[storage servers, ports of each].
         pool_ports: int32[units of the memory pool, ports of each].
         hop_ps: int64[nodes], through each switch; what the fabric has for all others.
+        nic_cages: Cages that the NICs of a server share; 0: each has one.
         tenancy: Who shares it; None: it is one user's.
     """
 
@@ -72,6 +73,7 @@ class NetworkPlan:
     storage_ports: NDArray[np.int32]
     pool_ports: NDArray[np.int32]
     hop_ps: NDArray[np.int64]
+    nic_cages: int = 0
     tenancy: Tenancy | None = None
 
     @property
@@ -270,6 +272,7 @@ class _Job:
             port_of_rank=_ports_of_ranks(wiring.port_of, hardware, self.nics),
             storage_ports=wiring.extra[:stored].reshape(self.storage_servers, ports),
             pool_ports=wiring.extra[stored : stored + lenders * lent].reshape(lenders, lent),
+            nic_cages=hardware.server.nic_cages if self.nic.name == hardware.server.nic else 0,
             hop_ps=_hops(fabric, wiring, longer_ps(catalog, self.network, fabric, link_bps, (parts, switches))),
         )
 

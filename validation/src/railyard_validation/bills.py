@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from railyard.cluster.bill import BillOfMaterials
 
 COLUMNS = ("document", "table", "case", "scenario", "set", "item", "published", "ours", "cause")
-TERM = re.compile(r"(?:([\d.]+) )?([^/]+)/([^/]+)/([^/]+)")
+TERM = re.compile(r"(?:(-?[\d.]+) )?([^/]+)/([^/]+)/([^/]+)(?:/([^/]+))?")
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,8 @@ def counted(bill: BillOfMaterials, terms: str) -> float:
 
     Args:
         bill: The bill.
-        terms: `WEIGHT kind/network/tier`, added with ` + `; the weight may be left out, `*` stands for anything.
+        terms: `WEIGHT kind/network/tier/item`, added with ` + `; the weight (also less than 0) and the item may be left
+            out, `*` stands for anything.
 
     Raises:
         InputError: A term is none.
@@ -97,8 +98,11 @@ def counted(bill: BillOfMaterials, terms: str) -> float:
             raise InputError(
                 "expected `kind/network/tier`", key="ours", found=term, hint="as in `0.5 optic/storage/nic`"
             )
-        weight, *wanted = read.groups()
+        weight, *wanted = read.groups(default="")
+        wanted[3] = wanted[3] or "*"
         total += float(weight or 1) * sum(
-            row.count for row in bill if all(map(fnmatch.fnmatchcase, (row.kind, row.network, row.tier), wanted))
+            row.count
+            for row in bill
+            if all(map(fnmatch.fnmatchcase, (row.kind, row.network, row.tier, row.name), wanted))
         )
     return total

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.cluster.cabling import copper_reach_m
+from railyard.cluster.cages import ends_of, sockets
 from railyard.cluster.hall.devices import NETWORKS, Devices, nodes_of
 from railyard.cluster.hall.hall import hall_of, lengths
 from railyard.cluster.hall.patching import CONNECTIONS, lost_db_per_m
-from railyard.deploy.plan.ports import sockets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -212,18 +212,11 @@ def _network(cluster: Cluster, devices: Devices, key: str, number: int) -> dict[
     plan = cluster.plans[key]
     network = next(one for one in cluster.networks if one.name == plan.name)
     wiring = plan.wiring
-    low, high = wiring.source[0::2].astype(np.int32), wiring.target[0::2].astype(np.int32)
     rate = wiring.line_bps[0::2]
-    count = len(low)
+    count = len(rate)
     _, nic = nodes_of(cluster, devices, key)
-    ends = sockets(
-        plan,
-        np.concatenate([low, high]),
-        np.concatenate([np.ones(count, np.bool_), np.zeros(count, np.bool_)]),
-        np.concatenate([rate, rate]),
-    )
-    host = np.concatenate([low, high]) < wiring.ports
-    node = np.concatenate([low, high])
+    ends, node = sockets(plan), ends_of(plan)
+    host = node < wiring.ports
     port, cage = np.where(host, nic[node], ends.number), np.where(host, nic[node], ends.cage)
     lane, lanes = np.where(host, 0, ends.lane), np.where(host, 1, ends.lanes)
     columns: dict[str, NDArray[Any]] = {
