@@ -11,6 +11,7 @@ import numpy as np
 
 from railyard.errors import InputError
 from railyard.plan.designs import judgement, work
+from railyard.plan.designs.ahead import Ahead
 from railyard.plan.designs.conclusion import conclude, refusal
 from railyard.plan.designs.front import promising
 from railyard.plan.designs.judgement import judge
@@ -57,7 +58,8 @@ class Planner:
         section: How much may be spent.
         workers: Where tasks run.
         known: What is on disk.
-        report: Called with what is being done, and its share from 0 to 1.
+        report: Called with what is being done, and how much of the plan is over, from 0 to 1.
+        ahead: What is left.
         until: Of the monotonic clock, when the plan's time is spent.
         lessons: What the closed form misses.
         raw: What it found, by point and demand.
@@ -71,6 +73,7 @@ class Planner:
     workers: Workers
     known: Known
     report: Report
+    ahead: Ahead
     until: float = math.inf
     lessons: Lessons = field(default_factory=Lessons)
     raw: dict[Pair, Outcome] = field(default_factory=dict)
@@ -92,7 +95,7 @@ class Planner:
         excluded = sorted(frozenset().union(*(one.names for one in planned.constraints)))
         until = time.monotonic() + section.effort.time if section.effort.time else math.inf
         known = Known(draft, planned.space, tuple(excluded), journal)
-        return cls(draft, planned, section, workers, known, report, until)
+        return cls(draft, planned, section, workers, known, report, _ahead(planned, section), until)
 
     def run(self) -> Planned:
         """All of it; what was found so far where the user stops it or its time is spent.
@@ -103,6 +106,7 @@ class Planner:
         """
         planned = self.planned
         for step in (self._cover, self._learn, self._run_promising, self._run_bound, self._run_finalists):
+            self.ahead.step()
             try:
                 step()
             except (KeyboardInterrupt, _TimeIsUp) as end:
@@ -114,7 +118,8 @@ class Planner:
             if planned.stopped == "user":
                 raise KeyboardInterrupt
             raise self.draft.blame(self._too_short() if planned.stopped else refusal(planned))
-        self.report("chances", 0.9)
+        self.ahead.step()
+        self.report("chances", self.ahead.share(self.until))
         conclude(planned, draws=self.section.effort.draws, seed=self.draft.seed)
         return planned
 
@@ -326,7 +331,25 @@ class Planner:
     def _done(self, tasks: Sequence[Task], what: str) -> Iterator[Any]:
         ended = 0
         for ended, done in enumerate(self.workers.run(tasks, self.until), 1):
-            self.report(f"{what}: {ended} of {len(tasks)}", ended / len(tasks))
+            self.ahead.ended(what)
+            self.report(f"{what}: {ended} of {len(tasks)}", self.ahead.share(self.until))
             yield done
         if ended < len(tasks) or time.monotonic() >= self.until:
             raise _TimeIsUp
+
+
+def _ahead(planned: Planned, section: PlanSection) -> Ahead:
+    """The tasks of every step of `Planner.run` at most, and the chances."""
+    space, effort = planned.space, section.effort
+    demands = len(space.demands)
+    points = space.size if space.size <= effort.designs else effort.samples
+    return Ahead(
+        [
+            ("closed form", math.ceil(points * demands / _CHUNK)),
+            ("flow", effort.layouts * demands if effort.flow else 0),
+            ("flow", effort.flow * demands),
+            ("flow", demands if effort.flow else 0),
+            ("packet", effort.packet * demands),
+            ("chances", 1),
+        ]
+    )
