@@ -7,6 +7,7 @@ import pytest
 
 from railyard import engine
 from railyard.cli.guard import run
+from railyard.errors import InputError
 from railyard.graph import Job
 from railyard.operate.advice import advise, ordered, question
 
@@ -75,6 +76,25 @@ def test_the_step_is_the_flow_engine_s_and_neighbours_count(files):
     record = engine.get("flow").simulate([Job(step, ranks)], alone.cluster)
     assert apart.step_s == pytest.approx(int(record.end_ps.max()) * 1e-12, rel=0.02)
     assert groups == ()
+
+
+def test_a_tenant_s_job_gets_its_nodes_only_and_so_do_those_that_run(files):
+    """Free are 2 to 5 and 9; blue has 4 to 8: of these 4 and 5. A job of nobody gets none of them."""
+    tenancy = "fabric: infiniband, tenancy: {by: pkey, tenants: [{name: blue, servers: 4-8}]}"
+    text = (CLUSTER.format(96) + JOBS).replace("fabric: infiniband}", "fabric: infiniband}\n  " + tenancy[20:])
+    placed = {}
+    for name in ("blue", "", "bleu"):
+        mine = text.replace("{name: mine,", f"{{name: mine, tenant: {name}," if name else "{name: mine,")
+        (files / "shared.yaml").write_text(mine)
+        if name == "bleu":
+            with pytest.raises(InputError, match="the cluster has no such tenant") as told:
+                question(files / "shared.yaml", files / "free.txt")
+            assert "blue" in str(told.value.problems[0].hint)
+            continue
+        asked = question(files / "shared.yaml", files / "free.txt")
+        placed[name] = advise(asked, "slurm-tree", [])[0].nodes.tolist()
+        assert asked.taken.sum() == 12 - 5
+    assert placed == {"blue": [4, 5], "": [2, 3]}
 
 
 def test_from_the_command_line(files, capsys):

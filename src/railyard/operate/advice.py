@@ -28,7 +28,7 @@ from railyard.scenario.load import blaming, load
 from railyard.scenario.variants import expand
 from railyard.schema.yaml import Mark, Node
 from railyard.study import compose
-from railyard.study.jobs.prepare import tenant
+from railyard.study.jobs.prepare import tenant, whose
 from railyard.study.memo import Memo
 
 if TYPE_CHECKING:
@@ -78,8 +78,9 @@ class Question:
         draft: The scenario, its job the last of `jobs`.
         cluster: The machine.
         tree: As a scheduler sees it.
-        free: What can be had.
+        free: What can be had: of a job of `jobs` its tenant's nodes, or nobody's, where tenants share the cluster.
         accelerators: That the job wants.
+        taken: bool[nodes], where jobs run already.
     """
 
     draft: Draft
@@ -87,6 +88,7 @@ class Question:
     tree: NodeTree
     free: Free
     accelerators: int
+    taken: NDArray[np.bool_]
 
     @property
     def nodes(self) -> int:
@@ -119,8 +121,10 @@ def question(job: Path, nodes: Path, *, busy: Path | None = None, names: Path | 
         free.out(np.setdiff1d(np.arange(tree.nodes, dtype=np.int32), here))
     if busy is not None:
         free.out(numbers(tree, busy))
+    taken = free.room == 0
+    free.out(np.flatnonzero(~_own(draft, cluster)).astype(np.int32))
     wanted = draft.scenario.jobs[-1].accelerators
-    asked = Question(draft, cluster, tree, free, wanted)
+    asked = Question(draft, cluster, tree, free, wanted, taken)
     if asked.nodes > tree.nodes:
         raise InputError(
             f"the job wants {asked.nodes} nodes, and the cluster has {tree.nodes}",
@@ -130,6 +134,18 @@ def question(job: Path, nodes: Path, *, busy: Path | None = None, names: Path | 
             allowed=f"at most {cluster.ranks}",
         )
     return asked
+
+
+def _own(draft: Draft, cluster: Cluster) -> NDArray[np.bool_]:
+    """bool[nodes], those that the job may have where tenants share the cluster.
+
+    Raises:
+        InputError: The cluster has no such tenant.
+    """
+    number = len(draft.scenario.jobs) - 1
+    with blaming(draft, "workload", "jobs", str(number)):
+        mine = whose(cluster, draft.scenario.jobs[number].tenant)
+    return np.logical_and.reduceat(mine, np.arange(0, len(mine), cluster.ranks_per_server))
 
 
 def _with_jobs(draft: Draft, job: Path) -> Draft:
@@ -185,11 +201,12 @@ def _running(asked: Question) -> list[Tenant]:
     memo = Memo()
     variant = expand(asked.draft)[0]
     each = asked.cluster.ranks_per_server
-    taken = np.repeat(asked.free.room == 0, each)[: asked.cluster.ranks]
+    taken = np.repeat(asked.taken, each)[: asked.cluster.ranks]
     found = []
     for number, section in enumerate(asked.draft.scenario.jobs[:-1]):
         with blaming(asked.draft, "workload", "jobs", str(number)):
-            where = place_ranks(asked.cluster, section.placement.record(), section.accelerators, taken)
+            here = taken & whose(asked.cluster, section.tenant)
+            where = place_ranks(asked.cluster, section.placement.record(), section.accelerators, here)
         taken[where] = False
         one = tenant(variant, number, asked.cluster.part(where), where, memo)
         if one.step is not None:  # what serves has no step of its own on this engine

@@ -184,14 +184,14 @@ def _placements(draft: Draft, machine: Cluster) -> list[NDArray[np.int32]]:
     for number, job in enumerate(jobs):
         with blaming(draft, "workload", "jobs", str(number)):
             _check_servers(job.accelerators, machine)
-            mine = free & _whose(machine, job.tenant)
+            mine = free & whose(machine, job.tenant)
             placement = place(machine, job.placement.record(), job.accelerators, mine)
         free[placement] = False
         found.append(placement)
     return found
 
 
-def _whose(machine: Cluster, tenant: str | None) -> NDArray[np.bool_]:
+def whose(machine: Cluster, tenant: str | None) -> NDArray[np.bool_]:
     """bool[ranks], accelerators all of whose ports are a tenant's (or nobody's, for a job of none).
 
     Raises:
