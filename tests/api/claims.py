@@ -10,7 +10,8 @@ from typing import Any
 
 _PERCENT = re.compile(r"(-?[\d.]+) %")
 _NEVER = re.compile(
-    r"\bnan\b|\binf\b|-0(\.0+)? |e-\d\d|\b0(\.0+)? GPU-seconds|\bNone\b|\b0\.0 ?% (more|less|longer)|[:,] ?[.,;]"
+    r"\bnan\b|\binf\b|-0(\.0+)? |e-\d\d|\b0(\.0+)? GPU-seconds|\bNone\b(?! had to)"
+    r"|\b0\.0 ?% (more|less|longer)|[:,] ?[.,;]"
 )
 """What no sentence for people may contain."""
 

@@ -1,10 +1,13 @@
 """The report in a real browser: it draws everything, logs no error, asks for nothing."""
 
+import html
+import json
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from tests.api import claims
 
 import railyard
 
@@ -72,3 +75,35 @@ def test_a_picture_is_not_blank(report, tmp_path, width, height) -> None:
     picture = tmp_path / "page.png"
     browse(report.as_uri(), tmp_path / "profile", f"--screenshot={picture}", f"--window-size={width},{height}")
     assert picture.stat().st_size > 20_000  # an empty page of this size packs to a few kilobytes
+
+
+def sentences(page: str) -> list[str]:
+    """Text of paragraphs, lists, headings and captions, a string each; what a picture draws is left out."""
+    body = re.sub(r"<(script|style|svg).*?</\1>", "", page, flags=re.DOTALL)
+    found = re.findall(r"<(p|li|h1|h2|h3|figcaption|dd)\b[^>]*>(.*?)</\1>", body, flags=re.DOTALL)
+    return [html.unescape(re.sub(r"<[^>]+>", "", inside)).strip() for _, inside in found]
+
+
+def test_sentences_agree_with_the_numbers_beside_them(report, opened) -> None:
+    text = "\n".join(sentences(opened.stdout))
+    assert claims.of_text(text) == []
+    variants = {one["name"]: one for one in json.loads((report.parent / "result.json").read_text())["variants"]}
+    name = re.search(r'<button aria-pressed="true">([^<]+)</button>', opened.stdout).group(1)
+    step_s, compute = re.search(
+        r"add up to the step of ([\d.]+) s\. GPU utilization is the compute part, ([\d.]+) %", text
+    ).groups()
+    assert float(step_s) == pytest.approx(variants[name]["step"]["seconds"], rel=1e-3)
+    assert float(compute) / 100 == pytest.approx(variants[name]["utilization"]["gpu"], abs=6e-4)
+    headline = variants[name]["bottleneck"]["headline"]
+    assert headline in text
+    assert claims.of_headline(variants[name]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
+def test_pages_of_all_examples_say_nothing_broken(path, tmp_path) -> None:
+    if path.stem in ("plan", "llama3-70b-1024-h100", "moe-deepseek-v3"):
+        pytest.skip("a plan, or a thousand GPUs")
+    run = railyard.run(path, out=tmp_path / "run")
+    page = browse(run.report_path.as_uri(), tmp_path / "profile", "--dump-dom").stdout
+    assert claims.of_text("\n".join(sentences(page))) == []
