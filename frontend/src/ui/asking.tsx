@@ -38,6 +38,8 @@ export function Pick({ verb, input, rows, given, give, arrived }: {
 }) {
   const [trouble, setTrouble] = useState<string>();
   const [busy, setBusy] = useState(false);
+  // The server has these; `rows` are asked for again, and come later.
+  const [stored, setStored] = useState<readonly string[]>([]);
   const id = `input-${input.name}`;
   const fitting = rows.filter((row) => input.takes === "either" || row.folder === (input.takes === "folder"));
   const put = (words: string) => give(input.several ? [...given, words].filter(Boolean) : words === "" ? [] : [words]);
@@ -45,8 +47,9 @@ export function Pick({ verb, input, rows, given, give, arrived }: {
     setBusy(true);
     setTrouble(undefined);
     try {
-      const stored = await uploaded(`${verb}-${input.name}`, files, input);
-      give(input.several ? [...given, ...stored] : stored);
+      const names = await uploaded(`${verb}-${input.name}`, files, input);
+      setStored((before) => [...before, ...names]);
+      give(input.several ? [...given, ...names] : names);
       arrived();
     } catch (error) {
       setTrouble((error as Error).message);
@@ -70,7 +73,7 @@ export function Pick({ verb, input, rows, given, give, arrived }: {
         {busy && <span class="muted" role="status">uploading</span>}
       </p>
       {trouble && <p class="fault" role="alert">{trouble}</p>}
-      {!busy && given.filter((file) => !fitting.some((row) => row.file === file)).map((file) => <p class="fault" role="alert">Nothing that is listed is called {file}.</p>)}
+      {!busy && given.filter((file) => !stored.includes(file) && !fitting.some((row) => row.file === file)).map((file) => <p class="fault" role="alert">Nothing that is listed is called {file}.</p>)}
     </div>
   );
 }
