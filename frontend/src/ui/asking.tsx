@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { Spelt } from "../parts";
 import type { InputRow, InputSpec, OptionSpec } from "./api.gen";
 import { api } from "./api";
+import { Words } from "./words";
 
 /** What is given for each input, and what is chosen, by name. */
 export interface Given {
@@ -64,10 +65,7 @@ export function Pick({ verb, input, rows, given, give, arrived }: {
         <ul class="links">{given.map((file) => <li>{file} <button onClick={() => give(given.filter((one) => one !== file))} aria-label={`leave out ${file}`}>Leave out</button></li>)}</ul>
       )}
       <p class="tools">
-        <input id={id} aria-describedby={`${id}-about`} list={`${id}-there`} value={input.several ? "" : (given[0] ?? "")} placeholder={input.takes === "folder" ? "a folder below" : "a name below"} onChange={(event) => {
-          put(event.currentTarget.value.trim());
-          if (input.several) event.currentTarget.value = "";
-        }} />
+        <Words id={id} aria-describedby={`${id}-about`} list={`${id}-there`} value={input.several ? "" : (given[0] ?? "")} placeholder={input.takes === "folder" ? "a folder below" : "a name below"} put={put} />
         <datalist id={`${id}-there`}>{fitting.map((row) => <option value={row.file} />)}</datalist>
         <label class="upload">Upload<input type="file" aria-label={`upload ${input.title}`} multiple={input.several || input.takes !== "file"} onChange={(event) => void upload([...(event.currentTarget.files ?? [])])} /></label>
         {busy && <span class="muted" role="status">uploading</span>}

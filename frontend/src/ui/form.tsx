@@ -3,6 +3,7 @@
 import { isMap, isScalar, parseDocument, type Document } from "yaml";
 import type { Schema } from "./api";
 import { at, valuesAt } from "./schema";
+import { Words } from "./words";
 
 interface Field {
   path: readonly string[];
@@ -61,7 +62,7 @@ function Entry({ field, document, schema, change }: { field: Field; document: Do
   return (
     <label for={id} title={about}>
       <span>{field.label}</span>
-      <input id={id} list={choices.length > 0 ? `${id}-choices` : undefined} value={value === undefined ? "" : String(value)} onChange={(event) => put(event.currentTarget.value.trim())} />
+      <Words id={id} list={choices.length > 0 ? `${id}-choices` : undefined} value={value === undefined ? "" : String(value)} put={put} />
       {choices.length > 0 && <datalist id={`${id}-choices`}>{[...new Set(choices)].map((choice) => <option value={choice} />)}</datalist>}
     </label>
   );

@@ -8,6 +8,7 @@ import { api } from "../api";
 import { Choices, Pick, type Given } from "../asking";
 import { JobRow } from "../jobs";
 import { useLoaded } from "../loaded";
+import { Words } from "../words";
 
 export function AskPage({ jobs }: { jobs: QueuedJob[] }) {
   const [verbs] = useLoaded(api.verbs, []);
@@ -84,8 +85,8 @@ function Form({ verb, rows, scenarios, jobs, arrived }: Parts) {
         )}
         {verb.inputs.map((input) => <Pick key={input.name} verb={verb.name} input={input} rows={rows} given={given.files[input.name] ?? []} give={(files) => give(input.name, files)} arrived={arrived} />)}
         <p class="tools">
-          {verb.engine && <label class="name">Engine <input value={engine} placeholder="the scenario's" onChange={(event) => keep("engine", event.currentTarget.value.trim(), setEngine)} /></label>}
-          {verb.vary && <label class="name">Vary <input value={vary} placeholder="fabric=roce,uec" onChange={(event) => keep("vary", event.currentTarget.value.trim(), setVary)} /></label>}
+          {verb.engine && <label class="name">Engine <Words value={engine} placeholder="the scenario's" put={(words) => keep("engine", words, setEngine)} /></label>}
+          {verb.vary && <label class="name">Vary <Words value={vary} placeholder="fabric=roce,uec" put={(words) => keep("vary", words, setVary)} /></label>}
           <Choices options={verb.options} chosen={given.options} choose={(name, value) => keep(name, value, () => set((last) => ({ ...last, options: { ...last.options, [name]: value } })))} />
         </p>
         <p class="tools"><button class="action" disabled={!ready}>{verb.title}</button></p>

@@ -13,6 +13,7 @@ import type { Editor } from "../editor";
 import { Choices } from "../asking";
 import { JobRow, hasEnded } from "../jobs";
 import { useLoaded } from "../loaded";
+import { Words } from "../words";
 
 /** After the last key: long enough not to ask for every letter. */
 const PAUSE_MS = 300;
@@ -122,7 +123,7 @@ function Desk({ opened, schema, verbs, editor, Form, jobs }: Tools) {
     <>
       <h1 class="spoken">Scenario {file}</h1>
       <p class="tools">
-        <label class="name">File <input value={file} onChange={(event) => setFile(event.currentTarget.value.trim())} /></label>
+        <label class="name">File <Words value={file} put={setFile} /></label>
         <button onClick={() => void save(text)} disabled={text === saved.text && file === opened.file}>Save</button>
         <button class="action" onClick={run} disabled={faults.length > 0 || busy}>{verb.title}</button>
         <label class="name" title={verb.about}>or another
