@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from pydantic_core import ErrorDetails
 
 # Columns of a source line that an error shows; one with a caret is shown as far as that.
 _LONGEST = 90
@@ -161,6 +163,12 @@ def abridged(problems: Iterable[Problem]) -> list[Problem]:
     return out + [
         Problem(f"{message}: {count} more of these are not listed", file=out[0].file) for message, count in more
     ]
+
+
+def causes(rows: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """Of what Pydantic found, without lists that are too short only because their wrong items were not counted."""
+    inner = {row["loc"][:length] for row in rows for length in range(len(row["loc"]))}
+    return [row for row in rows if row["type"] != "too_short" or row["loc"] not in inner]
 
 
 class InputError(RailyardError):

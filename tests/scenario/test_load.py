@@ -276,6 +276,11 @@ def test_every_fabric_is_a_choice_and_its_constants_may_differ(name):
     assert fabric.header_bytes == fabrics.get(name).header_bytes
 
 
+def test_a_list_with_one_wrong_item_is_not_called_too_short(tmp_path):
+    assert [one.key for one in problems_of(f"{SMALL}check: [7]\n", tmp_path)] == ["check.0"]
+    assert [one.message for one in problems_of(f"{SMALL}check: []\n", tmp_path)] == ["must have 1 or more items"]
+
+
 def test_the_schema_names_every_section():
     schema = Scenario.model_json_schema()
     assert {"cluster", "workload", "faults", "compare"} <= set(schema["properties"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from railyard.errors import InputError, Problem
+from railyard.errors import InputError, Problem, causes
 from railyard.result.result import FORMAT, Result
 
 if TYPE_CHECKING:
@@ -25,14 +25,8 @@ def result_from(text: str | bytes) -> Result:
     try:
         return Result.model_validate_json(text)
     except ValidationError as error:
-        rows = _causes(error.errors(include_url=False))
+        rows = causes(error.errors(include_url=False))
         raise _other_document(rows) or InputError.many([_problem(row) for row in rows]) from None
-
-
-def _causes(rows: Sequence[ErrorDetails]) -> list[ErrorDetails]:
-    """Without lists that are too short only because Pydantic does not count their wrong items."""
-    inner = {row["loc"][:length] for row in rows for length in range(len(row["loc"]))}
-    return [row for row in rows if row["type"] != "too_short" or row["loc"] not in inner]
 
 
 def _other_document(rows: Sequence[ErrorDetails]) -> InputError | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from railyard.errors import InputError, Problem, did_you_mean
+from railyard.errors import InputError, Problem, causes, did_you_mean
 from railyard.scenario.override import SHORT
 from railyard.schema.yaml import Mark, Node, kind_of
 
@@ -49,7 +49,7 @@ _BOUND = {
     "greater_than": ("must be more than {}", "gt"),
     "less_than_equal": ("must be at most {}", "le"),
     "less_than": ("must be less than {}", "lt"),
-    "too_short": ("must have at least {} items", "min_length"),
+    "too_short": ("must have {} or more items", "min_length"),
     "too_long": ("must have at most {} items", "max_length"),
     "string_too_short": ("must not be empty", "min_length"),
     "string_too_long": ("must have at most {} characters", "max_length"),
@@ -58,7 +58,7 @@ _BOUND = {
 
 def translate(error: ValidationError, root: Node, model: type[BaseModel]) -> InputError:
     """The whole of a validation error as an `InputError` with a place for each problem."""
-    items = error.errors(include_url=False)
+    items = causes(error.errors(include_url=False))
     problems: list[Problem] = []
     for item in items[:MOST]:
         problem = _problem(item, root, model)
