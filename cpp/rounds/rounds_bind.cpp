@@ -1,6 +1,7 @@
 #include "core/arrays_bind.hpp"
 #include "core/parallel.hpp"
 #include "rounds/draws.hpp"
+#include "rounds/places.hpp"
 #include "rounds/transport.hpp"
 #include "rounds/tree.hpp"
 
@@ -116,26 +117,67 @@ void bind_transport(nb::module_& m) {
       "bits_s"_a.noconvert(), "Seconds of transfers, and those of them in which bits pass at the steady goodput.");
 }
 
+struct Links {
+  Column<std::int32_t> first;
+  Column<double> capacity_bps;
+  Column<std::int32_t> parent;
+};
+
+void bind_sharing(nb::module_& m) {
+  m.def(
+      "rounds_shared_ends",
+      [](const Column<double>& start_s, const Column<double>& stop_s, const Column<double>& bits,
+         const Column<double>& limit_bps, const Column<std::int32_t>& link, const Column<double>& capacity_bps,
+         const Column<std::int32_t>& parent, const Out& out) {
+        std::vector<double> ends;
+        {
+          nb::gil_scoped_release nogil;
+          ends = shared_ends({view(bits), view(limit_bps), view(link)}, view(start_s), view(stop_s),
+                             {view(capacity_bps), view(parent)});
+        }
+        if (ends.size() != out.size()) throw std::invalid_argument("a column has another length");
+        std::copy(ends.begin(), ends.end(), out.data());
+      },
+      "start_s"_a, "stop_s"_a, "bits"_a, "limit_bps"_a, "link"_a, "capacity_bps"_a, "parent"_a, "out"_a.noconvert(),
+      "When each transfer over trees of shared links ends, max-min fair as a fluid; inf: it is given up before.");
+  nb::class_<Links>(m, "SharedLinks", "A tree of links, and the first of each transfer.")
+      .def(
+          "__init__",
+          [](Links* self, const Column<std::int32_t>& first, const Column<double>& capacity_bps,
+             const Column<std::int32_t>& parent) { new (self) Links{first, capacity_bps, parent}; },
+          nb::kw_only(), "first"_a, "capacity_bps"_a, "parent"_a);
+  nb::class_<Visits>(m, "Visits", "What became of clients at places, a row each; inf for what never was.")
+      .def_prop_ro("begun_s", column_of<Visits, &Visits::begun_s>(), "When a place took each.")
+      .def_prop_ro("down_s", column_of<Visits, &Visits::down_s>(), "When its download began.")
+      .def_prop_ro("got_s", column_of<Visits, &Visits::got_s>(), "When its last shared bit had come.")
+      .def_prop_ro("up_s", column_of<Visits, &Visits::up_s>(), "When its upload began.")
+      .def_prop_ro("sent_s", column_of<Visits, &Visits::sent_s>(), "When its last shared bit was sent.")
+      .def_prop_ro("end_s", column_of<Visits, &Visits::end_s>(), "When its update came, or it left.")
+      .def_prop_ro("came", column_of<Visits, &Visits::came>(), "Rows whose update came, in that order.")
+      .def_prop_ro("left", column_of<Visits, &Visits::left>(), "Rows whose client left before, in that order.");
+  m.def(
+      "rounds_visits",
+      [](const Column<double>& delay_s, const Column<double>& work_s, const Column<double>& lag_s,
+         const Column<double>& leave_s, const Column<double>& down_bits, const Column<double>& down_bps,
+         const Column<double>& up_bits, const Column<double>& up_bps, const Links& down, const Links& up,
+         std::size_t places, std::size_t updates) {
+        nb::gil_scoped_release nogil;
+        const ClientColumns clients{view(delay_s), view(work_s), view(lag_s), view(leave_s)};
+        const BothWays ways{{view(down_bits), view(down_bps), view(down.first)},
+                            {view(up_bits), view(up_bps), view(up.first)},
+                            {view(down.capacity_bps), view(down.parent)},
+                            {view(up.capacity_bps), view(up.parent)}};
+        return visits(clients, ways, places, updates);
+      },
+      "delay_s"_a, "work_s"_a, "lag_s"_a, "leave_s"_a, "down_bits"_a, "down_bps"_a, "up_bits"_a, "up_bps"_a, "down"_a,
+      "up"_a, "places"_a, "updates"_a,
+      "Clients one after the other at so many places, over links that what is under way shares.");
+}
+
 }  // namespace
 
 void bind_rounds(nb::module_& m) {
   bind_draws(m);
   bind_transport(m);
-  m.def(
-      "rounds_shared_ends",
-      [](const Column<double>& start_s, const Column<double>& bits, const Column<double>& limit_bps,
-         const Column<std::int32_t>& link, const Column<double>& capacity_bps, const Column<std::int32_t>& parent,
-         const Out& out) {
-        std::vector<double> ends;
-        {
-          nb::gil_scoped_release nogil;
-          ends =
-              shared_ends({view(start_s), view(bits), view(limit_bps), view(link)}, {view(capacity_bps), view(parent)});
-        }
-        if (ends.size() != out.size()) throw std::invalid_argument("a column has another length");
-        std::copy(ends.begin(), ends.end(), out.data());
-      },
-      "start_s"_a, "bits"_a, "limit_bps"_a, "link"_a, "capacity_bps"_a, "parent"_a, "out"_a.noconvert(),
-      "When each transfer over trees of shared links ends, max-min fair as a "
-      "fluid.");
+  bind_sharing(m);
 }

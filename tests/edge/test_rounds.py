@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -168,7 +171,12 @@ def test_many_transfers_over_one_line():
 
 def test_a_buffered_server_is_a_renewal_process():
     random = np.random.default_rng(7)
-    steps = buffered.run(lambda count: (random.exponential(3.0, count), random.random(count) < 0.2), 60, 12, 500)
+    took, left = random.exponential(3.0, 20_000), random.random(20_000) < 0.2
+
+    def draw(count):
+        return cohort(np.where(left, 1e6, took)[:count], leave=np.where(left, took, np.inf)[:count])
+
+    steps = buffered.run(draw, 60, 12, 500)
     # 60 places, a cycle of 3 s, four of five stay: 16 updates a second, 12 of them a step.
     assert steps.at_s[-1] == pytest.approx(500 * 12 / 16.0, rel=0.05)
     # An update sees the steps of its own 3 s: 3 * 16 / 12 = 4, and what is left of the buffer.
@@ -176,3 +184,18 @@ def test_a_buffered_server_is_a_renewal_process():
     assert steps.wasted == pytest.approx(6000 / 4, rel=0.1)
     assert (np.diff(steps.at_s) >= 0).all()
     assert len(np.unique(steps.row)) == len(steps.row) == 6000
+
+
+@pytest.mark.parametrize("places", [1, 4, 10])
+def test_places_that_share_a_line_are_a_closed_queue(places):
+    # Work of 4 s on average, then 10 b over a line of 10 b/s: machines and a repairman. Sharing a line fairly, only the
+    # mean of what is sent matters, so that the closed form for exponential numbers holds for equal ones too.
+    random = np.random.default_rng(8)
+    work = random.exponential(4.0, 20_000)
+
+    def draw(count):
+        return replace(cohort(work[:count], up_bits=10.0), up=sharing.Tree.line(10.0, count))
+
+    steps = buffered.run(draw, places, 10, 1_500)
+    weights = [math.perm(places, busy) / 4.0**busy for busy in range(places + 1)]
+    assert 15_000 / steps.at_s[-1] == pytest.approx(1.0 - 1.0 / sum(weights), rel=0.02)

@@ -11,8 +11,9 @@ from tests.edge.test_rounds import cohort
 from tests.edge.test_study import ROUNDS, SITES, refused, run
 
 from railyard.edge.network import Network, SharedLink
+from railyard.engine.rounds.sharing import Tree
 from railyard.engine.rounds.waiting import Rule, close
-from railyard.study.federated.shared import added_s, shared_of
+from railyard.study.shared import Began, added_s, shared_of
 
 
 class Rows:
@@ -75,7 +76,9 @@ def test_what_a_tier_adds():
         shared = shared_of(clients, rows, line)
         closed = close(replace(part, up=shared.up, down=shared.down), Rule(4, 1))
         assert closed.took_s == pytest.approx(seconds)
-        found = added_s(replace(part, up=shared.up, down=shared.down), shared, closed.parts_s)
+        parts = closed.parts_s
+        sent = Began(parts[0], parts[:4].sum(axis=0), part.leave_s, np.ones(4, bool))
+        found = added_s(replace(part, up=shared.up, down=shared.down), shared, sent)
         assert found == pytest.approx(tiers)
         assert sum(found.values()) == pytest.approx(closed.queue_s)
 
@@ -104,9 +107,69 @@ def test_concentrators_of_a_link_that_nobody_has():
     assert problem.hint == "did you mean `lte`?"
 
 
-def test_sharing_is_said_to_be_left_out_where_nobody_waits():
-    text = ROUNDS.replace("    round: {", NETWORK + "    algorithm: fedbuff\n    round: {concurrency: 100, ")
-    assert any("shared links" in one for one in run(text).variants[0].warnings)
+def test_who_leaves_takes_nothing_any_more():
+    # Two of 10 b/s on a line of 10: 5 each until 8, when one leaves; the other has 40 of 80 left, and sends them at 10.
+    part = replace(cohort(np.zeros(2), leave=[8.0, 99.0], up_bits=80.0), up=Tree.line(10.0, 2))
+    closed = close(part, Rule(1, 1))
+    assert closed.took_s == pytest.approx(12.0)
+    assert closed.gone.tolist() == [True, False]
+
+
+WAITLESS = ROUNDS.replace("    round: {", "    algorithm: {kind: fedbuff, size: 10}\n    round: {concurrency: 100, ")
+
+
+def test_sharing_where_nobody_waits():
+    free = run(WAITLESS).variants[0].federated
+    assert free.server.shared == ()
+    text = WAITLESS.replace("    algorithm:", NETWORK + "    algorithm:")
+    tight = run(text).variants[0].federated
+    rows = {row.name: row.added_s for row in tight.server.shared}
+    assert list(rows) == ["concentrators", "edge sites", "the server's line"]
+    assert rows["edge sites"] > 0
+    assert sum(rows.values()) == pytest.approx(tight.server.queue_s)
+    assert tight.server.updates_per_h < 0.9 * free.server.updates_per_h
+
+
+def test_a_split_model_cannot_share():
+    text = ROUNDS.replace("    round: {", NETWORK + "    algorithm: {kind: split, activation: 4 kB}\n    round: {")
+    problem = refused(text)
+    assert "`split`" in problem.message
+    assert problem.key.endswith("clients.network")
+
+
+ANSWERS = """
+name: answers
+workload:
+  edge:
+    model: llama-3.2-1b
+    requests: {rate: 100, input: 400, output: 60, upload: 20 kB, count: 1000}
+    clients:
+      count: 10 k
+      devices: {phone-mid: 1}
+      links: {fibre: 1}
+      regions: [{name: here, share: 1, distance: 2000 km, backbone: {up: 20 Mb/s, busy: 5 %}}]
+    places:
+      - {name: cloud, server: hgx-h100, replicas: 4}
+      - {name: site, server: hgx-h100, replicas: 4, distance: 100 km}
+    on_device: false
+    bound: {ttft: 200 ms, share: 95 %}
+"""
+
+
+def test_answers_share_the_backbone():
+    alone = run(ANSWERS.replace(", backbone: {up: 20 Mb/s, busy: 5 %}", "")).variants[0].edge
+    tight = run(ANSWERS).variants[0].edge
+    for free, found in zip(alone.places, tight.places, strict=True):
+        free_s, found_s = ({row.name: row.seconds for row in one.causes} for one in (free, found))
+        added = found_s.pop("shared links to the place") + found_s.pop("shared links back")
+        assert found_s == pytest.approx(free_s)
+        assert found.e2e_s.mean == pytest.approx(free.e2e_s.mean + added)
+        # 100 requests of 23 kB a second are 18.4 of 19 Mb/s: the line to the cloud is nearly full, and by processor
+        # sharing a request of 9.7 ms alone takes about 9.7 / (1 - 0.968) there. A site lies before the backbone.
+        if found.name == "cloud":
+            assert added > 5 * 0.0097
+        else:
+            assert added == pytest.approx(0.0, abs=1e-12)
 
 
 def gossip(punched, links="starlink"):

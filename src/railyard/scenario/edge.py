@@ -21,7 +21,8 @@ class PlaceSection(Section):
     replicas: Positive = Field(default=1, description="Copies of the model at each site.")
     tp: Positive = Field(default=1, description="Accelerators of a copy.")
     distance: Length | None = Field(
-        default=None, description="Fibre from a client's region to its site; that of `regions` when left out."
+        default=None,
+        description="Fibre from a client's region to its site, before any backbone; that of `regions` when left out.",
     )
     cached: Annotated[Ratio, Field(le=1.0)] = Field(
         default=0.0, description="Share of a prompt whose keys and values a site already has."

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from railyard import _core
+from railyard.engine.rounds.sharing import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
+    from railyard.engine.rounds.waiting import Cohort
+
     Floats = NDArray[np.float64]
+
+_SPARE = 1.1
+"""Clients drawn beyond those that are expected to come and to be at work at the end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,48 +30,69 @@ class Steps:
 
     Attributes:
         at_s: float64[steps], when each came.
-        row: int64[steps * buffer], the update of each place, as a row of what was drawn.
+        row: int64[steps * buffer], the updates in the order in which they came, as rows of what was drawn.
         staleness: float64[steps * buffer], steps that the server took while the update was made.
         wasted: Updates that were begun and given up before the last step.
+        visits: When each row began, got, sent and ended.
+        cohort: What was drawn.
     """
 
     at_s: Floats
     row: NDArray[np.int64]
     staleness: Floats
     wasted: int
+    visits: _core.Visits
+    cohort: Cohort
 
 
-def run(draw: Callable[[int], tuple[Floats, NDArray[np.bool_]]], concurrency: int, buffer: int, steps: int) -> Steps:
+def run(draw: Callable[[int], Cohort], concurrency: int, buffer: int, steps: int) -> Steps:
     """Runs to a number of steps.
 
-    Each of `concurrency` places takes one client after another, as each comes back or leaves. The order of the updates
-    is exact: all are drawn that can come in time, then sorted.
+    Each of `concurrency` places takes one client after another, as each comes back or leaves. Transfers share the
+    cohort's links with whatever is under way at that time, the server's line among them.
 
     Args:
-        draw: Given how many, seconds that each of further clients takes, and whether it leaves before its update came
-            (the seconds are then until it left).
+        draw: Given how many, so many clients in the order in which places take them; the first of more are the same.
         concurrency: Clients at work at any time.
         buffer: Updates of a step.
         steps: Of the server.
     """
     wanted = steps * buffer
-    took, left = draw(concurrency * max(2, int(1.3 * wanted / concurrency) + 2))
+    count = math.ceil(_SPARE * (wanted + concurrency))
     while True:
-        places = took.reshape(-1, concurrency)
-        ends = np.cumsum(places, axis=0)
-        # Up to here every place has its clients drawn: what comes later may lack one.
-        horizon = float(ends[-1].min())
-        stays = ~left.reshape(-1, concurrency)
-        if int((stays & (ends <= horizon)).sum()) >= wanted:
+        cohort = draw(count)
+        visits = _visits(cohort, concurrency, wanted)
+        if len(visits.came) == wanted:
             break
-        more, gone = draw(len(took) // 2 // concurrency * concurrency or concurrency)
-        took, left = np.concatenate([took, more]), np.concatenate([left, gone])
-    flat_ends, flat_stays = ends.ravel(), stays.ravel()
-    rows = np.flatnonzero(flat_stays & (flat_ends <= horizon))
-    rows = rows[np.argsort(flat_ends[rows], kind="stable")][:wanted]
-    at_s = flat_ends[rows][buffer - 1 :: buffer]
-    begun = flat_ends[rows] - took[rows]
-    version = np.searchsorted(at_s, begun, side="right")
+        count = math.ceil(_SPARE * count * wanted / max(len(visits.came), wanted / 4))
+    rows = np.asarray(visits.came, np.int64)
+    at_s = visits.end_s[rows][buffer - 1 :: buffer]
+    version = np.searchsorted(at_s, visits.begun_s[rows], side="right")
     now = np.arange(wanted) // buffer
-    wasted = int((~flat_stays & (flat_ends <= at_s[-1])).sum())
-    return Steps(at_s, rows.astype(np.int64), (now - version).astype(np.float64), wasted)
+    return Steps(at_s, rows, (now - version).astype(np.float64), len(visits.left), visits, cohort)
+
+
+def _visits(cohort: Cohort, places: int, updates: int) -> _core.Visits:
+    return _core.rounds_visits(
+        delay_s=_column(cohort.delay_s),
+        work_s=_column(cohort.down_lag_s + cohort.compute_s + cohort.crossing_s),
+        lag_s=_column(cohort.up_lag_s),
+        leave_s=_column(cohort.leave_s),
+        down_bits=_column(cohort.down_bits),
+        down_bps=_column(cohort.down_bps),
+        up_bits=_column(cohort.up_bits),
+        up_bps=_column(cohort.up_bps),
+        down=_links(cohort.down, len(cohort)),
+        up=_links(cohort.up, len(cohort)),
+        places=places,
+        updates=updates,
+    )
+
+
+def _column(values: Floats) -> Floats:
+    return np.ascontiguousarray(values, np.float64)
+
+
+def _links(tree: Tree | None, clients: int) -> _core.SharedLinks:
+    known = Tree.line(np.inf, clients) if tree is None else tree
+    return _core.SharedLinks(first=known.first, capacity_bps=known.capacity_bps, parent=known.parent)

@@ -37,8 +37,8 @@ class Tree:
         return Tree(np.array([bps]), none, np.zeros(clients, np.int32))
 
 
-def finish_s(start_s: Floats, size_bits: Floats, own_bps: Floats, tree: Tree) -> Floats:
-    """When each transfer ends.
+def finish_s(start_s: Floats, size_bits: Floats, own_bps: Floats, tree: Tree, stop_s: Floats | None = None) -> Floats:
+    """When each transfer ends; inf where it is given up before.
 
     Between two starts or ends rates are constant: the least of a transfer's limit and the levels of the links on its
     way. Where all limits together fit every link, nobody is slowed and the answer is immediate.
@@ -48,8 +48,12 @@ def finish_s(start_s: Floats, size_bits: Floats, own_bps: Floats, tree: Tree) ->
         size_bits: float64[transfers].
         own_bps: float64[transfers], limit of each, more than zero.
         tree: Shared links.
+        stop_s: float64[transfers], when each is given up; inf, or None for all: never.
     """
-    start, bits, own = (np.ascontiguousarray(column, np.float64) for column in (start_s, size_bits, own_bps))
+    stop_s = np.full(len(start_s), np.inf) if stop_s is None else stop_s
+    start, stop, bits, own = (
+        np.ascontiguousarray(column, np.float64) for column in (start_s, stop_s, size_bits, own_bps)
+    )
     out = np.empty(len(start))
-    _core.rounds_shared_ends(start, bits, own, tree.first, tree.capacity_bps, tree.parent, out)
+    _core.rounds_shared_ends(start, stop, bits, own, tree.first, tree.capacity_bps, tree.parent, out)
     return out

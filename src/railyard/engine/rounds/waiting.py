@@ -107,9 +107,9 @@ def close(cohort: Cohort, rule: Rule) -> Closed:
     staged, stages_s = _barriers(cohort.before_s, cohort.leave_s, len(cohort), 0.0)
     with np.errstate(invalid="ignore"):
         begin = np.where(staged, stages_s, np.inf) + cohort.delay_s
-        got = _finish_s(begin, cohort.down_bits, cohort.down_bps, cohort.down) + cohort.down_lag_s
+        got = _finish_s(cohort, begin, cohort.down_bits, cohort.down_bps, cohort.down) + cohort.down_lag_s
         ready = got + cohort.compute_s + cohort.crossing_s
-        sent = _finish_s(ready, cohort.up_bits, cohort.up_bps, cohort.up) + cohort.up_lag_s
+        sent = _finish_s(cohort, ready, cohort.up_bits, cohort.up_bps, cohort.up) + cohort.up_lag_s
         parts = np.stack([begin, got - begin, cohort.compute_s, cohort.crossing_s, sent - ready])
     gone = cohort.leave_s < np.where(staged, sent, stages_s)
     finish = np.where(gone, np.inf, sent)
@@ -128,8 +128,11 @@ def close(cohort: Cohort, rule: Rule) -> Closed:
     )
 
 
-def _finish_s(start_s: Floats, bits: Floats, bps: Floats, tree: Tree | None) -> Floats:
-    return start_s + bits / bps if tree is None else sharing.finish_s(start_s, bits, bps, tree)
+def _finish_s(cohort: Cohort, start_s: Floats, bits: Floats, bps: Floats, tree: Tree | None) -> Floats:
+    """When the bits are through; who goes before takes nothing from the others any more."""
+    if tree is None:
+        return start_s + bits / bps
+    return sharing.finish_s(start_s, bits, bps, tree, cohort.leave_s)
 
 
 def _unmasked(cohort: Cohort, used: NDArray[np.bool_], end_s: float, rule: Rule) -> tuple[bool, float]:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 LEFT_OUT = (
     "each place is shown as if it answered all requests; clients are there at noon of UTC",
-    "an answer streams as fast as it is made: a link that is slower than tokens come is not seen",
+    "an answer streams as fast as it is made: an access link that is slower than tokens come is not seen",
+    "shared links delay requests, but do not change in which order a place gets them; a place has a line of its own",
     "devices answer one request at a time and run nothing else; how hot they get is not seen",
     "what a smaller model or fewer bits do to answers",
 )

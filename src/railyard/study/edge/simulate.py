@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.edge import draws
-from railyard.edge.transport import transfer_s
+from railyard.study.edge.carried import PAGE_BYTES, TOKEN_BYTES, Questions, ways
 from railyard.study.kind import kinds
-from railyard.study.wide import far_s
 from railyard.workload.serving.lengths import LogNormal
 
 if TYPE_CHECKING:
@@ -24,11 +23,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 DEVICE = "device"
-TOKEN_BYTES = 6.0
-"""Text of a token, with what frames it in a stream."""
-PAGE_BYTES = 600.0
-"""Headers of a request and of an answer."""
-NOON_S = 12 * 3600.0
 DECODE_EFFICIENCY = 0.6
 """Share of a device's memory bandwidth that reading weights for a token reaches; estimated."""
 PROMPT_EFFICIENCY_OVER_TRAINING = 2.0
@@ -108,27 +102,32 @@ def _at_place(job: NearUser, place: Place, control: Control) -> Answers:
     who = _askers(job, count)
     links = job.clients.links_of(who)
     regions = job.clients.regions_of(who)
-    paths = job.clients.paths(who, links, regions, NOON_S)
-    rtt = paths.rtt_s
-    if place.section.distance is not None:
-        known = np.array([region.far_s for region in job.clients.regions])[regions]
-        rtt = rtt - known + far_s(place.section.distance)
-    up_size = job.section.requests.upload + served.input_tokens[row] * TOKEN_BYTES + PAGE_BYTES
-    down_size = served.output_tokens[row] * TOKEN_BYTES + PAGE_BYTES
-    served_ttft, served_e2e, queue = served.ttft_s[row], served.e2e_s[row], served.queue_s[row]
-    up = transfer_s(job.transport, up_size, paths.up_bps, rtt, paths.loss)
-    first = transfer_s(job.transport, TOKEN_BYTES + PAGE_BYTES, paths.down_bps, rtt, paths.loss)
-    done = np.isfinite(served_e2e)
-    ttft = np.where(done, up + served_ttft + first, np.inf)
-    e2e = np.where(done, up + served_e2e + first, np.inf)
+    up_bytes = np.asarray(job.section.requests.upload + served.input_tokens[row] * TOKEN_BYTES + PAGE_BYTES, float)
+    down_bytes = np.asarray(served.output_tokens[row] * TOKEN_BYTES + PAGE_BYTES, float)
+    asking = Questions(
+        who=who,
+        link=links,
+        region=regions,
+        up_bytes=up_bytes,
+        down_bytes=down_bytes,
+        ttft_s=served.ttft_s[row],
+        e2e_s=served.e2e_s[row],
+    )
+    over = ways(job, place, asking)
+    queue = served.queue_s[row]
+    done = np.isfinite(asking.e2e_s)
+    sent = over.up_s + over.up_shared_s
+    ttft = np.where(done, sent + asking.ttft_s + over.back_s + over.first_shared_s, np.inf)
+    e2e = np.where(done, sent + asking.e2e_s + over.back_s + over.last_shared_s, np.inf)
     names = {
-        "to the place": up,
+        "to the place": over.up_s,
         "queue": queue,
-        "prompt": served_ttft - queue,
-        "answer": served_e2e - served_ttft,
-        "back": first,
+        "prompt": asking.ttft_s - queue,
+        "answer": asking.e2e_s - asking.ttft_s,
+        "back": over.back_s,
     }
-    carried = transfer_s(job.transport, down_size, paths.down_bps, rtt, paths.loss)
+    if job.clients.network.shares:
+        names |= {"shared links to the place": over.up_shared_s, "shared links back": over.last_shared_s}
     return Answers(
         place=place,
         name=place.name,
@@ -137,9 +136,9 @@ def _at_place(job: NearUser, place: Place, control: Control) -> Answers:
         parts_s={name: float(values[done].mean()) for name, values in names.items()} if done.any() else {},
         answered=done,
         who=who,
-        up_bytes=float(up_size.mean()),
-        down_bytes=float(down_size.mean()),
-        radio_s=float((up + carried).mean()),
+        up_bytes=float(asking.up_bytes.mean()),
+        down_bytes=float(asking.down_bytes.mean()),
+        radio_s=float((sent + over.answer_s + over.last_shared_s).mean()),
         device_j=(0.0, 0.0, 0.0),
         link_w=_link_w(job, links),
         measured=measured,

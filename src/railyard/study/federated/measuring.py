@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from railyard.economics.sources import Source
     from railyard.result.wide import CostFigures
     from railyard.study.federated.prepare import Learning
-    from railyard.study.federated.simulate import Learned, Told
+    from railyard.study.federated.simulate import Learned
+    from railyard.study.federated.told import Told
 
 MOST_ROWS = 2000
 _SERVER_UNITS = (("line", 1e9, "Gb/s"), ("flops", 1e9, "GFLOP/s"), ("price", 1.0, "$/h"), ("power", 1.0, "W"))
@@ -248,8 +249,8 @@ def _warnings(job: Learning, told: Told, count: int) -> Iterator[str]:
         yield f"{failed:,} of {count:,} rounds were thrown away: too few updates came"
     if job.clients.able_share < 1.0:
         yield f"{100 * (1 - job.clients.able_share):.1f} % of the clients are never heard: their devices lack memory"
-    if job.clients.network.shares and job.scheme.algorithm.buffer:
-        yield f"shared links are left out: with `{job.scheme.algorithm.kind}` each client has its link to itself"
+    if job.sent.crossing_bytes:
+        yield "activations and gradients cross as if the server's line were never short"
     if job.curve is None:
         yield "time a round and bytes only: no published row says how many rounds an accuracy takes here (`reach`)"
     else:

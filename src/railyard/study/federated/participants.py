@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -72,16 +72,7 @@ class Drawn:
 
 def drawn(job: Learning, clients: Clients, who: Ids, at_s: float) -> Drawn:
     """What clients are, and what their links give now."""
-    found = in_parts(len(who), lambda part: _drawn(job, clients, who[part], at_s))
-    return Drawn(
-        who=who,
-        device=joined(found, "device"),
-        link=joined(found, "link"),
-        region=joined(found, "region"),
-        samples=joined(found, "samples"),
-        flops=joined(found, "flops"),
-        paths=Paths(*(joined([one.paths for one in found], name) for name in ("down_bps", "up_bps", "rtt_s", "loss"))),
-    )
+    return together(in_parts(len(who), lambda part: _drawn(job, clients, who[part], at_s)))
 
 
 def _drawn(job: Learning, clients: Clients, who: Ids, at_s: float) -> Drawn:
@@ -108,34 +99,11 @@ def cohort(job: Learning, clients: Clients, rows: Drawn, number: int, trees: tup
         number: Of the round.
         trees: Links that they share towards themselves and towards the server; None: each has its link to itself.
     """
-    found = in_parts(len(rows), lambda part: _seconds(job, clients, rows.take(part), number, len(rows)))
-    bits = np.ones(len(rows))
-    return Cohort(
-        **{name: joined(found, name) for name in Seconds.__dataclass_fields__},
-        down_bits=bits * job.sent.down_bytes * 8.0,
-        up_bits=bits * job.sent.up_bytes * 8.0,
-        down=None if trees is None else trees[0],
-        up=None if trees is None else trees[1],
-    )
+    found = together(in_parts(len(rows), lambda part: _seconds(job, clients, rows.take(part), number, len(rows))))
+    return found if trees is None else replace(found, down=trees[0], up=trees[1])
 
 
-@dataclass(frozen=True, eq=False)
-class Seconds:
-    """What is each participant's own, as in `Cohort`."""
-
-    delay_s: Floats
-    down_bps: Floats
-    down_lag_s: Floats
-    compute_s: Floats
-    crossing_s: Floats
-    up_bps: Floats
-    up_lag_s: Floats
-    before_s: Floats
-    after_s: Floats
-    leave_s: Floats
-
-
-def _seconds(job: Learning, clients: Clients, rows: Drawn, number: int, participants: int) -> Seconds:
+def _seconds(job: Learning, clients: Clients, rows: Drawn, number: int, participants: int) -> Cohort:
     sent, paths, section = job.sent, rows.paths, job.section.round
     down, down_lag = _carried(job, sent.down_bytes, paths.down_bps, paths, first=True)
     up, up_lag = _carried(job, sent.up_bytes, paths.up_bps, paths, first=False)
@@ -145,12 +113,15 @@ def _seconds(job: Learning, clients: Clients, rows: Drawn, number: int, particip
     total = down + down_lag + compute + crossing + up + up_lag
     if section.deadline is not None:
         compute = _shortened(job, compute, total, section.deadline)
-    return Seconds(
+    bits = np.ones(len(rows))
+    return Cohort(
         delay_s=section.delay * draws.uniform(clients.seed, "delay", rows.who, _DELAY + number),
+        down_bits=bits * sent.down_bytes * 8.0,
         down_bps=_rate(sent.down_bytes, down),
         down_lag_s=down_lag,
         compute_s=compute,
         crossing_s=crossing,
+        up_bits=bits * sent.up_bytes * 8.0,
         up_bps=_rate(sent.up_bytes, up),
         up_lag_s=up_lag,
         before_s=_stages(job, rows, sent.before),
@@ -168,10 +139,18 @@ def in_parts(count: int, make: Callable[[slice], Found]) -> list[Found]:
         return list(pool.map(make, parts))
 
 
-def joined(found: Sequence[object], name: str) -> Any:
-    """A column of all ranges together."""
-    columns = [getattr(one, name) for one in found]
-    return columns[0] if len(columns) == 1 else np.concatenate(columns, axis=-1)
+def together(found: Sequence[Found]) -> Found:
+    """Rows of all of them as one; trees are left out, since they are of rows together."""
+    if len(found) == 1:
+        return found[0]
+    columns: dict[str, Any] = {}
+    for one in fields(found[0]):  # type: ignore[arg-type]
+        parts = [getattr(each, one.name) for each in found]
+        if isinstance(parts[0], Paths):
+            columns[one.name] = together(parts)
+        else:
+            columns[one.name] = None if parts[0] is None else np.concatenate(parts, axis=-1)
+    return type(found[0])(**columns)
 
 
 def expected_s(job: Learning, rows: Drawn) -> Floats:

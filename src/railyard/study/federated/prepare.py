@@ -190,6 +190,12 @@ def _possible(found: Learning) -> None:
             found=f"{found.goal:,}, at least {found.section.round.least:g} of them",
             hint="more clients, `available.most`, or fewer participants",
         )
+    if found.sent.crossing_bytes and clients.network.shares:
+        raise InputError(
+            f"shared links are not modelled for `{found.scheme.algorithm.kind}`, whose batches cross one by one",
+            key="clients.network",
+            hint="leave `network` and `backbone` out, or take an algorithm that sends updates",
+        )
     concurrency = found.section.round.concurrency
     if concurrency is not None and concurrency > crest:
         raise InputError(

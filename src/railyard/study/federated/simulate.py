@@ -3,84 +3,32 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.edge.transport import transfer_s, transports
-from railyard.engine.rounds import buffered, waiting
+from railyard.engine.rounds import waiting
 from railyard.errors import SimulationError
+from railyard.study.federated import waitless
 from railyard.study.federated.participants import cohort, drawn, expected_s
-from railyard.study.federated.shared import added_s, shared_of
+from railyard.study.federated.told import PARTS, Told
+from railyard.study.shared import Began, added_s, shared_of
 from railyard.study.wide import HOUR_S
 from railyard.workload.federated.chosen import Candidates
 from railyard.workload.federated.secret import STREAM_FLOP_PER_BYTE
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from railyard.edge.clients import Clients
     from railyard.engine.rounds.waiting import Closed, Cohort
     from railyard.study.control import Control
     from railyard.study.federated.participants import Drawn
     from railyard.study.federated.prepare import Learning
 
-PARTS = ("selection and secure aggregation", "download", "computation", "crossing the cut", "uplink")
 _LOOK_S = 300.0
 """From one look whether enough clients are there to the next."""
 _MOST_WAIT_S = 14 * 24 * HOUR_S
-
-
-@dataclass(eq=False)
-class Told:
-    """What all rounds have told; sums over rounds unless it is a list.
-
-    Attributes:
-        at_s: When each round began.
-        took_s: What each took.
-        used: Updates of each that count.
-        left: Clients of each that went.
-        ok: Whether the server could step.
-        causes: Seconds by cause.
-        selected: Clients.
-        late: Updates that came too late.
-        queue_s: Mean of each round.
-        shared: The same by tier of the links that are shared, where more is than the server's line.
-        server_s: Sums, masks and noise.
-        busy: Device-seconds of computation, by device.
-        radio: Link-seconds of transfers, by link.
-        counts: By device, link, region: selected and heard.
-        there: Share of the population that was there.
-        staleness: Of updates, where nobody is waited for.
-        down_bytes: From the server.
-        up_bytes: To it.
-        wasted_bytes: Of both, that no update came of.
-    """
-
-    at_s: list[float] = field(default_factory=list)
-    took_s: list[float] = field(default_factory=list)
-    used: list[int] = field(default_factory=list)
-    left: list[int] = field(default_factory=list)
-    ok: list[bool] = field(default_factory=list)
-    causes: dict[str, float] = field(default_factory=dict)
-    selected: int = 0
-    late: int = 0
-    queue_s: float = 0.0
-    shared: dict[str, float] = field(default_factory=dict)
-    server_s: float = 0.0
-    busy: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    radio: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-    there: float = 0.0
-    staleness: NDArray[np.float64] | None = None
-    down_bytes: float = 0.0
-    up_bytes: float = 0.0
-    wasted_bytes: float = 0.0
-
-    def cause(self, name: str, seconds: float) -> None:
-        """Adds to a cause."""
-        self.causes[name] = self.causes.get(name, 0.0) + seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +61,7 @@ def simulate(job: Learning, control: Control) -> Learned:
         )
     }
     if job.scheme.algorithm.buffer:
-        _buffered(job, told)
+        waitless.run(job, told)
     else:
         _waited(job, told, control)
     return Learned(job, told)
@@ -169,8 +117,9 @@ def _one(job: Learning, server: Server, told: Told, now: float, number: int) -> 
     _bytes(job, told, rows, closed)
     _causes(told, closed)
     if clients.network.shares:
-        for tier, seconds in added_s(part, shared, closed.parts_s).items():
-            told.shared[tier] = told.shared.get(tier, 0.0) + seconds
+        parts = closed.parts_s
+        sent = Began(parts[0], parts[:4].sum(axis=0), part.leave_s, np.all(np.isfinite(parts), axis=0))
+        told.add_shared(added_s(part, shared, sent))
     told.cause("server", server_s)
     told.server_s += server_s + int(closed.used.sum()) * job.sent.server_flop / section.server.flops
     told.there += clients.share_there(began) / max(job.scheme.algorithm.edge_rounds * len(job.clients.regions), 1)
@@ -230,7 +179,7 @@ def _spent(told: Told, rows: Drawn, part: Cohort, closed: Closed) -> None:
     """Seconds of computation and of the radio; who leaves or is too late stops where it is."""
     stop = np.minimum(np.where(closed.gone, part.leave_s, np.inf), closed.took_s)
     begin = np.where(np.isfinite(closed.parts_s[0]), closed.parts_s[0], closed.took_s)
-    got = begin + np.nan_to_num(closed.parts_s[1], posinf=0.0)
+    got = np.where(np.isfinite(closed.parts_s[1]), begin + closed.parts_s[1], stop)
     worked = got + part.compute_s
     told.busy += np.bincount(rows.device, np.clip(stop - got, 0.0, part.compute_s), len(told.busy))
     sent = np.nan_to_num(closed.parts_s[4], posinf=0.0) + part.crossing_s
@@ -288,11 +237,7 @@ def _over_edges(job: Learning, told: Told, now: float, number: int) -> float:
         at = now
         for edge_round in range(algorithm.edge_rounds):
             at = _one(job, Server(here, goal, index), book, at, number * algorithm.edge_rounds + edge_round)
-        size = job.model.parameters * job.model.bits / 8.0
-        rate = float(algorithm.backbone_bps)  # type: ignore[attr-defined]
-        to_cloud = float(
-            2.0 * transfer_s(transports.get("bbr"), size, rate, region.far_s + 1e-3, region.loss, warm=True)
-        )
+        to_cloud = _to_cloud_s(job, index)
         book.cause("edge to cloud and back", to_cloud)
         ends.append(at + to_cloud)
         books.append(book)
@@ -312,76 +257,12 @@ def _over_edges(job: Learning, told: Told, now: float, number: int) -> float:
     return ends[slowest]
 
 
-def _buffered(job: Learning, told: Told) -> None:
-    """Steps of a server that waits for nobody."""
-    clients, section = job.clients, job.section
-    concurrency, size = section.round.concurrency or 1, job.scheme.algorithm.buffer
-    now = section.start * HOUR_S
-    batches: list[tuple[Drawn, Cohort]] = []
-
-    def draw(count: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Further clients; each is drawn among those there at the start, as often as places ask for."""
-        most = max(int(0.25 * clients.count * clients.share_there(now)), 1)
-        who = np.concatenate(
-            [
-                clients.draw(min(most, count - begin), now, len(batches) * 1000 + begin // most)
-                for begin in range(0, count, most)
-            ]
-        )
-        who = np.resize(who, count)
-        rows = drawn(job, clients, who, now)
-        part = cohort(job, clients, rows, len(batches))
-        batches.append((rows, part))
-        total = _parts(part).sum(axis=0)
-        left = part.leave_s < total
-        return np.where(left, part.leave_s, total), left
-
-    steps = buffered.run(draw, concurrency, size, section.rounds)
-    _account_steps(job, told, batches, steps)
-
-
-def _parts(part: Cohort) -> NDArray[np.float64]:
-    """float64[5, participants], seconds of each of `PARTS`, the server's line to itself."""
-    return np.stack(
-        [
-            part.delay_s,
-            part.down_bits / part.down_bps + part.down_lag_s,
-            part.compute_s,
-            part.crossing_s,
-            part.up_bits / part.up_bps + part.up_lag_s,
-        ]
-    )
-
-
-def _account_steps(job: Learning, told: Told, batches: list[tuple[Drawn, Cohort]], steps: buffered.Steps) -> None:
-    """Adds all steps of a server that waits for nobody."""
-    concurrency, size = job.section.round.concurrency or 1, job.scheme.algorithm.buffer
-    parts = np.concatenate([_parts(part) for _, part in batches], axis=1)[:, steps.row]
-    count = len(steps.at_s)
-    began = np.concatenate([[0.0], steps.at_s[:-1]])
-    told.at_s, told.took_s = began.tolist(), (steps.at_s - began).tolist()
-    told.used, told.ok = [size] * count, [True] * count
-    told.left = [steps.wasted // count] * count
-    told.selected = len(steps.row) + steps.wasted
-    told.staleness = steps.staleness
-    told.there = job.clients.share_there(job.section.start * HOUR_S) * count
-    total = float(steps.at_s[-1])
-    known = 0.0
-    for name, column in zip(PARTS, parts, strict=True):
-        seconds = float(column.sum()) / concurrency
-        told.cause(name, seconds)
-        known += seconds
-    told.cause("clients that left, and the start", total - known)
-    for of in ("device", "link", "region"):
-        column = np.concatenate([getattr(rows, of) for rows, _ in batches])
-        heard = column[steps.row]
-        told.counts[of][1] += np.bincount(heard, minlength=told.counts[of].shape[1])
-        told.counts[of][0] += told.counts[of][1]
-    device = np.concatenate([rows.device for rows, _ in batches])[steps.row]
-    link = np.concatenate([rows.link for rows, _ in batches])[steps.row]
-    told.busy += np.bincount(device, parts[2], len(told.busy))
-    told.radio += np.bincount(link, parts[1] + parts[4], len(told.radio))
-    told.down_bytes = job.sent.down_bytes * told.selected
-    told.up_bytes = job.sent.up_bytes * len(steps.row)
-    told.wasted_bytes = job.sent.down_bytes * steps.wasted
-    told.server_s = count * size * job.sent.server_flop / job.section.server.flops
+def _to_cloud_s(job: Learning, index: int) -> float:
+    """A region's model to the cloud and back, over the edge server's line and the region's backbone."""
+    region, backbones = job.clients.regions[index], job.clients.network.backbones
+    backbone = backbones[index] if backbones else None
+    line = float(job.scheme.algorithm.backbone_bps)  # type: ignore[attr-defined]
+    size = job.model.parameters * job.model.bits / 8.0
+    rates = (line, line) if backbone is None else (min(line, backbone.up_bps), min(line, backbone.down_bps))
+    far = (region.far_s + 1e-3, region.loss)
+    return sum(float(transfer_s(transports.get("bbr"), size, rate, *far, warm=True)) for rate in rates)

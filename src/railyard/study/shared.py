@@ -1,9 +1,9 @@
-"""The tree of links that participants of a round share, and what each tier of it adds to an update."""
+"""The tree of links that clients share on their way to a server, and what each tier of it adds to an update."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -14,12 +14,27 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.edge.clients import Clients
-    from railyard.edge.draws import Floats
+    from railyard.edge.draws import Floats, Ids
     from railyard.edge.network import SharedLink
     from railyard.engine.rounds.waiting import Cohort
-    from railyard.study.federated.participants import Drawn
 
 SERVER, BACKBONE, SITE, CONCENTRATOR = TIERS = ("the server's line", "backbones", "edge sites", "concentrators")
+
+
+class Senders(Protocol):
+    """What of clients the tree looks at; a row each."""
+
+    @property
+    def who(self) -> Ids:
+        """int64, which clients."""
+
+    @property
+    def link(self) -> NDArray[np.intp]:
+        """Index of each one's access link."""
+
+    @property
+    def region(self) -> NDArray[np.intp]:
+        """Index of each one's region."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +94,10 @@ class _Growing:
         return Shared(columns[0], self.first, *columns[1:])
 
 
-def shared_of(clients: Clients, rows: Drawn, line_bps: float) -> Shared:
-    """Links that participants of a round share."""
+def shared_of(clients: Clients, rows: Senders, line_bps: float) -> Shared:
+    """Links that clients share on their way to a server with a line of so many bits a second."""
     network = clients.network
-    growing = _Growing(line_bps, len(rows))
+    growing = _Growing(line_bps, len(rows.who))
     if not network.shares:
         return growing.grown()
     for index, backbone in enumerate(network.backbones):
@@ -97,22 +112,38 @@ def shared_of(clients: Clients, rows: Drawn, line_bps: float) -> Shared:
     return growing.grown()
 
 
-def added_s(cohort: Cohort, shared: Shared, parts_s: Floats) -> dict[str, float]:
+@dataclass(frozen=True, eq=False)
+class Began:
+    """When transfers began; float64[clients] each.
+
+    Attributes:
+        down_s: Of the download; inf: never.
+        up_s: Of the upload; inf: never.
+        stop_s: When the client went; inf: never.
+        counted: bool[clients], whose update is counted: both its transfers ended.
+    """
+
+    down_s: Floats
+    up_s: Floats
+    stop_s: Floats
+    counted: NDArray[np.bool_]
+
+
+def added_s(cohort: Cohort, shared: Shared, sent: Began) -> dict[str, float]:
     """Mean seconds that each tier adds to an update: with it and those nearer to the clients, over those alone.
 
     Args:
-        cohort: Participants.
+        cohort: Clients.
         shared: Their links.
-        parts_s: float64[5, participants], as `Closed` has them.
+        sent: When their transfers began.
 
     Returns:
-        By tier, from the clients to the server; tiers that are not there are left out. They add up to `queue_s`.
+        By tier, from the clients to the server; tiers that are not there are left out. They add up to what sharing
+        adds in all.
     """
-    sent = np.isfinite(parts_s).all(axis=0)
     found: dict[str, float] = {}
-    if not sent.any():
+    if not sent.counted.any():
         return found
-    ready = parts_s[:4].sum(axis=0)
     last = 0.0
     for tier in range(len(TIERS) - 1, -1, -1):
         if not (shared.tier == tier).any():
@@ -120,12 +151,12 @@ def added_s(cohort: Cohort, shared: Shared, parts_s: Floats) -> dict[str, float]
         kept = shared.tier >= tier
         total = 0.0
         for start, bits, bps, rates in (
-            (parts_s[0], cohort.down_bits, cohort.down_bps, shared.down_bps),
-            (ready, cohort.up_bits, cohort.up_bps, shared.up_bps),
+            (sent.down_s, cohort.down_bits, cohort.down_bps, shared.down_bps),
+            (sent.up_s, cohort.up_bits, cohort.up_bps, shared.up_bps),
         ):
             tree = Tree(np.where(kept, rates, np.inf), shared.parent, shared.first)
-            took = sharing.finish_s(start, bits, bps, tree)[sent] - start[sent]
-            total += float((took - (bits / bps)[sent]).mean())
+            took = sharing.finish_s(start, bits, bps, tree, sent.stop_s)[sent.counted] - start[sent.counted]
+            total += float((took - (bits / bps)[sent.counted]).mean())
         found[TIERS[tier]] = total - last
         last = total
     return found
