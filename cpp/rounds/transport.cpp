@@ -22,23 +22,24 @@ struct Interval {
 };
 
 /// From one loss to the next: the window is looked at in some points, linear
-/// between.
-Interval interval(double batch, double most, double now, double line, double rtt_s) {
-  const double longest = std::max(batch * rtt_s / now, batch / line), step = longest / (kPoints - 1);
-  const double climb_s = std::cbrt((most - now) / kC);
+/// between; a rate is a window times `per_rtt`.
+Interval interval(double batch, double most, double now, double line, double rtt_s, double per_rtt) {
+  const double climb_s = std::cbrt((most - now) / kC), friendly = kFriendly * per_rtt;
   const auto window_at = [&](double at) {
     const double from = at - climb_s, cubic = kC * from * from * from + most;
-    return std::max({cubic, now + kFriendly * at / rtt_s, now});
+    return std::max({cubic, now + friendly * at, now});
   };
-  double window = window_at(0.0), rate = std::min(window / rtt_s, line), sent = 0.0;
+  if (now * per_rtt >= line) return {batch / line, window_at(batch / line)};  // the window never is what is short
+  const double longest = std::max(batch * rtt_s / now, batch / line), step = longest / (kPoints - 1);
+  double rate = std::min(window_at(0.0) * per_rtt, line), sent = 0.0;
   for (int point = 1;; ++point) {
-    const double next = window_at(step * point), next_rate = std::min(next / rtt_s, line);
-    const double more = sent + (rate + next_rate) / 2.0 * step;
+    const double next = window_at(step * point), next_rate = std::min(next * per_rtt, line);
+    const double more = sent + (rate + next_rate) * (0.5 * step);
     if (more >= batch || point == kPoints - 1) {
       const double part = std::clamp((batch - sent) / std::max(more - sent, 1e-12), 0.0, 1.0);
       return {(point - 1 + part) * step, next};
     }
-    window = next, rate = next_rate, sent = more;
+    rate = next_rate, sent = more;
   }
 }
 
@@ -47,10 +48,11 @@ Interval interval(double batch, double most, double now, double line, double rtt
 /// left after some losses goes at the mean.
 double forgetting_s(const Protocol& protocol, double packets, double window, double line, double rtt_s, double loss) {
   const double timeout_s = timeout_s_per_packet(protocol.least_timeout_s, rtt_s, loss);
+  const double per_rtt = 1.0 / rtt_s, apart = 1.0 / loss;
   double most = std::max(window, 1.0), now = kBeta * most, left = packets, took_s = 0.0;
   for (int number = 0; number < kIntervals && left > 0; ++number) {
-    const double batch = std::min(left, 1.0 / loss);
-    const Interval one = interval(batch, most, now, line, rtt_s);
+    const double batch = std::min(left, apart);
+    const Interval one = interval(batch, most, now, line, rtt_s, per_rtt);
     took_s += one.took_s + batch * timeout_s;
     most = one.window < most ? one.window * (1.0 + kBeta) / 2.0 : one.window;
     now = std::max(kBeta * one.window, 1.0);

@@ -11,6 +11,7 @@ from railyard import api
 from railyard.errors import InputError
 from railyard.result.result import Result
 from railyard.scenario import load
+from railyard.study.federated import known
 from railyard.study.local.distance import great_circle_m
 
 ROOT = Path(__file__).parents[2]
@@ -132,6 +133,15 @@ def test_ten_million_clients_take_no_longer_than_a_thousand():
     assert large == pytest.approx(small, rel=0.1)
 
 
+@pytest.mark.parametrize("selection", ["random", "fastest"])
+def test_clients_that_come_again_are_those_drawn_anew(monkeypatch, selection):
+    text = ROUNDS.replace("participants: 100", f"participants: 5000, selection: {selection}, delay: 4 s, pause: 4 min")
+    text = text.replace("rounds: 5", "rounds: 8").replace("least: 20 %", "least: 20 %, session: 2 min")
+    again = run(text, workload__federated__secrecy="secagg-plus").variants
+    monkeypatch.setattr(known, "_MOST_CLIENTS", 0)
+    assert run(text, workload__federated__secrecy="secagg-plus").variants == again
+
+
 def test_two_sites_by_hand():
     result = run(SITES)
     found = result.variants[0].local
@@ -228,7 +238,7 @@ def test_each_kind_of_client_asks_where_it_had_best():
             "are there at",
             13,
         ),
-        (("links: {wifi-cable: 0.8, lte: 0.2}", "links: {}"), "workload.federated.clients.links", "at least 1", 10),
+        (("links: {wifi-cable: 0.8, lte: 0.2}", "links: {}"), "workload.federated.clients.links", "1 or more", 10),
         (("lte: 0.2", "lt: 0.2"), "workload.federated.clients.links.lt", "has no access-link `lt`", 10),
         (("phone-low: 0.5", "phone-lo: 0.5"), "workload.federated.clients.devices.phone-lo", "has no device", 9),
         (("most: 50 %", "most: 0 %"), "workload.federated.clients.available", "`least` is more than", 11),

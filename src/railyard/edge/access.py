@@ -38,6 +38,18 @@ def at_score(table: Mapping[str, float], score: Floats) -> Floats:
     return out
 
 
+def block_of(correlation_ps: float | Floats, start: Floats, at_s: float | Floats) -> Ids:
+    """Number of the block of time during which a client's link stays as it is.
+
+    Args:
+        correlation_ps: Of its kind of link; a block is twice as long.
+        start: Share of a block that is over at time zero, the client's own.
+        at_s: When, seconds.
+    """
+    out: Ids = np.floor(at_s / (2.0 * correlation_ps * _PS) + start).astype(np.int64)
+    return out
+
+
 def score_of(link: AccessLink, seed: int, who: Ids, at_s: float | Floats) -> Floats:
     """Normal score of each client's link at a time: how good it is among all of its kind.
 
@@ -52,8 +64,7 @@ def score_of(link: AccessLink, seed: int, who: Ids, at_s: float | Floats) -> Flo
         who: int64, the clients.
         at_s: When, seconds.
     """
-    block_s = 2.0 * link.correlation_ps * _PS
-    block = np.floor(at_s / block_s + draws.uniform(seed, "link block", who)).astype(np.int64)
+    block = block_of(link.correlation_ps, draws.uniform(seed, "link block", who), at_s)
     stays = draws.normal(seed, "link", who)
     passes = draws.normal(seed, "link now", who, block)
     out: Floats = np.sqrt(link.steady) * stays + np.sqrt(1.0 - link.steady) * passes

@@ -127,9 +127,8 @@ class Clients:
     def there(self, who: Ids, regions: NDArray[np.intp], now_s: float) -> NDArray[np.bool_]:
         """bool[clients], who is there at a time, seconds of UTC."""
         offset = np.array([region.offset_s for region in self.regions])[regions]
-        able = np.array(self._able)[self.devices_of(who)]
-        out: NDArray[np.bool_] = able & self.presence.there(self.seed, who, now_s, offset)
-        return out
+        out: NDArray[np.bool_] = self.presence.there(self.seed, who, now_s, offset)
+        return out if all(self._able) else out & np.array(self._able)[self.devices_of(who)]
 
     def share_there(self, now_s: float) -> float:
         """Probability that a client is there, and able, at a time, seconds of UTC."""
@@ -153,8 +152,11 @@ class Clients:
         """
         random = np.random.Generator(np.random.Philox(key=np.array([self.seed, number], np.uint64)))
         if wanted * 4 >= self.count * self.share_there(now_s):
-            everyone = random.permutation(self.count)
-            return everyone[self.there(everyone, self.regions_of(everyone), now_s)][:wanted]
+            everyone = np.arange(self.count)
+            here = everyone[self.there(everyone, self.regions_of(everyone), now_s)]
+            if len(here) > wanted:
+                here = np.sort(random.permutation(here)[:wanted])  # in their order: columns are read in theirs
+            return here
         found = np.zeros(0, np.int64)
         for _ in range(_MOST_TRIES):
             batch = int(1.2 * (wanted - len(found)) / self.share_there(now_s)) + 16

@@ -114,8 +114,9 @@ def _seconds(job: Learning, clients: Clients, rows: Drawn, number: int, particip
     if section.deadline is not None:
         compute = _shortened(job, compute, total, section.deadline)
     bits = np.ones(len(rows))
+    delay, leave = passing(job, clients, rows.who, number)
     return Cohort(
-        delay_s=section.delay * draws.uniform(clients.seed, "delay", rows.who, _DELAY + number),
+        delay_s=delay,
         down_bits=bits * sent.down_bytes * 8.0,
         down_bps=_rate(sent.down_bytes, down),
         down_lag_s=down_lag,
@@ -126,8 +127,15 @@ def _seconds(job: Learning, clients: Clients, rows: Drawn, number: int, particip
         up_lag_s=up_lag,
         before_s=_stages(job, rows, sent.before),
         after_s=_stages(job, rows, sent.after),
-        leave_s=clients.presence.leave_s(clients.seed, rows.who, number),
+        leave_s=leave,
     )
+
+
+def passing(job: Learning, clients: Clients, who: Ids, number: int) -> tuple[Floats, Floats]:
+    """What of a cohort is of one round: seconds until each hears of it, and until it goes."""
+    delay = job.section.round.delay
+    until = delay * draws.uniform(clients.seed, "delay", who, _DELAY + number) if delay else np.zeros(len(who))
+    return until, clients.presence.leave_s(clients.seed, who, number)
 
 
 def in_parts(count: int, make: Callable[[slice], Found]) -> list[Found]:

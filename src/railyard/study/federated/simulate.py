@@ -12,7 +12,8 @@ from railyard.edge.transport import transfer_s, transports
 from railyard.engine.rounds import waiting
 from railyard.errors import SimulationError
 from railyard.study.federated import waitless
-from railyard.study.federated.participants import cohort, drawn, expected_s
+from railyard.study.federated.known import Known
+from railyard.study.federated.participants import expected_s
 from railyard.study.federated.told import PARTS, Told
 from railyard.study.shared import Began, added_s, shared_of
 from railyard.study.wide import HOUR_S
@@ -20,6 +21,8 @@ from railyard.workload.federated.chosen import Candidates
 from railyard.workload.federated.secret import STREAM_FLOP_PER_BYTE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from railyard.edge.clients import Clients
     from railyard.engine.rounds.waiting import Closed, Cohort
     from railyard.study.control import Control
@@ -69,12 +72,11 @@ def simulate(job: Learning, control: Control) -> Learned:
 
 def _waited(job: Learning, told: Told, control: Control) -> None:
     now = job.section.start * HOUR_S
+    edges = bool(job.scheme.algorithm.edge_rounds)
+    servers = _edges(job) if edges else [Server(job.clients, job.goal, Known(job, job.clients))]
     for number in range(job.section.rounds):
         begun = now
-        if job.scheme.algorithm.edge_rounds:
-            now = _over_edges(job, told, now, number)
-        else:
-            now = _one(job, Server(job.clients, job.goal), told, now, number)
+        now = _over_edges(job, servers, told, now, number) if edges else _one(job, servers[0], told, now, number)
         told.at_s.append(begun - job.section.start * HOUR_S)
         told.took_s.append(now - begun)
         now += job.section.round.pause
@@ -89,11 +91,13 @@ class Server:
     Attributes:
         clients: That it talks to.
         goal: Updates that it waits for.
+        known: The same clients, round after round.
         region: Index of their first region among all.
     """
 
     clients: Clients
     goal: int
+    known: Known
     region: int = 0
 
 
@@ -103,7 +107,7 @@ def _one(job: Learning, server: Server, told: Told, now: float, number: int) -> 
     rows, began = _gathered(job, server, told, now, number)
     section = job.section
     shared = shared_of(clients, rows, section.server.line)
-    part = cohort(job, clients, rows, number, (shared.down, shared.up))
+    part = server.known.cohort(rows, number, (shared.down, shared.up))
     rule = waiting.Rule(
         goal=goal,
         least=max(math.ceil(goal * section.round.least - 1e-9), 1),
@@ -141,7 +145,7 @@ def _gathered(job: Learning, server: Server, told: Told, now: float, number: int
         if waited > _MOST_WAIT_S:
             raise SimulationError(f"a round needs {least:,} clients, and fewer were there for two weeks")
     told.cause("waiting for clients to be there", waited)
-    rows = drawn(job, clients, who, now + waited)
+    rows = server.known.drawn(who, now + waited)
     deadline = job.section.round.deadline
     candidates = Candidates(
         expected_s(job, rows) if job.selection.by_time else np.zeros(len(rows)),
@@ -219,10 +223,9 @@ def _causes(told: Told, closed: Closed) -> None:
     told.cause("waiting until the deadline" if closed.by_deadline else "waiting for clients that left", rest - staged)
 
 
-def _over_edges(job: Learning, told: Told, now: float, number: int) -> float:
-    """A meeting of edge servers in the cloud, with the rounds at each edge before it; when it ended."""
-    algorithm, total = job.scheme.algorithm, sum(region.share for region in job.clients.regions)
-    ends, books = [], []
+def _edges(job: Learning) -> list[Server]:
+    """An edge server in every region, with its part of the clients."""
+    total, found = sum(region.share for region in job.clients.regions), []
     for index, region in enumerate(job.clients.regions):
         share = region.share / total
         here = replace(
@@ -232,11 +235,19 @@ def _over_edges(job: Learning, told: Told, now: float, number: int) -> float:
             network=replace(job.clients.network, backbones=()),
             seed=job.clients.seed + 7919 * (index + 1),
         )
-        goal = max(round(job.goal * share), 1)
+        found.append(Server(here, max(round(job.goal * share), 1), Known(job, here), index))
+    return found
+
+
+def _over_edges(job: Learning, servers: Sequence[Server], told: Told, now: float, number: int) -> float:
+    """A meeting of edge servers in the cloud, with the rounds at each edge before it; when it ended."""
+    algorithm = job.scheme.algorithm
+    ends, books = [], []
+    for index, server in enumerate(servers):
         book = Told(busy=told.busy, radio=told.radio, counts=told.counts)
         at = now
         for edge_round in range(algorithm.edge_rounds):
-            at = _one(job, Server(here, goal, index), book, at, number * algorithm.edge_rounds + edge_round)
+            at = _one(job, server, book, at, number * algorithm.edge_rounds + edge_round)
         to_cloud = _to_cloud_s(job, index)
         book.cause("edge to cloud and back", to_cloud)
         ends.append(at + to_cloud)
