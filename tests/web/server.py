@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -10,11 +11,27 @@ import time
 import urllib.request
 from contextlib import contextmanager
 
+STARTS_S = 120
+"""For a server to answer, on a machine with a lot else to do."""
+
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nothing listens at, from below those that systems give to outgoing connections: it stays free."""
+    draw = random.SystemRandom()
+    while True:
+        port = draw.randrange(10_000, 32_000)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+
+
+def until(look, seconds=STARTS_S):
+    """What `look` finds, once it finds something."""
+    begin = time.monotonic()
+    while not (found := look()):
+        assert time.monotonic() - begin < seconds, f"not within {seconds} s"
+        time.sleep(0.05)
+    return found
 
 
 class Server:
@@ -26,12 +43,13 @@ class Server:
     def start(self):
         command = [sys.executable, "-m", "railyard", "ui", str(self.folder), "--port", str(self.port), "--no-open"]
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-        for _ in range(300):
+        begin = time.monotonic()
+        while time.monotonic() - begin < STARTS_S and self.process.poll() is None:
             try:
                 return self.ask("GET", "/health")
             except OSError:
                 time.sleep(0.1)
-        raise AssertionError("the server does not answer")
+        raise AssertionError(f"the server does not answer; its exit code is {self.process.poll()}")
 
     def ask(self, method, path, body=None):
         request = urllib.request.Request(
@@ -40,7 +58,7 @@ class Server:
             data=None if body is None else json.dumps(body).encode(),
             headers={"content-type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=STARTS_S) as answer:
             return json.load(answer)
 
     def kill(self):
@@ -49,14 +67,16 @@ class Server:
 
     def stop(self):
         self.process.send_signal(signal.SIGINT)
-        self.process.wait(30)
+        self.process.wait(STARTS_S)
 
 
 @contextmanager
 def running(folder):
     server = Server(folder, free_port())
-    server.start()
     try:
+        server.start()
         yield server
-    finally:
         server.stop()
+    finally:
+        if server.process.poll() is None:
+            server.kill()

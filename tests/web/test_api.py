@@ -12,7 +12,7 @@ from .conftest import LONG, SMALL
 WRONG = SMALL.replace("accelerators: 16", "acelerators: 16").replace("llama-3-8b", "llama-3-8x")
 
 
-def ended(client, job, seconds=90.0):
+def ended(client, job, seconds=300.0):
     begin = time.monotonic()
     while time.monotonic() - begin < seconds:
         found = client.get(f"/api/v1/jobs/{job}").json()

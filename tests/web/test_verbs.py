@@ -14,6 +14,7 @@ import pytest
 from railyard.result.answers.answer import answer_from
 
 from .conftest import LONG, SMALL, serving
+from .server import until
 from .test_answers import CABLED
 from .test_api import ended
 
@@ -159,7 +160,7 @@ def test_every_verb_gives_what_its_view_opens(settings):
             "operate": {"text": SMALL},
         }
         jobs = {verb: client.post("/api/v1/jobs", json={"verb": verb, **body}).json() for verb, body in asked.items()}
-        done = {verb: ended(client, job["id"], 240) for verb, job in jobs.items()}
+        done = {verb: ended(client, job["id"]) for verb, job in jobs.items()}
         assert done["operate"]["faults"][0]["message"] == "the scenario is not of many jobs for months"
         assert done.pop("operate")["state"] == "failed"
         assert [(verb, row["faults"]) for verb, row in done.items() if row["state"] != "done"] == []
@@ -195,11 +196,8 @@ def test_a_worker_that_is_told_to_end_is_begun_again(client):
     (worker,) = [int(line.split()[0]) for line in listed.splitlines() if "railyard.web.worker" in line]
     begun = client.get(f"/api/v1/jobs/{job}").json()["started"]
     os.kill(worker, signal.SIGTERM)
-    for _ in range(300):
-        row = client.get(f"/api/v1/jobs/{job}").json()
-        if row["state"] == "running" and row["started"] != begun:
-            break
-        time.sleep(0.05)
+    until(lambda: client.get(f"/api/v1/jobs/{job}").json()["started"] not in {None, begun})
+    row = client.get(f"/api/v1/jobs/{job}").json()
     assert (row["state"], row["outcome"]) == ("running", None)
     client.post(f"/api/v1/jobs/{job}/stop")
     assert ended(client, job)["state"] == "stopped"

@@ -1,36 +1,75 @@
-/** The queue of runs, kept up to date by the server's events. */
+/** The queue of jobs, kept up to date by the server's events. */
 
 import { useEffect, useState } from "preact/hooks";
 import { duration, percent } from "../format";
 import { Spelt } from "../parts";
 import type { QueuedJob } from "./api.gen";
-import { api, outcomeAt } from "./api";
+import { api, outcomeAt, Refusal } from "./api";
 
 const ENDED = new Set(["done", "failed", "stopped"]);
 export const hasEnded = (job: QueuedJob): boolean => ENDED.has(job.state);
 
-/** Jobs, latest first; `ended` is called for each that ends from now on. */
-export function useJobs(ended: (job: QueuedJob) => void): QueuedJob[] {
-  const [jobs, set] = useState<Map<string, QueuedJob>>(new Map());
+/** After a connection that the browser gives up. */
+const AGAIN_MS = 2000;
+/** Shorter breaks are nobody's concern. */
+const PATIENCE_MS = 3000;
+
+export interface Queue {
+  /** Latest first. */
+  jobs: QueuedJob[];
+  /** Whether the server has not answered for a while. */
+  silent: boolean;
+}
+
+/** Jobs as the server's events tell them; `moved` is called when one has ended, `refused` when nobody is logged in any more. */
+export function useJobs(moved: () => void, refused: () => void): Queue {
+  const [jobs, set] = useState<ReadonlyMap<string, QueuedJob>>(new Map());
+  const [silent, setSilent] = useState(false);
   useEffect(() => {
     let events: EventSource | undefined;
-    let closed = false;
-    api.jobs().then((first) => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let warning: ReturnType<typeof setTimeout> | undefined;
+    let [closed, begun] = [false, false];
+    const heard = () => {
+      clearTimeout(warning);
+      warning = undefined;
+      setSilent(false);
+    };
+    const lost = () => { warning ??= setTimeout(() => setSilent(true), PATIENCE_MS); };
+    const later = () => { timer = setTimeout(listen, AGAIN_MS); };
+    const hear = (first: QueuedJob[]) => {
       if (closed) return;
+      heard();
       set(new Map(first.map((job) => [job.id, job])));
-      events = api.events(Math.max(0, ...first.map((job) => job.change)));
-      events.addEventListener("job", (event) => {
+      if (begun) moved();
+      begun = true;
+      const source = (events = api.events(Math.max(0, ...first.map((job) => job.change))));
+      source.addEventListener("open", heard);
+      source.addEventListener("job", (event) => {
         const job = JSON.parse((event as MessageEvent<string>).data) as QueuedJob;
         set((known) => new Map(known).set(job.id, job));
-        if (hasEnded(job)) ended(job);
+        if (hasEnded(job)) moved();
       });
-    }, () => undefined);
+      source.addEventListener("error", () => {
+        lost();
+        if (source.readyState === EventSource.CLOSED) later(); // an answer that is no stream, of a proxy: the browser gives up
+      });
+    };
+    const listen = () => void api.jobs().then(hear, (error: unknown) => {
+      if (closed) return;
+      if (error instanceof Refusal && error.status === 401) { refused(); return; }
+      lost();
+      later();
+    });
+    listen();
     return () => {
       closed = true;
+      clearTimeout(timer);
+      clearTimeout(warning);
       events?.close();
     };
   }, []);
-  return [...jobs.values()].sort((a, b) => b.created - a.created);
+  return { jobs: [...jobs.values()].sort((a, b) => b.created - a.created), silent };
 }
 
 export function JobRow({ job }: { job: QueuedJob }) {

@@ -3,7 +3,7 @@
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { chosen, onMove, page } from "../place";
-import type { Person } from "./api.gen";
+import type { Person, QueuedJob } from "./api.gen";
 import { api } from "./api";
 import { JobRow, hasEnded, useJobs } from "./jobs";
 import { useLoaded } from "./loaded";
@@ -21,7 +21,9 @@ function usePage(): [page: string, moves: number] {
 }
 
 export function Shell() {
-  const [me, again] = useLoaded(api.me, []);
+  const [turn, next] = useState(0);
+  const again = () => next((count) => count + 1);
+  const [me] = useLoaded(api.me, [turn]); // whoever was there may be somebody else now
   if (me.error !== undefined) return <Login failed={me.error} done={again} />;
   if (me.value === undefined) return null;
   return <Inside me={me.value} left={again} />;
@@ -30,7 +32,7 @@ export function Shell() {
 function Inside({ me, left }: { me: Person; left: () => void }) {
   const [here, moves] = usePage();
   const [turn, next] = useState(0);
-  const jobs = useJobs(() => next((count) => count + 1));
+  const { jobs, silent } = useJobs(() => next((count) => count + 1), left);
   const open = jobs.filter((job) => !hasEnded(job));
   return (
     <>
@@ -41,8 +43,9 @@ function Inside({ me, left }: { me: Person; left: () => void }) {
         <a href="#/scenario" aria-current={here.startsWith("/scenario") ? "page" : undefined}>Scenario</a>
         <a href="#/ask" aria-current={here === "/ask" ? "page" : undefined}>Ask</a>
         <span class="grow" />
+        {silent && <span class="fault" role="status">the server does not answer; trying again</span>}
         {open.length > 0 && <span class="muted" role="status">{open.length} in the queue</span>}
-        {me.tokens && <button onClick={() => api.logout().then(left)}>Log out {me.name}</button>}
+        {me.tokens && <button onClick={() => api.logout().then(left, left)}>Log out {me.name}</button>}
       </nav>
       {open.length > 0 && <ul class="queue" aria-label="Queue">{open.map((job) => <JobRow key={job.id} job={job} />)}</ul>}
       <main id="content" tabIndex={-1}>
@@ -52,7 +55,7 @@ function Inside({ me, left }: { me: Person; left: () => void }) {
   );
 }
 
-function Page({ here, turn, jobs }: { here: string; turn: number; jobs: ReturnType<typeof useJobs> }) {
+function Page({ here, turn, jobs }: { here: string; turn: number; jobs: QueuedJob[] }) {
   if (here.startsWith("/run/")) return <RunPage key={here} run={decodeURIComponent(here.slice(5))} />;
   if (here === "/scenario") return <ScenarioPage jobs={jobs} />;
   if (here.startsWith("/answer/")) return <Late page={() => import("./pages/answer").then((each) => each.AnswerPage)} given={{ answer: decodeURIComponent(here.slice(8)) }} />;

@@ -77,6 +77,7 @@ class Dispatcher:
             sys.executable,
             "-m",
             "railyard.web.worker",
+            str(os.getpid()),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from contextlib import suppress
@@ -100,6 +101,7 @@ class Looking:
             "railyard.web.preview",
             str(self.settings.folder_of(person)),
             str(self.settings.limits.memory_bytes),
+            str(os.getpid()),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

@@ -33,15 +33,16 @@ if TYPE_CHECKING:
     from railyard.scenario.load import Draft
 
 
-def main(folder: str, memory_bytes: str) -> int:
+def main(folder: str, memory_bytes: str, parent: str) -> int:
     """Answers until stdin ends.
 
     Args:
         folder: Of the person for whom it works.
         memory_bytes: What it may take.
+        parent: Number of the process that asks.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sandbox.die_with_parent()
+    sandbox.die_with_parent(int(parent))
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     os.chdir(folder)

@@ -40,11 +40,18 @@ _READABLE = (
 """What Python and its libraries read of a machine; nothing of a person lies there."""
 
 
-def die_with_parent() -> None:
-    """Ends this process when the one that started it ends, however that ends (Linux)."""
+def die_with_parent(parent: int | None = None) -> None:
+    """Ends this process when the one that started it ends, however that ends (Linux).
+
+    Args:
+        parent: Its process number, where this process could have been started by one that has ended since: nothing
+            is sent for what ended before it was asked for.
+    """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if parent is not None and os.getppid() != parent:
+        raise SystemExit(128 + signal.SIGTERM)
 
 
 def limit_memory(limit_bytes: int) -> None:

@@ -31,10 +31,14 @@ if TYPE_CHECKING:
 _EVERY_S = 0.1
 
 
-def main() -> int:
-    """Carries out the request on stdin."""
+def main(parent: str) -> int:
+    """Carries out the request on stdin.
+
+    Args:
+        parent: Number of the process that asks: without it nobody waits for an answer.
+    """
     signal.signal(signal.SIGTERM, _server_is_gone)
-    sandbox.die_with_parent()
+    sandbox.die_with_parent(int(parent))
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print is no answer
     request = json.loads(sys.stdin.read())
@@ -105,4 +109,4 @@ def _write(lines: Any, answer: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

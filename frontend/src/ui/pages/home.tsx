@@ -14,7 +14,7 @@ const SHOWN = 5;
 const MOST_PAGES = 20;
 
 export function Home({ turn, jobs }: { turn: number; jobs: QueuedJob[] }) {
-  const [runs] = useLoaded(api.runs, [turn]);
+  const [runs] = useLoaded(api.runs, [], [turn]);
   const ended = jobs.filter((job) => hasEnded(job) && job.state !== "done").slice(0, SHOWN);
   return (
     <>
@@ -68,7 +68,7 @@ function Runs({ runs, error }: { runs: RunRow[] | undefined; error: string | und
 const KINDS: Record<string, string> = { plan: "plan", diagnosis: "diagnosis", tune: "tuning", audit: "audit", check: "check", placement: "placement" };
 
 function Answers({ turn }: { turn: number }) {
-  const [answers] = useLoaded(api.answers, [turn]);
+  const [answers] = useLoaded(api.answers, [], [turn]);
   if (answers.error !== undefined) return <Section title="Plans, diagnoses, tunings, audits and others"><p class="fault">{answers.error}</p></Section>;
   if (answers.value === undefined || answers.value.length === 0) return null;
   return (
@@ -88,7 +88,7 @@ function Answers({ turn }: { turn: number }) {
 
 /** What `railyard observe --out` read of traces: opened as timelines of runs are. */
 function Records({ turn }: { turn: number }) {
-  const [records] = useLoaded(api.records, [turn]);
+  const [records] = useLoaded(api.records, [], [turn]);
   if (records.value === undefined || records.value.length === 0) return null;
   return (
     <Section title="Measured" note={<>Records that <code>railyard observe --out FILE.parquet</code> made of traces.</>}>
@@ -98,7 +98,7 @@ function Records({ turn }: { turn: number }) {
 }
 
 function Pages({ turn }: { turn: number }) {
-  const [pages] = useLoaded(api.pages, [turn]);
+  const [pages] = useLoaded(api.pages, [], [turn]);
   if (pages.value === undefined || pages.value.length === 0) return null;
   return (
     <Section title="Deployments and other pages" note={<>What <code>railyard deploy</code>, <code>accept</code> and others wrote into this folder.</>}>
