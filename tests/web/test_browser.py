@@ -67,7 +67,8 @@ def opened(browser, **look):
 
 def settle(page):
     """Waits until the page waits for nothing."""
-    page.wait_for_function(f"window.asked === 0 && performance.now() - window.answered > {QUIET_MS}")
+    while not page.evaluate(f"window.asked === 0 && performance.now() - window.answered > {QUIET_MS}"):
+        page.wait_for_timeout(QUIET_MS / 3)
 
 
 def address_has(page, words):
@@ -453,3 +454,61 @@ def test_every_view_is_clean_for_those_who_cannot_see_it(other, answers, served,
             wrong += [(scheme, view, row["id"], row["nodes"][0]["html"]) for row in found]
         page.close()
     assert wrong == []
+
+
+def test_a_refresh_that_fails_leaves_what_is_typed(other, browser):
+    page = opened(browser)
+    page.goto(f"{other.address}/#/ask?verb=audit")
+    planned = page.get_by_role("combobox", name="What was planned")
+    planned.fill("small.yaml")
+    page.keyboard.press("Tab")
+    planned.fill("another.yaml")
+    settle(page)
+    page.route("**/api/v1/inputs", lambda route: route.fulfill(status=502, body="a proxy's words"))
+    with page.expect_response("**/api/v1/inputs") as refused:
+        other.ask("POST", "/jobs", {"verb": "check", "text": SMALL + "check: [step < 1 h]\n"})
+    assert refused.value.status == 502
+    settle(page)
+    assert planned.input_value() == "another.yaml"
+    page.close()
+
+
+def test_the_queue_is_there_again_after_a_proxys_refusal(other, browser):
+    page = opened(browser)
+    page.route("**/api/v1/events*", lambda route: route.fulfill(status=502, body=""), times=2)
+    page.goto(other.address)
+    job = other.ask("POST", "/jobs", {"text": LONG, "file": "later.yaml"})
+    expect(page.get_by_role("button", name="stop later.yaml")).to_be_visible()
+    other.ask("POST", f"/jobs/{job['id']}/stop")
+    expect(page.get_by_role("button", name="stop later.yaml")).to_have_count(0)
+    page.close()
+
+
+def test_two_clicks_ask_once(other, page):
+    added = []
+    page.on("request", lambda request: added.append(request.url) if request.method == "POST" else None)
+    page.goto(f"{other.address}/#/ask?verb=deploy&file=small.yaml")
+    page.get_by_role("button", name="Deploy").dblclick()
+    expect(page.get_by_role("link", name="open the result").first).to_be_visible()
+    assert added == [f"{other.address}/api/v1/jobs"]
+
+
+def test_a_new_name_keeps_what_is_typed_after_it(server, page):
+    page.goto(f"{server.address}/#/scenario?file=small.yaml")
+    page.get_by_label("File").fill("named.yaml")
+    page.keyboard.press("Enter")
+    for word in ("# first", "# second"):
+        page.locator(".cm-content").click()
+        page.keyboard.press("Control+End")
+        page.keyboard.type(word)
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_role("button", name="Save")).to_be_disabled()
+    assert server.ask("GET", "/file?file=named.yaml")["text"] == f"{SMALL}# first# second"
+    finished(server)  # what happens elsewhere draws the page anew
+    page.locator(".cm-content").click()
+    page.keyboard.press("Control+End")
+    page.keyboard.type("# third")
+    expect(page.locator(".cm-content")).to_contain_text("# second# third")
+    address_has(page, "file=named.yaml")
+    page.reload()
+    expect(page.locator(".cm-content")).to_contain_text("# second# third")

@@ -33,7 +33,7 @@ export function Pick({ verb, input, rows, given, give, arrived }: {
   input: InputSpec;
   rows: readonly InputRow[];
   given: readonly string[];
-  give: (files: string[]) => void;
+  give: (next: (files: readonly string[]) => string[]) => void;
   /** Called when there is more in the folder than `rows` have. */
   arrived: () => void;
 }) {
@@ -43,14 +43,14 @@ export function Pick({ verb, input, rows, given, give, arrived }: {
   const [stored, setStored] = useState<readonly string[]>([]);
   const id = `input-${input.name}`;
   const fitting = rows.filter((row) => input.takes === "either" || row.folder === (input.takes === "folder"));
-  const put = (words: string) => give(input.several ? [...given, words].filter(Boolean) : words === "" ? [] : [words]);
+  const put = (words: string) => give((files) => (input.several ? [...files, words].filter(Boolean) : words === "" ? [] : [words]));
   const upload = async (files: readonly File[]) => {
     setBusy(true);
     setTrouble(undefined);
     try {
       const names = await uploaded(`${verb}-${input.name}`, files, input);
       setStored((before) => [...before, ...names]);
-      give(input.several ? [...given, ...names] : names);
+      give((files) => (input.several ? [...files, ...names] : names));
       arrived();
     } catch (error) {
       setTrouble((error as Error).message);
@@ -62,7 +62,7 @@ export function Pick({ verb, input, rows, given, give, arrived }: {
       <label for={id}><b>{input.title}</b>{input.needed ? "" : <span class="muted"> (where there is one)</span>}</label>
       <br /><small class="muted" id={`${id}-about`}><Spelt words={input.about} /></small>
       {input.several && given.length > 0 && (
-        <ul class="links">{given.map((file) => <li>{file} <button onClick={() => give(given.filter((one) => one !== file))} aria-label={`leave out ${file}`}>Leave out</button></li>)}</ul>
+        <ul class="links">{given.map((file) => <li>{file} <button type="button" onClick={() => give((files) => files.filter((one) => one !== file))} aria-label={`leave out ${file}`}>Leave out</button></li>)}</ul>
       )}
       <p class="tools">
         <Words id={id} aria-describedby={`${id}-about`} list={`${id}-there`} value={input.several ? "" : (given[0] ?? "")} placeholder={input.takes === "folder" ? "a folder below" : "a name below"} put={put} />

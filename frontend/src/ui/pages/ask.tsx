@@ -8,11 +8,12 @@ import { api } from "../api";
 import { Choices, Pick, type Given } from "../asking";
 import { JobRow } from "../jobs";
 import { useLoaded } from "../loaded";
+import { useOnce } from "../once";
 import { Words } from "../words";
 
 export function AskPage({ jobs }: { jobs: QueuedJob[] }) {
   const [verbs] = useLoaded(api.verbs, []);
-  const [inputs, again] = useLoaded(api.inputs, [jobs.length]);
+  const [inputs, again] = useLoaded(api.inputs, [], [jobs.length]);
   const [scenarios] = useLoaded(api.files, []);
   const [named] = useState(() => chosen("verb")); // another verb is another page: this one is about to go
   const error = verbs.error ?? inputs.error ?? scenarios.error;
@@ -54,11 +55,14 @@ function Form({ verb, rows, scenarios, jobs, arrived }: Parts) {
     put(value);
     choose(name, value || null);
   };
-  const give = (name: string, files: string[]) => {
-    choose(name, files.join("\n") || null);
-    set((last) => ({ ...last, files: { ...last.files, [name]: files } }));
-  };
-  const start = async () => {
+  /** From what is given by then: an upload ends long after it was begun. */
+  const give = (name: string, next: (files: readonly string[]) => string[]) =>
+    set((last) => {
+      const files = next(last.files[name] ?? []);
+      choose(name, files.join("\n") || null);
+      return { ...last, files: { ...last.files, [name]: files } };
+    });
+  const [starting, start] = useOnce(async () => {
     setTrouble(undefined);
     try {
       const text = verb.scenario ? (await api.read(file)).text : "";
@@ -69,12 +73,12 @@ function Form({ verb, rows, scenarios, jobs, arrived }: Parts) {
     } catch (error) {
       setTrouble((error as Error).message);
     }
-  };
+  });
   const ready = verb.scenario ? file !== "" : verb.inputs.some((input) => given.files[input.name]?.length) && verb.inputs.every((input) => !input.needed || given.files[input.name]?.length);
   const job = jobs.find((each) => each.id === asked);
   return (
     <Section title={`${verb.title}: what it is given`} note={<Spelt words={verb.about} />}>
-      <form onSubmit={(event) => { event.preventDefault(); void start(); }}>
+      <form onSubmit={(event) => { event.preventDefault(); start(); }}>
         {verb.scenario && (
           <label class="pick"><b>Scenario</b><br />
             <select value={file} onChange={(event) => keep("file", event.currentTarget.value, setFile)}>
@@ -83,13 +87,13 @@ function Form({ verb, rows, scenarios, jobs, arrived }: Parts) {
             </select>
           </label>
         )}
-        {verb.inputs.map((input) => <Pick key={input.name} verb={verb.name} input={input} rows={rows} given={given.files[input.name] ?? []} give={(files) => give(input.name, files)} arrived={arrived} />)}
+        {verb.inputs.map((input) => <Pick key={input.name} verb={verb.name} input={input} rows={rows} given={given.files[input.name] ?? []} give={(next) => give(input.name, next)} arrived={arrived} />)}
         <p class="tools">
           {verb.engine && <label class="name">Engine <Words value={engine} placeholder="the scenario's" put={(words) => keep("engine", words, setEngine)} /></label>}
           {verb.vary && <label class="name">Vary <Words value={vary} placeholder="fabric=roce,uec" put={(words) => keep("vary", words, setVary)} /></label>}
           <Choices options={verb.options} chosen={given.options} choose={(name, value) => keep(name, value, () => set((last) => ({ ...last, options: { ...last.options, [name]: value } })))} />
         </p>
-        <p class="tools"><button class="action" disabled={!ready}>{verb.title}</button></p>
+        <p class="tools"><button class="action" disabled={!ready || starting}>{verb.title}</button></p>
       </form>
       {trouble && <p class="fault" role="alert"><Spelt words={trouble} /></p>}
       {job && <ul class="queue plain-queue"><JobRow job={job} /></ul>}

@@ -13,12 +13,18 @@ import type { Editor } from "../editor";
 import { Choices } from "../asking";
 import { JobRow, hasEnded } from "../jobs";
 import { useLoaded } from "../loaded";
+import { useOnce } from "../once";
 import { Words } from "../words";
 
 /** After the last key: long enough not to ask for every letter. */
 const PAUSE_MS = 300;
-/** Typed text outlives a closed tab. */
-const kept = (file: string) => `railyard draft ${file}`;
+/** Typed text outlives a closed tab; with a fault that the hall added it is another text. */
+const kept = (file: string, fault: string | null) => `railyard draft ${file}${fault === null ? "" : ` with ${fault}`}`;
+
+function keepDraft(place: string, text: string, saved: string): void {
+  if (text === saved) localStorage.removeItem(place);
+  else localStorage.setItem(place, text);
+}
 
 interface Opened {
   file: string;
@@ -48,7 +54,7 @@ async function withFault(text: string, fault: string | null): Promise<Pick<Opene
 }
 
 export function ScenarioPage({ jobs }: { jobs: QueuedJob[] }) {
-  const [opened] = useLoaded(open, [location.hash]);
+  const [opened] = useLoaded(open, []); // once: what is chosen here changes the address, and another address is another page
   const [schema] = useLoaded(api.schema, []);
   const [verbs] = useLoaded(api.verbs, []);
   const [code] = useLoaded(() => import("../editor"), []);
@@ -57,6 +63,13 @@ export function ScenarioPage({ jobs }: { jobs: QueuedJob[] }) {
   if (error !== undefined) return <p class="failure">{error}. <a href="#/">To the runs</a></p>;
   if (!opened.value || !schema.value || !verbs.value || !code.value || !form.value) return <p class="muted" role="status">opening</p>;
   return <Desk key={`${opened.value.file} ${opened.value.version}`} opened={opened.value} schema={schema.value} verbs={verbs.value.filter((verb) => verb.scenario)} editor={code.value.editor} Form={form.value.Form} jobs={jobs} />;
+}
+
+/** What the folder holds. */
+interface Saved {
+  file: string;
+  text: string;
+  version: string | null;
 }
 
 interface Tools {
@@ -71,8 +84,8 @@ interface Tools {
 
 function Desk({ opened, schema, verbs, editor, Form, jobs }: Tools) {
   const [file, setFile] = useState(opened.file);
-  const [text, setText] = useState(() => (chosen("fault") === null ? localStorage.getItem(kept(opened.file)) : null) ?? opened.text);
-  const [saved, setSaved] = useState<{ text: string; version: string | null }>({ text: opened.stored ?? opened.text, version: opened.version });
+  const [text, setText] = useState(() => localStorage.getItem(kept(opened.file, chosen("fault"))) ?? opened.text);
+  const [saved, setSaved] = useState<Saved>({ file: opened.file, text: opened.stored ?? opened.text, version: opened.version });
   const [trouble, setTrouble] = useState<string>();
   const [asked, setAsked] = useState<string>();
   const seat = useRef<HTMLDivElement>(null);
@@ -83,56 +96,58 @@ function Desk({ opened, schema, verbs, editor, Form, jobs }: Tools) {
   const verb = verbs.find((each) => each.name === name) ?? verbs[0];
   if (verb === undefined) throw new Error("the server knows no verb that takes a scenario");
 
-  const save = async (words: string) => {
+  const put = (next: string) => {
+    setText(next);
+    keepDraft(kept(saved.file, chosen("fault")), next, saved.text); // now: a tab may close before the page is drawn
+  };
+  const [saving, save] = useOnce(async () => {
     try {
-      const stored = await api.write(file, words, file === opened.file ? saved.version : null);
-      localStorage.removeItem(kept(opened.file));
-      setSaved({ text: stored.text, version: stored.version });
+      const words = view.current?.text() ?? text;
+      const stored = await api.write(file, words, file === saved.file ? saved.version : null);
+      localStorage.removeItem(kept(saved.file, chosen("fault")));
+      setSaved(stored);
+      keepDraft(kept(stored.file, null), view.current?.text() ?? words, stored.text); // typed while it was on its way
       setTrouble(undefined);
       choose("from", null);
       choose("run", null);
       choose("fault", null);
-      choose("file", file);
+      choose("file", stored.file);
     } catch (error) {
       setTrouble(error instanceof Refusal && error.status === 409 ? `${error.message}; give another name to keep both` : String((error as Error).message));
     }
-  };
-  const latest = useRef(save);
-  latest.current = save;
+  });
+  const [starting, run] = useOnce(() => api.add({ verb: verb.name, file, text, options }).then((job) => setAsked(job.id), (error: Error) => setTrouble(error.message)));
+  const latest = useRef({ put, save });
+  latest.current = { put, save };
 
   useEffect(() => {
     if (seat.current === null) return;
-    const made = editor(seat.current, text, schema, setText, () => void latest.current(made.text()));
+    const made = editor(seat.current, text, schema, (next) => latest.current.put(next), () => latest.current.save());
     view.current = made;
     if (opened.line !== undefined) made.goTo(opened.line);
     return made.close;
   }, []);
   useEffect(() => view.current?.show(faults), [faults]);
-  useEffect(() => {
-    if (text === saved.text) localStorage.removeItem(kept(opened.file));
-    else localStorage.setItem(kept(opened.file), text);
-  }, [text, saved]);
 
   const change = (next: string) => {
     view.current?.replace(next);
-    setText(next);
+    put(next);
   };
-  const run = () => api.add({ verb: verb.name, file, text, options }).then((job) => setAsked(job.id), (error: Error) => setTrouble(error.message));
   const job = jobs.find((each) => each.id === asked);
   return (
     <>
       <h1 class="spoken">Scenario {file}</h1>
       <p class="tools">
         <label class="name">File <Words value={file} put={setFile} /></label>
-        <button onClick={() => void save(text)} disabled={text === saved.text && file === opened.file}>Save</button>
-        <button class="action" onClick={run} disabled={faults.length > 0 || busy}>{verb.title}</button>
+        <button onClick={save} disabled={saving || (text === saved.text && file === saved.file)}>Save</button>
+        <button class="action" onClick={run} disabled={faults.length > 0 || busy || starting}>{verb.title}</button>
         <label class="name" title={verb.about}>or another
           <select value={verb.name} onChange={(event) => { choose("verb", event.currentTarget.value); setVerb(event.currentTarget.value); setOptions({}); }}>
             {verbs.map((each) => <option value={each.name}>{each.title}</option>)}
           </select>
         </label>
         <Choices options={verb.options} chosen={options} choose={(name, value) => setOptions((last) => ({ ...last, [name]: value }))} />
-        {faults.length === 0 && saved.version !== null && text === saved.text && <a href={address("/floor", { file })}>The hall</a>}
+        {faults.length === 0 && saved.version !== null && text === saved.text && <a href={address("/floor", { file: saved.file })}>The hall</a>}
         {text !== saved.text && <button onClick={() => change(saved.text)}>Undo all changes</button>}
         <span class="muted" role="status">{busy ? "checking" : faults.length === 0 ? "no faults" : `${faults.length} fault${faults.length > 1 ? "s" : ""}`}</span>
       </p>
@@ -181,9 +196,11 @@ function useLook(file: string, text: string): Look {
 async function ask(file: string, text: string, signal: AbortSignal, set: (look: Look) => void): Promise<void> {
   try {
     const { faults } = await api.check(file, text, signal);
+    if (signal.aborted) return;
     set({ faults, busy: false, estimate: {} });
     if (faults.length > 0) return;
     const found = await api.estimate(file, text, signal);
+    if (signal.aborted) return;
     set({ faults, busy: false, estimate: estimateOf(found.result as Result | null | undefined, found.faults, found.took_s) });
   } catch (error) {
     if (signal.aborted) return;
