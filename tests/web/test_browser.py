@@ -170,6 +170,7 @@ def test_from_an_error_to_a_comparison_that_is_passed_on(fresh, page, tmp_path):
     expect(page.get_by_text("no faults")).to_be_visible()
     expect(page.get_by_text("A rough answer: the first variant")).to_be_visible()
     page.get_by_role("button", name="Save").click()
+    settle(page)
     expect(page.get_by_role("button", name="Save")).to_be_disabled()
     assert server.ask("GET", "/file?file=wrong.yaml")["text"] == SMALL
     page.get_by_role("button", name="Run", exact=True).click()
@@ -502,6 +503,7 @@ def test_a_new_name_keeps_what_is_typed_after_it(server, page):
         page.keyboard.press("Control+End")
         page.keyboard.type(word)
         page.get_by_role("button", name="Save").click()
+        settle(page)
         expect(page.get_by_role("button", name="Save")).to_be_disabled()
     assert server.ask("GET", "/file?file=named.yaml")["text"] == f"{SMALL}# first# second"
     finished(server)  # what happens elsewhere draws the page anew
