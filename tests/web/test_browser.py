@@ -2,6 +2,7 @@
 
 import os
 import re
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -485,13 +486,22 @@ def test_the_queue_is_there_again_after_a_proxys_refusal(other, browser):
     page.close()
 
 
-def test_two_clicks_ask_once(other, page):
+def test_two_clicks_ask_once_and_what_was_written_is_fetched(other, page, tmp_path):
     added = []
     page.on("request", lambda request: added.append(request.url) if request.method == "POST" else None)
     page.goto(f"{other.address}/#/ask?verb=deploy&file=small.yaml")
     page.get_by_role("button", name="Deploy").dblclick()
-    expect(page.get_by_role("link", name="open the result").first).to_be_visible()
+    page.get_by_role("link", name="open the result").first.click()
     assert added == [f"{other.address}/api/v1/jobs"]
+    page.get_by_text("Files", exact=True).click()
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Save all as one archive").click()
+    saved.value.save_as(tmp_path / "all.zip")
+    with zipfile.ZipFile(tmp_path / "all.zip") as found:
+        assert "small/index.html" in found.namelist()
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="index.html", exact=True).click()
+    assert saved.value.suggested_filename == "index.html"
 
 
 def test_a_new_name_keeps_what_is_typed_after_it(server, page):

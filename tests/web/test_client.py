@@ -51,7 +51,7 @@ def test_from_a_scenario_to_its_result_and_one_that_is_stopped(tmp_path):
         result = client.result(seen[-1])
         assert result.variants[0].step.seconds > 0
         assert client.runs()[0]["run"] == seen[-1].outcome.name
-        kept = client.save(seen[-1].outcome.name, "scenario.yaml", tmp_path)
+        kept = client.save(seen[-1], "scenario.yaml", tmp_path)
         assert kept.read_text().startswith("format: railyard/1")
 
         long = client.submit(LONG)

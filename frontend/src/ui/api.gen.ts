@@ -210,6 +210,16 @@ export interface Outcome {
   name: string;
 }
 
+/** A file that a verb wrote. */
+export interface OutputRow {
+  /** Relative to the folder of the run or the deployment, `/` between parts. */
+  name: string;
+  /** Size. */
+  bytes: number;
+  /** Seconds since 1970. */
+  changed: number;
+}
+
 /** A page that a command wrote: of a plan, a deployment, an acceptance. */
 export interface PageRow {
   /** Relative to the folder. */

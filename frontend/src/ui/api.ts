@@ -1,7 +1,7 @@
 /** Requests to the server; what it refuses arrives as an error in its words. */
 
 import type { Answer } from "../answers.gen";
-import type { AnswerRow, Checked, Estimated, FileRow, FileText, InputRow, Marks, NewJob, Outcome, PageRow, QueuedJob, Person, Repriced, RunRow, SliceSeen, Strips, Template, VerbSpec, Window } from "./api.gen";
+import type { AnswerRow, Checked, Estimated, FileRow, FileText, InputRow, Marks, NewJob, Outcome, OutputRow, PageRow, QueuedJob, Person, Repriced, RunRow, SliceSeen, Strips, Template, VerbSpec, Window } from "./api.gen";
 import { Packed } from "./packed";
 import type { Picture, Result } from "../result.gen";
 import { address } from "../place";
@@ -85,6 +85,9 @@ export const api = {
   answerPage: (answer: string) => `${ROOT}/answers/${name(answer)}/page`,
   marks: (answer: string) => ask<Marks>("GET", `/answers/${name(answer)}/marks`),
   pages: () => ask<PageRow[]>("GET", "/pages"),
+  outputs: (folder: string) => ask<OutputRow[]>("GET", `/outputs?folder=${name(folder)}`),
+  outputFile: (folder: string, file: string) => `${ROOT}/outputs/file?folder=${name(folder)}&name=${name(file)}`,
+  archive: (folder: string) => `${ROOT}/outputs/archive?folder=${name(folder)}`,
   page: (file: string) => `${ROOT}/page?file=${name(file)}`,
   hall: (of: Place) => columns<HallHead>(...placed("hall", of)),
   requests: (run: string, variant: number) => columns<{ requests: number; end_s: number }>(`/runs/${name(run)}/requests?variant=${variant}`),

@@ -5,6 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import { chosen, onMove, page } from "../place";
 import type { Person, QueuedJob } from "./api.gen";
 import { api } from "./api";
+import { Files } from "./files";
 import { JobRow, hasEnded, useJobs } from "./jobs";
 import { useLoaded } from "./loaded";
 import { Compare } from "./pages/compare";
@@ -72,9 +73,12 @@ function Page({ here, turn, jobs }: { here: string; turn: number; jobs: QueuedJo
 
 /** A page that a command wrote; it may draw, and nothing else. */
 function Written({ file }: { file: string }) {
+  const [root, folder, rest] = file.split("/");
+  const kept = (root === "deployments" || root === "runs") && rest !== undefined;
   return (
     <>
       <p class="muted">{file}</p>
+      {kept && <Files folder={`${root}/${folder}`} />}
       <iframe class="written" sandbox="allow-scripts" src={api.page(file)} title={file} />
     </>
   );

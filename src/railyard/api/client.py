@@ -16,6 +16,7 @@ are passed over.
 
 from __future__ import annotations
 
+import http.client
 import json
 import shutil
 import urllib.error
@@ -48,7 +49,9 @@ CALLS = {
     "events": ("GET", "/events"),
     "runs": ("GET", "/runs"),
     "result": ("GET", "/runs/{run}/result"),
-    "file": ("GET", "/runs/{run}/file"),
+    "files": ("GET", "/outputs"),
+    "file": ("GET", "/outputs/file"),
+    "archive": ("GET", "/outputs/archive"),
     "answer": ("GET", "/answers/{answer}"),
 }
 """Method and path of each call, as the description has them."""
@@ -263,7 +266,7 @@ class Client:
             of: The job, what it gave, or the name of a run.
 
         Raises:
-            InputError: The job has given nothing that can be read here: a deployment is a folder of files.
+            InputError: The job has given nothing that can be read here: a deployment is a folder of `files`.
             ServerError: The server refuses, or does not answer.
         """
         from railyard.result.answers.answer import answer_from
@@ -278,16 +281,29 @@ class Client:
         with self._open("answer", answer=given.name) as answer:
             return answer_from(answer.read())
 
-    def save(self, run: str, name: str, into: Path) -> Path:
-        """Puts a file of a run, such as `timeline.parquet`, into a folder; it appears complete or not at all."""
-        path = into / Path(name).name
-        with (
-            self._open("file", run=run, name=name) as answer,
-            appearing(path) as unfinished,
-            unfinished.open("wb") as out,
-        ):
-            shutil.copyfileobj(answer, out)
-        return path
+    def files(self, of: Job | Outcome | str) -> list[dict[str, Any]]:
+        """Files that a job wrote: `name` relative to their folder, `bytes`, `changed` in Unix time.
+
+        Args:
+            of: The job, what it gave, or its folder: the name of a run, or `deployments/NAME`.
+
+        Raises:
+            InputError: The job has given nothing yet, or a page outside of runs and deployments.
+            ServerError: The server refuses, or does not answer.
+        """
+        found: list[dict[str, Any]] = self._json("files", folder=_folder(of))
+        return found
+
+    def save(self, of: Job | Outcome | str, name: str, into: Path) -> Path:
+        """Puts one of `files`, such as `timeline.parquet`, into a folder; it appears complete or not at all."""
+        with self._open("file", folder=_folder(of), name=name) as answer:
+            return _saved(answer, into / Path(name).name)
+
+    def save_all(self, of: Job | Outcome | str, into: Path) -> Path:
+        """Puts all of `files` into a folder as one ZIP archive, complete or not at all; its path."""
+        folder = _folder(of)
+        with self._open("archive", folder=folder) as answer:
+            return _saved(answer, into / f"{Path(folder).name}.zip")
 
     def _changes(self, since: int) -> Iterator[Job]:
         """Server-sent events."""
@@ -320,6 +336,30 @@ class Client:
         except OSError as error:
             raise ServerError(f"{self.address} does not answer: {getattr(error, 'reason', error)}", 0) from None
         return answer
+
+
+def _folder(of: Job | Outcome | str) -> str:
+    """Where a job's files are: `runs/NAME` or `deployments/NAME`."""
+    given = of.outcome if isinstance(of, Job) else of
+    if given is None:
+        raise InputError("the job has given nothing yet", found="no folder")
+    if isinstance(given, str):
+        return given if "/" in given else f"runs/{given}"
+    return "/".join(given.name.split("/")[:2]) if given.view == "page" else f"runs/{given.name}"
+
+
+def _saved(answer: HTTPResponse, path: Path) -> Path:
+    """What arrives, once all of it is there.
+
+    Raises:
+        ServerError: It broke off.
+    """
+    try:
+        with appearing(path) as unfinished, unfinished.open("wb") as out:
+            shutil.copyfileobj(answer, out)
+    except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
+        raise ServerError(f"`{path.name}` did not arrive whole: {error or type(error).__name__}", 0) from None
+    return path
 
 
 def _several(value: Sequence[Path | str] | Path | str) -> Sequence[Path | str]:

@@ -23,7 +23,7 @@ from railyard.web.faults import faults_of
 from railyard.web.guard import Guard
 from railyard.web.journal import JobJournal
 from railyard.web.looking import Looking
-from railyard.web.routes import answers, jobs, people, runs, scenarios, verbs, views
+from railyard.web.routes import answers, jobs, outputs, people, runs, scenarios, verbs, views
 from railyard.web.routes.asking import House
 from railyard.web.status import Status, StatusFirst
 
@@ -69,7 +69,7 @@ def application(settings: ServerSettings) -> FastAPI:
         responses=_REFUSALS,
     )
     app.state.house = house
-    for part in (people, scenarios, verbs, jobs, runs, answers, views):
+    for part in (people, scenarios, verbs, jobs, runs, answers, outputs, views):
         app.include_router(part.router, prefix=PREFIX)
     _explain_refusals(app)
     app.add_middleware(Audited, log=AuditLog(settings.state / "audit.log"))

@@ -1,4 +1,4 @@
-"""Who changed what and when: a line of JSON for every request that changes something, refused ones too."""
+"""Who changed or fetched what and when: a line of JSON for every such request, refused ones too."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _READS = {"GET", "HEAD", "OPTIONS"}
+_FETCHES = "/api/v1/outputs/"
+"""Below it files leave the server."""
 
 
 class AuditLog:
@@ -43,7 +45,7 @@ class AuditLog:
 
 
 class Audited:
-    """ASGI middleware that logs what changes something; what only reads passes as it is.
+    """ASGI middleware that logs what changes something or fetches files; what else reads passes as it is.
 
     Args:
         app: What answers.
@@ -56,7 +58,7 @@ class Audited:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        if scope["type"] != "http" or scope["method"] in _READS:
+        if scope["type"] != "http" or (scope["method"] in _READS and not scope["path"].startswith(_FETCHES)):
             await self.app(scope, receive, send)
             return
 
@@ -67,9 +69,15 @@ class Audited:
                     person=scope["state"]["person"],
                     address=client[0] if client else "?",
                     method=scope["method"],
-                    path=scope["path"],
+                    path=_asked(scope),
                     status=message["status"],
                 )
             await send(message)
 
         await self.app(scope, receive, logged)
+
+
+def _asked(scope: Scope) -> str:
+    """The path, and of files which: nothing else says that."""
+    query = scope.get("query_string", b"").decode("latin-1")
+    return f"{scope['path']}?{query}" if query and scope["path"].startswith(_FETCHES) else str(scope["path"])

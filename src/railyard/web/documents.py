@@ -200,6 +200,14 @@ class PageRow(ApiBody):
     changed: float = Field(description="Seconds since 1970.")
 
 
+class OutputRow(ApiBody):
+    """A file that a verb wrote."""
+
+    name: str = Field(description="Relative to the folder of the run or the deployment, `/` between parts.")
+    bytes: int = Field(description="Size.")
+    changed: float = Field(description="Seconds since 1970.")
+
+
 class FileRow(ApiBody):
     """A scenario file."""
 

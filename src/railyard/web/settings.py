@@ -39,6 +39,7 @@ class WorkLimits:
         upload_bytes: Of a file that is uploaded.
         uploads_bytes: Of all uploads of one person.
         uploads: Files that one person has uploaded.
+        archive_bytes: Of the files in an archive.
         queued: Jobs of one person that wait.
         writes_per_min: Requests of one person that change something, check or estimate.
     """
@@ -51,6 +52,7 @@ class WorkLimits:
     upload_bytes: int = 256 << 20
     uploads_bytes: int = 4 << 30
     uploads: int = 2000
+    archive_bytes: int = 4 << 30
     queued: int = 100
     writes_per_min: int = 600
 

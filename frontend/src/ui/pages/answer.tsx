@@ -3,6 +3,7 @@
 import { AnswerView, titleOf } from "../../answers/answer";
 import { address } from "../../place";
 import { api } from "../api";
+import { Files } from "../files";
 import { useLoaded } from "../loaded";
 
 export function AnswerPage({ answer }: { answer: string }) {
@@ -20,6 +21,7 @@ export function AnswerPage({ answer }: { answer: string }) {
       <h1>{titleOf(document)}</h1>
       <p class="muted">Railyard {document.version}</p>
       <p class="tools"><a class="action" href={api.answerPage(answer)} download>Save as one file</a></p>
+      <Files folder={`runs/${answer}`} />
       <AnswerView answer={document} hall={inHall} />
     </>
   );

@@ -5,6 +5,7 @@ import { address } from "../../place";
 import { hasStep, type Variant } from "../../result";
 import { isServing } from "../../serving";
 import { api } from "../api";
+import { Files } from "../files";
 import { useLoaded } from "../loaded";
 
 /** Timelines that are opened at a time. */
@@ -29,6 +30,7 @@ export function RunPage({ run }: { run: string }) {
         {variants.some(isPriced) && !("runs" in result.value.scenario) && <a href={address("/decide", { runs: run })}>At other prices</a>}
         {variants.some(hasStep) && <a href={address("/floor", { run })}>The hall, from rack to port</a>}
       </p>
+      <Files folder={`runs/${run}`} />
       <Findings result={result.value} />
     </>
   );

@@ -75,13 +75,6 @@ def report(asked: Asked, run: str) -> FileResponse:
     return FileResponse(_file(asked, run, "report.html"), media_type="text/html", filename=f"{run}.html")
 
 
-@router.get("/runs/{run}/file", response_class=FileResponse)
-def file_of_run(asked: Asked, run: str, name: Annotated[str, Query(max_length=400)]) -> FileResponse:
-    """Any file of the run, such as `timeline.parquet`, to be saved."""
-    path = _file(asked, run, name)
-    return FileResponse(path, media_type="application/octet-stream", filename=path.name)
-
-
 def _file(asked: Asked, run: str, name: str) -> Path:
     try:
         asked.shelf.run(run)

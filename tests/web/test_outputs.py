@@ -1,0 +1,165 @@
+"""Files that verbs wrote: listed, saved one by one and all as one archive, by nobody else and from nowhere else."""
+
+import io
+import json
+import os
+import zipfile
+from dataclasses import replace
+
+import pytest
+from tests.web.conftest import SMALL, serving
+from tests.web.server import running
+from tests.web.test_guard import ANNA, BERT, bearer, digest
+
+from railyard.api.client import Client, ServerError
+from railyard.errors import InputError
+from railyard.web import outputs
+
+API = "/api/v1/outputs"
+FOLDER = "deployments/hall"
+PAGE = b"<script>alert(1)</script>"
+
+
+@pytest.fixture
+def hall(settings):
+    """A folder of a deployment, with what must not leave it."""
+    folder = settings.folder / FOLDER
+    (folder / "switches" / "a").mkdir(parents=True)
+    (folder / "index.html").write_bytes(PAGE)
+    (folder / "switches" / "a" / "leaf 0.conf").write_bytes(b"hostname leaf0\n" * 40_000)
+    (folder / "cables.parquet").write_bytes(os.urandom(1000))
+    (folder / ".unfinished").write_bytes(b"x")
+    (settings.folder / "secret.txt").write_text("x")
+    (folder / "link.txt").symlink_to(settings.folder / "secret.txt")
+    (folder / "linked").symlink_to(settings.folder)
+    (settings.folder / "deployments" / "out").symlink_to(settings.folder)
+    return folder
+
+
+def archive(client, folder=FOLDER, **more):
+    answer = client.get(f"{API}/archive", params={"folder": folder}, **more)
+    assert answer.status_code == 200, answer.text
+    return answer, zipfile.ZipFile(io.BytesIO(answer.content))
+
+
+def test_files_are_listed_by_name_without_links_and_what_is_unfinished(client, hall):
+    rows = client.get(API, params={"folder": FOLDER}).json()
+    assert [(row["name"], row["bytes"]) for row in rows] == [
+        ("cables.parquet", 1000), ("index.html", 25), ("switches/a/leaf 0.conf", 600_000),
+    ]  # fmt: skip
+
+
+def test_an_archive_has_every_byte_of_every_file(client, hall):
+    answer, found = archive(client)
+    names = ["hall/cables.parquet", "hall/index.html", "hall/switches/a/leaf 0.conf"]
+    assert found.namelist() == names
+    assert found.testzip() is None
+    for name in names:
+        assert found.read(name) == (hall.parent / name).read_bytes()
+    assert answer.headers["content-type"] == "application/zip"
+    assert answer.headers["content-disposition"] == 'attachment; filename="hall.zip"'
+    assert len(answer.content) < 20_000, "text is packed"
+    info = found.getinfo("hall/cables.parquet")
+    assert info.compress_type == zipfile.ZIP_STORED, "what is packed already is not packed again"
+
+
+def test_no_file_is_shown_only_saved(client, hall):
+    answer = client.get(f"{API}/file", params={"folder": FOLDER, "name": "index.html"})
+    assert answer.content == PAGE
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"] == 'attachment; filename="index.html"'
+    assert answer.headers["content-security-policy"] == "sandbox; default-src 'none'"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert archive(client)[0].headers["content-security-policy"] == "sandbox; default-src 'none'"
+
+
+@pytest.mark.parametrize(
+    "folder",
+    ["deployments", "deployments/", "deployments/none", "deployments/..", "deployments/out", "runs/../deployments/hall",
+     "uploads/x", ".railyard/x", "people/anna", "/etc/ssl", "deployments/hall/switches", "a\0/b", "deployments/\0"],
+)  # fmt: skip
+def test_no_other_folder_is_opened(client, hall, folder):
+    for call in ("", "/archive"):
+        assert client.get(f"{API}{call}", params={"folder": folder}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "link.txt",
+        "linked/secret.txt",
+        "../../secret.txt",
+        "/etc/passwd",
+        ".unfinished",
+        "switches",
+        "none",
+        "a\0b",
+        ".",
+    ],
+)
+def test_no_other_file_is_saved(client, hall, name):
+    assert client.get(f"{API}/file", params={"folder": FOLDER, "name": name}).status_code == 404
+
+
+def test_an_archive_is_bounded(settings, hall, monkeypatch):
+    with serving(replace(settings, limits=replace(settings.limits, archive_bytes=1 << 20))) as client:
+        archive(client)
+        (hall / "more.bin").write_bytes(b"x" * (1 << 20))
+        refused = client.get(f"{API}/archive", params={"folder": FOLDER})
+        assert (refused.status_code, "an archive at most 1" in refused.json()["error"]) == (413, True)
+        monkeypatch.setattr(outputs, "MOST_FILES", 3)
+        assert client.get(API, params={"folder": FOLDER}).status_code == 413
+
+
+def test_an_archive_is_read_as_it_is_sent_and_leaves_out_what_is_gone(hall):
+    files = outputs.files_of(hall)
+    pieces = outputs.archived(hall, files)
+    first = next(pieces)
+    assert len(first) < 2000
+    files[1].path.unlink()
+    files[2].path.write_bytes(b"grew" * 200_000)
+    found = zipfile.ZipFile(io.BytesIO(first + b"".join(pieces)))
+    assert found.namelist() == ["hall/cables.parquet", "hall/switches/a/leaf 0.conf"]
+    assert found.read("hall/switches/a/leaf 0.conf") == (b"grew" * 200_000)[:600_000]
+
+
+def test_nobody_else_fetches_files_and_who_does_is_written_down(settings):
+    people = replace(settings, people={"anna": digest(ANNA), "bert": digest(BERT)})
+    with serving(people) as client:
+        folder = settings.folder / "people" / "anna" / "runs" / "a"
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text("{}")
+        query = {"folder": "runs/a", "name": "result.json"}
+        assert client.get(f"{API}/file", params=query).status_code == 401
+        assert client.get(f"{API}/file", params=query, headers=bearer(BERT)).status_code == 404
+        assert client.get(f"{API}/file", params=query, headers=bearer(ANNA)).status_code == 200
+        archive(client, "runs/a", headers=bearer(ANNA))
+        assert client.get(API, params=query, headers=bearer(ANNA)).status_code == 200
+        log = [json.loads(line) for line in (settings.state / "audit.log").read_text().splitlines()]
+    assert [(row["person"], row["status"], row["path"].removeprefix(API)) for row in log] == [
+        ("bert", 404, "/file?folder=runs%2Fa&name=result.json"),
+        ("anna", 200, "/file?folder=runs%2Fa&name=result.json"),
+        ("anna", 200, "/archive?folder=runs%2Fa"),
+    ]
+
+
+def test_a_deployment_is_fetched_from_python(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with running(tmp_path / "folder") as server:
+        client = Client(server.address)
+        asked = client.submit(SMALL, verb="deploy")
+        *_, job = client.follow(asked.id)
+        names = [row["name"] for row in client.files(job)]
+        assert {"index.html"} < set(names)
+        with zipfile.ZipFile(client.save_all(job, tmp_path)) as found:
+            assert sorted(found.namelist()) == [f"small/{name}" for name in names]
+        kept = client.save("deployments/small", names[0], tmp_path)
+        assert kept.read_bytes() == (tmp_path / "folder" / "deployments" / "small" / names[0]).read_bytes()
+        with pytest.raises(ServerError, match="there is no file"):
+            client.save(job, "../../../../etc/passwd", tmp_path)
+        with pytest.raises(ServerError, match="there is no folder"):
+            client.save_all("none", tmp_path)
+        with pytest.raises(InputError, match="nothing yet"):
+            client.files(asked)
+    assert not (tmp_path / "passwd").exists()
+    assert not (tmp_path / "none.zip").exists()
