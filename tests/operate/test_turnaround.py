@@ -126,15 +126,3 @@ def test_the_result_has_its_share(tmp_path, capsys):
     shares = {row["name"]: row["share"] for row in time}
     assert shares["turnaround"] > 0.01
     assert sum(shares.values()) == pytest.approx(1.0)
-
-
-def test_that_tenants_of_the_cluster_bind_no_job_is_said(tmp_path):
-    from railyard.operate.prepare import prepare
-    from railyard.scenario.load import from_text
-    from railyard.scenario.variants import expand
-
-    text = DOCUMENT.replace("{SECTION}", "{}").replace("tenants: 3}", "tenants: 2}")
-    shared = text.replace("{fabric: ideal}", "{fabric: roce}, tenancy: {by: vrf, tenants: [{name: blue, servers: 0}]}")
-    plain, apart = (prepare(expand(from_text(one, tmp_path / "a.yaml"))[0]).notes for one in (text, shared))
-    assert plain == ()
-    assert [note[:41] for note in apart] == ["`cluster.tenancy` keeps nobody apart here"]

@@ -54,8 +54,17 @@ def finish_time_fairness(run: Operation, jobs: Columns) -> NDArray[np.float64]:
     """float64[jobs], completion time over that on an equal part of the cluster without a queue; above 1: worse off.
 
     Source: K. Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020. A job wider than its
-    tenant's part takes so many times longer there.
+    tenant's part takes so many times longer there. Where tenants have nodes of their own (`cluster.tenancy`), those are
+    the part.
     """
-    part = run.state.tree.total / len(run.jobs.tenants)
-    alone = np.maximum(jobs["work_us"] / SECOND, SHORT_S) * np.maximum(1.0, jobs["accelerators"] / part)
+    alone = np.maximum(jobs["work_us"] / SECOND, SHORT_S) * np.maximum(1.0, jobs["accelerators"] / _parts(run))
     return np.asarray(np.maximum((jobs["end_us"] - jobs["submit_us"]) / SECOND, SHORT_S) / alone)
+
+
+def _parts(run: Operation) -> NDArray[np.float64]:
+    """float64[jobs], accelerators that are the part of each job's tenant."""
+    tree, tenants = run.state.tree, len(run.jobs.tenants)
+    if tree.owner is None:
+        return np.full(len(run.jobs), tree.total / tenants)
+    parts = [float(tree.accelerators[tree.owner == owner].sum()) for owner in run.state.owner_of]
+    return np.array(parts)[run.jobs.tenant]

@@ -63,7 +63,7 @@ class Queue(Protocol):
 
 
 class Gate(Protocol):
-    """Says in one pass over the queue who may still start."""
+    """Says in one pass over the queue who may still start, of jobs that may have the same nodes."""
 
     def blocked(self, job: int) -> bool:
         """Notes a job that cannot start now; False ends the pass."""

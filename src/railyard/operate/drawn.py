@@ -11,6 +11,7 @@ import numpy as np
 from railyard.operate.ask import ANYWHERE, Ask
 from railyard.operate.jobs import JobTable
 from railyard.operate.rules import PPM, SECOND
+from railyard.operate.tree import UNNAMED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +56,13 @@ class DrawnKind:
 
 
 def drawn(
-    tree: NodeTree, kinds: Sequence[DrawnKind], *, count: int, load: float, tenants: int = 1, seed: int = 0
+    tree: NodeTree,
+    kinds: Sequence[DrawnKind],
+    *,
+    count: int,
+    load: float,
+    tenants: Sequence[str] = (UNNAMED,),
+    seed: int = 0,
 ) -> JobTable:
     """Jobs whose times are log-normal and whose arrivals are a Poisson process, cut so that the load comes out.
 
@@ -64,7 +71,7 @@ def drawn(
         kinds: What jobs there are; one at least.
         count: Jobs.
         load: Accelerator time that they ask for, over what the cluster has until the last arrives.
-        tenants: Tenants, drawn evenly for kinds that are nobody's own.
+        tenants: Names of tenants, drawn evenly for kinds that are nobody's own.
         seed: Of every draw.
     """
     random = np.random.Generator(np.random.Philox(key=[seed, 0x10B5]))
@@ -106,13 +113,14 @@ def _work_us(kind: DrawnKind, count: int, random: np.random.Generator) -> NDArra
 
 
 def _owners(
-    kinds: Sequence[DrawnKind], kind: NDArray[np.int64], tenants: int, random: np.random.Generator
+    kinds: Sequence[DrawnKind], kind: NDArray[np.int64], tenants: Sequence[str], random: np.random.Generator
 ) -> dict[str, Any]:
     """Columns of tenants: those that kinds name, then those that are drawn."""
-    drawn_names = [f"tenant-{number}" for number in range(tenants)] if tenants > 1 else ["all"]
     named = list(dict.fromkeys(one.tenant for one in kinds if one.tenant))
-    names = [*named, *(drawn_names if any(not one.tenant for one in kinds) else [])]
-    drawn_tenant = len(named) + random.integers(0, tenants, len(kind))
+    drawn_names = tenants if any(not one.tenant for one in kinds) else ()
+    names = [*named, *(name for name in drawn_names if name not in named)]
+    number = np.array([names.index(name) if name in names else 0 for name in tenants])
+    drawn_tenant = number[random.integers(0, len(tenants), len(kind))]
     fixed = np.array([named.index(one.tenant) if one.tenant else -1 for one in kinds])[kind]
     return {"tenant": np.where(fixed >= 0, fixed, drawn_tenant).astype(np.int32), "tenants": tuple(names)}
 

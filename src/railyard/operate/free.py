@@ -37,6 +37,9 @@ class Free:
             uplinks of leafs; None where contention is not modelled.
     """
 
+    _owner: NDArray[np.int32]  # of parts alone, as `_number`
+    _number: int
+
     def __init__(self, tree: NodeTree) -> None:
         self.tree = tree
         self.up = np.ones(tree.nodes, np.bool_)
@@ -46,14 +49,48 @@ class Free:
         self.accelerators = tree.total
         self.traffic_bps = tuple(np.zeros(len(size)) for size in tree.size)
         self.judge: Callable[[Request, NDArray[np.int32]], float] | None = None
+        self._parts: list[Free] = []
         self._left = tree.accelerators.copy()  # that no job has, of nodes out of service too
         self._by_room: list[list[int]] = [[] for _ in range(int(tree.accelerators.max()) + 1)]
         self._refill()
 
+    def part(self, owner: NDArray[np.int32], number: int) -> Free:
+        """What is free of one owner's nodes; all others count as out of service. It is kept up with this.
+
+        Args:
+            owner: int32[nodes], whose each is; may change, if `moved` is called for what did.
+            number: Of the owner.
+        """
+        found = self.copy()
+        found.traffic_bps = self.traffic_bps  # that of all jobs, whosever they are
+        found._owner, found._number = owner, number
+        found.out(np.flatnonzero(owner != number).astype(np.int32))
+        self._parts.append(found)
+        return found
+
+    def judged_by(self, judge: Callable[[Request, NDArray[np.int32]], float]) -> None:
+        """Sets who judges placements, here and in parts."""
+        for one in (self, *self._parts):
+            one.judge = judge
+
+    def moved(self, nodes: NDArray[np.int32]) -> None:
+        """Lets parts see that nodes have another owner."""
+        for part in self._parts:
+            part._follow(self, nodes)
+
+    def _follow(self, whole: Free, nodes: NDArray[np.int32]) -> None:
+        mine = self._owner[nodes] == self._number
+        touched = mine | self.up[nodes]
+        here, nodes = mine[touched], nodes[touched]
+        if len(nodes):
+            self.up[nodes] = whole.up[nodes] & here
+            self._left[nodes] = whole._left[nodes]
+            self._renew(nodes)
+
     def copy(self) -> Free:
-        """The same state, for trials."""
+        """The same state, for trials; it has no parts."""
         twin = Free.__new__(Free)
-        twin.tree = self.tree
+        twin.tree, twin._parts = self.tree, []
         for name in ("up", "room", "_left"):
             setattr(twin, name, getattr(self, name).copy())
         twin.idle_in = tuple(count.copy() for count in self.idle_in)
@@ -66,21 +103,25 @@ class Free:
         """Gives accelerators of nodes (each once) to a job."""
         self._left[nodes] -= each
         self._renew(nodes)
+        self.moved(nodes)
 
     def give(self, nodes: NDArray[np.int32], each: int | NDArray[np.int32]) -> None:
         """Takes them back."""
         self._left[nodes] += each
         self._renew(nodes)
+        self.moved(nodes)
 
     def out(self, nodes: NDArray[np.int32]) -> None:
         """Takes nodes out of service; what jobs have of them they keep until they give it back."""
         self.up[nodes] = False
         self._renew(nodes)
+        self.moved(nodes)
 
     def back(self, nodes: NDArray[np.int32]) -> None:
         """Puts nodes into service again."""
         self.up[nodes] = True
         self._renew(nodes)
+        self.moved(nodes)
 
     def _renew(self, nodes: NDArray[np.int32]) -> None:
         full = self.tree.accelerators[nodes]

@@ -9,6 +9,7 @@ import numpy as np
 
 from railyard.errors import InputError
 from railyard.operate.ask import ANYWHERE, Ask
+from railyard.operate.tree import UNNAMED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +66,7 @@ class JobTable:
     replica: NDArray[np.int32]
     load_ppm: NDArray[np.int32]
     line: NDArray[np.int32]
-    tenants: tuple[str, ...] = ("all",)
+    tenants: tuple[str, ...] = (UNNAMED,)
     classes: tuple[str, ...] = ("opaque",)
     asks: tuple[Ask, ...] = (ANYWHERE,)
     file: str = field(default="", compare=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from railyard.errors import InputError
 from railyard.operate.ask import Ask
 from railyard.operate.drawn import DrawnKind, drawn
+from railyard.operate.tree import UNNAMED
 from railyard.scenario.load import blaming
 from railyard.scenario.operate import DrawnKindSection
 
@@ -24,11 +25,27 @@ def drawn_jobs(draft: Draft, tree: NodeTree, section: SyntheticSection) -> JobTa
         InputError: With the place in the scenario.
     """
     place = ("workload", "operate", "jobs", "synthetic")
-    kinds = []
+    tenants, kinds = _tenants(draft, tree, section), []
     for number, one in enumerate(section.kinds or (DrawnKindSection(),)):
         with blaming(draft, *place, *(("kinds", str(number)) if section.kinds else ())):
+            if one.tenant is not None:
+                tree.owner_of(one.tenant)
             kinds.append(_drawn_kind(one, section, tree))
-    return drawn(tree, kinds, count=section.count, load=section.load, tenants=section.tenants, seed=draft.scenario.seed)
+    return drawn(tree, kinds, count=section.count, load=section.load, tenants=tenants, seed=draft.scenario.seed)
+
+
+def _tenants(draft: Draft, tree: NodeTree, section: SyntheticSection) -> tuple[str, ...]:
+    """Whose jobs are that name nobody: those who share the cluster, where the scenario says who does."""
+    if tree.tenancy is None:
+        count = section.tenants or 1
+        return tuple(f"tenant-{number}" for number in range(count)) if count > 1 else (UNNAMED,)
+    names = tuple(one.name for one in tree.tenancy.tenants)
+    if section.tenants is not None:
+        error = InputError(
+            "`cluster.tenancy` says whose jobs there are", key="tenants", found=section.tenants, allowed=list(names)
+        )
+        raise draft.blame(error, "workload", "operate", "jobs", "synthetic")
+    return names
 
 
 def _drawn_kind(one: DrawnKindSection, section: SyntheticSection, tree: NodeTree) -> DrawnKind:

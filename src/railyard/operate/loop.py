@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from railyard.cluster.tenancy import NOBODY
 from railyard.operate import recovery, replicas
 from railyard.operate.event import Event
 from railyard.operate.ledger import Away, Ledger, Outcome
@@ -97,7 +98,7 @@ class Operation:
     def _open(self) -> None:
         count = self.rules.recovery.spares
         if count:
-            self.spares = list(range(self.state.tree.nodes - count, self.state.tree.nodes))
+            self.spares = self.state.tree.spare(count).tolist()
             nodes = np.array(self.spares, np.int32)
             self.state.broken[nodes] = True
             self.state.free.out(nodes)
@@ -261,14 +262,17 @@ class Operation:
             self.ledger.shut([node], self._why(node))
         self._freed = True
 
-    def replaced(self, nodes: NDArray[np.int32], lost: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The same nodes with spares, of which there are enough, in the place of lost ones."""
+    def replaced(self, job: int, lost: NDArray[np.int32]) -> NDArray[np.int32]:
+        """A job's nodes with spares, of which there are enough, in the place of lost ones; its tenant has them now."""
+        nodes = self.state.placed[job]
         if not len(lost):
             return nodes
         taken, self.spares = self.spares[: len(lost)], self.spares[len(lost) :]
         found, fresh = nodes.copy(), np.array(taken, np.int32)
         found[np.isin(found, lost)] = fresh
         self.state.broken[fresh] = False
+        self.state.hand_over(lost, NOBODY)
+        self.state.hand_over(fresh, self.state.owner_of_job(job))
         self.service(fresh)
         return found
 

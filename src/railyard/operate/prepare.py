@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,14 +18,13 @@ from railyard.operate.failures.checkpoint import daly_s, young_s
 from railyard.operate.failures.drawn import DrawnFaults, mttf_s
 from railyard.operate.failures.fault import Effect
 from railyard.operate.failures.modes import HOURS, Mode, profiles
-from railyard.operate.free import Free
-from railyard.operate.honoured import ignored, keeping
 from railyard.operate.kinds import drawn_jobs
 from railyard.operate.loop import Operation
+from railyard.operate.owned import check_owners, check_spares, check_window, owned_notes
+from railyard.operate.placeable import check_placeable
 from railyard.operate.policy import policies
 from railyard.operate.rules import SECOND, Recovery, Rules, Turnaround, Window
 from railyard.operate.service import check_services
-from railyard.operate.state import State
 from railyard.operate.tree import NodeTree
 from railyard.scenario.load import blaming
 from railyard.study import compose
@@ -123,14 +122,15 @@ def prepare(variant: Variant) -> Prepared:
     cluster = compose.cluster_of(draft, catalog)
     tree = NodeTree.of(cluster)
     jobs = _jobs(draft, tree)
+    check_owners(jobs, tree, draft)
     with blaming(draft, *_KEYS):
         modes = _modes(section)
         rules = _rules(draft, tree, jobs, modes, _turnaround(section.turnaround, cluster, catalog))
-        _check_placeable(jobs, tree, rules)
+        check_placeable(jobs, tree, rules)
         check_services(draft, jobs)
     faults = _faults(section, modes, tree, cluster, draft.scenario.seed)
     contention = _contention(draft, cluster, tree, jobs)
-    notes = (*_notes(jobs, tree, section), *_unbound(cluster))
+    notes = (*_notes(jobs, tree, section), *owned_notes(tree, section))
     return Prepared(variant, cluster, tree, jobs, rules, modes, faults, contention, notes)
 
 
@@ -168,7 +168,7 @@ def _jobs(draft: Draft, tree: NodeTree) -> JobTable:
             start_s=section.start,
             length_s=section.length,
             faster=section.faster,
-            most_nodes=tree.nodes - draft.scenario.operate.recovery.spares if section.shrink else None,
+            most_nodes=partial(tree.most, spares=draft.scenario.operate.recovery.spares) if section.shrink else None,
         )
 
 
@@ -183,8 +183,8 @@ def _rules(draft: Draft, tree: NodeTree, jobs: JobTable, modes: tuple[Mode, ...]
             registry.get(name)
         except InputError as error:
             raise error.located(key=key) from None
-    _known_tenants(jobs, "queue.quotas", queue.quotas)
-    _known_tenants(jobs, "queue.shares", queue.shares)
+    _known_tenants(jobs, tree, "queue.quotas", queue.quotas)
+    _known_tenants(jobs, tree, "queue.shares", queue.shares)
     if section.within is not None:
         try:
             tree.level(section.within)
@@ -233,9 +233,14 @@ def _turnaround(section: TurnaroundSection | None, cluster: Cluster, catalog: Ca
     )
 
 
-def _known_tenants(jobs: JobTable, key: str, given: Mapping[str, object]) -> None:
+def _known_tenants(jobs: JobTable, tree: NodeTree, key: str, given: Mapping[str, object]) -> None:
     for name in given:
-        if name not in jobs.tenants:
+        if tree.tenancy is not None:
+            try:
+                tree.owner_of(name)
+            except InputError as error:
+                raise error.located(key=key) from None
+        elif name not in jobs.tenants:
             hint = did_you_mean(name, jobs.tenants)
             shown = [*jobs.tenants[:12], *(["..."] if len(jobs.tenants) > 12 else [])]
             raise InputError(f"no job is of the tenant `{name}`", key=key, found=name, allowed=shown, hint=hint)
@@ -249,7 +254,8 @@ def _windows(section: OperateSection, tree: NodeTree, jobs: JobTable) -> tuple[W
             allowed = f"0 to {tree.nodes - 1}, the first before the last"
             raise InputError("no such nodes", key=f"windows.{number}.nodes", found=window.nodes, allowed=allowed)
         if window.tenant is not None:
-            _known_tenants(jobs, f"windows.{number}.tenant", {window.tenant: 0})
+            _known_tenants(jobs, tree, f"windows.{number}.tenant", {window.tenant: 0})
+            check_window(tree, number, window.tenant, window.nodes)
         start = _us(window.start)
         nodes = tuple(range(first, last + 1))
         found.append(Window(start, start + _us(window.length), nodes, window.tenant or ""))
@@ -319,6 +325,7 @@ def _recovery(section: OperateSection, tree: NodeTree, jobs: JobTable, modes: tu
     if settings.spares >= tree.nodes:
         allowed = f"less than {tree.nodes}"
         raise InputError("spares leave no node", key="recovery.spares", found=settings.spares, allowed=allowed)
+    check_spares(tree, settings.spares)
     fails = section.failures is not None and bool(modes)
     stall = stall_s(settings, each) if fails and settings.interval != "none" else 0.0
     rerouted = section.failures is not None and section.failures.reroute is not None
@@ -349,70 +356,6 @@ def _interval_s(settings: RecoverySettings, stall: float, mttf: float, each: int
     else:
         found = settings.interval
     return max(found, write_s(settings, each)) if settings.checkpoint == "async" else max(found, 1.0)
-
-
-def _check_placeable(jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
-    """Refuses jobs that an empty cluster could not place."""
-    empty = Free(tree)
-    if rules.recovery.spares:
-        empty.out(np.arange(tree.nodes - rules.recovery.spares, tree.nodes, dtype=np.int32))
-    policy = policies.get(rules.policy)
-    _check_kept(jobs, tree, rules)
-    shapes = np.stack([jobs.least_nodes, jobs.each, jobs.ask])
-    _, first = np.unique(shapes, axis=1, return_index=True)
-    state = State(jobs, tree, rules)
-    for row in first.tolist():
-        nodes, each = int(jobs.least_nodes[row]), int(jobs.each[row])
-        request = state.request(row, nodes)
-        if policy.place(request, empty) is None:
-            where = f" within one {request.within}" if request.within else ""
-            where += f" in segments of {request.segment}" if request.segment else ""
-            where += f" on {request.switches} leafs" if request.switches else ""
-            kept = f" beside {rules.recovery.spares} spares" if rules.recovery.spares else ""
-            raise jobs.refuse(
-                row,
-                f"`{rules.policy}` cannot place {nodes} nodes of {each} accelerators{where} even on an empty cluster"
-                f"{kept}: it would wait for ever",
-            )
-    _check_quotas(jobs, rules)
-
-
-def _check_kept(jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
-    """Refuses a policy that would pass over in silence what a job asks."""
-    policy = policies.get(rules.policy)
-    asks = {number: ask for number, ask in enumerate(jobs.asks) if (jobs.ask == number).any()}
-    if rules.within and (jobs.nodes > 1).any():
-        several = int(jobs.ask[np.flatnonzero(jobs.nodes > 1)[0]])
-        asks[several] = replace(asks[several], within=asks[several].within or rules.within)
-    for number, ask in asks.items():
-        name = ignored(policy, ask, tree)
-        if name:
-            raise jobs.refuse(
-                int(np.flatnonzero(jobs.ask == number)[0]),
-                f"`{rules.policy}` passes over what is asked by `{name}` without a word",
-                key="placement",
-                found=rules.policy,
-                allowed=keeping(ask, tree) or "no policy that keeps to it on this cluster",
-            )
-
-
-def _check_quotas(jobs: JobTable, rules: Rules) -> None:
-    for name, quota in rules.quotas.items():
-        rows = np.flatnonzero((jobs.tenant == jobs.tenants.index(name)) & (jobs.accelerators > quota))
-        if len(rows) and not rules.borrow:
-            row = int(rows[0])
-            found = int(jobs.accelerators[row])
-            raise jobs.refuse(row, f"it is larger than the quota of `{name}`", found=found, allowed=f"at most {quota}")
-
-
-def _unbound(cluster: Cluster) -> list[str]:
-    """What a cluster's own tenants do not do here."""
-    if cluster.plans["back_end"].tenancy is None:
-        return []
-    return [
-        "`cluster.tenancy` keeps nobody apart here: the queue gives any tenant's job any servers; `windows` with a"
-        " tenant keep nodes for it"
-    ]
 
 
 def _notes(jobs: JobTable, tree: NodeTree, section: OperateSection) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.tenancy import NOBODY
 from railyard.operate import replicas
 from railyard.operate.event import Event
 from railyard.operate.failures.fault import Effect
@@ -147,10 +148,9 @@ def _in_vain(run: Run, job: int, kept_us: int) -> bool:
 
 def _on_spares(run: Run, job: int, lost: NDArray[np.int32]) -> bool:
     """Puts spares in the place of lost nodes, in the same ranks; of a crash the job begins again where it is."""
-    state = run.state
     if len(lost) > len(run.spares):
         return False
-    nodes = run.replaced(state.placed[job], lost)
+    nodes = run.replaced(job, lost)
     _go_on(run, job, nodes, run.rules.recovery.resume_us if len(lost) else run.rules.recovery.restart_us)
     return True
 
@@ -185,7 +185,8 @@ def repaired(run: Run, number: int) -> None:
     """Nodes come back, as spares while there are too few of those."""
     active, state = run.active.pop(number), run.state
     for node in active.nodes:
-        if len(run.spares) < run.rules.recovery.spares:
+        if len(run.spares) < run.rules.recovery.spares and state.surplus(node):
+            state.hand_over(np.array([node], np.int32), NOBODY)
             run.spares.append(node)
         else:
             state.broken[node] = False

@@ -44,7 +44,7 @@ def seen(run: Run, job: int, active: Active) -> None:
     if active.effect not in (Effect.OUT, Effect.CRASH):
         state.missing[job] += len(hit)
     if len(lost) <= len(run.spares):
-        nodes = run.replaced(placed, lost)
+        nodes = run.replaced(job, lost)
         cleared = _exchange(run, job, nodes)
         state.known_missing[job] += len(hit)
         delay = rules.resume_us if len(lost) else rules.restart_us
@@ -91,7 +91,7 @@ def regrow(run: Run) -> None:
     for job in sorted(state.short()):
         each = state.replica[job]
         while len(state.placed[job]) + each <= state.nodes[job]:
-            nodes = run.scheduler.policy.place(state.request(job, each), state.free)
+            nodes = run.scheduler.policy.place(state.request(job, each), state.free_of(job))
             if nodes is None:
                 break
             state.book(job)

@@ -65,8 +65,8 @@ class Run(Protocol):
     def over(self, job: int, status: int, outcome: Outcome) -> None:
         """Ends a job for good."""
 
-    def replaced(self, nodes: NDArray[np.int32], lost: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The same nodes with spares, of which there are enough, in the place of lost ones."""
+    def replaced(self, job: int, lost: NDArray[np.int32]) -> NDArray[np.int32]:
+        """A job's nodes with spares, of which there are enough, in the place of lost ones."""
 
     def freed(self) -> None:
         """Has the queue looked at."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from railyard.operate.loop import Operation
     from railyard.operate.state import State
 
-FORMAT = "railyard-operate-state/5"
+FORMAT = "railyard-operate-state/6"
 _JOB_COLUMNS = [
     "status",
     "done_us",
@@ -70,7 +70,8 @@ def fingerprint(run: Operation) -> str:
         if isinstance(value, np.ndarray):
             text.update(np.ascontiguousarray(value).data)
     text.update(json.dumps([asdict(one) for one in run.jobs.asks]).encode())
-    for column in (run.state.tree.accelerators, *run.state.tree.group):
+    tree = run.state.tree
+    for column in (tree.accelerators, *tree.group, *(() if tree.owner is None else (tree.owner,))):
         text.update(np.ascontiguousarray(column).data)
     text.update(json.dumps([asdict(run.rules), run.until_us, run.ledger.every_us], sort_keys=True).encode())
     return text.hexdigest()
@@ -95,7 +96,7 @@ def save(run: Operation, path: Path, about: str = "") -> None:
     columns["events"] = np.array(run.events, np.int64).reshape(-1, 4)
     columns["usage"], columns["used"] = np.array(state.usage), np.array(state.used, np.int64)
     columns["up"], columns["broken"] = state.free.up, state.broken
-    columns["used_by"] = state.used_by
+    columns["used_by"], columns["owner"] = state.used_by, state.owner
     columns["spares"] = np.array(run.spares, np.int64)
     columns["placed"] = np.array(list(state.placed), np.int64)
     columns |= _lists("placed_nodes", state.placed.values())
@@ -219,6 +220,7 @@ def _place(state: State, columns: Mapping[str, NDArray[Any]]) -> None:
         state.free.take(where, state.each[job])
         for node in where.tolist():
             state.jobs_of_node[node].append(job)
+    state.share_out(columns["owner"])
     state.ends = sorted((promise, job) for job, promise in state.promise.items())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from railyard.operate.discipline import Gate
     from railyard.operate.free import Free
     from railyard.operate.request import Request
     from railyard.operate.rules import Window
@@ -26,6 +28,23 @@ if TYPE_CHECKING:
 
 NEVER = 2**62
 """A time that does not come."""
+
+
+@dataclass
+class _Lane:
+    """How far a pass has come with those who may have the same nodes.
+
+    Attributes:
+        gate: Of its backfill.
+        waits: Whether one of them waits already.
+        looked: At how many.
+        closed: Whether no other may start.
+    """
+
+    gate: Gate
+    waits: bool = False
+    looked: int = 0
+    closed: bool = False
 
 
 class Scheduler:
@@ -53,7 +72,7 @@ class Scheduler:
         self.fresh: set[int] = set()
         self.quota = [rules.quotas.get(name, -1) for name in state.jobs.tenants]
         self._full = int(state.tree.accelerators.max())
-        self._failing: dict[tuple[int, int], int] = {}
+        self._failing: dict[tuple[int, int, int], int] = {}
 
     def add(self, job: int) -> None:
         """Puts a job into the queue."""
@@ -73,33 +92,46 @@ class Scheduler:
         Args:
             everything: Whether something became free or keys moved since the last pass; else only new jobs can start.
         """
-        gate, fresh = self.backfill.gate(self), self.fresh
+        fresh, lanes, open_lanes = self.fresh, dict[int, _Lane](), max(len(self.state.parts), 1)
         self.fresh, self._failing = set(), {}
-        waits = False
-        for entry in self.queue[: self.state.rules.depth]:
-            job = entry[1]
-            if (everything or job in fresh) and not self._over_quota(job):
-                if self._fits(job) and gate.admits(job) and self._try(job, gate.kept(job)):
-                    gate.started(job)
-                    self._leave(entry)
-                    continue
-                if not waits and self._make_room(entry):
-                    self._leave(entry)
-                    continue
-            waits = True
-            if not gate.blocked(job):
+        for entry in self.queue[:] if self.state.parts else self.queue[: self.state.rules.depth]:
+            owner = self.state.owner_of_job(entry[1])
+            if owner not in lanes:
+                lanes[owner] = _Lane(self.backfill.gate(self))
+            lane = lanes[owner]
+            if lane.closed:
+                continue
+            self._look(entry, lane, candidate=everything or entry[1] in fresh)
+            lane.looked += 1
+            lane.closed |= lane.looked == self.state.rules.depth
+            open_lanes -= lane.closed
+            if not open_lanes:
                 break
+
+    def _look(self, entry: Entry, lane: _Lane, *, candidate: bool) -> None:
+        """Starts a job of the queue, or lets it wait."""
+        job, gate = entry[1], lane.gate
+        if candidate and not self._over_quota(job):
+            if self._fits(job) and gate.admits(job) and self._try(job, gate.kept(job)):
+                gate.started(job)
+                self._leave(entry)
+                return
+            if not lane.waits and self._make_room(entry):
+                self._leave(entry)
+                return
+        lane.waits = True
+        lane.closed = not gate.blocked(job)
 
     def _leave(self, entry: Entry) -> None:
         del self.queue[bisect_left(self.queue, entry)]
 
     def _fits(self, job: int) -> bool:
         """Whether there might be room."""
-        state = self.state
-        each, least = state.each[job], int(state.jobs.least_nodes[job])
+        free = self.state.free_of(job)
+        each, least = self.state.each[job], int(self.state.jobs.least_nodes[job])
         if each == self._full:
-            return least <= state.free.idle
-        return least * each <= state.free.accelerators
+            return least <= free.idle
+        return least * each <= free.accelerators
 
     def _try(self, job: int, kept: NDArray[np.int32]) -> bool:
         """Starts a job if its policy finds nodes for it.
@@ -108,14 +140,15 @@ class Scheduler:
             job: That waits.
             kept: Nodes that it may not use, since others before it have them promised.
         """
-        request = self._request(job, self.state.free)
+        free = self.state.free_of(job)
+        request = self._request(job, free)
         if request is None:
             return False
-        shape = (request.each, self.state.ask[job])
+        shape = (request.each, self.state.ask[job], self.state.owner_of_job(job))
         if request.nodes >= self._failing.get(shape, NEVER):
             return False
         hidden, opened = self._masks(job, kept)
-        nodes = self._place(request, hidden, opened)
+        nodes = self._place(request, free, hidden, opened)
         if nodes is None:
             if not len(hidden):  # what a job fails for that may use fewer nodes says nothing of others
                 self._failing[shape] = request.nodes
@@ -134,9 +167,8 @@ class Scheduler:
         return state.request(job, nodes)
 
     def _place(
-        self, request: Request, hidden: NDArray[np.int32], opened: NDArray[np.int32]
+        self, request: Request, free: Free, hidden: NDArray[np.int32], opened: NDArray[np.int32]
     ) -> NDArray[np.int32] | None:
-        free = self.state.free
         if not len(hidden) and not len(opened):
             return self.policy.place(request, free)
         free.out(hidden)
@@ -163,8 +195,9 @@ class Scheduler:
                 opened[nodes] = True
             elif state.now_us < window.start_us < end and window.tenant != tenant:
                 hidden[nodes] = True
-        opened &= ~state.free.up & ~state.broken & ~hidden
-        hidden &= state.free.up
+        free = state.free_of(job)
+        opened &= ~free.up & ~state.broken & ~hidden & (state.owner == state.owner_of_job(job))
+        hidden &= free.up
         return np.flatnonzero(hidden).astype(np.int32), np.flatnonzero(opened).astype(np.int32)
 
     def open(self, window: Window) -> bool:
@@ -189,11 +222,11 @@ class Scheduler:
         """
         state = self.state
         each, wanted = state.each[job], int(state.jobs.least_nodes[job])
-        request = state.request(job, wanted)
-        have = state.free.count(each)
+        request, free = state.request(job, wanted), state.free_of(job)
+        have = free.count(each)
         room: dict[int, int] = {}
-        trial = state.free.copy() if request.constrained else None
-        for end_us, moment in self._by_end():
+        trial = free.copy() if request.constrained else None
+        for end_us, moment in self._by_end(state.owner_of_job(job)):
             for one in moment:
                 have += self._freed(one, each, room)
                 if trial is not None:
@@ -205,11 +238,13 @@ class Scheduler:
                 return max(end_us, state.now_us), have - wanted, nodes
         return NEVER, 0, NO_NODES
 
-    def _by_end(self) -> Iterator[tuple[int, list[int]]]:
-        """Running jobs by promised end."""
+    def _by_end(self, owner: int) -> Iterator[tuple[int, list[int]]]:
+        """Running jobs on an owner's nodes by promised end."""
         moment: list[int] = []
         last = -1
         for end_us, job in self.state.ends:
+            if self.state.owner_of_job(job) != owner:
+                continue
             if moment and end_us != last:
                 yield last, moment
                 moment = []
@@ -221,9 +256,10 @@ class Scheduler:
     def _freed(self, job: int, each: int, room: dict[int, int]) -> int:
         """Nodes that have room for `each` once a job is gone and had not before; `room` is kept up."""
         state, gained = self.state, 0
-        freed, up = state.each[job], state.free.up
+        free, freed = state.free_of(job), state.each[job]
+        up = free.up
         for node in state.placed[job].tolist():
-            before = room.get(node, int(state.free.room[node]))
+            before = room.get(node, int(free.room[node]))
             after = before + freed if up[node] else before
             room[node] = after
             gained += before < each <= after
@@ -242,10 +278,11 @@ class Scheduler:
         if not victims:
             return False
         state, job = self.state, entry[1]
-        if state.free.accelerators + sum(state.held(one) for one in victims) < state.accelerators[job]:
+        free = state.free_of(job)
+        if free.accelerators + sum(state.held(one) for one in victims) < state.accelerators[job]:
             return False
         request = state.request(job, state.nodes[job])
-        trial = state.free.copy()
+        trial = free.copy()
         for count, victim in enumerate(victims, 1):
             trial.give(state.placed[victim], state.each[victim])
             nodes = self.policy.place(request, trial) if trial.accelerators >= state.accelerators[job] else None
@@ -266,7 +303,7 @@ class Scheduler:
         """Running jobs that a waiting one may displace, the least entitled and youngest first."""
         state = self.state
         if self.discipline.preempts:
-            keys = [(self.discipline.key(state, job), job) for job in state.placed]
+            keys = [(self.discipline.key(state, job), job) for job in self._on_nodes_of(entry[1])]
             found = [(key, state.begun_us[job], job) for key, job in keys if key > entry[0]]
             return [job for _, _, job in sorted(found, reverse=True)]
         tenant, job = state.tenant[entry[1]], entry[1]
@@ -274,5 +311,10 @@ class Scheduler:
         if not state.rules.borrow or quota < 0 or state.used[tenant] + state.accelerators[job] > quota:
             return []
         over = {one for one, most in enumerate(self.quota) if 0 <= most < state.used[one]}
-        young = [(state.begun_us[one], one) for one in state.placed if state.tenant[one] in over]
+        young = [(state.begun_us[one], one) for one in self._on_nodes_of(job) if state.tenant[one] in over]
         return [one for _, one in sorted(young, reverse=True)]
+
+    def _on_nodes_of(self, job: int) -> list[int]:
+        """Running jobs whose nodes another may have too."""
+        state, owner = self.state, self.state.owner_of_job(job)
+        return [one for one in state.placed if state.owner_of_job(one) == owner]

@@ -7,10 +7,12 @@ whole numbers, accelerator-microseconds, so that what jobs had is exactly the su
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.tenancy import NOBODY
 from railyard.operate.free import Free
 from railyard.operate.request import Request
 from railyard.operate.rules import PPM
@@ -54,6 +56,8 @@ class State:
         busy: Accelerators in use.
         waiting: Jobs in the queue.
         used: Accelerators in use by tenant.
+        owner: int32[nodes], whose each is; -1: nobody's, or nobody shares the cluster.
+        parts: What is free of the nodes of each owner whose jobs there are; none where nobody shares the cluster.
         broken: Whether nodes wait for repair, or are spares.
         used_by: int64[nodes], the tenant (or job) that had each last; -1: nobody.
         erased: Nodes that were erased so far.
@@ -66,6 +70,7 @@ class State:
         count = len(jobs)
         self.jobs, self.tree, self.rules = jobs, tree, rules
         self.free = Free(tree)
+        self.share_out(np.full(tree.nodes, NOBODY, np.int32) if tree.owner is None else tree.owner.copy())
         self.now_us = 0
         self.nodes: list[int] = jobs.nodes.tolist()
         self.each: list[int] = jobs.each.tolist()
@@ -111,6 +116,36 @@ class State:
         self.broken = np.zeros(tree.nodes, np.bool_)
         self.jobs_of_node: list[list[int]] = [[] for _ in range(tree.nodes)]
         self.met = np.diff(jobs.after_ptr).tolist()
+
+    @cached_property
+    def owner_of(self) -> list[int]:
+        """Whose nodes each tenant's jobs may have."""
+        return [self.tree.owner_of(name) for name in self.jobs.tenants]
+
+    def share_out(self, owner: NDArray[np.int32]) -> None:
+        """Keeps what is free of each owner's nodes apart, by what is free of all."""
+        self.owner, shared = owner, self.tree.tenancy is not None
+        self.parts = {one: self.free.part(self.owner, one) for one in sorted(set(self.owner_of))} if shared else {}
+
+    def owner_of_job(self, job: int) -> int:
+        """Whose nodes a job may have."""
+        return self.owner_of[self.tenant[job]]
+
+    def free_of(self, job: int) -> Free:
+        """What is free of the nodes that a job may have."""
+        return self.parts.get(self.owner_of_job(job), self.free)
+
+    def hand_over(self, nodes: NDArray[np.int32], owner: int) -> None:
+        """Gives nodes to a tenant, or to nobody."""
+        self.owner[nodes] = owner
+        self.free.moved(nodes)
+
+    def surplus(self, node: int) -> bool:
+        """Whether a node is nobody's, or its tenant has more than it began with."""
+        owner = self.owner[node]
+        if owner == NOBODY or self.tree.owner is None:
+            return True
+        return bool((self.owner == owner).sum() > (self.tree.owner == owner).sum())
 
     def request(self, job: int, nodes: int) -> Request:
         """What a job asks of a policy for so many nodes; levels that all jobs must keep to bind those of several."""

@@ -14,6 +14,7 @@ from railyard.errors import InputError, Problem, did_you_mean
 from railyard.operate.ask import ANYWHERE, Ask
 from railyard.operate.jobs import JobTable, check_dependencies
 from railyard.operate.rules import PPM, SECOND
+from railyard.operate.tree import UNNAMED
 from railyard.registry import Registry
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Row:
     submit_s: float
     work_s: float
     accelerators: int
-    tenant: str = "all"
+    tenant: str = UNNAMED
     priority: int = 0
     limit_s: float | None = None
     nodes: int = 0
@@ -273,7 +274,7 @@ def table(
     start_s: float = 0.0,
     length_s: float | None = None,
     faster: float = 1.0,
-    most_nodes: int | None = None,
+    most_nodes: Callable[[str], int] | None = None,
 ) -> JobTable:
     """The jobs of a trace on a cluster: accelerators as nodes and accelerators of nodes.
 
@@ -286,7 +287,7 @@ def table(
         start_s: Leaves out what was submitted earlier, counted from the first.
         length_s: Leaves out what was submitted later than so long after that.
         faster: Divides the times between submissions.
-        most_nodes: Jobs of more nodes get so many; None refuses those that are larger than the cluster.
+        most_nodes: Of a tenant: its jobs of more nodes get so many; None refuses those larger than the cluster.
 
     Raises:
         InputError: A job is larger than the cluster, waits for one that is not there, or for itself; with its line.
@@ -300,7 +301,11 @@ def table(
     full = int(tree.accelerators.max())
     shapes = [_shape(row, full) for row in rows]
     if most_nodes is not None:
-        shapes = [(min(nodes, most_nodes), each, min(least, most_nodes)) for nodes, each, least in shapes]
+        most = [max(most_nodes(row.tenant), 1) for row in rows]
+        shapes = [
+            (min(nodes, limit), each, min(least, limit))
+            for (nodes, each, least), limit in zip(shapes, most, strict=True)
+        ]
     jobs = _columns(found, rows, shapes, first, faster)
     _check_asks(jobs, tree)
     _check_sizes(jobs, tree)

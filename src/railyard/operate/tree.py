@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.tenancy import NOBODY
 from railyard.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.cluster.tenancy import Tenancy
+
+
+UNNAMED = "all"
+"""Tenant of jobs that name none."""
+DIVIDED = -2
+"""Owner of nodes whose ports have several."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +43,9 @@ class NodeTree:
         block_sizes: Slurm's `BlockSizes` in nodes, rising. The first is that by which narrowest groups count (groups of
             18 that count as 16 have two spare nodes), the others its multiples by powers of two; empty: as many as the
             smallest group has, times 1, 2, 4, 8 and 16, as Slurm takes it where a file has none.
+        tenancy: Who shares it; None: nobody is kept apart.
+        owner: int32[nodes], the tenant that has all of each; -1: nobody has any of it; -2: it is divided. None as
+            `tenancy`.
     """
 
     names: tuple[str, ...]
@@ -44,6 +55,8 @@ class NodeTree:
     group_names: tuple[tuple[str, ...], ...]
     joined: bool = True
     block_sizes: tuple[int, ...] = ()
+    tenancy: Tenancy | None = None
+    owner: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -89,6 +102,29 @@ class NodeTree:
             above[lower] = upper
             found.append(above)
         return tuple(found)
+
+    def spare(self, count: int) -> NDArray[np.int32]:
+        """int32[count or less], nodes that are kept as spares: the last that are nobody's."""
+        mine = np.ones(self.nodes, np.bool_) if self.owner is None else self.owner == NOBODY
+        return np.flatnonzero(mine)[max(int(mine.sum()) - count, 0) :].astype(np.int32)
+
+    def most(self, tenant: str, spares: int) -> int:
+        """Nodes that a job of a tenant may have at most; of the whole cluster where there is no such tenant."""
+        named = self.tenancy is not None and tenant in {UNNAMED, *(one.name for one in self.tenancy.tenants)}
+        if self.owner is None or not named:
+            return self.nodes - spares
+        owner = self.owner_of(tenant)
+        return int(np.count_nonzero(self.owner == owner)) - (spares if owner == NOBODY else 0)
+
+    def owner_of(self, tenant: str) -> int:
+        """Whose nodes a tenant's jobs may have; nobody's, where tenants share nothing or jobs name none.
+
+        Raises:
+            InputError: The cluster has no such tenant.
+        """
+        if self.tenancy is None or (tenant == UNNAMED and all(one.name != UNNAMED for one in self.tenancy.tenants)):
+            return NOBODY
+        return self.tenancy.number(tenant)
 
     def level(self, name: str) -> int:
         """Number of a level.
@@ -168,7 +204,20 @@ class NodeTree:
             tuple(name for name, _ in kept),
             tuple(group for _, group in kept),
             tuple(tuple(f"{name}-{number}" for number in range(int(group.max()) + 1)) for name, group in kept),
+            tenancy=cluster.plans["back_end"].tenancy,
+            owner=_owners(cluster),
         )
+
+
+def _owners(cluster: Cluster) -> NDArray[np.int32] | None:
+    """int32[servers], whose each is, where tenants share the cluster."""
+    plan = cluster.plans["back_end"]
+    if plan.tenancy is None:
+        return None
+    of_port = plan.tenancy.of_nodes(plan.wiring.port_of, plan.wiring.nodes)
+    of_server = of_port[cluster.back_end.port_of_rank].reshape(cluster.servers, -1)
+    divided = (of_server != of_server[:, :1]).any(axis=1)
+    return np.where(divided, DIVIDED, of_server[:, 0]).astype(np.int32)
 
 
 def _levels_of(cluster: Cluster) -> list[tuple[str, NDArray[np.int64]]]:

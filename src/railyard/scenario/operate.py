@@ -21,7 +21,7 @@ class DrawnKindSection(Section):
     )
     median: Span | None = Field(default=None, description="Half of the jobs take less; left out: as all jobs.")
     p90: Span | None = Field(default=None, description="Nine in ten take less; left out: as all jobs.")
-    tenant: Text | None = Field(default=None, description="Whose; left out: one of `tenants`, drawn evenly.")
+    tenant: Text | None = Field(default=None, description="Whose; left out: one of the tenants, drawn evenly.")
     priority: int = Field(default=0, strict=True, ge=-1_000_000, le=1_000_000, description="Larger goes first.")
     work: Text | None = Field(default=None, description="Class of work; left out: drawn among those of `contention`.")
     within: Text | None = Field(default=None, description="Level all of whose nodes lie in one group (required).")
@@ -48,7 +48,10 @@ class SyntheticSection(Section):
     )
     median: Span = Field(default=1800.0, description="Half of the jobs take less.")
     p90: Span = Field(default=28_800.0, description="Nine in ten take less.")
-    tenants: Positive = Field(default=1, description="Tenants, with equally many jobs each on average.")
+    tenants: Positive | None = Field(
+        default=None,
+        description="Tenants, with equally many jobs each on average; left out: those of `cluster.tenancy`, or one.",
+    )
     kinds: tuple[DrawnKindSection, ...] = Field(
         default=(), description="Kinds of jobs, each with sizes, tenant, priority and asks; left out: all are alike."
     )

@@ -50,7 +50,7 @@ class _Profile:
 
     def blocked(self, job: int) -> bool:
         if not self.rows:
-            self._make()
+            self._make(job)
         start, nodes = self._earliest(job)
         if len(nodes):
             self._reserve(start, start + self.scheduler.promise_us(job), nodes, self.state.each[job])
@@ -73,20 +73,20 @@ class _Profile:
     def _wanted(self, job: int) -> int:
         return int(self.state.jobs.least_nodes[job])
 
-    def _make(self) -> None:
-        """From the ends that running jobs promised."""
-        state = self.state
+    def _make(self, job: int) -> None:
+        """From the ends that running jobs promised, of the nodes that a job and others like it may have."""
+        state, free = self.state, self.state.free_of(job)
         ends = np.maximum(np.array([end_us for end_us, _ in state.ends], np.int64), state.now_us)
         times, row = np.unique(np.concatenate([[state.now_us], ends]), return_inverse=True)
         self.rows = len(times)
         self._times = np.empty(2 * self.rows + 64, np.int64)
         self._room = np.zeros((2 * self.rows + 64, state.tree.nodes), np.int32)
-        self.times[:], self.room[0] = times, state.free.room
+        self.times[:], self.room[0] = times, free.room
         if len(ends):
             running = [state.placed[job] for _, job in state.ends]
             sizes = [len(nodes) for nodes in running]
             nodes = np.concatenate(running)
-            each = np.repeat([state.each[job] for _, job in state.ends], sizes) * state.free.up[nodes]
+            each = np.repeat([state.each[job] for _, job in state.ends], sizes) * free.up[nodes]
             np.add.at(self.room, (np.repeat(row[1:], sizes), nodes), each)
         np.cumsum(self.room, axis=0, out=self.room)
 

@@ -74,7 +74,7 @@ class Neighbours:
 
     def watch(self, state: State) -> None:
         """Lets policies of a run see what is sent, and ask what a placement would meet."""
-        state.free.judge = self.judge
+        state.free.judged_by(self.judge)
 
     def moved(self, state: State, job: int) -> None:
         """Keeps what is sent out of groups up to date: a job has got nodes, others, or none any more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from railyard.errors import InputError
 from railyard.operate.trace import Row, TraceFormat, formats, integer, number
+from railyard.operate.tree import UNNAMED
 
 
 def _row(text: dict[str, str]) -> Row | None:
@@ -12,7 +13,7 @@ def _row(text: dict[str, str]) -> Row | None:
     begin, end = number(text, "creation_time"), number(text, "deletion_time")
     if end < begin:
         raise InputError("a pod is deleted before it is made", key="deletion_time", found=end, allowed=f"{begin:g} on")
-    return Row(text["name"], begin, end - begin, integer(text, "num_gpu"), text["qos"] or "all")
+    return Row(text["name"], begin, end - begin, integer(text, "num_gpu"), text["qos"] or UNNAMED)
 
 
 ALIBABA = formats.add(

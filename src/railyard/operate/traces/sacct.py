@@ -6,6 +6,7 @@ import re
 
 from railyard.errors import InputError
 from railyard.operate.trace import Row, TraceFormat, formats, integer, moment
+from railyard.operate.tree import UNNAMED
 
 _SPAN = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?")
 _GPUS = re.compile(r"gres/gpu(?::[^=,]+)?=(\d+)")
@@ -42,7 +43,7 @@ def _row(text: dict[str, str]) -> Row | None:
         moment(text, "Submit"),
         elapsed,
         int(found[0]),
-        text.get("Account") or "all",
+        text.get("Account") or UNNAMED,
         limit_s=_limit(text.get("Timelimit") or ""),
         nodes=integer(text, "NNodes"),
         priority=integer(text, "Priority") if text.get("Priority") else 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from railyard.operate.ask import Ask
 from railyard.operate.trace import Row, TraceFormat, formats, integer, number
+from railyard.operate.tree import UNNAMED
 
 
 def _row(text: dict[str, str]) -> Row:
@@ -15,7 +16,7 @@ def _row(text: dict[str, str]) -> Row:
         number(text, "submit_s"),
         number(text, "duration_s"),
         integer(text, "accelerators"),
-        text.get("tenant") or "all",
+        text.get("tenant") or UNNAMED,
         integer(text, "priority") if given("priority") else 0,
         number(text, "limit_s") if given("limit_s") else None,
         integer(text, "nodes") if given("nodes") else 0,
