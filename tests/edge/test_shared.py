@@ -130,6 +130,14 @@ def test_sharing_where_nobody_waits():
     assert tight.server.updates_per_h < 0.9 * free.server.updates_per_h
 
 
+def test_a_deadline_gives_a_place_to_another():
+    free = run(WAITLESS).variants[0].federated
+    bound = run(WAITLESS.replace("concurrency: 100", "concurrency: 100, deadline: 6 s")).variants[0].federated
+    assert free.participation.left == 0
+    assert bound.participation.left > 0
+    assert bound.total_s != free.total_s
+
+
 def test_a_split_model_cannot_share():
     text = ROUNDS.replace("    round: {", NETWORK + "    algorithm: {kind: split, activation: 4 kB}\n    round: {")
     problem = refused(text)

@@ -252,6 +252,12 @@ def test_each_kind_of_client_asks_where_it_had_best():
             "both sides",
             14,
         ),
+        (
+            ("participants: 100", "participants: 100, deadline: 500 ms"),
+            "workload.federated.round.deadline",
+            "before any client is done",
+            13,
+        ),
         (("rounds: 5", "reach: mnist"), "workload.federated.reach", "no published row", 14),
         (
             ("name: rounds", "name: rounds\ncluster: {accelerators: 8, server: hgx-h100}"),

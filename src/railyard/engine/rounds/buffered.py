@@ -10,6 +10,7 @@ import numpy as np
 
 from railyard import _core
 from railyard.engine.rounds.sharing import Tree
+from railyard.errors import SimulationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+_MOST_IN_VAIN = 1000
+"""Clients that begin for one that comes back, beyond which nobody is waited for."""
 _SPARE = 1.1
 """Clients drawn beyond those that are expected to come and to be at work at the end."""
 
@@ -56,6 +59,9 @@ def run(draw: Callable[[int], Cohort], concurrency: int, buffer: int, steps: int
         concurrency: Clients at work at any time.
         buffer: Updates of a step.
         steps: Of the server.
+
+    Raises:
+        SimulationError: Next to nobody comes back.
     """
     wanted = steps * buffer
     count = math.ceil(_SPARE * (wanted + concurrency))
@@ -64,6 +70,9 @@ def run(draw: Callable[[int], Cohort], concurrency: int, buffer: int, steps: int
         visits = _visits(cohort, concurrency, wanted)
         if len(visits.came) == wanted:
             break
+        if count > _MOST_IN_VAIN * (len(visits.came) + concurrency):
+            found = f"of {count:,} clients that began {len(visits.came):,} came back"
+            raise SimulationError(f"{found}: they leave, or a deadline ends, too early")
         count = math.ceil(_SPARE * count * wanted / max(len(visits.came), wanted / 4))
     rows = np.asarray(visits.came, np.int64)
     at_s = visits.end_s[rows][buffer - 1 :: buffer]

@@ -15,6 +15,7 @@ from railyard.model.flops import model_flops_per_token
 from railyard.scenario.load import blaming
 from railyard.scenario.section import fields_given
 from railyard.study import compose
+from railyard.study.federated.participants import drawn, expected_s
 from railyard.study.memo import Memo
 from railyard.study.wide import HOUR_S, clients_of
 from railyard.workload.federated.algorithm import algorithms
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from railyard.workload.federated.chosen import Selection
 
 PLACE = ("workload", "federated")
+_TRIED = 4096
+"""Clients that are drawn to see whether a deadline can be met."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +124,7 @@ def _learning(variant: Variant, memo: Memo) -> Learning:
     found = replace(found, clients=replace(clients, able=able))
     with blaming(draft, *PLACE):
         _possible(found)
+        _in_time(found)
     return found
 
 
@@ -203,4 +207,27 @@ def _possible(found: Learning) -> None:
             key="round.concurrency",
             found=concurrency,
             allowed=f"at most {np.floor(crest):,.0f}",
+        )
+
+
+def _in_time(found: Learning) -> None:
+    """Refuses a deadline that ends before any client can be done.
+
+    Raises:
+        InputError: Not one of many that were drawn takes less by itself.
+    """
+    deadline = found.section.round.deadline
+    if deadline is None:
+        return
+    crest = max(range(24), key=lambda hour: found.clients.share_there(hour * HOUR_S)) * HOUR_S
+    who = found.clients.draw(min(_TRIED, found.clients.count), crest, 0)
+    if not len(who):
+        return
+    least = float(expected_s(found, drawn(found, found.clients, who, crest)).min())
+    if least > deadline:
+        raise InputError(
+            f"the deadline ends before any client is done: the quickest of {len(who):,} takes {least:.3g} s by itself",
+            key="round.deadline",
+            found=f"{deadline:.3g} s",
+            allowed=f"more than {least:.3g} s",
         )

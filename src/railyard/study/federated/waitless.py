@@ -57,7 +57,11 @@ class _Drawing:
                 f"not one client is there at {self.now / HOUR_S:g} o'clock UTC, when the first is asked"
             )
         rows = drawn(self.job, clients, who, self.now)
-        self.batches.append((rows, cohort(self.job, clients, rows, number)))
+        part = cohort(self.job, clients, rows, number)
+        deadline = self.job.section.round.deadline
+        if deadline is not None:  # its place goes to another then
+            part = replace(part, leave_s=np.minimum(part.leave_s, deadline))
+        self.batches.append((rows, part))
         self.count += len(rows)
 
 
@@ -102,7 +106,8 @@ def _time(job: Learning, told: Told, steps: Steps, parts: NDArray[np.float64]) -
     began = np.concatenate([[0.0], steps.at_s[:-1]])
     told.at_s, told.took_s = began.tolist(), (steps.at_s - began).tolist()
     told.used, told.ok = [job.scheme.algorithm.buffer] * count, [True] * count
-    told.left = [steps.wasted // count] * count
+    went = np.searchsorted(steps.at_s, steps.visits.end_s[np.asarray(steps.visits.left, np.int64)])
+    told.left = np.bincount(np.minimum(went, count - 1), minlength=count).tolist()
     told.staleness = steps.staleness
     told.there = job.clients.share_there(job.section.start * HOUR_S) * count
     for name, column in zip(PARTS, parts, strict=True):
