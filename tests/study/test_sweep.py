@@ -146,11 +146,10 @@ class Elsewhere:
 
 def test_elsewhere_the_bytes_are_the_same_and_a_killed_task_runs_again(tmp_path, monkeypatch, straight):
     pool = Elsewhere(killed=1)
-    monkeypatch.setattr("railyard.study.workers.workers", lambda _address: pool)
-    lost = ran(tmp_path, ray="here")
+    lost = ran(tmp_path, pool=lambda: pool)
     assert [one.error for one in lost.result.failed] == [sweep.GONE]
     pool.killed = -1
-    found = ran(tmp_path, ray="here")
+    found = ran(tmp_path, pool=lambda: pool)
     assert pool.tasks.count("roce, micro batch 2") == 2
     assert len(pool.tasks) == 7
     assert files_of(found.folder) == straight

@@ -35,13 +35,14 @@ def until(look, seconds=STARTS_S):
 
 
 class Server:
-    def __init__(self, folder, port):
-        self.folder, self.port = folder, port
+    def __init__(self, folder, port, *options):
+        self.folder, self.port, self.options = folder, port, options
         self.address = f"http://127.0.0.1:{port}"
         self.process = None
 
     def start(self):
         command = [sys.executable, "-m", "railyard", "ui", str(self.folder), "--port", str(self.port), "--no-open"]
+        command += self.options
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
         begin = time.monotonic()
         while time.monotonic() - begin < STARTS_S and self.process.poll() is None:
@@ -71,8 +72,8 @@ class Server:
 
 
 @contextmanager
-def running(folder):
-    server = Server(folder, free_port())
+def running(folder, *options):
+    server = Server(folder, free_port(), *options)
     try:
         server.start()
         yield server

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from railyard.scenario.load import Draft
     from railyard.scenario.model import Scenario
     from railyard.study.serving.explain import ServedExplanation
+    from railyard.study.tasks import Workers
     from railyard.study.training.explain import Explanation
 
 __all__ = [
@@ -154,7 +155,7 @@ def execute(
     engine: str | None = None,
     out: str | Path | None = "runs",
     progress: Callable[[str, float], None] | None = None,
-    ray: str | None = None,
+    pool: Callable[[], Workers] | None = None,
 ) -> Run:
     """Runs a scenario that was read already, and writes its folder; the common end of Python and the command line.
 
@@ -172,12 +173,12 @@ def execute(
     if draft.kind == "operate":
         from railyard.operate import study as operating
 
-        if ray is not None:
-            raise InputError("months of jobs run on this machine alone, on all of its cores", key="--ray", found=ray)
+        if pool is not None:
+            raise InputError("months of jobs run on this machine alone, on all of its cores", key="--ray")
         operating.check_engine(engine)
         played = operating.operate(draft, varies, out=place, faces=[face], progress=progress)
         return Run(played.result.name, played.result, played.folder)
-    finished = study.run(draft, varies, engine=engine, out=place, faces=[face], progress=progress, ray=ray)
+    finished = study.run(draft, varies, engine=engine, out=place, faces=[face], progress=progress, pool=pool)
     return Run(finished.result.name, finished.result, finished.folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from railyard import api
@@ -39,9 +40,12 @@ def run(
         InputError: The scenario is wrong.
         SimulationError: The run cannot finish, or a variant could not; those that could are printed and kept.
     """
+    from railyard.study.workers import workers
+
+    pool = None if ray is None else partial(workers, ray)
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
-        finished = api.execute(load.load(scenario, sets), varies, engine=engine, ray=ray, out=out, progress=progress)
+        finished = api.execute(load.load(scenario, sets), varies, engine=engine, pool=pool, out=out, progress=progress)
     tell(finished, as_json=as_json, quiet=quiet)
     failed = finished.result.failed or ()
     if failed:

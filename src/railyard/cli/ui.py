@@ -27,6 +27,7 @@ def serve(
     proxied: bool,
     names: Sequence[str],
     runs: int,
+    ray: str | None,
     processes: int,
     pages: bool,
     opened: bool,
@@ -34,7 +35,7 @@ def serve(
     """Serves the page and the API, or the API alone, until it is stopped.
 
     Raises:
-        InputError: The options contradict each other, or the port is taken.
+        InputError: The options contradict each other, the port is taken, or no Ray cluster answers.
     """
     if (certificate is None) != (key is None):
         raise InputError("a certificate and its key go together", key="certificate", hint="give both or none")
@@ -43,6 +44,12 @@ def serve(
             raise InputError("there is no such file", file=file)
     if not folder.is_dir():
         raise InputError("there is no such folder", file=folder)
+    if ray is not None:
+        from railyard.study.ray_workers import expect_answer
+        from railyard.study.tasks import need
+
+        need("ray", "distributed")
+        expect_answer(ray)
     settings = ServerSettings(
         folder=folder.resolve(),
         host=host,
@@ -52,6 +59,7 @@ def serve(
         certificate=None if certificate is None or key is None else (certificate, key),
         names=tuple(names),
         pages=pages,
+        ray=ray,
     )
     settings = replace(settings, limits=replace(settings.limits, runs=runs))
 

@@ -19,7 +19,7 @@ from railyard.study.provenance import version
 from railyard.study.tasks import GONE, Done, call, failure, need
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from railyard.study.tasks import Task
 
@@ -41,14 +41,16 @@ class RayWorkers:
 
     Args:
         address: As `ray.init` takes it: `auto`, `local`, `HOST:6379`, `ray://HOST:10001`.
+        begin: Called in each process of the cluster before its first task; can be pickled.
 
     Raises:
         InputError: Ray is not installed, or nothing answers at the address.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, begin: Callable[[], None] | None = None) -> None:
         self.ray = need("ray", "distributed")
-        _expect_answer(address)
+        expect_answer(address)
+        self._begin = begin
         plugins = os.environ.get(VARIABLE)
         given = {"env_vars": {VARIABLE: plugins}} if plugins else {}
         self._words = ExitStack()  # of dead nodes Ray speaks on stdout, which is for results
@@ -80,7 +82,7 @@ class RayWorkers:
                 while queue and len(flying) < self._room(limited=limited):
                     number = queue.popleft()
                     task = tasks[number]
-                    flying.add(remote.remote(task.function, task.argument), number, task.limit_s)
+                    flying.add(remote.remote(task.function, task.argument, self._begin), number, task.limit_s)
                 ready, _ = self.ray.wait(flying.references, num_returns=1, timeout=flying.left_s(until))
                 for reference in ready:
                     yield self._done(reference, flying.drop(reference))
@@ -155,7 +157,7 @@ class _Flying:
         return [reference for reference, until in self._until.items() if until <= now]
 
 
-def _expect_answer(address: str) -> None:
+def expect_answer(address: str) -> None:
     """Sees whether something listens at an address.
 
     Raises:
@@ -189,9 +191,21 @@ def _silent(address: str, why: str) -> InputError:
     )
 
 
-def _remote(function: str, argument: Any) -> tuple[str, Any, str]:
+_begun = False
+
+
+def _remote(function: str, argument: Any, begin: Callable[[], None] | None) -> tuple[str, Any, str]:
     """A task where it runs: the version there, what it gave, its error."""
     try:
+        _begin_once(begin)
         return version(), call(function, argument), ""
     except Exception as error:  # whatever a task does wrong is its result
         return version(), None, failure(error)
+
+
+def _begin_once(begin: Callable[[], None] | None) -> None:
+    """Before the first task of this process, which works for one driver alone."""
+    global _begun  # noqa: PLW0603 - it is about the process
+    if begin is not None and not _begun:
+        begin()
+        _begun = True

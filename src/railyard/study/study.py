@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from railyard.study.control import Progress
     from railyard.study.kind import Document, Failed, Measured, Named, StudyKind
     from railyard.study.sweep import Sweep
+    from railyard.study.tasks import Workers
 
     AnyKind = StudyKind[Any, Any, Any, Any, Any]
     Face = Callable[[Result, Path], None]
@@ -61,7 +62,7 @@ def run(
     progress: Progress | None = None,
     searched: bool = True,
     prepared: Sequence[Any] | None = None,
-    ray: str | None = None,
+    pool: Callable[[], Workers] | None = None,
 ) -> Finished:
     """Runs a document with every variant that it compares.
 
@@ -77,7 +78,7 @@ def run(
         progress: Called with what is being done, and its share from 0 to 1.
         searched: Whether it is tried what would help.
         prepared: Its variants as `prepare` gives them, where that was done already.
-        ray: Address of a Ray cluster on which variants run; None: this machine.
+        pool: Makes processes on which variants run, closed at the end, such as those of a Ray cluster; None: this one.
 
     Raises:
         InputError: The document cannot be run; nothing has been written then.
@@ -86,13 +87,13 @@ def run(
     notify: Progress = progress or (lambda _what, _share: None)
     notify("preparing", 0.0)
     kind = kinds.get(document.kind)
-    variants, prepared = _prepared(kind, document, varies, engine, prepared, first=ray is not None)
+    variants, prepared = _prepared(kind, document, varies, engine, prepared, first=pool is not None)
     plain = kind.resolved(document, varies) if engine is None else {**kind.resolved(document, varies), "engine": engine}
     name = folders.name_of(plain, version())
     with nullcontext(None) if out is None else folders.replaced(out, name) as folder:
         meter = Meter(notify, [0.0] * len(variants))
         failed: tuple[Failed, ...] = ()
-        sweep = _sweep_of(document, variants, engine, out, searched=searched, ray=ray)
+        sweep = _sweep_of(document, variants, engine, out, searched=searched, pool=pool)
         if sweep is None:
             measured = _measured(kind, prepared, _places(folder, variants), meter, searched=searched)
         else:
@@ -159,23 +160,23 @@ def _sweep_of(
     out: Path | None,
     *,
     searched: bool,
-    ray: str | None,
+    pool: Callable[[], Workers] | None,
 ) -> Sweep | None:
     """What keeps variants as they end; None where there is one alone, or nothing is written.
 
     Raises:
-        InputError: Variants are to run on a Ray cluster, and nothing is written.
+        InputError: Variants are to run in other processes, and nothing is written.
     """
-    if ray is not None and out is None:
+    if pool is not None and out is None:
         raise InputError("what runs on a Ray cluster is kept as it ends: give a folder", key="out")
-    if out is None or (len(variants) < 2 and ray is None):
+    if out is None or (len(variants) < 2 and pool is None):
         return None
     from railyard.scenario.load import Draft  # `railyard packet` has no use for these
     from railyard.study.sweep import Sweep
 
     if not isinstance(document, Draft):
         return None
-    return replace(Sweep.of(document, variants, engine, out, searched=searched), ray=ray)
+    return replace(Sweep.of(document, variants, engine, out, searched=searched), pool=pool)
 
 
 def _swept(
@@ -184,12 +185,10 @@ def _swept(
     """Variants that ended well, with their files in the folder of the run, and the others."""
     from railyard.study.sweep import split
 
-    if sweep.ray is None:
+    if sweep.pool is None:
         found = _at_once(kind, prepared, meter, sweep.here, searched=sweep.searched)
     else:
-        from railyard.study.workers import workers
-
-        pool = workers(sweep.ray)
+        pool = sweep.pool()
         try:
             found = sweep.there(pool, meter)
         finally:

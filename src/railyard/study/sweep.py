@@ -103,14 +103,14 @@ class Sweep:
         engine: Asked for in place of the scenario's.
         root: Where folders of variants are; None keeps nothing.
         searched: Whether it is tried what would help.
-        ray: Address of a Ray cluster on which they run; None: this process.
+        pool: Makes processes on which they run; None: this one.
     """
 
     variants: tuple[Variant, ...]
     engine: str | None
     root: Path | None
     searched: bool
-    ray: str | None = None
+    pool: Callable[[], Workers] | None = None
 
     @classmethod
     def of(cls, draft: Draft, variants: Sequence[Variant], engine: str | None, out: Path, *, searched: bool) -> Sweep:

@@ -38,7 +38,7 @@ def workers(
     Args:
         address: Of the cluster; None: this machine.
         processes: At most; None: as many as there are cores.
-        begin: Called in each process of this machine before it does anything else; can be pickled.
+        begin: Called in each process before its first task; can be pickled.
 
     Raises:
         InputError: Ray is not installed, or nothing answers there.
@@ -46,7 +46,7 @@ def workers(
     if address is not None:
         from railyard.study.ray_workers import RayWorkers
 
-        return RayWorkers(address)
+        return RayWorkers(address, begin)
     return Local(processes or os.cpu_count() or 1, begin)
 
 

@@ -127,6 +127,7 @@ class Dispatcher:
         return {
             "folder": str(self.settings.folder_of(taken.owner)),
             **asked.model_dump(),
+            "ray": self.settings.ray,
             "memory_bytes": self.settings.limits.memory_bytes,
         }
 

@@ -71,6 +71,7 @@ class ServerSettings:
         names: Further names under which browsers reach the server.
         pages: Whether the page is served too, not only the API.
         limits: Of what one person's work may take.
+        ray: Address of a Ray cluster on which sweeps, plans and tunings run; None: this machine.
     """
 
     folder: Path
@@ -82,6 +83,7 @@ class ServerSettings:
     names: tuple[str, ...] = ()
     pages: bool = True
     limits: WorkLimits = field(default_factory=WorkLimits)
+    ray: str | None = None
 
     @property
     def state(self) -> Path:

@@ -1,7 +1,7 @@
 """The process that runs one job: a request on stdin, a line of JSON on stdout for every change.
 
-The request has `folder`, `memory_bytes` and the fields of a `NewJob`; lines have `stage` and `share`, the last one
-`outcome` or `faults`.
+The request has `folder`, `memory_bytes`, `ray` (an address or null) and the fields of a `NewJob`; lines have `stage` and
+`share`, the last one `outcome` or `faults`.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ def _carry_out(request: dict[str, Any], tell: _Teller) -> dict[str, Any]:
     sandbox.confine(folder)
     for path in (path for given in files.values() for path in given):
         sandbox.refuse_outside(path, folder)
+    cluster = partial(workers, request["ray"], begin=partial(sandbox.confine, folder)) if request["ray"] else None
     asked = Asked(
         folder=folder,
         draft=partial(_draft, folder, request["text"], request["file"]),
@@ -77,7 +78,8 @@ def _carry_out(request: dict[str, Any], tell: _Teller) -> dict[str, Any]:
         files=files,
         options={**{option.name: option.default for option in verb.options}, **request["options"]},
         tell=tell,
-        pool=partial(workers, begin=partial(sandbox.enter, folder)),
+        pool=cluster or partial(workers, begin=partial(sandbox.enter, folder)),
+        cluster=cluster,
     )
     return {"outcome": verb.work(asked).model_dump()}
 

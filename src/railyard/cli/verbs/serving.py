@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from railyard.cli.options import Ray
 from railyard.cli.roots import app
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Scenarios and runs.")]
@@ -36,6 +37,7 @@ def ui(
     proxied: Proxied = False,
     names: Names = None,
     runs: AtOnce = 1,
+    ray: Ray = None,
     opened: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser where there is a screen.")] = True,
 ) -> None:
     """Serve the page over a folder of scenarios and runs, the same files as the command line's."""
@@ -51,6 +53,7 @@ def ui(
         proxied=proxied,
         names=names or (),
         runs=runs,
+        ray=ray,
         processes=1,
         pages=True,
         opened=opened,
@@ -69,6 +72,7 @@ def serve_api(
     proxied: Proxied = False,
     names: Names = None,
     runs: AtOnce = 1,
+    ray: Ray = None,
     processes: Annotated[
         int, typer.Option("--processes", metavar="N", min=1, max=64, help="That answer; one of them starts runs.")
     ] = 1,
@@ -86,6 +90,7 @@ def serve_api(
         proxied=proxied,
         names=names or (),
         runs=runs,
+        ray=ray,
         processes=processes,
         pages=False,
         opened=False,

@@ -15,7 +15,9 @@ def run(asked: Asked) -> Outcome:
     """The folder of the run, as `railyard run` writes it."""
     from railyard import api
 
-    finished = api.execute(asked.draft(), asked.vary, engine=asked.engine, out=asked.runs, progress=asked.tell)
+    draft = asked.draft()
+    pool = None if draft.kind == "operate" else asked.cluster  # months of jobs are one run, of this machine
+    finished = api.execute(draft, asked.vary, engine=asked.engine, out=asked.runs, progress=asked.tell, pool=pool)
     assert finished.folder is not None, "it was given a place for its folder"
     return Outcome(view="run", name=finished.folder.name)
 

@@ -75,6 +75,7 @@ class Asked:
         options: What was chosen, defaults included.
         tell: Takes what is being done, and its share from 0 to 1.
         pool: Makes processes that may touch no more than this one; who asks closes them.
+        cluster: The same where the server was given a Ray cluster; None where it was not.
     """
 
     folder: Path
@@ -85,6 +86,7 @@ class Asked:
     options: Mapping[str, str]
     tell: Callable[[str, float], None]
     pool: Callable[[], Workers]
+    cluster: Callable[[], Workers] | None = None
 
     @property
     def runs(self) -> Path:
