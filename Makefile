@@ -13,7 +13,7 @@ LOCKED := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashe
 OURS := $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable
 
 .PHONY: FORCE help run test test-all lint types layers core-test sanitize digests fuzz docs fresh bench frontend wheel \
-  lock sbom audit release clean
+  lock sbom audit release schemathesis clean
 
 help:
 	@echo "make run        compare six fabrics for Llama 3 70B on 1,024 H100 (SCENARIO=... for another)"
@@ -23,6 +23,7 @@ help:
 	@echo "make sanitize   the same, the extension's tests under them, and runs on several threads under TSan"
 	@echo "make digests    the core by GCC and by Clang gives the same results, to the bit"
 	@echo "make fuzz       looks for files that break a reader, as long as FUZZ says ($(FUZZ))"
+	@echo "make schemathesis  every operation of the API, asked with what fits its description and what does not"
 	@echo "make docs       build the documentation"
 	@echo "make fresh      fail when a generated page or the front-end bundle is stale"
 	@echo "make bench      the benchmarks; frontend: rebuild the bundle (needs Node)"
@@ -60,6 +61,10 @@ digests: $(VENV)/.dev
 
 fuzz: $(VENV)/.fuzz
 	$(BIN)/python -m tests.fuzz.campaign $(FUZZ)
+
+schemathesis: $(VENV)/.dev
+	$(BIN)/python -c 'import schemathesis' || { echo "Schemathesis is not installed: $(BIN)/pip install schemathesis" >&2; exit 1; }
+	$(BIN)/python -m pytest -n 0 -m slow tests/web/test_schemathesis.py
 
 docs: $(VENV)/.dev
 	$(BIN)/zensical build --clean

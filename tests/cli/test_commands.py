@@ -66,14 +66,14 @@ def test_help_and_version(railyard):
             ["ui"],
             {
                 *("--host", "--port", "--tokens", "--certificate", "--key", "--behind-proxy", "--name", "--runs"),
-                *("--open", "--no-open", "--help"),
+                *("--ray", "--open", "--no-open", "--help"),
             },
         ),
         (
             ["serve-api"],
             {
                 *("--host", "--port", "--tokens", "--certificate", "--key", "--behind-proxy", "--name", "--runs"),
-                *("--processes", "--help"),
+                *("--ray", "--processes", "--help"),
             },
         ),
         (

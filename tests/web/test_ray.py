@@ -38,6 +38,7 @@ def ended(server, job):
     return until(look, 300)
 
 
+@pytest.mark.slow
 def test_a_sweep_of_the_page_runs_on_the_cluster(cluster, tmp_path):
     asked = {"text": SMALL, "vary": ["fabric=roce,infiniband"], "engine": "analytic"}
     results = []
@@ -57,6 +58,7 @@ def test_a_sweep_of_the_page_runs_on_the_cluster(cluster, tmp_path):
     assert json.dumps(results[0]) == json.dumps(results[1])
 
 
+@pytest.mark.slow
 def test_nodes_read_nothing_outside_of_the_persons_folder(cluster, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "a").write_text("x")

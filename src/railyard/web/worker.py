@@ -1,7 +1,7 @@
 """The process that runs one job: a request on stdin, a line of JSON on stdout for every change.
 
-The request has `folder`, `memory_bytes`, `ray` (an address or null) and the fields of a `NewJob`; lines have `stage` and
-`share`, the last one `outcome` or `faults`.
+The request has `folder`, `memory_bytes`, `ray` (an address or null) and the fields of a `NewJob`; lines have `stage`
+and `share`, the last one `outcome` or `faults`.
 """
 
 from __future__ import annotations
