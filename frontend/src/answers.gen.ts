@@ -132,6 +132,20 @@ export interface FindingRow {
   cables: number[];
 }
 
+/** The gain on the cases of one kind. */
+export interface KindGain {
+  /** the job alone, under others' load, or another job */
+  kind: "draw" | "load" | "job";
+  /** cases */
+  count: number;
+  /** mean share by which steps are shorter */
+  gain: number;
+  /** low end of its interval; null of one case */
+  low: number | null;
+  /** high end of its interval; null of one case */
+  high: number | null;
+}
+
 /** An objective as its prices and the model are in doubt. */
 export interface ObjectiveBand {
   /** 10th percentile */
@@ -442,6 +456,10 @@ export interface SettingChange {
   before: unknown;
   /** as found */
   after: unknown;
+  /** share by which steps are shorter with this change alone, on the draws of the search */
+  alone: number;
+  /** share by which they are longer with all the others and not this one, there */
+  without: number;
 }
 
 /** A part that is named. */
@@ -530,33 +548,37 @@ export interface TuneAnswer {
   tuner: string;
 }
 
-/** One value of a key on the draws of the search. */
+/** Settings that were tried together on draws of the search. */
 export interface TuneTrial {
-  /** dotted */
-  key: string;
-  /** that was tried */
-  value: unknown;
-  /** mean step, s; null where it cannot be */
-  step_s: number | null;
+  /** dotted keys and values that differ; none: as written */
+  settings: Record<string, unknown>;
+  /** of the search that they ran on: the better half goes on to the next */
+  draws: number;
+  /** mean step against as written on the same draws, less 1; null where it cannot be */
+  change: number | null;
   /** why it cannot; else empty */
   error: string;
-  /** whether it became part of the settings */
+  /** whether these are the settings that were found */
   kept: boolean;
 }
 
-/** A draw and a load that the search has not seen. */
+/** A draw of the hashes that the search has not seen, alone, under a load of others, or with another job. */
 export interface UnseenCase {
+  /** the job alone, under others' load, or another job */
+  kind: "draw" | "load" | "job";
   /** of the draw */
   seed: number;
   /** of others on the network, as a share */
   load: number;
+  /** the other job and its neighbour; empty for the job as written */
+  job: string;
   /** step as written, s */
   default_s: number;
   /** step with the settings, s */
   tuned_s: number;
 }
 
-/** On draws and loads that the search has not seen: what to believe. */
+/** On draws, loads and jobs that the search has not seen: what to believe. */
 export interface UnseenGain {
   /** mean share by which steps are shorter */
   gain: number;
@@ -566,6 +588,8 @@ export interface UnseenGain {
   high: number;
   /** of the interval, 0 to 1 */
   confidence: number;
+  /** the same by kind of case */
+  kinds: KindGain[];
   /** case by case */
   cases: UnseenCase[];
   /** quantiles of communications before and after */

@@ -58,8 +58,8 @@ def test_help_and_version(railyard):
         (
             ["tune"],
             {
-                *("--engine", "--set", "--env", "--tuner", "--configs", "--online", "--force", "--ray", "--out"),
-                *("--json", "--quiet", "--help"),
+                *("--engine", "--set", "--env", "--tuner", "--configs", "--online", "--even-unsure", "--force"),
+                *("--ray", "--out", "--json", "--quiet", "--help"),
             },
         ),
         (

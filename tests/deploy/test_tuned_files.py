@@ -140,10 +140,10 @@ def test_the_command_writes_them_and_says_what_they_say(tmp_path, capsys):
     file, folder = tmp_path / "t.yaml", tmp_path / "configs"
     cluster = {"accelerators": 16, "server": "hgx-h100", "back_end": {"topology": "leaf-spine", "fabric": "roce"}}
     training = {"model": "llama-3-8b", "global_batch": 16, "sequence": 2048, "parallelism": {"tp": 1, "zero": 3}}
-    section = {"space": {"qps": [4]}, "seeds": 1, "unseen_seeds": 2, "unseen_loads": [0.0]}
+    section = {"space": {"qps": [4]}, "seeds": 1, "unseen_seeds": 2, "unseen_loads": [0.0], "unseen_jobs": 1}
     text = yaml.to_text({"name": "t", "cluster": cluster, "workload": {"training": training}, "tune": section})
     file.write_text(text, encoding="utf-8")
-    assert guard.run(["tune", str(file), "--quiet", "--configs", str(folder)]) == 0
+    assert guard.run(["tune", str(file), "--quiet", "--even-unsure", "--configs", str(folder)]) == 0
     assert "marks: first and last bytes, percent" in capsys.readouterr().out
     plain = json.loads((folder / "settings.json").read_text())
     assert all(one["equal"] for one in plain["settings"])

@@ -12,7 +12,7 @@ from railyard.result.answers.answer import NAMES, answer_from
 from railyard.result.answers.audit import AuditAnswer, FindingRow
 from railyard.result.answers.diagnosis import DiagnosisAnswer, SuspectRow
 from railyard.result.answers.place import PicturePlace
-from railyard.result.answers.tune import SeenGain, SettingChange, TuneAnswer, UnseenCase, UnseenGain
+from railyard.result.answers.tune import KindGain, SeenGain, SettingChange, TuneAnswer, UnseenCase, UnseenGain
 
 from .test_html import embedded
 
@@ -45,11 +45,14 @@ def tuned(*, recommended: bool) -> TuneAnswer:
     settings = {"qps": 4}
     return TuneAnswer(
         format="railyard-tune/1", name="t", version="1", engine="flow", settings=settings,
-        recommended=settings if recommended else {}, changes=(SettingChange(key="qps", before=None, after=4),),
+        recommended=settings if recommended else {},
+        changes=(SettingChange(key="qps", before=None, after=4, alone=0.25, without=0.33),),
         seen=SeenGain(default_s=2.0, tuned_s=1.5, gain=0.25),
         unseen=UnseenGain(
             gain=0.2, low=0.1, high=0.3, confidence=0.9,
-            cases=(UnseenCase(seed=1, load=0.0, default_s=2.0, tuned_s=1.6),), tails=(), curves=(), slice=1.0,
+            kinds=(KindGain(kind="draw", count=1, gain=0.2, low=None, high=None),),
+            cases=(UnseenCase(kind="draw", seed=1, load=0.0, job="", default_s=2.0, tuned_s=1.6),),
+            tails=(), curves=(), slice=1.0,
         ),
         trials=(), environment="", tuner="",
     )  # fmt: skip
@@ -84,6 +87,11 @@ def test_every_answer_says_itself_in_a_sentence():
     words = "20.0% shorter steps (10.0% to 30.0%) on 1 unseen draws and loads; "
     assert tuned(recommended=True).sentence() == words + "recommended"
     assert tuned(recommended=False).sentence() == words + "not sure: keep what is"
+    plain = tuned(recommended=True).plain()
+    plain["unseen"]["cases"].append({**plain["unseen"]["cases"][0], "kind": "job", "job": "another"})
+    assert (
+        "on 1 unseen draws and loads and 1 other jobs; " in TuneAnswer.model_validate_json(json.dumps(plain)).sentence()
+    )
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"format": "railyard/1"}', '{"format": "railyard-audit/1", "x": 1}'])

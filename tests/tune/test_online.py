@@ -12,6 +12,8 @@ from railyard.engine.packet import Period, Retuning, Settings, Traffic, leaf_spi
 from railyard.engine.packet.follow import PERIOD_PS, ROCE, Follow, following
 from railyard.errors import InputError
 from railyard.fabric import fabrics
+from railyard.tune.settings.cases import Case
+from railyard.tune.settings.online import AGAIN, ONLINE, WRITTEN, Followed
 
 US = 1_000_000
 
@@ -30,6 +32,11 @@ def feed(law, *periods):
     return found
 
 
+def short_tempered():
+    """With waits that a hand can count."""
+    return Follow(hold=4, longest=256)
+
+
 CALM, CROWDED, BETWEEN = (5, 4.9, 0), (5, 10.1, 0), (5, 7.0, 0)
 """Below half of 5 % of 200 links, above it, and neither."""
 
@@ -40,19 +47,30 @@ def test_it_is_bold_once_senders_are_told_to_slow_down_and_few_links_stand():
 
 
 def test_it_is_back_in_the_period_in_which_links_stand_and_waits_for_calm():
-    assert feed(Follow(), CALM, CROWDED, *[CALM] * 5) == [2, 0, 0, 0, 0, 0, 2]
-    assert feed(Follow(), CALM, CROWDED, CALM, CALM, BETWEEN, *[CALM] * 5) == [2, *[0] * 8, 2]
-    assert feed(Follow(), CALM, CROWDED, CALM, CROWDED, *[CALM] * 5) == [2, *[0] * 7, 2]
+    assert feed(short_tempered(), CALM, CROWDED, *[CALM] * 5) == [2, 0, 0, 0, 0, 0, 2]
+    assert feed(short_tempered(), CALM, CROWDED, CALM, CALM, BETWEEN, *[CALM] * 5) == [2, *[0] * 8, 2]
+    assert feed(short_tempered(), CALM, CROWDED, CALM, CROWDED, *[CALM] * 5) == [2, *[0] * 7, 2]
 
 
 def test_where_it_did_not_last_the_next_wait_is_twice_as_long():
-    law = Follow()
+    law = short_tempered()
     feed(law, CALM, CROWDED, *[CALM] * 5, CROWDED, *[CALM] * 9, CROWDED, *[CALM] * 17)
     assert [(end // US, place) for end, place, _ in law.steps] == [
         (1, 2), (2, 0), (7, 2), (8, 0), (17, 2), (18, 0), (35, 2),
     ]  # fmt: skip
     feed(law, *[CALM] * 16, CROWDED, *[CALM] * 5)
     assert [place for _, place, _ in law.steps][-2:] == [0, 2]
+
+
+def test_it_waits_for_a_dozen_of_the_first_settings_clocks_and_no_longer_than_five_milliseconds():
+    law = Follow()
+    assert law.hold * PERIOD_PS == 640 * US
+    feed(law, CALM)
+    waits = []
+    for _ in range(5):
+        feed(law, CROWDED)
+        waits.append(next(count for count in range(1000) if feed(law, CALM) == [2]))
+    assert waits == [64, 128, 256, 512, 512]
 
 
 def test_lost_packets_lead_to_the_first_settings_for_good():
@@ -85,16 +103,40 @@ def test_on_packets_a_changing_mix_ends_sooner():
     assert ends[1] < 0.9 * ends[0]
 
 
+def test_cases_are_compared_by_the_means_of_their_twins():
+    twins = {WRITTEN: ((1.0, 3.0), (4.0, 4.0)), AGAIN: ((2.0, 2.0), (4.0, 4.0)), ONLINE: ((1.5, 2.0), (4.4, 4.4))}
+    found = Followed("t", (Case(1), Case(2)), {**twins, "fixed": ((3.0, 3.0), (2.0, 2.0))})
+    assert found.steps_s[WRITTEN] == (2.0, 4.0)
+    assert found.gains == pytest.approx([0.125, -0.1])
+    assert found.worst_case(ONLINE) == pytest.approx(0.1)
+    assert found.worst_run(ONLINE) == pytest.approx(0.5)
+    assert found.worst_case(AGAIN) == 0.0
+    assert found.worst_run(AGAIN) == pytest.approx(1.0)
+    assert found.best_fixed == "fixed"
+
+
+def test_the_loop_is_refused_where_nothing_follows(tmp_path, capsys):
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(
+        "cluster: {accelerators: 16, server: hgx-h100, back_end: {topology: leaf-spine, fabric: uec}}\n"
+        "workload: {training: {model: mpt-125m, global_batch: 16, sequence: 2048, parallelism: {tp: 4}}}\n"
+    )
+    assert guard.run(["tune", str(scenario), "--online", "--quiet"]) == 2
+    assert "settings follow a run where DCQCN runs over switches with PFC" in capsys.readouterr().err
+
+
 def test_the_command_and_the_key(tmp_path, capsys):
     scenario = tmp_path / "s.yaml"
     scenario.write_text(
         "cluster: {accelerators: 16, server: hgx-h100, back_end: {topology: rail-optimized, fabric: roce}}\n"
-        "workload: {training: {model: llama-3-8b, tokens: 1 B, global_batch: 32, sequence: 4096}}\n"
-        "packet: {budget_hops: 200000}\ntune: {unseen_seeds: 2, unseen_loads: [0]}\n"
+        "workload: {training: {model: mpt-125m, global_batch: 16, sequence: 2048, parallelism: {tp: 4}}}\n"
+        "packet: {budget_hops: 50000}\ntune: {unseen_seeds: 2, unseen_loads: [0], twins: 1}\n"
     )
     assert guard.run(["tune", str(scenario), "--online", "--json", "--quiet"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert list(found["steps_s"]) == ["as written", "fixed 4 Gb/s every 10 us", "fixed 20 Gb/s every 5 us", "online"]
+    fixed = ["fixed 4 Gb/s every 10 us", "fixed 20 Gb/s every 5 us"]
+    assert list(found["steps_s"]) == ["as written", "as written, again", *fixed, "online"]
     assert all(len(steps) == 2 for steps in found["steps_s"].values())
+    assert all(len(twins) == 1 for cases in found["twins_s"].values() for twins in cases)
     assert guard.run(["tune", str(scenario), "--online", "--env", str(tmp_path / "e")]) == 2
     assert "--env has no meaning with --online" in capsys.readouterr().err

@@ -27,7 +27,7 @@ plan:
   space: {fabric: [roce, infiniband]}
   effort: {flow: 1, layouts: 0, draws: 100}
 """
-TUNED = SMALL + "tune: {space: {qps: [2, 4]}, seeds: 1, unseen_seeds: 2, unseen_loads: [0]}\n"
+TUNED = SMALL + "tune: {space: {qps: [2, 4]}, seeds: 1, unseen_seeds: 2, unseen_loads: [0], unseen_jobs: 1}\n"
 
 
 def faults(client, **body):

@@ -1,7 +1,7 @@
 /** Settings that make a step shorter: as a diff, judged on what the search has not seen. */
 
 import { useState } from "preact/hooks";
-import type { TailChange, TimesCurve, TuneAnswer, UnseenCase } from "../answers.gen";
+import type { KindGain, TailChange, TimesCurve, TuneAnswer, TuneTrial, UnseenCase } from "../answers.gen";
 import { duration, microseconds, percent, tick, whole } from "../format";
 import { ButtonRow, Figure, Legend, Section, Spelt, Table } from "../parts";
 import { choose as keep, chosen as kept } from "../place";
@@ -15,6 +15,7 @@ export function TuneView({ answer }: { answer: TuneAnswer }) {
     <>
       <Conclusion answer={answer} />
       <Difference answer={answer} />
+      <Kinds answer={answer} />
       <Gains answer={answer} />
       <Tail answer={answer} />
       <Unseen answer={answer} />
@@ -34,7 +35,7 @@ function Conclusion({ answer }: { answer: TuneAnswer }) {
     <section>
       <h2>{!found ? "Keep what is: nothing that was tried is better" : sure ? `Steps are ${percent(unseen.gain)} shorter with ${answer.changes.length === 1 ? "one setting" : `${answer.changes.length} settings`} changed` : "Keep what is: the gain may be chance"}</h2>
       <p class="headline">
-        On {unseen.cases.length} draws and loads that the search had not seen the mean gain is {percent(unseen.gain)}, with a {percent(unseen.confidence, 0)} interval from {signed(unseen.low)} to {signed(unseen.high)}.
+        On {unseen.cases.length} draws, loads and other jobs that the search had not seen the mean gain is {percent(unseen.gain)}, with a {percent(unseen.confidence, 0)} interval from {signed(unseen.low)} to {signed(unseen.high)}.
         {found && ` On the draws of the search it was ${percent(seen.gain)}; settings were chosen by those${seen.gain > unseen.gain ? ", so that figure flatters" : ""}.`}
       </p>
       <div class="figures">
@@ -47,20 +48,56 @@ function Conclusion({ answer }: { answer: TuneAnswer }) {
   );
 }
 
-const said = (value: unknown): string => (value === null || value === undefined ? "not said: the default" : typeof value === "object" ? JSON.stringify(value) : String(value));
+const said = (value: unknown): string => (value === null || value === undefined ? "default" : typeof value === "object" ? JSON.stringify(value) : String(value));
 
 function Difference({ answer }: { answer: TuneAnswer }) {
-  if (answer.changes.length === 0) return null;
+  const { changes } = answer;
+  if (changes.length === 0) return null;
   return (
     <Section title="The settings, as a difference">
       <pre class="diff" tabIndex={0}>
-        {answer.changes.map((change) => (
+        {changes.map((change) => (
           <>
             <span class="gone">- {change.key}: {said(change.before)}{"\n"}</span>
             <span class="new">+ {change.key}: {said(change.after)}{"\n"}</span>
           </>
         ))}
       </pre>
+      {changes.length > 1 && (
+        <Table
+          rows={changes}
+          columns={[
+            { head: "change", text: true, cell: (row) => row.key },
+            { head: "it alone", cell: (row) => signed(-row.alone) },
+            { head: "all but it", cell: (row) => signed((1 - answer.seen.gain) * (1 + row.without) - 1) },
+            { head: "all", cell: () => signed(-answer.seen.gain) },
+          ]}
+        />
+      )}
+      {changes.length > 1 && <p class="muted">Mean step against as written, on the draws of the search.</p>}
+    </Section>
+  );
+}
+
+const KINDS: Record<KindGain["kind"], string> = { draw: "draws of the hashes, alone", load: "draws under others' load", job: "other jobs, with a neighbour" };
+
+/** The gain by kind of what was not seen. */
+function Kinds({ answer }: { answer: TuneAnswer }) {
+  const { unseen } = answer;
+  if (answer.changes.length === 0) return null;
+  const rows = [...unseen.kinds.map((one) => ({ name: KINDS[one.kind], ...one })), { name: "all of them", kind: "all", count: unseen.cases.length, gain: unseen.gain, low: unseen.low, high: unseen.high }];
+  return (
+    <Section title="On what it was judged" note="None of these cases was seen by the search. Other jobs are drawn for the same cluster: another model, parallelism and sequence, with a neighbour's bursts beside them.">
+      <Table
+        rows={rows}
+        mark={(row) => row.kind === "all"}
+        columns={[
+          { head: "unseen", text: true, cell: (row) => row.name },
+          { head: "cases", cell: (row) => String(row.count) },
+          { head: "steps", cell: (row) => signed(-row.gain) },
+          { head: `${percent(unseen.confidence, 0)} interval`, cell: (row) => (row.low === null || row.high === null ? "—" : `${signed(-row.high)} to ${signed(-row.low)}`) },
+        ]}
+      />
     </Section>
   );
 }
@@ -82,7 +119,7 @@ function Gains({ answer }: { answer: TuneAnswer }) {
   const axis = linear(Math.min(0, ...bounds) * 1.05, Math.max(0.02, ...bounds) * 1.05, 6);
   const at = (value: number) => `${100 * axis.at(value)}%`;
   return (
-    <Section title="How much shorter, and how sure" note={`Change of the mean over ${unseen.cases.length} unseen draws and loads, pair by pair; the bar is its ${percent(unseen.confidence, 0)} interval (Student; of the tails in logarithms). Before and after are geometric means. Below 0 is shorter.`}>
+    <Section title="How much shorter, and how sure" note={`Change of the mean over ${unseen.cases.length} unseen cases, pair by pair; the bar is its ${percent(unseen.confidence, 0)} interval (Student; of the tails in logarithms). Before and after are geometric means. Below 0 is shorter.`}>
       <div class="changes">
         {rows.map((row) => (
           <div class="bar-row change">
@@ -146,17 +183,17 @@ function TailPlot({ curve }: { curve: TimesCurve }) {
 
 /** Before and after of every case, joined by a line. */
 function Unseen({ answer }: { answer: TuneAnswer }) {
-  const cases = [...answer.unseen.cases].sort((a, b) => a.load - b.load || a.seed - b.seed);
+  const cases = [...answer.unseen.cases].sort((a, b) => Number(a.kind === "job") - Number(b.kind === "job") || a.load - b.load || a.seed - b.seed);
   const longest = Math.max(...cases.flatMap((one) => [one.default_s, one.tuned_s]), 1e-12);
   const at = (value: number) => `${(100 * value) / longest}%`;
-  const name = (one: UnseenCase) => `${one.load > 0 ? `${percent(one.load, 0)} load of others` : "alone"}, draw ${one.seed}`;
+  const name = (one: UnseenCase) => one.job || `${one.load > 0 ? `${percent(one.load, 0)} load of others` : "alone"}, draw ${one.seed}`;
   return (
     <Section title="Before and after, on what was not seen">
       <Legend items={[{ name: "as written", color: BEFORE }, { name: "as found", color: AFTER }]} />
       <div class="bars">
         {cases.map((one) => (
           <div class="bar-row long">
-            <span class="name">{name(one)}</span>
+            <span class="name" title={name(one)}>{name(one)}</span>
             <span class="twin" title={`${duration(one.default_s)} as written, ${duration(one.tuned_s)} as found`}>
               <i style={{ width: at(one.default_s), background: BEFORE }} />
               <i style={{ width: at(one.tuned_s), background: AFTER }} />
@@ -169,23 +206,23 @@ function Unseen({ answer }: { answer: TuneAnswer }) {
   );
 }
 
+const words = (trial: TuneTrial): string => Object.entries(trial.settings).map(([key, value]) => `${key} ${said(value)}`).join(", ") || "as written";
+
 function Trials({ answer }: { answer: TuneAnswer }) {
-  const keys = ["all", ...new Set(answer.trials.map((trial) => trial.key))];
+  const keys = ["all", ...new Set(answer.trials.flatMap((trial) => Object.keys(trial.settings)))];
   const [at, set] = useState(Math.max(0, keys.indexOf(kept("key") ?? "all")));
-  const rows = answer.trials.filter((trial) => at === 0 || trial.key === keys[at]).sort((a, b) => (a.step_s ?? Infinity) - (b.step_s ?? Infinity))
-    .filter((trial, index, all) => index === 0 || trial.kept || said(trial.value) !== said(all[index - 1]?.value) || trial.key !== all[index - 1]?.key);
+  const rows = answer.trials.filter((trial) => at === 0 || keys[at]! in trial.settings).sort((a, b) => (a.change ?? Infinity) - (b.change ?? Infinity) || b.draws - a.draws);
   return (
-    <Section title="What was tried" note="Each value with all else as it stood at that moment; mean step over the draws of the search.">
+    <Section title="What was tried" note="Settings that ran together, against the scenario as written on the same draws; the better half went on to the next draw.">
       <ButtonRow label="Setting" names={keys} chosen={at} choose={(index) => { set(index); keep("key", index === 0 ? null : (keys[index] ?? null)); }} />
       <Table
         rows={rows.slice(0, MOST)}
         mark={(row) => row.kept}
         columns={[
-          { head: "setting", text: true, cell: (row) => row.key },
-          { head: "value", text: true, cell: (row) => said(row.value) },
-          { head: "step", cell: (row) => (row.step_s === null ? "—" : duration(row.step_s)) },
-          { head: "against as written", cell: (row) => (row.step_s === null ? "—" : signed(row.step_s / answer.seen.default_s - 1)) },
-          { head: "so", text: true, cell: (row) => (row.kept ? "kept" : row.error && <span class="source"><Spelt words={row.error} /></span>) },
+          { head: "settings", text: true, cell: words },
+          { head: "draws", cell: (row) => String(row.draws) },
+          { head: "against as written", cell: (row) => (row.change === null ? "—" : signed(row.change)) },
+          { head: "so", text: true, cell: (row) => (row.kept ? "found" : row.error && <span class="source"><Spelt words={row.error} /></span>) },
         ]}
       />
       {rows.length > MOST && <p class="muted">and {rows.length - MOST} more, all slower</p>}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from railyard.tune.settings.online import Followed
     from railyard.tune.settings.search import Tuned
 
-_SHOWN = 12
-
 
 def tune(
     scenario: Path,
@@ -44,11 +43,14 @@ def tune(
     table: Path | None,
     configs: Path | None,
     force: bool,
+    even_unsure: bool,
     out: Path | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Tunes a scenario and prints the settings, their gain on what they have not seen, and how sure it is.
+
+    Files for machines are only written where the settings are surely better, or with `even_unsure`.
 
     Raises:
         InputError: The scenario is wrong, or cannot run as written; or a file is there that would be replaced.
@@ -60,11 +62,11 @@ def tune(
     draft = load.load(scenario, sets)
     with Progress(wanted=not quiet) as progress:
         found, answer = tuned(draft, engine=engine, pool=partial(workers, ray), report=progress)
-    if env is not None:
-        write_text(env, environment(found))
-    if table is not None:
-        write_text(table, tuner_table(found))
-    files = None if configs is None else _configured(draft, found, configs, quiet=quiet)
+    files = None
+    if found.sure or even_unsure:
+        files = _written(draft, found, env, table, configs, quiet=quiet)
+    elif any(path is not None for path in (env, table, configs)):
+        say("nothing was written: the settings may be no better than what is (--even-unsure writes them all the same)")
     if as_json:
         emit(answer.text())
     else:
@@ -75,6 +77,17 @@ def tune(
         say(f"wrote {configs}: {len(files.files):,} files, read back")
     if out is not None:
         say(f"report: {keep_answer(answer, out)}/tune.html")
+
+
+def _written(
+    draft: Draft, found: Tuned, env: Path | None, table: Path | None, configs: Path | None, *, quiet: bool
+) -> Rendered | None:
+    """Writes what was asked for; the files of switches and servers are given back."""
+    if env is not None:
+        write_text(env, environment(found))
+    if table is not None:
+        write_text(table, tuner_table(found))
+    return None if configs is None else _configured(draft, found, configs, quiet=quiet)
 
 
 def _configured(draft: Draft, found: Tuned, folder: Path, *, quiet: bool) -> Rendered:
@@ -99,15 +112,15 @@ def online(scenario: Path, *, sets: Sequence[str], ray: str | None, as_json: boo
     if as_json:
         emit(json.dumps(_plain(found), ensure_ascii=False, allow_nan=False))
         return
-    table = Table(("settings", "mean step", "against as written", "worst case"), (1, 2, 3))
-    written = found.steps_s[WRITTEN]
-    for way, steps in found.steps_s.items():
-        worst = max(own / other for own, other in zip(steps, written, strict=True)) - 1.0
+    table = Table(("settings", "mean step", "against as written", "worst case", "worst run"), (1, 2, 3, 4))
+    for way in found.twins_s:
         apart = found.mean_s(way) / found.mean_s(WRITTEN) - 1.0
-        table.add(way, numbers.seconds(found.mean_s(way)), f"{apart:+.2%}", f"{worst:+.2%}")
+        worst = f"{found.worst_case(way):+.2%}", f"{found.worst_run(way):+.2%}"
+        table.add(way, numbers.seconds(found.mean_s(way)), f"{apart:+.2%}", *worst)
     table.print()
     mean, low, high = interval(found.gains)
     emit("")
+    emit("a case is the mean of its twins, which parts in 2,000 of the marks set apart; `again` is what chance leaves")
     emit(f"online on {len(found.cases)} draws and loads: {mean:.2%} shorter (90 %: {low:+.2%} to {high:+.2%})")
     beyond = found.mean_s(ONLINE) / found.mean_s(found.best_fixed) - 1.0
     emit(f"against the best fixed setting ({found.best_fixed}): {beyond:+.2%}")
@@ -119,34 +132,57 @@ def _plain(found: Followed) -> dict[str, Any]:
     return {
         "format": "railyard-tune-online/1",
         "name": found.name,
-        "cases": [{"seed": seed, "load": share} for seed, share in found.cases],
+        "cases": [{"seed": case.seed, "load": case.load} for case in found.cases],
         "steps_s": {way: list(steps) for way, steps in found.steps_s.items()},
+        "twins_s": {way: [list(twins) for twins in cases] for way, cases in found.twins_s.items()},
         "gain": {"mean": mean, "low": low, "high": high, "confidence": 0.9, "worst": min(found.gains)},
         "best_fixed": found.best_fixed,
     }
 
 
+_KINDS = {
+    "draw": "draws of the hashes, alone",
+    "load": "draws under others' load",
+    "job": "other jobs, with a neighbour",
+}
+
+
 def _print(found: Tuned) -> None:
-    table = Table(("setting", "value", "step", "against as written", "verdict"), (2, 3))
-    for trial in sorted(found.trials, key=lambda one: (one.step_s is None, one.step_s or 0.0))[:_SHOWN]:
-        if trial.step_s is None:
-            table.add(trial.key, str(trial.value), "", "", trial.error)
-        else:
-            apart = f"{trial.step_s / found.default_s - 1.0:+.2%}"
-            table.add(trial.key, str(trial.value), numbers.seconds(trial.step_s), apart, "kept" if trial.kept else "")
-    table.print()
-    mean, low, high = found.gain
-    emit("")
     if not found.settings:
         emit(
-            f"nothing that was tried is better than the scenario as written ({numbers.seconds(found.default_s)} a step)"
+            f"nothing of {len(found.tried) - 1} that were tried is better than the scenario as written"
+            f" ({numbers.seconds(found.default_s)} a step)"
         )
         return
-    words = ", ".join(f"{key} {value}" for key, value in found.settings.items())
-    emit(f"settings: {words}")
-    seen = 1.0 - found.tuned_s / found.default_s
-    emit(f"gain on the draws of the search {seen:.2%}; on {len(found.unseen)} unseen draws and loads {mean:.2%}")
+    table = Table(("setting", "value", "alone", "without it"), (2, 3))
+    for part in found.parts:
+        table.add(part.key, _value(found.settings[part.key]), f"{-part.alone:+.2%}", f"{part.without:+.2%}")
+    table.print()
+    emit("")
     emit(
-        f"90 % interval of the latter: {low:+.2%} to {high:+.2%}: {'sure' if found.sure else 'not sure, keep what is'}"
+        f"together, on the draws of the search: {numbers.seconds(found.default_s)} ->"
+        f" {numbers.seconds(found.tuned_s)} a step ({found.tuned_s / found.default_s - 1.0:+.2%}),"
+        f" the best of {len(found.tried) - 1} that were tried"
     )
+    emit("")
+    judged = Table(("judged on what the search had not seen", "cases", "steps", "90 % interval"), (1, 2, 3))
+    for kind in found.kinds:
+        judged.add(_KINDS[kind], str(len(found.gains(kind))), *_apart(found.gain(kind)))
+    judged.add("all of them", str(len(found.unseen)), *_apart(found.gain()))
+    judged.print()
+    emit("")
+    emit("sure: better on what it had not seen" if found.sure else "not sure, keep what is: this may be chance")
     emit(f"\n{environment(found)}")
+
+
+def _value(value: object) -> str:
+    """A setting as people write it."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {word}" for key, word in value.items())
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _apart(gain: tuple[float, float, float]) -> tuple[str, str]:
+    """Change of the mean step and its interval: below zero is shorter."""
+    mean, low, high = gain
+    return f"{-mean:+.2%}", f"{-high:+.2%} to {-low:+.2%}" if math.isfinite(low) else "of one case none"

@@ -23,4 +23,14 @@ class TuneSection(Section):
     unseen_loads: tuple[Annotated[Ratio, Field(lt=1.0)], ...] = Field(
         default=(0.0, 0.2), description="Traffic of others on the back-end that it is judged under, none in the search."
     )
-    rounds: Positive = Field(default=2, description="Times that every key is gone through, at most.")
+    unseen_jobs: Annotated[int, Field(strict=True, ge=0, le=1000)] = Field(
+        default=4,
+        description="Other jobs that it is judged on, each with a neighbour: drawn for the same cluster, of another"
+        " size, parallelism and traffic beside.",
+    )
+    steps: Positive | None = Field(
+        default=None, description="Steps that the search may run; left out: two a value and draw of the search."
+    )
+    twins: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(
+        default=4, description="With `--online`: runs of every draw and load, which are compared by their means."
+    )

@@ -166,13 +166,16 @@ def tune(
     online: Annotated[
         bool, typer.Option("--online", help="In packets: settings that follow the run, against fixed ones.")
     ] = False,
+    even_unsure: Annotated[
+        bool, typer.Option("--even-unsure", help="Write these files where the gain may be chance, too.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
     ray: Annotated[str | None, typer.Option("--ray", metavar="ADDRESS", help="Run on a Ray cluster.")] = None,
     out: Keep = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Search settings on some draws of the hashes, and judge them on draws and loads they have not seen."""
+    """Search settings on some draws of the hashes, and judge them on draws, loads and jobs they have not seen."""
     from railyard.cli import tune as tuning
 
     if online:
@@ -190,6 +193,7 @@ def tune(
         table=tuner,
         configs=configs,
         force=force,
+        even_unsure=even_unsure,
         out=out,
         as_json=json,
         quiet=quiet,

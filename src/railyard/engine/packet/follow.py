@@ -12,8 +12,9 @@ two settings against one another measures the mix. Pauses are of the phase itsel
 
 So a run begins with the fabric's settings, takes the last of the list once senders are told to slow down and few links
 stand, and is back at the first in the same period in which more than `crowded` of all links stand (rollback). It stays
-there until fewer than half as many have stood for `hold` periods; where the bold settings did not last, twice as long
-each time (hysteresis). Lost packets lead to the first settings for good (the safety limit). Settings off the list are
+there until fewer than half as many have stood for `hold` periods, a dozen of the first settings' own clocks, so that
+what was cut in the crowd has taken its rate back; where the bold settings did not last, twice as long each time
+(hysteresis). Lost packets lead to the first settings for good (the safety limit). Settings off the list are
 never used.
 """
 
@@ -59,9 +60,9 @@ class Follow:
 
     settings: Sequence[Mapping[str, Any]] = ROCE
     crowded: float = 0.05
-    hold: int = 4
+    hold: int = 64
     short: int = 16
-    longest: int = 256
+    longest: int = 512
     at: int = 0
     steps: list[tuple[int, int, str]] = field(default_factory=list)
     _wait: int = 0

@@ -18,12 +18,24 @@ class SeenGain(Figures):
 
 
 class UnseenCase(Figures):
-    """A draw and a load that the search has not seen."""
+    """A draw of the hashes that the search has not seen, alone, under a load of others, or with another job."""
 
+    kind: Literal["draw", "load", "job"] = Field(description="the job alone, under others' load, or another job")
     seed: Count = Field(description="of the draw")
     load: float = Field(description="of others on the network, as a share")
+    job: str = Field(description="the other job and its neighbour; empty for the job as written")
     default_s: float = Field(description="step as written, s")
     tuned_s: float = Field(description="step with the settings, s")
+
+
+class KindGain(Figures):
+    """The gain on the cases of one kind."""
+
+    kind: Literal["draw", "load", "job"] = Field(description="the job alone, under others' load, or another job")
+    count: Count = Field(description="cases")
+    gain: float = Field(description="mean share by which steps are shorter")
+    low: float | None = Field(description="low end of its interval; null of one case")
+    high: float | None = Field(description="high end of its interval; null of one case")
 
 
 class TailChange(Figures):
@@ -49,12 +61,13 @@ class TimesCurve(Figures):
 
 
 class UnseenGain(Figures):
-    """On draws and loads that the search has not seen: what to believe."""
+    """On draws, loads and jobs that the search has not seen: what to believe."""
 
     gain: float = Field(description="mean share by which steps are shorter")
     low: float = Field(description="low end of its interval")
     high: float = Field(description="high end of its interval")
     confidence: float = Field(description="of the interval, 0 to 1")
+    kinds: tuple[KindGain, ...] = Field(description="the same by kind of case")
     cases: tuple[UnseenCase, ...] = Field(description="case by case")
     tails: tuple[TailChange, ...] = Field(description="quantiles of communications before and after")
     curves: tuple[TimesCurve, ...] = Field(description="all of them before and after")
@@ -62,13 +75,15 @@ class UnseenGain(Figures):
 
 
 class TuneTrial(Figures):
-    """One value of a key on the draws of the search."""
+    """Settings that were tried together on draws of the search."""
 
-    key: str = Field(description="dotted")
-    value: Any = Field(description="that was tried")
-    step_s: float | None = Field(description="mean step, s; null where it cannot be")
+    settings: Values = Field(description="dotted keys and values that differ; none: as written")
+    draws: Count = Field(description="of the search that they ran on: the better half goes on to the next")
+    change: float | None = Field(
+        description="mean step against as written on the same draws, less 1; null where it cannot be"
+    )
     error: str = Field(description="why it cannot; else empty")
-    kept: bool = Field(description="whether it became part of the settings")
+    kept: bool = Field(description="whether these are the settings that were found")
 
 
 class SettingChange(Figures):
@@ -77,6 +92,10 @@ class SettingChange(Figures):
     key: str = Field(description="dotted")
     before: Any = Field(description="as written; null where nothing was said")
     after: Any = Field(description="as found")
+    alone: float = Field(
+        description="share by which steps are shorter with this change alone, on the draws of the search"
+    )
+    without: float = Field(description="share by which they are longer with all the others and not this one, there")
 
 
 class TuneAnswer(Figures):
@@ -101,4 +120,6 @@ class TuneAnswer(Figures):
             return "nothing that was tried is better than the scenario as written"
         sure = "recommended" if self.recommended else "not sure: keep what is"
         of = f"{self.unseen.gain:.1%} shorter steps ({self.unseen.low:.1%} to {self.unseen.high:.1%})"
-        return f"{of} on {len(self.unseen.cases)} unseen draws and loads; {sure}"
+        jobs = sum(case.kind == "job" for case in self.unseen.cases)
+        where = f"{len(self.unseen.cases) - jobs} unseen draws and loads" + (f" and {jobs} other jobs" if jobs else "")
+        return f"{of} on {where}; {sure}"

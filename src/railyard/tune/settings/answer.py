@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 from railyard.result.answers.tune import TuneAnswer
-from railyard.scenario import override
 from railyard.study.provenance import version
 from railyard.tune.settings.export import environment, tuner_table
 from railyard.tune.settings.judging import curves, tail_gains
+from railyard.tune.settings.space import value_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from railyard.tune.settings.cases import Kind
     from railyard.tune.settings.judging import TailGain
+    from railyard.tune.settings.race import Design
     from railyard.tune.settings.search import Tuned
 
 CONFIDENCE = 0.9
@@ -36,11 +39,18 @@ def answer_of(found: Tuned, written: Mapping[str, Any]) -> TuneAnswer:
         "settings": found.settings,
         "recommended": found.settings if found.sure else {},
         "changes": [
-            {"key": key, "before": value_at(written, key), "after": value} for key, value in found.settings.items()
+            {
+                "key": part.key,
+                "before": value_at(written, part.key),
+                "after": found.settings[part.key],
+                "alone": part.alone,
+                "without": part.without,
+            }
+            for part in found.parts
         ],
         "seen": {"default_s": found.default_s, "tuned_s": found.tuned_s, "gain": 1.0 - found.tuned_s / found.default_s},
         "unseen": _unseen(found),
-        "trials": [vars(trial) for trial in found.trials],
+        "trials": [_trial(design, kept=design.settings == found.settings) for design in found.tried],
         "environment": environment(found),
         "tuner": tuner_table(found),
     }
@@ -48,16 +58,24 @@ def answer_of(found: Tuned, written: Mapping[str, Any]) -> TuneAnswer:
 
 
 def _unseen(found: Tuned) -> dict[str, Any]:
-    mean, low, high = found.gain
-    pairs = list(found.unseen.values())
+    mean, low, high = found.gain()
+    pairs = [pair for _, pair in found.unseen]
     return {
         "gain": mean,
         "low": low,
         "high": high,
         "confidence": CONFIDENCE,
+        "kinds": [_kind(found, kind) for kind in found.kinds],
         "cases": [
-            {"seed": seed, "load": share, "default_s": default.step_s, "tuned_s": tuned.step_s}
-            for (seed, share), (default, tuned) in found.unseen.items()
+            {
+                "kind": case.kind,
+                "seed": case.seed,
+                "load": case.load,
+                "job": case.words,
+                "default_s": default.step_s,
+                "tuned_s": tuned.step_s,
+            }
+            for case, (default, tuned) in found.unseen
         ],
         "tails": [_tail(one) for one in tail_gains(pairs)],
         "curves": [
@@ -74,17 +92,24 @@ def _unseen(found: Tuned) -> dict[str, Any]:
     }
 
 
+def _kind(found: Tuned, kind: Kind) -> dict[str, Any]:
+    mean, low, high = found.gain(kind)
+    ends = (low, high) if math.isfinite(low) else (None, None)
+    return {"kind": kind, "count": len(found.gains(kind)), "gain": mean, "low": ends[0], "high": ends[1]}
+
+
+def _trial(design: Design, *, kept: bool) -> dict[str, Any]:
+    change = None if design.error else design.mean - 1.0
+    return {
+        "settings": design.settings,
+        "draws": len(design.ratios),
+        "change": change,
+        "error": design.error,
+        "kept": kept,
+    }
+
+
 def _tail(one: TailGain) -> dict[str, Any]:
     mean, low, high = one.gain
     plain = {"what": one.what, "tail": one.tail, "before_us": one.before_us, "after_us": one.after_us}
     return {**plain, "gain": mean, "low": low, "high": high}
-
-
-def value_at(written: Mapping[str, Any], key: str) -> Any:
-    """What a scenario says under a key, short names included; None where it says nothing."""
-    found: Any = written
-    for step in override.full_path(key):
-        if not isinstance(found, dict) or step not in found:
-            return None
-        found = found[step]
-    return found

@@ -1,4 +1,10 @@
-"""The online loop judged on draws and loads: against the scenario as written, and every fixed setting of its list."""
+"""The online loop judged on draws and loads: against the scenario as written, and every fixed setting of its list.
+
+One run beside one other says little. With marks less likely by a part in 2,000, which nobody could mean, packets of
+a crowded network meet otherwise, and a step ends some percent sooner or later. So every case is run several times
+(twins), each with another such part, and cases are compared by the means of their twins. As written there are twice as
+many: the second half, compared with the first, is what is left of chance.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +12,11 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from railyard.engine.packet.follow import ROCE
+from railyard.engine.packet.follow import ROCE, following
 from railyard.errors import InputError
 from railyard.study.tasks import Task
-from railyard.tune.settings.search import unseen_cases
+from railyard.tune.settings.cases import unseen_cases
+from railyard.tune.settings.search import settled
 from railyard.tune.settings.work import STEP
 
 if TYPE_CHECKING:
@@ -18,9 +25,14 @@ if TYPE_CHECKING:
     from railyard.scenario.load import Draft
     from railyard.scenario.tune_section import TuneSection
     from railyard.study.tasks import Workers
-    from railyard.tune.settings.search import Case, Report
+    from railyard.study.training.prepare import Prepared
+    from railyard.tune.settings.cases import Case
+    from railyard.tune.settings.search import Report
 
-WRITTEN, ONLINE = "as written", "online"
+WRITTEN, AGAIN, ONLINE = "as written", "as written, again", "online"
+
+_PART = 1 / 2000
+"""Of the probability of marks, from one twin to the next."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +42,27 @@ class Followed:
     Attributes:
         name: Of the scenario.
         cases: Draws and loads; nothing was chosen by them.
-        steps_s: Steps in seconds, case by case, by what they ran with: `as written`, a fixed setting, `online`.
+        twins_s: Steps in seconds, of each case its twins, by what they ran with: `as written`, the same again, a fixed
+            setting, `online`.
     """
 
     name: str
     cases: tuple[Case, ...]
-    steps_s: Mapping[str, tuple[float, ...]]
+    twins_s: Mapping[str, tuple[tuple[float, ...], ...]]
+
+    @property
+    def steps_s(self) -> Mapping[str, tuple[float, ...]]:
+        """Means of twins, case by case."""
+        return {way: tuple(map(statistics.fmean, cases)) for way, cases in self.twins_s.items()}
+
+    def worst_run(self, way: str) -> float:
+        """By which share a run was longer than one as written of the same case, at most."""
+        pairs = zip(self.twins_s[way], self.twins_s[WRITTEN], strict=True)
+        return max(own / other for twins, others in pairs for own, other in zip(twins, others, strict=True)) - 1.0
+
+    def worst_case(self, way: str) -> float:
+        """By which share a case was longer than as written, at most: by the means of its twins."""
+        return max(own / other for own, other in zip(self.steps_s[way], self.steps_s[WRITTEN], strict=True)) - 1.0
 
     def mean_s(self, way: str) -> float:
         """Mean step."""
@@ -49,7 +76,7 @@ class Followed:
     @property
     def best_fixed(self) -> str:
         """The fixed setting with the shortest mean step; as written is one."""
-        return min((way for way in self.steps_s if way != ONLINE), key=self.mean_s)
+        return min((way for way in self.twins_s if way not in (ONLINE, AGAIN)), key=self.mean_s)
 
 
 def fixed() -> dict[str, dict[str, Any]]:
@@ -69,13 +96,15 @@ def follow(draft: Draft, section: TuneSection, workers: Workers, report: Report)
         InputError: One of them cannot run.
     """
     cases = tuple(unseen_cases(draft.seed, section))
-    ways: dict[str, dict[str, Any]] = {WRITTEN: {}, **fixed(), ONLINE: {"packet.online": True}}
-    values, folder = draft.tree.plain(), str(draft.folder.resolve())
-    shared = {"values": values, "folder": folder, "engine": "packet"}
+    ways: dict[str, dict[str, Any]] = {WRITTEN: {}, AGAIN: {}, **fixed(), ONLINE: {"packet.online": True}}
+    draft, job = settled(draft, "packet")
+    most = _marked(job)
+    shared = {"values": draft.tree.plain(), "folder": str(draft.folder.resolve()), "engine": "packet"}
     tasks = [
-        Task(STEP, {**shared, "settings": settings, "seed": seed, "load": share})
-        for settings in ways.values()
-        for seed, share in cases
+        Task(STEP, {**shared, "settings": {**settings, **part}, "seed": case.seed, "load": case.load})
+        for way, settings in ways.items()
+        for case in cases
+        for part in _twins(most, section.twins if way == AGAIN else 0, section.twins)
     ]
     steps = [0.0] * len(tasks)
     for count, done in enumerate(workers.run(tasks)):
@@ -83,7 +112,23 @@ def follow(draft: Draft, section: TuneSection, workers: Workers, report: Report)
             raise InputError(f"a step cannot run: {done.error}", key="tune")
         steps[done.number] = float(done.value)
         report("steps in packets", (count + 1) / len(tasks))
-    every = len(cases)
+    rows = iter(steps)
     return Followed(
-        draft.title, cases, {way: tuple(steps[at * every : (at + 1) * every]) for at, way in enumerate(ways)}
+        draft.title, cases, {way: tuple(tuple(next(rows) for _ in range(section.twins)) for _ in cases) for way in ways}
     )
+
+
+def _marked(job: Prepared) -> float:
+    """The probability of marks that the scenario has at the upper threshold.
+
+    Raises:
+        InputError: Nothing in it could follow the run.
+    """
+    settings = job.engine.settings  # type: ignore[attr-defined]  # the packet engine
+    following(settings)
+    return float(settings.marking_most)
+
+
+def _twins(most: float, first: int, count: int) -> list[dict[str, Any]]:
+    """What sets so many twins apart, from number `first` on."""
+    return [{"packet.set.marking_most": f"{most * (1.0 - _PART * (first + twin)):.9g}"} for twin in range(count)]

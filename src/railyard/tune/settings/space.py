@@ -1,11 +1,11 @@
-"""Settings that may be changed, and the values that are tried."""
+"""Settings that may be changed, and the values that are tried besides what is written."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
-from railyard.scenario import variants
+from railyard.scenario import load, override, variants
 from railyard.schema.yaml import Mark, from_plain
 
 if TYPE_CHECKING:
@@ -28,8 +28,10 @@ COLLECTIVES: Mapping[str, tuple[Any, ...]] = {
     "cluster.back_end.fabric.e_ecmp": (True,),
     "collectives.pxn": (False,),
     "workload.training.parallelism.bucket": ("25 MB", "100 MB", "400 MB"),
+    "cluster.placement": ("packed", "spread"),
 }
-"""What a user of a collective library may set without touching a switch, and one hash setting of switches."""
+"""What a user of a collective library may set without touching a switch, the order of a job's ranks over its servers
+and leafs, and one hash setting of switches. By which rail a message leaves is `collectives.pxn`."""
 
 CONGESTION: Mapping[str, tuple[Any, ...]] = {
     "packet.set.marking_low": ("50 kB", "400 kB", "1 MB"),
@@ -41,6 +43,17 @@ CONGESTION: Mapping[str, tuple[Any, ...]] = {
     "packet.set.pfc_alpha": ("0.125", "0.5", "2", "8"),
 }
 """ECN thresholds and shares of the buffer of switches, DCQCN of interfaces, on packets alone."""
+
+ULTRA: Mapping[str, tuple[Any, ...]] = {
+    "packet.set.congestion_control": ("nscc", "nscc+rccc", "rccc"),
+    "packet.set.target_delay": ("4 us", "8 us", "16 us", "32 us"),
+    "packet.set.quick_adapt_gate": ("1", "5"),
+    "packet.set.load_balancing": ("mixed", "reps", "bitmap"),
+    "packet.set.paths": ("16", "256"),
+    "packet.set.ecn_low_packets": ("8", "16", "64"),
+    "packet.set.ecn_high_packets": ("64", "200"),
+}
+"""Of Ultra Ethernet, on packets alone: who controls, NSCC's constants, entropies of its sprays, marks of switches."""
 
 
 def space_of(draft: Draft, engine: str) -> dict[str, tuple[Node, ...]]:
@@ -64,7 +77,24 @@ def space_of(draft: Draft, engine: str) -> dict[str, tuple[Node, ...]]:
         for key, nodes in found.items():
             variants.refuse_twins(key, nodes)
         return found
-    marked = draft.scenario.cluster.back_end.fabric.name.startswith("roce")
-    wanted = {**COLLECTIVES, **(CONGESTION if engine == "packet" and marked else {})}
+    written = load.dump(draft.scenario)
+    wanted = {**COLLECTIVES, **(_of_packets(draft) if engine == "packet" else {})}
     mark = Mark("railyard tune")
-    return {key: tuple(from_plain(value, mark) for value in values) for key, values in wanted.items()}
+    new = {key: [one for one in values if one != value_at(written, key)] for key, values in wanted.items()}
+    return {key: tuple(from_plain(value, mark) for value in values) for key, values in new.items() if values}
+
+
+def _of_packets(draft: Draft) -> Mapping[str, tuple[Any, ...]]:
+    """Settings that only packets see, by the fabric's family."""
+    name = draft.scenario.cluster.back_end.fabric.name
+    return next((keys for family, keys in (("roce", CONGESTION), ("uec", ULTRA)) if name.startswith(family)), {})
+
+
+def value_at(written: Mapping[str, Any], key: str) -> Any:
+    """What a scenario says under a key, short names included; None where it says nothing."""
+    found: Any = written
+    for step in override.full_path(key):
+        if not isinstance(found, dict) or step not in found:
+            return None
+        found = found[step]
+    return found

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from railyard.errors import InputError
 from railyard.scenario import load
 from railyard.scenario.tune_section import TuneSection
-from railyard.study.journal import Journal
 from railyard.tune.settings.answer import answer_of
 from railyard.tune.settings.search import Tuner
 
@@ -42,7 +41,7 @@ def tune(
         raise InputError("settings are tried on an engine that sees them", key="--engine", found=name, allowed=ENGINES)
     workers = pool()
     try:
-        found = Tuner(draft, name, draft.scenario.tune or TuneSection(), workers, Journal(None), report).run()
+        found = Tuner(draft, name, draft.scenario.tune or TuneSection(), workers, report).run()
     finally:
         workers.close()
     return found, answer_of(found, load.dump(draft.scenario))

@@ -1,0 +1,193 @@
+"""The search of `railyard tune` against climbing one key at a time, on equal numbers of steps.
+
+python benchmarks/tune_search.py [--seeds 3] [--scenario NAME] [--json]
+
+For each scenario and seed the climb goes first: every value of a key with all else as it is, the best one kept, keys
+gone through until nothing changes (at most twice). The race then may run as many steps as that took. Both are judged on
+the same draws, loads and other jobs, of which neither has seen one. A ratio below 1 is a shorter step than as written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from railyard.scenario import load
+from railyard.scenario.tune_section import TuneSection
+from railyard.study.workers import workers
+from railyard.tune.settings.cases import Case
+from railyard.tune.settings.race import WORTH, Race
+from railyard.tune.settings.search import Tuned, Tuner
+from railyard.tune.settings.space import space_of
+from railyard.tune.settings.trials import Trials
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from railyard.study.tasks import Workers
+
+ROUNDS = 2
+SCENARIOS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "scattered": (
+        "flow",
+        {
+            "accelerators": 128,
+            "server": "hgx-h100",
+            "placement": "scattered",
+            "back_end": {"topology": {"kind": "leaf-spine", "oversubscription": "2:1"}, "fabric": "roce"},
+        },
+        {"model": "llama-3-8b", "global_batch": 128, "sequence": 8192, "parallelism": {"tp": 1, "zero": 3}},
+    ),
+    "experts": (
+        "flow",
+        {
+            "accelerators": 64,
+            "server": "hgx-h100",
+            "back_end": {"topology": {"kind": "leaf-spine", "oversubscription": "3:1"}, "fabric": "roce"},
+        },
+        {
+            "model": "mixtral-8x7b",
+            "global_batch": 64,
+            "sequence": 4096,
+            "parallelism": {"tp": 1, "pp": 2, "ep": 8, "zero": 1},
+        },
+    ),
+    "gradients": (
+        "flow",
+        {
+            "accelerators": 64,
+            "server": "dgx-a100",
+            "placement": "spread",
+            "back_end": {"topology": {"kind": "leaf-spine", "oversubscription": "4:1"}, "fabric": "roce"},
+        },
+        {"model": "llama-2-13b", "global_batch": 64, "sequence": 2048, "parallelism": {"tp": 4, "zero": 1}},
+    ),
+    "rails": (
+        "flow",
+        {
+            "accelerators": 128,
+            "server": "hgx-h100",
+            "placement": "scattered",
+            "back_end": {"topology": {"kind": "rail-optimized", "oversubscription": "4:1"}, "fabric": "roce"},
+        },
+        {"model": "llama-2-13b", "global_batch": 128, "sequence": 4096, "parallelism": {"tp": 2, "pp": 2, "zero": 1}},
+    ),
+    "packets": (
+        "packet",
+        {
+            "accelerators": 16,
+            "server": "hgx-h100",
+            "back_end": {
+                "topology": {"kind": "leaf-spine", "ports_per_leaf": 8, "spines": 4, "oversubscription": "2:1"},
+                "fabric": "roce",
+                "link_rate": "200 Gb/s",
+            },
+        },
+        {"model": "mpt-125m", "global_batch": 16, "sequence": 2048, "parallelism": {"tp": 1, "zero": 3}},
+    ),
+}
+
+
+def climb(space: Mapping[str, Sequence[Any]], draws: Sequence[Case], trials: Trials) -> dict[str, Any]:
+    """Settings by coordinates."""
+
+    def means(every: Sequence[Mapping[str, Any]]) -> list[float]:
+        rows = trials.steps([(one, case) for one in every for case in draws])
+        numbers = [float("inf") if isinstance(row, str) else row for row in rows]
+        return [statistics.fmean(numbers[at * len(draws) : (at + 1) * len(draws)]) for at in range(len(every))]
+
+    found: dict[str, Any] = {}
+    (best,) = means([{}])
+    for _ in range(ROUNDS):
+        before = dict(found)
+        for key, values in space.items():
+            ways = [{**found, key: value} for value in values if found.get(key) != value]
+            mean, at = min(((mean, at) for at, mean in enumerate(means(ways))), default=(best, 0))
+            if mean < best * (1.0 - WORTH):
+                best, found = mean, ways[at]
+        if found == before:
+            break
+    return found
+
+
+def compare(name: str, seed: int, pool: Workers) -> dict[str, Any]:
+    """Both searches of a scenario."""
+    engine, cluster, training = SCENARIOS[name]
+    draft = load.from_values({"name": name, "seed": seed, "cluster": cluster, "workload": {"training": training}})
+    tuner = Tuner(draft, engine, TuneSection(unseen_jobs=4), pool, lambda *_: None)
+    cases = tuner.cases(tuner.describe(Tuned(name, engine)))
+    space = {key: [node.plain() for node in nodes] for key, nodes in space_of(tuner.draft, engine).items()}
+    draws = [Case(seed + number) for number in range(tuner.section.seeds)]
+    found: dict[str, Any] = {"scenario": name, "seed": seed}
+    before = _steps(Trials(tuner.draft, engine, pool), {}, cases)
+    budget = 0
+    for way in ("climb", "race"):
+        trials, began = Trials(tuner.draft, engine, pool), time.perf_counter()
+        if way == "climb":
+            settings = climb(space, draws, trials)
+            budget = trials.count
+        else:
+            settings = Race(space, draws, trials, budget, seed).run().settings
+        took = time.perf_counter() - began
+        after, written = _steps(trials, settings, draws), _steps(trials, {}, draws)
+        judged = _steps(trials, settings, cases)
+        found[way] = {
+            "steps": trials.count - len(cases),
+            "seconds": took,
+            "settings": settings,
+            "seen": statistics.fmean(a / b for a, b in zip(after, written, strict=True)),
+            "unseen": statistics.fmean(a / b for a, b in zip(judged, before, strict=True)),
+        }
+    return found
+
+
+def _steps(trials: Trials, settings: Mapping[str, Any], cases: Sequence[Case]) -> list[float]:
+    rows = trials.steps([(settings, case) for case in cases])
+    wrong = next((row for row in rows if isinstance(row, str)), None)
+    if wrong is not None:
+        raise SystemExit(wrong)
+    return [float(row) for row in rows]
+
+
+def main() -> None:
+    """Prints both, scenario by scenario."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--scenario", choices=SCENARIOS, action="append")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    pool = workers(None)
+    if not options.json:
+        sys.stdout.write("scenario   seed  steps climb/race   s climb/race   seen climb/race   unseen climb/race\n")
+    try:
+        for name in options.scenario or SCENARIOS:
+            for seed in range(options.seeds):
+                row = compare(name, seed, pool)
+                _write(row, as_json=options.json)
+    finally:
+        pool.close()
+
+
+def _write(row: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(row, default=str) + "\n")
+        return
+    one, two = row["climb"], row["race"]
+    cells = (
+        f"{row['scenario']:10} {row['seed']:4}",
+        f"{one['steps']:6}/{two['steps']:<8}",
+        f"{one['seconds']:6.1f}/{two['seconds']:<6.1f}",
+        f"{one['seen']:.3f}/{two['seen']:.3f}",
+        f"{one['unseen']:.3f}/{two['unseen']:.3f}",
+        f"{one['settings']} / {two['settings']}",
+    )
+    sys.stdout.write("  ".join(cells) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
