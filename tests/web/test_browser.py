@@ -143,7 +143,13 @@ def finished(server):
 
 def ended(server, job):
     """The name of what a job gave."""
-    return until(lambda: server.ask("GET", f"/jobs/{job['id']}")["outcome"], 300)["name"]
+    found = until(lambda: ending(server.ask("GET", f"/jobs/{job['id']}")), 300)
+    assert found["state"] == "done", found["faults"]
+    return found["outcome"]["name"]
+
+
+def ending(job):
+    return None if job["state"] in {"queued", "running"} else job
 
 
 @pytest.fixture
