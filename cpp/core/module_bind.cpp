@@ -6,10 +6,11 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
-void bind_flow(nb::module_& m);     // flow/simulation_bind.cpp
-void bind_packet(nb::module_& m);   // packet/run_bind.cpp
-void bind_rounds(nb::module_& m);   // rounds/rounds_bind.cpp
-void bind_serving(nb::module_& m);  // serving/simulation_bind.cpp
+void bind_flow(nb::module_& m);       // flow/simulation_bind.cpp
+void bind_packet(nb::module_& m);     // packet/run_bind.cpp
+void bind_rounds(nb::module_& m);     // rounds/rounds_bind.cpp
+void bind_serving(nb::module_& m);    // serving/simulation_bind.cpp
+void bind_synthesis(nb::module_& m);  // synthesis/timing_bind.cpp
 
 NB_MODULE(_core, m) {
   m.doc() = "The C++ core. Private: use the Python modules above it.";
@@ -20,4 +21,5 @@ NB_MODULE(_core, m) {
   bind_packet(m);
   bind_rounds(m);
   bind_serving(m);
+  bind_synthesis(m);
 }

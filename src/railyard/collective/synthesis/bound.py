@@ -1,7 +1,7 @@
 """What no schedule of a collective beats: by latency, and by linear programs over the links' rates (HiGHS).
 
 Reduce-scatter is an all-gather over the reversed links. Of an all-reduce every element of the sum crosses every cut
-with ranks on both sides, if only once and already added up.
+with ranks on both sides, if only once and already added up; see `groups` for what all groups of ranks have to take.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.collective.synthesis.groups import exchanges_us, gathers_us, sums_us
 from railyard.collective.synthesis.routes import shortest_us
 from railyard.errors import InputError, SimulationError
 
@@ -37,15 +38,14 @@ def lower_bound_us(network: LinkNetwork, collective: str, size: float, symmetry:
     roots = network.ranks if symmetry is None else symmetry.roots
     latency = float(shortest_us(network, roots).max())
     if collective == "all-to-all":
-        return max(
-            latency,
-            _all_to_all(network, _even(network, size)) if symmetry is None else _images(network, size, symmetry),
-        )
+        even = _even(network, size)
+        flows = _all_to_all(network, even) if symmetry is None else _images(network, size, symmetry)
+        return max(latency, exchanges_us(network, even), flows)
     if collective == "all-reduce":
         cut = _across(network, size) if symmetry is None else 0.0
-        return max(latency, cut, _sums(network, size), _out_and_in(network, size))
+        return max(latency, cut, sums_us(network, size))
     into = network if collective == "all-gather" else network.reversed()
-    return max(latency, _into_each(into, size, roots))
+    return max(latency, gathers_us(into, size), _into_each(into, size, roots))
 
 
 def uneven_bound_us(network: LinkNetwork, matrix: NDArray[np.float64]) -> float:
@@ -60,7 +60,7 @@ def uneven_bound_us(network: LinkNetwork, matrix: NDArray[np.float64]) -> float:
     """
     latency = shortest_us(network)
     near = np.where(matrix > 0, latency, np.inf)
-    doors = []
+    doors = [exchanges_us(network, matrix)]
     for axis, end in ((0, network.target), (1, network.source)):
         rate = np.bincount(end, network.bytes_per_us, network.nodes)[network.ranks]
         doors.append(np.where(matrix.any(axis=axis), matrix.sum(axis=axis) / rate + near.min(axis=axis), 0.0).max())
@@ -80,25 +80,6 @@ def need_solver() -> None:
         raise InputError(
             "the lower bound needs SciPy's linear programs", hint="pip install 'railyard[synthesis]'"
         ) from None
-
-
-def _sums(network: LinkNetwork, size: float) -> float:
-    """Nobody adds but ranks: before the first of them has a sum each other one has sent, and then each has to get it.
-
-    So ranks receive every element 2 (n - 1) times, and send it n - 1 times at least.
-    """
-    ranks = len(network.ranks)
-    into, out = (float(network.bytes_per_us[~network.switch[end]].sum()) for end in (network.target, network.source))
-    return size * (ranks - 1) * max(2 / into, (2 if network.packets or not network.switch.any() else 1) / out)
-
-
-def _out_and_in(network: LinkNetwork, size: float) -> float:
-    """Every rank's part leaves it once, and the sum reaches it once."""
-    ranks = np.array(network.ranks)
-    slowest = [
-        np.bincount(end, network.bytes_per_us, network.nodes)[ranks].min() for end in (network.source, network.target)
-    ]
-    return size / float(min(slowest))
 
 
 def _images(network: LinkNetwork, size: float, symmetry: Symmetry) -> float:

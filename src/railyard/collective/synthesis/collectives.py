@@ -1,4 +1,4 @@
-"""The sends of a collective, along trees and paths: one function a collective.
+"""The schedule of a collective, along trees and paths: one function a collective.
 
 Bytes are given as the whole output of all-gather, the whole input of a rank for reduce-scatter and all-reduce, and for
 all-to-all what all ranks together send (each an equal part to every rank, itself included); of an uneven one, what they
@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from railyard.collective.synthesis.images import timed_images
+from railyard.collective.synthesis.mirror import followed, mirrored
 from railyard.collective.synthesis.routes import Router
 from railyard.collective.synthesis.schedule import SendList
 from railyard.registry import Registry
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from railyard.collective.synthesis.network import LinkNetwork
     from railyard.collective.synthesis.routes import Hop
-    from railyard.collective.synthesis.schedule import Sends
+    from railyard.collective.synthesis.schedule import Schedule, Sends
     from railyard.collective.synthesis.symmetry import Symmetry
 
 TREES = 2
@@ -31,7 +33,7 @@ TREES = 2
 
 @dataclass(frozen=True, eq=False)
 class Ask:
-    """What sends are wanted.
+    """What schedule is wanted.
 
     Attributes:
         network: The links.
@@ -39,7 +41,7 @@ class Ask:
         cut: Pieces of each part.
         nearness: See `Router`.
         symmetry: Only the parts of its roots are laid out, for all of their images; None: all parts.
-        kept: Trees that were grown before, by nearness, direction and number: each root has `TREES`, which its pieces
+        kept: Trees that were grown before, by nearness, purpose and number: each root has `TREES`, which its pieces
             take in turn. None: every piece has one of its own.
         bound_us: See `Router`.
         pieces: int64[ranks, ranks], of an uneven all-to-all the pieces of each pair, at most `cut`; None: all have as
@@ -51,7 +53,7 @@ class Ask:
     cut: int
     nearness: float
     symmetry: Symmetry | None = None
-    kept: dict[tuple[float, bool, int], list[Hop]] | None = None
+    kept: dict[tuple[float, str, int], list[Hop]] | None = None
     bound_us: float | None = None
     pieces: NDArray[np.int64] | None = None
 
@@ -69,12 +71,16 @@ class Ask:
             network, piece, self.nearness, busy_us, symmetry=self.symmetry, copies=copies, bound_us=self.bound_us
         )
 
-    def tree(self, router: Router, number: int, *, up: bool = False) -> list[Hop]:
-        """Of a piece, to all ranks."""
+    def timed(self, sends: Sends, *, up: bool = False) -> Schedule:
+        """Sends with their times; `up`: over the reversed links."""
+        return timed_images(self.network.reversed() if up else self.network, sends, self.symmetry)
+
+    def tree(self, router: Router, number: int, purpose: str = "") -> list[Hop]:
+        """Of a piece, to all ranks; `purpose`: trees of one do for another that has the same."""
         root = self.roots[number % len(self.roots)]
         if self.kept is None:
             return router.tree(root)
-        key = (self.nearness, up, number % (TREES * len(self.roots)))
+        key = (self.nearness, purpose, number % (TREES * len(self.roots)))
         if key not in self.kept:
             self.kept[key] = router.tree(root)
         return self.kept[key]
@@ -83,24 +89,29 @@ class Ask:
         """From a rank to another, the `turn`-th pair."""
         if self.kept is None:
             return router.tree(ends[0], [ends[1]])
-        key = (self.nearness, False, turn)
+        key = (self.nearness, "path", turn)
         if key not in self.kept:
             self.kept[key] = router.tree(ends[0], [ends[1]])
         return self.kept[key]
 
 
 if TYPE_CHECKING:
-    Build = Callable[[Ask], Sends]
+    Build = Callable[[Ask], Schedule]
 
 collectives: Registry[Build] = Registry("collective to synthesize")
 
 
-def _all_gather(ask: Ask) -> Sends:
+def _all_gather(ask: Ask) -> Schedule:
     """Each rank's part along trees of its own, in `cut` pieces."""
+    return ask.timed(_spread(ask))
+
+
+def _spread(ask: Ask, *, up: bool = False) -> Sends:
+    """Each piece down a tree to all ranks; `up`: over the reversed links, where switches copy nothing."""
     piece = ask.size / len(ask.network.ranks) / ask.cut
-    router, sends = ask.router(piece, copies=not ask.network.packets), SendList(piece)
+    router, sends = ask.router(piece, up=up, copies=not ask.network.packets and not up), SendList(piece)
     for number in range(ask.cut * len(ask.roots)):
-        _broadcast(ask.tree(router, number), number, sends, [])
+        _broadcast(ask.tree(router, number, "reversed" if up else ""), number, sends, [])
     return sends.done()
 
 
@@ -124,17 +135,18 @@ def _reduce(network: LinkNetwork, hops: list[Hop], piece: int, sends: SendList) 
     return arrived[-1]
 
 
-def _reduce_scatter(ask: Ask) -> Sends:
-    """The trees of an all-gather over the reversed links, upward."""
-    piece = ask.size / len(ask.network.ranks) / ask.cut
-    router, sends = ask.router(piece, up=True, copies=False), SendList(piece)
-    for number in range(ask.cut * len(ask.roots)):
-        _reduce(ask.network, ask.tree(router, number, up=True), number, sends)
-    return sends.done()
+def _reduce_scatter(ask: Ask) -> Schedule:
+    """An all-gather over the reversed links, played backward."""
+    return mirrored(ask.network, ask.timed(_spread(ask, up=True), up=True))
 
 
-def _all_reduce(ask: Ask) -> Sends:
-    """Each piece up a tree and down another, as soon as it is there."""
+def _all_reduce(ask: Ask) -> Schedule:
+    """Either each piece up a tree and down another, as soon as it is there; or all sums, and then all down."""
+    return min(_in_stream(ask), followed(_reduce_scatter(ask), _all_gather(ask)), key=lambda one: one.finish_us)
+
+
+def _in_stream(ask: Ask) -> Schedule:
+    """Sums go down while others are still on their journey up: trees of both share the links."""
     network = ask.network
     piece = ask.size / len(network.ranks) / ask.cut
     busy = [0.0] * len(network.source)
@@ -142,12 +154,12 @@ def _all_reduce(ask: Ask) -> Sends:
     down = ask.router(piece, busy, copies=not network.packets)
     sends = SendList(piece)
     for number in range(ask.cut * len(ask.roots)):
-        added = _reduce(network, ask.tree(up, number, up=True), number, sends)
-        _broadcast(ask.tree(down, number), number, sends, added)
-    return sends.done()
+        added = _reduce(network, ask.tree(up, number, "stream up"), number, sends)
+        _broadcast(ask.tree(down, number, "stream down"), number, sends, added)
+    return ask.timed(sends.done())
 
 
-def _all_to_all(ask: Ask) -> Sends:
+def _all_to_all(ask: Ask) -> Schedule:
     """A path for each piece of each pair; what a rank keeps goes nowhere."""
     ranks = ask.network.ranks
     piece = ask.size / len(ranks) ** 2 / ask.cut
@@ -159,7 +171,7 @@ def _all_to_all(ask: Ask) -> Sends:
             if ask.pieces is not None and number >= ask.pieces[at[a], at[b]]:
                 continue
             _broadcast(ask.path(router, turn, (a, b)), number * len(pairs) + turn, sends, [])
-    return sends.done()
+    return ask.timed(sends.done())
 
 
 collectives.add("all-gather", _all_gather)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from railyard import _core
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,30 +98,8 @@ def timed(network: LinkNetwork, sends: Sends) -> Schedule:
     takes = sends.piece_bytes / network.bytes_per_us[sends.link]
     arrives = takes + network.latency_us[sends.link]
     late = _passed_on(network, sends, takes) if network.packets else arrives
-    order = _Order(sends, late)
-    link, takes_list, late_list = sends.link.tolist(), takes.tolist(), late.tolist()
-    start = [0.0] * len(sends)
-    waiting: list[list[tuple[float, int]]] = [[] for _ in range(len(network.source))]
-    busy = [False] * len(network.source)
-    events = [(0.0, 0, send) for send in np.flatnonzero(np.diff(sends.after_ptr) == 0).tolist()]
-    heapify(events)
-    while events:
-        time, kind, number = heappop(events)
-        ready = [number] if kind == 0 else []
-        here = link[number]
-        if kind == 1:
-            busy[here] = False
-        elif kind == 2:
-            ready = order.met(number)
-        for send in ready:
-            heappush(waiting[link[send]], (-order.tail[send], send))
-        for one in {here, *(link[send] for send in ready)}:
-            if not busy[one] and waiting[one]:
-                send = heappop(waiting[one])[1]
-                busy[one], start[send] = True, time
-                heappush(events, (time + takes_list[send], 1, send))
-                heappush(events, (time + late_list[send], 2, send))
-    start_us = np.array(start)
+    start_us = np.empty(len(sends))
+    _core.synthesis_starts_us(sends.link, takes, late, sends.after_ptr, sends.after, len(network.source), start_us)
     return Schedule(sends, start_us, start_us + arrives)
 
 
@@ -134,31 +113,3 @@ def _passed_on(network: LinkNetwork, sends: Sends, takes: NDArray[np.float64]) -
     np.minimum.at(next_takes, sends.after, takes[owner])
     ahead = np.where(network.switch[network.target[sends.link]], next_takes, 0.0)
     return np.asarray(network.latency_us[sends.link] + takes - ahead, np.float64)
-
-
-class _Order:
-    """Who waits for whom, and how long the longest chain behind each send is."""
-
-    def __init__(self, sends: Sends, late: NDArray[np.float64]) -> None:
-        count = len(sends)
-        waits = np.diff(sends.after_ptr)
-        owner = np.repeat(np.arange(count), waits)
-        by = np.argsort(sends.after, kind="stable")
-        self._next = owner[by].tolist()
-        self._ptr = np.searchsorted(sends.after[by], np.arange(count + 1)).tolist()
-        self._left = waits.tolist()
-        tail = late.tolist()
-        for send in range(count - 1, -1, -1):
-            behind = self._next[self._ptr[send] : self._ptr[send + 1]]
-            if behind:
-                tail[send] += max(tail[one] for one in behind)
-        self.tail = tail
-
-    def met(self, send: int) -> list[int]:
-        """Sends that wait for nothing more once this one has arrived."""
-        found = []
-        for one in self._next[self._ptr[send] : self._ptr[send + 1]]:
-            self._left[one] -= 1
-            if not self._left[one]:
-                found.append(one)
-        return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from railyard.collective.synthesis.bound import lower_bound_us, need_solver
 from railyard.collective.synthesis.collectives import Ask, collectives
 from railyard.collective.synthesis.execute import faults
-from railyard.collective.synthesis.images import image_faults, timed_images, whole
+from railyard.collective.synthesis.images import image_faults, whole
 from railyard.collective.synthesis.routes import MANY
 from railyard.collective.synthesis.symmetry import symmetry_of
 from railyard.errors import InputError
@@ -135,14 +135,15 @@ def synthesize(
     begin = time.process_time()
     symmetry = _used(network)
     bound = lower_bound_us(network, collective, size, symmetry)
-    kept: dict[tuple[float, bool, int], list[Hop]] | None = {} if len(network.ranks) >= MANY else None
+    kept: dict[tuple[float, str, int], list[Hop]] | None = {} if len(network.ranks) >= MANY else None
     found: list[Try] = []
     for number, cut in enumerate(_CUTS):
         if found and not _goes_on(found, cut, bound * enough, most_sends):
             break
-        for nearness in _nearness(found, cut, many=kept is not None):
-            sends = build(Ask(network, size, cut, nearness, symmetry, kept))
-            found.append(Try(timed_images(network, sends, symmetry), cut, nearness))
+        found += [
+            Try(build(Ask(network, size, cut, nearness, symmetry, kept)), cut, nearness)
+            for nearness in _nearness(found, cut, many=kept is not None)
+        ]
         if progress is not None:
             progress((number + 1) / len(_CUTS))
     best = min(found, key=lambda one: one.schedule.finish_us)

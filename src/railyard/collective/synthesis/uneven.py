@@ -17,7 +17,6 @@ import numpy as np
 
 from railyard.collective.synthesis.bound import need_solver, uneven_bound_us
 from railyard.collective.synthesis.collectives import Ask, collectives
-from railyard.collective.synthesis.schedule import timed
 from railyard.collective.synthesis.search import MOST_SENDS, NEAR_ENOUGH, Synthesized, Try, best_two
 from railyard.errors import InputError
 from railyard.files import read_text
@@ -159,7 +158,7 @@ def synthesize_uneven(
             break
         for nearness in _tried(found, pieces):
             ask = Ask(network, slots_bytes(matrix), cut, nearness, bound_us=bound, pieces=pieces)
-            found.append(Try(timed(network, collectives.get(COLLECTIVE)(ask)), cut, nearness))
+            found.append(Try(collectives.get(COLLECTIVE)(ask), cut, nearness))
         if progress is not None:
             progress((number + 1) / len(_CHUNKS))
     best = min(found, key=lambda one: one.schedule.finish_us)
