@@ -6,6 +6,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from threading import RLock
 from typing import TYPE_CHECKING, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from railyard import plugins
 from railyard.errors import InputError, did_you_mean
@@ -22,6 +23,9 @@ class Registry(Generic[T]):
     Records are looked for where they are cheapest to find: among those added, in the file of the package that is
     called as the record is, in all files of the package, in installed packages, in the user's files (`plugins`).
 
+    Records that are made during a run (`make`) are found by their name as long as somebody keeps them, and are part of
+    no list: a run knows nothing of those of others before it.
+
     Args:
         kind: What the records are, in the user's words ("topology", "fabric"); used in messages.
         package: Its files add records when they are imported; the first look-up imports them. Without one, records
@@ -32,6 +36,7 @@ class Registry(Generic[T]):
     def __init__(self, kind: str, *, package: str | None = None, taken: Collection[str] = ()) -> None:
         self.kind = kind
         self._records: dict[str, T] = {}
+        self._made: WeakValueDictionary[str, T] = WeakValueDictionary()
         self._package = package
         self._taken = taken
         self._imported = package is None
@@ -45,6 +50,16 @@ class Registry(Generic[T]):
         self._records[name] = record
         return record
 
+    def make(self, name: str, record: T) -> T:
+        """Lets `record` be found under `name` while it is kept; one of that name that is kept already is returned."""
+        if name in self._records or name in self._taken:
+            raise InputError(f"the {self.kind} `{name}` is registered twice", found=name)
+        return self._made.setdefault(name, record)
+
+    def made(self, name: str) -> T | None:
+        """What was made under a name and is still kept."""
+        return self._made.get(name)
+
     def register(self, name: str) -> Callable[[T], T]:
         """The same as a decorator."""
         return lambda record: self.add(name, record)
@@ -55,6 +70,9 @@ class Registry(Generic[T]):
         Raises:
             InputError: There is none; says which there are and the nearest spelling.
         """
+        made = self._made.get(name)
+        if made is not None:
+            return made
         if name not in self:
             raise InputError(
                 f"there is no {self.kind} `{name}`",
@@ -85,6 +103,8 @@ class Registry(Generic[T]):
         return sorted(self._records.items(), key=lambda item: item[0])
 
     def __contains__(self, name: object) -> bool:
+        if name in self._made:
+            return True
         if name not in self._records:
             self._import_file(name)
         if name not in self._records:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from functools import cache
 
 import numpy as np
@@ -90,10 +91,8 @@ def test_a_byte_that_is_stored_on_its_journey_by_hand():
 
 
 def test_messages_of_an_edge_follow_one_another_and_share_their_ranks_link():
-    name = "msccl:test-relayed"
-    if name not in ALGORITHMS.known:
-        written.add(name, "for a test", (GATHER,), lambda *_: RELAYED, lambda *_: None)
-    sends = plan(name, GATHER, Shape.grid(2, 2), Grain(in_flight=2))
+    made = written.make("msccl:test-relayed", "for a test", (GATHER,), lambda *_: RELAYED, lambda *_: None)
+    sends = plan(made.name, GATHER, Shape.grid(2, 2), Grain(in_flight=2))
     assert sends.share == pytest.approx(0.25)
     assert sends.lanes == pytest.approx(1.0)  # one neighbour in each domain
     waits = set(zip(sends.dep_rows.tolist(), sends.dep_idx.tolist(), sends.dep_at.tolist(), strict=True))
@@ -106,12 +105,10 @@ def test_messages_of_an_edge_follow_one_another_and_share_their_ranks_link():
 def test_a_ring_that_is_written_down_is_a_ring(kind):
     shape = shape_of(machine(), np.arange(RANKS, dtype=np.int32))
     ring = ALGORITHMS.get("ring")
-    name = f"msccl:test-ring-{kind.name}"
-    if name not in ALGORITHMS.known:
-        schedule = ring.schedule(kind, shape)
-        written.add(name, "for a test", (kind,), lambda *_: schedule, lambda *_: None)
+    schedule = ring.schedule(kind, shape)
+    made = written.make(f"msccl:test-ring-{kind.name}", "for a test", (kind,), lambda *_: schedule, lambda *_: None)
     for on, close in (("flow", 0.12), ("packet", 0.12)):
-        own, record = took_us(name, kind, on)
+        own, record = took_us(made.name, kind, on)
         rings, other = took_us("ring", kind, on)
         if on == "flow":
             assert record.table("links")["bytes"] == pytest.approx(other.table("links")["bytes"])
@@ -142,10 +139,10 @@ def test_the_engines_reach_what_was_predicted(state):
     Never below the bound. Where a NIC is slow or dead the library's ring waits for it, and the schedule goes around.
     """
     faults = DEGRADED[state]
-    name, found = searched_for(GATHER, faults, most=8_000)
+    made, found = searched_for(GATHER, faults, most=8_000)
     assert found.schedule.finish_us <= 1.3 * found.lower_bound_us
     for on in ("flow", "packet"):
-        took, record = took_us(name, GATHER, on, faults)
+        took, record = took_us(made.name, GATHER, on, faults)
         assert found.lower_bound_us < took <= 1.35 * found.schedule.finish_us
         if state == "a link lost":  # over which a ring would wait for ever
             lost = next(iter(faults[0].effects(ClusterPlaces.of(machine())))).link
@@ -155,16 +152,31 @@ def test_the_engines_reach_what_was_predicted(state):
 
 
 def test_a_schedule_for_other_ranks_is_refused():
-    name, _ = searched_for(GATHER)
+    made, _ = searched_for(GATHER)
     with pytest.raises(InputError, match="its file is for 16 ranks, and these are 8"):
-        choose(GATHER, 1e6, Shape.grid(1, 8), machine(), CollectivePolicy(algorithm={"all-gather": name}))
+        choose(GATHER, 1e6, Shape.grid(1, 8), machine(), CollectivePolicy(algorithm={"all-gather": made.name}))
 
 
 def test_nobody_chooses_a_schedule_unasked():
-    name, _ = searched_for(GATHER)
+    made, _ = searched_for(GATHER)
     shape = shape_of(machine(), np.arange(RANKS, dtype=np.int32))
     chosen = choose_many(GATHER, np.array([6.4e7]), shape, machine_of(machine()), CollectivePolicy(selector="best"))
-    assert name not in {candidate for candidate, _ in chosen.candidates}
+    assert made.name not in {candidate for candidate, _ in chosen.candidates}
+
+
+def test_what_was_made_for_one_run_is_unknown_to_the_next():
+    """Its name is found while it is kept, by no list, and not at all afterwards."""
+    made = written.make("msccl:test-kept", "for a test", (GATHER,), lambda *_: RELAYED, lambda *_: None)
+    assert ALGORITHMS.get("msccl:test-kept") is made
+    assert written.make("msccl:test-kept", "another", (GATHER,), lambda *_: RELAYED, lambda *_: None) is made
+    policy = CollectivePolicy(algorithm={"all-gather": made.name}, written=(made,))
+    assert "msccl:test-kept" not in ALGORITHMS.names()
+    del made
+    gc.collect()
+    assert ALGORITHMS.get(policy.algorithm["all-gather"]) is policy.written[0]
+    del policy
+    gc.collect()
+    assert "msccl:test-kept" not in ALGORITHMS
 
 
 def test_members_of_a_part_of_the_cluster():

@@ -132,11 +132,11 @@ def _allowed(case: Case, policy: CollectivePolicy, group: str) -> list[tuple[str
     kind = case.kind
     wanted, protocol = policy.algorithm_for(kind, group), policy.protocol_for(kind, group)
     able = []
-    for name, algorithm in ALGORITHMS.items():
+    for name, algorithm in ALGORITHMS.items() if wanted is None else [(wanted, ALGORITHMS.get(wanted))]:
         refusal = algorithm.refusal(kind, case.shape, case.machine)
         if wanted == name and refusal is not None:
             raise InputError(f"`{name}` cannot do {kind_word(kind)} here: {refusal}", key="algorithm", found=name)
-        if refusal is None and (wanted == name or (wanted is None and not algorithm.written)):
+        if refusal is None:
             able += [(name, spoken) for spoken in algorithm.protocols]
     left = [item for item in able if protocol in (None, item[1])]
     carrier = case.machine.transport

@@ -15,6 +15,8 @@ from railyard.graph import CollectiveKind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from railyard.collective.algorithm import Algorithm
+
 PROTOCOLS = ("ll", "ll128", "simple")
 MOST_CONNECTIONS = 64
 """Channels that NCCL has at most (`MAXCHANNELS`)."""
@@ -50,6 +52,7 @@ class CollectivePolicy:
         launch_ps: Added to every invocation: what the host's way of launching costs beyond the library's own floor.
         network_overhead_ps: Added to every step through a NIC: what a virtualized or socket-based network stack costs.
         measured: Constants of libraries that were read off logs.
+        written: Schedules that were made for this policy, which `algorithm` may name: they are known while it is kept.
     """
 
     algorithm: Mapping[str, str] = field(default_factory=lambda: _NONE)
@@ -61,6 +64,7 @@ class CollectivePolicy:
     launch_ps: int = 0
     network_overhead_ps: int = 0
     measured: LogConstants = field(default=MEASURED, hash=False)
+    written: tuple[Algorithm, ...] = ()
 
     def __post_init__(self) -> None:
         for key, name in self.algorithm.items():

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.policy import KINDS
 from railyard.collective.schedule import direct
 from railyard.collective.synthesis.of_cluster import network_of
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.collective.algorithm import Algorithm
     from railyard.collective.policy import CollectivePolicy
     from railyard.collective.synthesis.network import LinkNetwork
     from railyard.fault import Fault
@@ -103,16 +103,16 @@ class Ground:
             engines: Names.
             pieces: int64[ranks, ranks], of an uneven all-to-all the chunks of each pair; None: all have as many.
         """
-        library = {} if pieces is None else {self.kind: _direct(pieces)}
+        made = of_text(text, "synthesized", pieces)
+        plain = None if pieces is None else _direct(pieces)
         graph = self._graph(size_bytes)
         found = []
         for name in engines:
             engine = engine_of(self.draft, self.cluster, name)
-            for word, fixed in (
-                ("synthesized", {self.kind: of_text(text, "synthesized", pieces)}),
-                ("library" if pieces is None else "direct", library),
-            ):
-                policy = replace(self.policy, algorithm=fixed)
+            for word, fixed in (("synthesized", made), ("library" if plain is None else "direct", plain)):
+                policy = self.policy
+                if fixed is not None:
+                    policy = replace(policy, algorithm={self.kind: fixed.name}, written=(fixed,))
                 record = engine.simulate([Job(graph)], self.cluster, faults=self.faults, policy=policy)
                 found.append(Played(name, word, float(record.end_ps.max()) / 1e6))
         return found
@@ -137,9 +137,6 @@ class Ground:
         )
 
 
-def _direct(pieces: NDArray[np.int64]) -> str:
-    """Makes the straight sends of an uneven all-to-all known; returns their name."""
-    name = f"direct-{sha256(pieces.tobytes()).hexdigest()[:8]}"
-    if name not in ALGORITHMS.known:
-        of_schedule(name, direct(pieces))
-    return name
+def _direct(pieces: NDArray[np.int64]) -> Algorithm:
+    """The straight sends of an uneven all-to-all."""
+    return of_schedule(f"direct-{sha256(pieces.tobytes()).hexdigest()[:8]}", direct(pieces))

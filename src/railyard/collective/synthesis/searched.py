@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard import units
-from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.policy import kind_word
 from railyard.collective.synthesis.msccl import msccl_xml
 from railyard.collective.synthesis.msccl_run import schedule_of
 from railyard.collective.synthesis.of_cluster import network_of
 from railyard.collective.synthesis.search import synthesize
-from railyard.collective.synthesis.written import add
+from railyard.collective.synthesis.written import make
 from railyard.errors import InputError
 from railyard.graph import CollectiveKind
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.collective.algorithm import Algorithm
     from railyard.collective.machine import CollectiveMachine
     from railyard.collective.schedule import Schedule
     from railyard.collective.shape import Shape
@@ -56,8 +56,8 @@ def size_of(word: str) -> float:
     return size
 
 
-def of_cluster(cluster: Cluster, size_bytes: float, keeps: NDArray[np.float64] | None) -> str:
-    """Makes the searched algorithm of a cluster known; returns its name in the registry.
+def of_cluster(cluster: Cluster, size_bytes: float, keeps: NDArray[np.float64] | None) -> Algorithm:
+    """The searched algorithm of a cluster; its name is known while it is kept.
 
     Nothing is searched before a collective asks for it.
 
@@ -72,14 +72,12 @@ def of_cluster(cluster: Cluster, size_bytes: float, keeps: NDArray[np.float64] |
     for part in [*parts, np.empty(0) if keeps is None else keeps]:
         digest.update(np.ascontiguousarray(part).tobytes())
     name = f"{NAME}-{digest.hexdigest()[:8]}"
-    if name not in ALGORITHMS.known:
 
-        def schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
-            found = found_for(cluster, members_of(cluster, shape), kind, size_bytes, keeps)
-            return schedule_of(msccl_xml(found.network, found.schedule, kind_word(kind), found.cut))
+    def schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
+        found = found_for(cluster, members_of(cluster, shape), kind, size_bytes, keeps)
+        return schedule_of(msccl_xml(found.network, found.schedule, kind_word(kind), found.cut))
 
-        add(name, "A schedule that is searched for the links of this cluster", KINDS, schedule, _refuses)
-    return name
+    return make(name, "A schedule that is searched for the links of this cluster", KINDS, schedule, _refuses)
 
 
 def found_for(

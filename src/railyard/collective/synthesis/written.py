@@ -41,8 +41,8 @@ _OUT_WEIGHT = 10.0
 _UNIT_BYTES = 1e6
 
 
-def of_file(path: Path) -> str:
-    """Makes the algorithm of a file known; returns its name in the registry.
+def of_file(path: Path) -> Algorithm:
+    """The algorithm of a file; its name is known while it is kept.
 
     Raises:
         InputError: The file is no algorithm, or does not do what it says.
@@ -53,7 +53,7 @@ def of_file(path: Path) -> str:
         raise error.located(file=str(path)) from None
 
 
-def of_text(text: str, stem: str, pieces: NDArray[np.int64] | None = None) -> str:
+def of_text(text: str, stem: str, pieces: NDArray[np.int64] | None = None) -> Algorithm:
     """The same of the text of an MSCCL file.
 
     Args:
@@ -66,23 +66,23 @@ def of_text(text: str, stem: str, pieces: NDArray[np.int64] | None = None) -> st
     """
     content = text.encode() + (b"" if pieces is None else pieces.tobytes())
     name = f"{FILE}{stem[:16]}-{sha256(content).hexdigest()[:8]}"
-    if name not in ALGORITHMS.known:
-        of_schedule(name, schedule_of(text, pieces), spoken(text))
-    return name
+    return ALGORITHMS.made(name) or of_schedule(name, schedule_of(text, pieces), spoken(text))
 
 
-def of_schedule(name: str, schedule: Schedule, protocols: tuple[str, ...] = PROTOCOLS) -> None:
-    """Registers one schedule as an algorithm for as many ranks as it has."""
+def of_schedule(name: str, schedule: Schedule, protocols: tuple[str, ...] = PROTOCOLS) -> Algorithm:
+    """One schedule as an algorithm for as many ranks as it has."""
     only = schedule.ranks
 
     def refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
         del kind, machine
         return None if shape.ranks == only else f"its file is for {only} ranks, and these are {shape.ranks}"
 
-    add(name, f"The schedule {name} for {only} ranks", (schedule.kind,), lambda *_: schedule, refuses, protocols)
+    return make(
+        name, f"The schedule {name} for {only} ranks", (schedule.kind,), lambda *_: schedule, refuses, protocols
+    )
 
 
-def add(  # noqa: PLR0917
+def make(  # noqa: PLR0917
     name: str,
     summary: str,
     kinds: tuple[CollectiveKind, ...],
@@ -90,9 +90,9 @@ def add(  # noqa: PLR0917
     refuses: Callable[[CollectiveKind, Shape, CollectiveMachine], str | None],
     protocols: tuple[str, ...] = PROTOCOLS,
 ) -> Algorithm:
-    """Registers schedules as an algorithm."""
+    """Schedules as an algorithm, which engines find by its name while it is kept."""
     kept = lru_cache(maxsize=64)(schedule)
-    return ALGORITHMS.add(
+    return ALGORITHMS.make(
         name,
         Algorithm(
             name=name,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.collective.algorithm import Algorithm
     from railyard.fault import Fault
     from railyard.scenario.conditions import CollectivesSection, JitterSection
     from railyard.workload.training.jitter import JitterLaw
@@ -42,20 +43,22 @@ def policy_of(
         InputError: It names an algorithm that is unknown or does not do that kind, or its constants cannot be read.
     """
     measured = MEASURED if section.constants is None else read_constants(folder / section.constants)
+    made = {key: _made(word, folder, cluster, faults) for key, word in section.algorithm.items()}
     return CollectivePolicy(
         measured=measured,
-        algorithm={key: _named(word, folder, cluster, faults) for key, word in section.algorithm.items()},
+        algorithm={key: one if isinstance(one, str) else one.name for key, one in made.items()},
         protocol=dict(section.protocol),
         selector=section.selector,
         pxn=section.pxn,
         launch_ps=section.launch,
         network_overhead_ps=section.network_overhead,
         connections=section.connections,
+        written=tuple(one for one in made.values() if not isinstance(one, str)),
     )
 
 
-def _named(word: str, folder: Path, cluster: Cluster, faults: Sequence[Fault]) -> str:
-    """The name of an algorithm in the registry, which schedules of files and of a search are made part of."""
+def _made(word: str, folder: Path, cluster: Cluster, faults: Sequence[Fault]) -> str | Algorithm:
+    """The name of an algorithm of the library, or the one that a file or a search gives."""
     kind, _, rest = word.partition(":")
     if kind == "msccl" and rest:
         return written.of_file(folder / rest.strip())
