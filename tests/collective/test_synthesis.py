@@ -114,6 +114,15 @@ def test_the_check_finds_what_is_wrong():
         assert any(words in fault for fault in faults(LINE, broken, "all-gather"))
 
 
+@pytest.mark.parametrize("collective", list(collectives))
+def test_a_last_piece_that_nobody_sends_is_found(collective):
+    """Its number stands in no send: pieces are those of the schedule, not those that were sent."""
+    schedule = collectives.get(collective)(Ask(LINE, 3000, 1, 1.0))
+    sends = schedule.sends
+    more = replace(schedule, sends=replace(sends, pieces=2 * sends.pieces))
+    assert any("ends without piece" in fault for fault in faults(LINE, more, collective))
+
+
 def scoreboard():
     """Best published finish in us of each network, collective and size."""
     found = {}

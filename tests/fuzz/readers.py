@@ -127,6 +127,18 @@ def _network(path: Path) -> Any:
     return read_network(path)
 
 
+def _matrix(path: Path) -> Any:
+    from railyard.collective.synthesis.uneven import read_matrix
+
+    return read_matrix(path)
+
+
+def _msccl(path: Path) -> Any:
+    from railyard.collective.synthesis import written
+
+    return written.of_file(path)
+
+
 def _trace(name: str | None) -> Callable[[Path], Any]:
     def read(path: Path) -> Any:
         from railyard.workload.serving.traces.reading import read_trace
@@ -306,7 +318,9 @@ TARGETS: tuple[Target, ...] = (
     Target("htsim-topology", "traffic", _htsim_topology, ".topo", ("tests/packet/data/*.topo",)),
     Target("faults", "traffic", _faults, ".csv"),
     Target("fault-file", "traffic", _faults, ".yaml"),
-    Target("links", "traffic", _network, ".csv", ("tests/tune/data/teccl_links.csv",)),
+    Target("links", "traffic", _network, ".csv", ("tests/collective/data/teccl_links.csv",)),
+    Target("matrix", "traffic", _matrix, ".csv"),
+    Target("msccl", "traffic", _msccl, ".xml"),
     Target("requests", "requests", _trace(None), ".jsonl", ("tests/serving_requests/data/*.*[vl]",)),
     Target("lengths", "requests", _lengths, ".csv"),
     Target("profiles", "requests", _profiles, ".toml", ("src/railyard/workload/serving/data/devices.toml",)),

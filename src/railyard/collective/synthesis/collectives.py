@@ -109,8 +109,9 @@ def _all_gather(ask: Ask) -> Schedule:
 def _spread(ask: Ask, *, up: bool = False) -> Sends:
     """Each piece down a tree to all ranks; `up`: over the reversed links, where switches copy nothing."""
     piece = ask.size / len(ask.network.ranks) / ask.cut
-    router, sends = ask.router(piece, up=up, copies=not ask.network.packets and not up), SendList(piece)
-    for number in range(ask.cut * len(ask.roots)):
+    router = ask.router(piece, up=up, copies=not ask.network.packets and not up)
+    sends = SendList(piece, ask.cut * len(ask.roots))
+    for number in range(sends.pieces):
         _broadcast(ask.tree(router, number, "reversed" if up else ""), number, sends, [])
     return sends.done()
 
@@ -152,8 +153,8 @@ def _in_stream(ask: Ask) -> Schedule:
     busy = [0.0] * len(network.source)
     up = ask.router(piece, busy, up=True, copies=False)
     down = ask.router(piece, busy, copies=not network.packets)
-    sends = SendList(piece)
-    for number in range(ask.cut * len(ask.roots)):
+    sends = SendList(piece, ask.cut * len(ask.roots))
+    for number in range(sends.pieces):
         added = _reduce(network, ask.tree(up, number, "stream up"), number, sends)
         _broadcast(ask.tree(down, number, "stream down"), number, sends, added)
     return ask.timed(sends.done())
@@ -163,9 +164,10 @@ def _all_to_all(ask: Ask) -> Schedule:
     """A path for each piece of each pair; what a rank keeps goes nowhere."""
     ranks = ask.network.ranks
     piece = ask.size / len(ranks) ** 2 / ask.cut
-    router, sends = ask.router(piece), SendList(piece)
+    router = ask.router(piece)
     at = {rank: number for number, rank in enumerate(ranks)}
     pairs = [(root, ranks[(at[root] + shift) % len(ranks)]) for shift in range(1, len(ranks)) for root in ask.roots]
+    sends = SendList(piece, ask.cut * len(pairs))
     for number in range(ask.cut):
         for turn, (a, b) in enumerate(pairs):
             if ask.pieces is not None and number >= ask.pieces[at[a], at[b]]:

@@ -113,7 +113,7 @@ def _passed(schedule: Schedule, network: LinkNetwork, carried: list[frozenset[in
 
 def _homes(schedule: Schedule, network: LinkNetwork, collective: str) -> list[tuple[int, list[int]]]:
     """Where each piece begins (for sums: is to be), and the ranks that want it."""
-    ranks, pieces = network.ranks, int(schedule.sends.piece.max()) + 1
+    ranks, pieces = network.ranks, schedule.sends.pieces
     if collective == "all-to-all":
         count = len(ranks)
         pairs = [(a, (a + shift) % count) for shift in range(1, count) for a in range(count)]

@@ -49,6 +49,7 @@ def whole(network: LinkNetwork, schedule: Schedule, collective: str, symmetry: S
     pointers = np.diff(sends.after_ptr)
     everything = Sends(
         sends.piece_bytes,
+        sends.pieces * count,
         link.ravel().astype(np.int32),
         piece.ravel().astype(np.int32),
         np.tile(sends.reduce, count),
@@ -67,7 +68,7 @@ def _parts(network: LinkNetwork, collective: str, symmetry: Symmetry) -> int:
 def ends_of(network: LinkNetwork, schedule: Schedule, collective: str, symmetry: Symmetry) -> tuple[Ints, Ints]:
     """int64[pieces], nodes where each piece begins (a sum: is to be), and in an all-to-all those which want it."""
     roots, ranks = np.array(symmetry.roots), np.array(network.ranks)
-    pieces = np.arange(int(schedule.sends.piece.max()) + 1)
+    pieces = np.arange(schedule.sends.pieces)
     root = roots[pieces % len(roots)]
     if collective != "all-to-all":
         return root, root

@@ -30,6 +30,7 @@ def mirrored(network: LinkNetwork, spread: Schedule) -> Schedule:
     link = sends.link[::-1]
     back = Sends(
         sends.piece_bytes,
+        sends.pieces,
         link,
         sends.piece[::-1],
         ~network.switch[network.target[link]],
@@ -51,7 +52,7 @@ def followed(up: Schedule, down: Schedule) -> Schedule:
     waited = np.bincount(first.after, minlength=count) > 0
     last = np.flatnonzero(~waited)
     last = last[np.argsort(first.piece[last], kind="stable")]
-    brought = np.searchsorted(first.piece[last], np.arange(int(second.piece.max()) + 2))
+    brought = np.searchsorted(first.piece[last], np.arange(second.pieces + 1))
     starts = np.diff(second.after_ptr) == 0
     number = np.where(starts, np.diff(brought)[second.piece], np.diff(second.after_ptr))
     pointer = np.concatenate([[0], np.cumsum(number)])
@@ -63,6 +64,7 @@ def followed(up: Schedule, down: Schedule) -> Schedule:
     after[~of_start] = second.after + count
     sends = Sends(
         first.piece_bytes,
+        first.pieces,
         np.concatenate([first.link, second.link]),
         np.concatenate([first.piece, second.piece]),
         np.concatenate([first.reduce, second.reduce]),

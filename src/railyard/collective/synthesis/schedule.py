@@ -21,6 +21,7 @@ class Sends:
 
     Attributes:
         piece_bytes: Of every send.
+        pieces: How many there are to be sent, numbered from 0.
         link: int32[sends], which link.
         piece: int32[sends], which piece of data.
         reduce: bool[sends], whether the receiver adds it to what it has.
@@ -29,6 +30,7 @@ class Sends:
     """
 
     piece_bytes: float
+    pieces: int
     link: NDArray[np.int32]
     piece: NDArray[np.int32]
     reduce: NDArray[np.bool_]
@@ -42,8 +44,9 @@ class Sends:
 class SendList:
     """Collects sends."""
 
-    def __init__(self, piece_bytes: float) -> None:
+    def __init__(self, piece_bytes: float, pieces: int) -> None:
         self.piece_bytes = piece_bytes
+        self.pieces = pieces
         self._rows: list[tuple[int, int, bool]] = []
         self._after: list[int] = []
         self._ptr = [0]
@@ -60,6 +63,7 @@ class SendList:
         link, piece, reduce = (np.array(column) for column in zip(*self._rows, strict=True))
         return Sends(
             self.piece_bytes,
+            self.pieces,
             link.astype(np.int32),
             piece.astype(np.int32),
             reduce.astype(np.bool_),

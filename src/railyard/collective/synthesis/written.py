@@ -157,7 +157,7 @@ def fill(schedule: Schedule, case: Case) -> float:
     """
     network, links = _ports(case)
     domain = case.shape.domain_of.tolist()
-    sends = SendList(schedule.chunk_share * _UNIT_BYTES)
+    sends = SendList(schedule.chunk_share * _UNIT_BYTES, schedule.chunks)
     brought: dict[tuple[int, int], list[int]] = {}
     for step in schedule.steps:
         arrived = []
