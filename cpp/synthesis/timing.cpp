@@ -19,11 +19,13 @@ struct Event {
   bool operator>(const Event& other) const { return order() > other.order(); }
 };
 
-/// The longest chain first, of equals the lower number.
+/// The most urgent first, of equals the lower number.
 struct Waiting {
-  double tail;
+  double urgency;
   std::int32_t send;
-  bool operator>(const Waiting& other) const { return tail != other.tail ? tail < other.tail : send > other.send; }
+  bool operator>(const Waiting& other) const {
+    return urgency != other.urgency ? urgency < other.urgency : send > other.send;
+  }
 };
 
 template <class T>
@@ -32,7 +34,8 @@ using Lowest = std::priority_queue<T, std::vector<T>, std::greater<T>>;
 void check(const Sends& sends, std::int32_t links) {
   const std::size_t count = sends.link.size();
   if (sends.takes_us.size() != count || sends.late_us.size() != count || sends.after_ptr.size() != count + 1 ||
-      sends.after_ptr[0] != 0 || sends.after_ptr[count] != static_cast<std::int64_t>(sends.after.size()))
+      (!sends.planned_us.empty() && sends.planned_us.size() != count) || sends.after_ptr[0] != 0 ||
+      sends.after_ptr[count] != static_cast<std::int64_t>(sends.after.size()))
     throw std::invalid_argument("a column of sends has another length");
   for (std::size_t send = 0; send < count; ++send) {
     if (sends.link[send] < 0 || sends.link[send] >= links) throw std::invalid_argument("a send has no such link");
@@ -45,11 +48,11 @@ void check(const Sends& sends, std::int32_t links) {
   }
 }
 
-/// Who waits for whom, and how long the longest chain behind each send is.
+/// Who waits for whom, and how urgent each send is.
 class Order {
  public:
-  explicit Order(const Sends& sends) : tail(sends.late_us.begin(), sends.late_us.end()), first_(tail.size() + 1) {
-    const std::size_t count = tail.size();
+  explicit Order(const Sends& sends) : urgency(sends.late_us.begin(), sends.late_us.end()), first_(urgency.size() + 1) {
+    const std::size_t count = urgency.size();
     for (const auto before : sends.after) ++first_[static_cast<std::size_t>(before) + 1];
     for (std::size_t send = 0; send < count; ++send) first_[send + 1] += first_[send];
     next_.resize(sends.after.size());
@@ -61,10 +64,14 @@ class Order {
         next_[static_cast<std::size_t>(at[static_cast<std::size_t>(sends.after[static_cast<std::size_t>(i)])]++)] =
             static_cast<std::int32_t>(send);
     }
+    if (!sends.planned_us.empty()) {
+      for (std::size_t send = 0; send < count; ++send) urgency[send] = -sends.planned_us[send];
+      return;
+    }
     for (std::size_t send = count; send-- > 0;) {
       double longest = 0;
-      for (const auto one : behind(send)) longest = std::max(longest, tail[static_cast<std::size_t>(one)]);
-      tail[send] += longest;
+      for (const auto one : behind(send)) longest = std::max(longest, urgency[static_cast<std::size_t>(one)]);
+      urgency[send] += longest;
     }
   }
 
@@ -73,7 +80,7 @@ class Order {
                                     static_cast<std::size_t>(first_[send + 1] - first_[send]));
   }
 
-  std::vector<double> tail;
+  std::vector<double> urgency;
   std::vector<std::int32_t> left;
 
  private:
@@ -118,7 +125,7 @@ class Run {
   }
 
   void wait(std::size_t send) {
-    waiting_[link(send)].push({order_.tail[send], static_cast<std::int32_t>(send)});
+    waiting_[link(send)].push({order_.urgency[send], static_cast<std::int32_t>(send)});
     touched_.push_back(link(send));
   }
 

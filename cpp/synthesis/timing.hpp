@@ -13,6 +13,7 @@ struct Sends {
   std::span<const double> late_us;          // from its start until what waits for it may begin
   std::span<const std::int64_t> after_ptr;  // CSR, one more than sends
   std::span<const std::int32_t> after;
+  std::span<const double> planned_us;  // for each send, the earliest first; empty: the longest chain first
 };
 
 /// When each send starts: a free link takes the send that waits for nothing

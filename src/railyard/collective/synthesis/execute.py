@@ -27,10 +27,14 @@ def faults(
         pieces: int64[ranks, ranks], of an uneven all-to-all the pieces of each pair; None: all have as many.
     """
     home = _homes(schedule, network, collective) if pieces is None else _between(network, pieces)
-    return [*_links(schedule, network), *_order(schedule, network), *_data(schedule, network, collective, home)]
+    return [
+        *link_faults(schedule, network),
+        *order_faults(schedule, network),
+        *_data(schedule, network, collective, home),
+    ]
 
 
-def _links(schedule: Schedule, network: LinkNetwork) -> list[str]:
+def link_faults(schedule: Schedule, network: LinkNetwork) -> list[str]:
     """Two sends on a link at a time, or one that is faster than the link."""
     link, start = schedule.sends.link, schedule.start_us
     takes = schedule.sends.piece_bytes / network.bytes_per_us[link]
@@ -43,7 +47,7 @@ def _links(schedule: Schedule, network: LinkNetwork) -> list[str]:
     return found
 
 
-def _order(schedule: Schedule, network: LinkNetwork) -> list[str]:
+def order_faults(schedule: Schedule, network: LinkNetwork) -> list[str]:
     """A send that leaves before what it waits for is there."""
     sends = schedule.sends
     owner = np.repeat(np.arange(len(sends)), np.diff(sends.after_ptr))

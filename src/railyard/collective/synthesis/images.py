@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.collective.synthesis.execute import link_faults, order_faults
 from railyard.collective.synthesis.schedule import Schedule, Sends, timed
-from railyard.collective.synthesis.symmetry import quotient
+from railyard.collective.synthesis.symmetry import Symmetry, quotient
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.collective.synthesis.network import LinkNetwork
-    from railyard.collective.synthesis.symmetry import Symmetry
 
     Ints = NDArray[np.int64]
 
 _EPSILON = 1e-9
+_AT_A_TIME = 4096
+"""Pieces whose places are looked at together, of a schedule without symmetry."""
 
 
 def timed_images(network: LinkNetwork, sends: Sends, symmetry: Symmetry | None) -> Schedule:
@@ -65,10 +67,12 @@ def _parts(network: LinkNetwork, collective: str, symmetry: Symmetry) -> int:
     return roots * (len(network.ranks) - 1) if collective == "all-to-all" else roots
 
 
-def ends_of(network: LinkNetwork, schedule: Schedule, collective: str, symmetry: Symmetry) -> tuple[Ints, Ints]:
+def ends_of(
+    network: LinkNetwork, schedule: Schedule, collective: str, symmetry: Symmetry, first: int = 0
+) -> tuple[Ints, Ints]:
     """int64[pieces], nodes where each piece begins (a sum: is to be), and in an all-to-all those which want it."""
     roots, ranks = np.array(symmetry.roots), np.array(network.ranks)
-    pieces = np.arange(schedule.sends.pieces)
+    pieces = first + np.arange(schedule.sends.pieces)
     root = roots[pieces % len(roots)]
     if collective != "all-to-all":
         return root, root
@@ -92,6 +96,40 @@ def image_faults(network: LinkNetwork, schedule: Schedule, collective: str, symm
         if wrong is not None:
             return [f"image {element}: {wrong}"]
     return []
+
+
+def whole_faults(network: LinkNetwork, schedule: Schedule, collective: str) -> list[str]:
+    """What is wrong with a schedule of many sends and no symmetry: links, then the data of some pieces at a time."""
+    found = [*link_faults(schedule, network), *order_faults(schedule, network)]
+    sends, nodes = schedule.sends, np.arange(network.nodes)
+    alone = Symmetry(nodes[None, :], np.arange(len(network.source))[None, :], tuple(network.ranks))
+    order = np.argsort(sends.piece, kind="stable")
+    number = np.empty(len(sends), np.int64)
+    for first in range(0, sends.pieces, _AT_A_TIME):
+        if found:
+            break
+        many = min(_AT_A_TIME, sends.pieces - first)
+        rows = order[slice(*np.searchsorted(sends.piece[order], [first, first + many]))]
+        rows = np.sort(rows)
+        number[rows] = np.arange(len(rows))
+        waits = np.diff(sends.after_ptr)[rows]
+        at = np.repeat(sends.after_ptr[rows] - np.concatenate([[0], np.cumsum(waits)[:-1]]), waits)
+        after = sends.after[at + np.arange(len(at))]
+        if (sends.piece[after] // _AT_A_TIME != first // _AT_A_TIME).any():
+            return ["a send waits for another piece"]
+        part = Sends(
+            sends.piece_bytes,
+            many,
+            sends.link[rows],
+            sends.piece[rows] - first,
+            sends.reduce[rows],
+            np.concatenate([[0], np.cumsum(waits)]),
+            number[after].astype(np.int32),
+        )
+        times = Schedule(part, schedule.start_us[rows], schedule.arrive_us[rows])
+        wrong = _Data(network, times, collective, alone, first).of(nodes)
+        found += [] if wrong is None else [wrong]
+    return found
 
 
 def _no_symmetry(network: LinkNetwork, symmetry: Symmetry) -> list[str]:
@@ -124,15 +162,17 @@ def _crowded(network: LinkNetwork, schedule: Schedule, symmetry: Symmetry) -> li
 
 
 class _Data:
-    """Follows the pieces of one image after another."""
+    """Follows the pieces of one image after another; of some pieces of a schedule, `first` numbers the first."""
 
-    def __init__(self, network: LinkNetwork, schedule: Schedule, collective: str, symmetry: Symmetry) -> None:
+    def __init__(
+        self, network: LinkNetwork, schedule: Schedule, collective: str, symmetry: Symmetry, first: int = 0
+    ) -> None:
         self.network, self.schedule, self.collective = network, schedule, collective
         sends = schedule.sends
         self.source, self.target = network.source[sends.link], network.target[sends.link]
         self.through = network.switch[self.source]
         self.ends = network.switch[self.target]
-        self.root, self.wants = ends_of(network, schedule, collective, symmetry)
+        self.root, self.wants = ends_of(network, schedule, collective, symmetry, first)
         self.owner = np.repeat(np.arange(len(sends)), np.diff(sends.after_ptr))
         self.up = self._upward()
 

@@ -92,18 +92,25 @@ class Schedule:
         return float(self.arrive_us.max())
 
 
-def timed(network: LinkNetwork, sends: Sends) -> Schedule:
+def timed(network: LinkNetwork, sends: Sends, planned_us: NDArray[np.float64] | None = None) -> Schedule:
     """Lets every link send what waits for it, that with the longest way to go first.
 
     Pieces are stored and forwarded: a node passes a piece on when all of it is there; switches that pass on packets do
     so as soon as the rest comes in time. A link is busy for the bytes of a send, and free again while it is still on
     its journey.
+
+    Args:
+        network: The links.
+        sends: What is to be sent.
+        planned_us: float64[sends], when each was planned to start: what was planned first goes first. None: see above.
     """
     takes = sends.piece_bytes / network.bytes_per_us[sends.link]
     arrives = takes + network.latency_us[sends.link]
     late = _passed_on(network, sends, takes) if network.packets else arrives
-    start_us = np.empty(len(sends))
-    _core.synthesis_starts_us(sends.link, takes, late, sends.after_ptr, sends.after, len(network.source), start_us)
+    start_us, plan = np.empty(len(sends)), np.empty(0) if planned_us is None else planned_us
+    _core.synthesis_starts_us(
+        sends.link, takes, late, sends.after_ptr, sends.after, plan, len(network.source), start_us
+    )
     return Schedule(sends, start_us, start_us + arrives)
 
 

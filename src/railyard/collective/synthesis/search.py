@@ -8,9 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from railyard.collective.synthesis.bound import lower_bound_us, need_solver
+from railyard.collective.synthesis.broken import NEARNESS as NEARNESS_OF_BROKEN
+from railyard.collective.synthesis.broken import Broken
 from railyard.collective.synthesis.collectives import Ask, collectives
 from railyard.collective.synthesis.execute import faults
-from railyard.collective.synthesis.images import image_faults, whole
+from railyard.collective.synthesis.images import image_faults, whole, whole_faults
 from railyard.collective.synthesis.routes import MANY
 from railyard.collective.synthesis.symmetry import symmetry_of
 from railyard.errors import InputError
@@ -32,6 +34,8 @@ NEARNESS = (0.05, 0.3, 1.0, 3.0)
 """What is tried."""
 MOST_SENDS = 200_000
 """What a search takes on by itself: some seconds."""
+MOST_WHOLE = 5_000_000
+"""The same where a symmetry is broken: all of them are laid down, in about 2 GB."""
 NEAR_ENOUGH = 1.0005
 """A schedule this near to the lower bound is not worth a finer one."""
 
@@ -100,6 +104,8 @@ class Synthesized:
 
     def faults(self) -> list[str]:
         """What is wrong with it by a symbolic run of all sends; nothing where it is sound."""
+        if self.symmetry is None and self.pieces is None and len(self.network.ranks) > MOST_ALONE:
+            return whole_faults(self.network, self.kept, self.collective)
         if self.symmetry is None:
             return faults(self.network, self.kept, self.collective, self.pieces)
         return image_faults(self.network, self.kept, self.collective, self.symmetry)
@@ -134,6 +140,8 @@ def synthesize(
     need_solver()
     begin = time.process_time()
     symmetry = _used(network)
+    if symmetry is None and len(network.ranks) > MOST_ALONE:
+        return _mended(network, collective, size, enough, progress)
     bound = lower_bound_us(network, collective, size, symmetry)
     kept: dict[tuple[float, str, int], list[Hop]] | None = {} if len(network.ranks) >= MANY else None
     found: list[Try] = []
@@ -152,25 +160,42 @@ def synthesize(
 
 
 def _used(network: LinkNetwork) -> Symmetry | None:
-    """The symmetry that a search rests on; None for few ranks.
-
-    Raises:
-        InputError: There are many ranks and no symmetry.
-    """
+    """The symmetry that a search rests on; None for few ranks, and where there is none."""
     ranks = len(network.ranks)
     if ranks < _SYMMETRIC:
         return None
     found = symmetry_of(network)
-    if len(found) > 1:
-        return found
-    if ranks > MOST_ALONE:
+    return found if len(found) > 1 else None
+
+
+def _mended(
+    network: LinkNetwork, collective: str, size: float, enough: float, progress: Callable[[float], None] | None
+) -> Synthesized:
+    """A schedule where a few links break a symmetry.
+
+    Raises:
+        InputError: It is not so.
+    """
+    begin = time.process_time()
+    broken = Broken.of(network)
+    if broken is None:
         raise InputError(
-            "so many ranks are searched by symmetry, and this network has none",
+            "so many ranks are searched by symmetry, and this network has none, nor had it before a few links failed",
             key="ranks",
-            found=ranks,
+            found=len(network.ranks),
             allowed=f"up to {MOST_ALONE} ranks without",
         )
-    return None
+    bound = broken.bound_us(collective, size)
+    found: list[Try] = []
+    for number, cut in enumerate(_CUTS):
+        if found and not _goes_on(found, cut, bound * enough, MOST_WHOLE):
+            break
+        found.append(Try(broken.schedule(collective, size, cut), cut, NEARNESS_OF_BROKEN))
+        if progress is not None:
+            progress((number + 1) / len(_CUTS))
+    best = min(found, key=lambda one: one.schedule.finish_us)
+    took = time.process_time() - begin
+    return Synthesized(network, collective, best.schedule, best.cut, best.nearness, bound, took)
 
 
 def _goes_on(found: list[Try], cut: int, enough: float, most_sends: int) -> bool:
