@@ -234,6 +234,8 @@ export interface PlanAnswer {
   port_prices: PlanPortPrice[];
   /** how much was looked at */
   looked_at: PlanLooked;
+  /** kinds of designs that may win within the closed form's error and did not run, the likeliest first */
+  unverified: PlanUnverified[];
   /** what cannot be, the most frequent first */
   failed: PlanFailure[];
   /** all that can be, thinned to two thousand or so */
@@ -344,6 +346,8 @@ export interface PlanLooked {
   analytic: number;
   /** runs on flow */
   flow: number;
+  /** runs on the engine of requests */
+  serving: number;
   /** runs on packets */
   packet: number;
   /** designs that cannot be */
@@ -418,6 +422,20 @@ export interface PlanSwing {
   best_low: string;
   /** the best design at the high end */
   best_high: string;
+}
+
+/** Designs of a kind that may hold the best, of which none ran on an engine. */
+export interface PlanUnverified {
+  /** fabric, topology, server and kind of layout, as far as the plan chooses them */
+  family: string;
+  /** its best design by closed form */
+  variant: string;
+  /** number of that in the space */
+  point: number;
+  /** first objective of that, by closed form */
+  value: number;
+  /** by which share it may be better than the best that ran */
+  ahead: number;
 }
 
 /** What a policy makes of the job that is placed. */

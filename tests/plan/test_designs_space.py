@@ -85,7 +85,7 @@ def test_a_range_of_steps_is_pythons(low, more, step):
         ({"space": {"accelerators": {"from": 1, "to": 10**6, "step": 1}}}, "1,000,000 values"),
         ({"space": {"accelerators": "64"}}, "expected a list"),
         ({"space": {"fabric": ["roce"]}, "demand": [{"name": "a"}, {"name": "a"}]}, "the same name"),
-        ({"space": {"fabric": ["roce"]}, "objectives": ["ttft"]}, "railyard plan serving"),
+        ({"space": {"fabric": ["roce"]}, "objectives": ["ttft"]}, "it is a figure of serving"),
         ({"space": {"fabric": ["roce"]}, "objectives": ["cmpt"]}, "did you mean `cpmt`"),
         ({"space": {"fabric": ["roce"]}, "objectives": ["regret"]}, "compares demands"),
         ({"space": {"fabric": ["roce"]}, "constraints": {"exclude": ["Nvidea"]}}, "did you mean `NVIDIA`"),

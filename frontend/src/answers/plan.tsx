@@ -35,6 +35,7 @@ export function PlanView({ answer }: { answer: PlanAnswer }) {
       <Front answer={answer} designs={designs} design={design} pick={pick} />
       {shown && <Design answer={answer} design={shown} best={designs[0]} />}
       <Chances answer={answer} designs={designs} design={design} pick={pick} />
+      <Rivals answer={answer} />
       <Tornado answer={answer} />
       <Relax rows={answer.constraints} answer={answer} />
       <Measure answer={answer} />
@@ -192,6 +193,23 @@ function Chances({ answer, designs, design, pick }: Picked) {
   );
 }
 
+function Rivals({ answer }: { answer: PlanAnswer }) {
+  const [first] = answer.objectives;
+  if (answer.unverified.length === 0 || first === undefined) return null;
+  return (
+    <Section title="Not run, and may win" note="Kinds of designs of which none ran on an engine and whose best, by closed form and within its error, may be better than the choice. A larger effort runs them.">
+      <Table
+        rows={answer.unverified.slice(0, MOST)}
+        columns={[
+          { head: "design", text: true, cell: (row) => row.variant },
+          { head: `${first.name} in closed form`, cell: (row) => inUnit(first.unit)(row.value) },
+          { head: "may be ahead by", cell: (row) => percent(row.ahead) },
+        ]}
+      />
+    </Section>
+  );
+}
+
 function Tornado({ answer }: { answer: PlanAnswer }) {
   const moving = answer.tornado.filter((row) => Math.abs(row.lead_high - row.lead_low) >= MOVES);
   const rows = moving.slice(0, MOST);
@@ -330,10 +348,11 @@ function Failed({ answer }: { answer: PlanAnswer }) {
 }
 
 function Looked({ answer }: { answer: PlanAnswer }) {
-  const { designs, in_closed_form: seen, demands, layouts, flow, packet, closed_form: closed } = answer.looked_at;
+  const { designs, in_closed_form: seen, demands, layouts, flow, serving, packet, closed_form: closed } = answer.looked_at;
+  const runs = serving > 0 ? `${whole(serving)} runs of requests` : `${whole(flow)} runs on flow, ${whole(packet)} on packets`;
   return (
     <p class="muted">
-      {whole(designs)} designs{seen < designs ? `, ${whole(seen)} looked at` : ""}{demands > 1 ? ` under ${demands} demands` : ""}, {whole(layouts)} layouts in closed form, {whole(flow)} runs on flow, {whole(packet)} on packets.
+      {whole(designs)} designs{seen < designs ? `, ${whole(seen)} looked at` : ""}{demands > 1 ? ` under ${demands} demands` : ""}, {whole(layouts)} layouts in closed form, {runs}.
       {closed.of > 0 ? ` The closed form against an engine, over ${closed.of}: mean ${percent(closed.mean)}, spread ${percent(closed.spread)}.` : ""} Seed {answer.seed}.
     </p>
   );

@@ -47,7 +47,8 @@ def designs(file: Path, *, sets: Sequence[str], out: Path, ray: str | None, as_j
     _front(finished.planned, result)
     emit("")
     _lost(finished.planned, result)
-    for table in (_constraints(result), _tornado(result), _measure(result), _even(result), _ports(result)):
+    tables = (_unverified(finished.planned, result), _constraints(result), _tornado(result), _measure(result))
+    for table in (*tables, _even(result), _ports(result)):
         if table is not None:
             emit("")
             table.print()
@@ -86,6 +87,20 @@ def _lost(planned: Planned, result: dict[str, Any]) -> None:
     if not others:
         table.add("nothing else can be", "", "", "")
     table.print()
+
+
+def _unverified(planned: Planned, result: dict[str, Any]) -> Table | None:
+    """Kinds of designs that may win and did not run, so that nobody takes the choice for more than it is."""
+    if not result["unverified"]:
+        return None
+    first = planned.objectives[0]
+    head = f"not run, and may win (raise `effort.{planned.engine}`)"
+    table = Table((head, f"{first.name} in closed form", "may be ahead by"), (1, 2))
+    for row in result["unverified"][:_ROWS]:
+        table.add(row["variant"], shown(first, row["value"]), f"{row['ahead']:.1%}")
+    if len(result["unverified"]) > _ROWS:
+        table.add(f"{len(result['unverified']) - _ROWS} more kinds: `--json` has all", "", "")
+    return table
 
 
 def _constraints(result: dict[str, Any]) -> Table | None:
@@ -139,12 +154,19 @@ def _ports(result: dict[str, Any]) -> Table | None:
     return table
 
 
+def _ran(looked: dict[str, Any]) -> str:
+    """How many runs there were, on which engines."""
+    if looked["serving"]:
+        return f"{looked['serving']} runs of requests"
+    return f"{looked['flow']} runs on flow, {looked['packet']} on packets"
+
+
 def _closing(result: dict[str, Any]) -> str:
     looked = result["looked_at"]
     seen = f" ({looked['in_closed_form']:,} looked at)" if looked["in_closed_form"] < looked["designs"] else ""
     text = (
         f"{looked['designs']:,} designs{seen}, {looked['layouts']:,} layouts in closed form,"
-        f" {looked['flow']} runs on flow, {looked['packet']} on packets;"
+        f" {_ran(looked)};"
         f" {looked['failed']:,} cannot be, {looked['missed']:,} miss a constraint"
     )
     lines = [text]

@@ -93,6 +93,9 @@ class EffortSection(Section):
         default=None, description="After which the best so far is the answer.", examples=["10 min"]
     )
     flow: Natural = Field(default=10, description="Points that the engine `flow` runs, at most.")
+    serving: Natural = Field(
+        default=40, description="Points that the engine `serving` runs, at most, where the scenario serves."
+    )
     packet: Natural = Field(default=0, description="Finalists that the engine `packet` runs, at most.")
     packet_time: Span = Field(default=600.0, description="For one of them; then it is given up and said so.")
     layouts: Natural = Field(

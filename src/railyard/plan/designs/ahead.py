@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-USUAL_S = {"closed form": 0.3, "flow": 5.0, "packet": 60.0, "chances": 2.0}
+USUAL_S = {"closed form": 0.3, "flow": 5.0, "serving": 0.5, "packet": 60.0, "chances": 2.0}
 """Seconds of a task of each kind before one was seen: only the order of magnitude is meant."""
 
 

@@ -12,6 +12,7 @@ from railyard.errors import InputError
 from railyard.plan.designs.price import parts_of
 from railyard.scenario.load import blaming
 from railyard.study import compose
+from railyard.study.memo import Memo
 from railyard.study.training.designs import Site
 
 if TYPE_CHECKING:
@@ -63,11 +64,21 @@ class Hardware:
         except InputError:
             site = None
         bill = bill_of(cluster)
-        parts = parts_of(bill)
+        return cls._with(cluster, site, parts_of(bill), _leads(cluster, bill))
+
+    @classmethod
+    def bought(cls, cluster: Cluster, parts: Sequence[Part]) -> Hardware:
+        """A cluster of which some servers are others than its own, by its bill; without a closed form of steps."""
+        return cls._with(cluster, None, tuple(parts), _leads(cluster, bill_of(cluster)))
+
+    @classmethod
+    def _with(
+        cls, cluster: Cluster, site: Site | None, parts: tuple[Part, ...], lead_s: Mapping[str, float]
+    ) -> Hardware:
         switches = [box for plan in cluster.plans.values() for box in plan.switches.values()]
         makers = {cluster.accelerator.vendor, cluster.nic.vendor, *(switch.vendor for switch in switches)}
         names = frozenset(makers | {part.name for part in parts if part.count})
-        return cls(cluster, site, parts, names, _leads(cluster, bill))
+        return cls(cluster, site, parts, names, lead_s)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +112,8 @@ class Bench:
     space: Space
     keep: int = 96
     _made: dict[object, Any] = field(default_factory=dict)
+    _memo: Memo = field(default_factory=Memo)
+    _services: int = 0
 
     def design(self, point: int, demand: int = 0) -> Design:
         """A point under a demand.
@@ -111,11 +124,22 @@ class Bench:
         hardware = self.hardware(point, demand)
         rest = self.space.part(point, demand, _everything(self.space) - _CLUSTER - _WORK - _MONEY)
         self._once(("rest", rest), lambda: self.space.draft(point, demand))
-        money = ("money", self.space.part(point, demand, _MONEY))
-        assumptions = self._once(money, lambda: self._assumptions(self.space.draft(point, demand)))
+        assumptions = self.assumptions(point, demand)
         work = ("work", self.space.part(point, demand, _WORK), _signature(hardware.cluster))
         jobs = self._once(work, lambda: self._jobs(self.space.draft(point, demand), hardware.cluster))
         return Design(point, demand, hardware, jobs, assumptions)
+
+    def assumptions(self, point: int, demand: int = 0) -> Assumptions:
+        """Prices and rates of a point."""
+        key = ("money", self.space.part(point, demand, _MONEY))
+        return self._once(key, lambda: self._assumptions(self.space.draft(point, demand)))
+
+    def memo(self) -> Memo:
+        """What services of points have in common; emptied now and then."""
+        self._services += 1
+        if self._services % self.keep == 0:
+            self._memo = Memo()
+        return self._memo
 
     def hardware(self, point: int, demand: int = 0, use: int | None = None) -> Hardware:
         """The cluster of a point.

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.plan.designs import service
 from railyard.plan.designs.build import Bench
 from railyard.plan.designs.constraints import contradiction, relaxed
 from railyard.plan.designs.decide import break_even, judged, port_prices
-from railyard.plan.designs.doubt import Choice, Doubts
+from railyard.plan.designs.doubt import Choice, Doubts, missed_of_step
+from railyard.plan.designs.families import unverified
 from railyard.plan.designs.front import front
 from railyard.plan.designs.judgement import able, good, looked, products, values
 from railyard.plan.designs.outcome import layout_of
@@ -56,6 +58,7 @@ def conclude(planned: Planned, *, draws: int, seed: int) -> None:
     if planned.objectives[0].name == "cpmt":
         planned.even = break_even(planned.choices, planned.shares)
         planned.ports = port_prices(planned.choices, planned.shares)
+    planned.unverified = unverified(planned)
     if planned.constraints:
         every = products(planned, able(planned))
         planned.relaxed = relaxed(planned.constraints, [looked(planned, point) for point in every])
@@ -77,7 +80,9 @@ def _chosen(planned: Planned) -> tuple[list[int], set[int]]:
 
 def _choice(planned: Planned, bench: Bench, point: int) -> Choice:
     """A design with everything that chances are worked out of."""
-    hardware, trainings, outcomes, money = [], [], [], []
+    if planned.engine == "serving":
+        return service.choice(planned, bench, point)
+    hardware, layouts, outcomes, money, missed = [], [], [], [], []
     for demand in range(len(planned.space.demands)):
         outcome = planned.seen(point, demand)
         if outcome is None:
@@ -87,9 +92,18 @@ def _choice(planned: Planned, bench: Bench, point: int) -> Choice:
         training = design.jobs[0].replace(layout=layout)
         seated = bench.seated(point, demand, layout)
         hardware.append(seated)
-        trainings.append(training)
+        layouts.append(str(training.layout))
+        missed.append(missed_of_step(seated, training, outcome))
         outcomes.append(outcome)
         delivery_s = bench.delivery_s(seated)
         money.append(priced(seated.cluster, training, outcome, seated.parts, design.assumptions, delivery_s=delivery_s))
     name, figures = planned.space.name(point), planned.figures(point) or {}
-    return Choice(point, name, tuple(hardware), tuple(trainings), tuple(outcomes), tuple(money), figures)
+    return Choice(
+        *(point, name),
+        tuple(hardware),
+        tuple(layouts),
+        tuple(outcomes),
+        tuple(money),
+        tuple(missed),
+        figures,
+    )

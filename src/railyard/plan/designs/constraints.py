@@ -69,9 +69,16 @@ class Constraint:
 
 
 def constraints_of(
-    section: ConstraintsSection, catalog: Catalog, *, demands: int, lacks: frozenset[str]
+    section: ConstraintsSection, catalog: Catalog, *, demands: int, lacks: frozenset[str], work: str = "training"
 ) -> list[Constraint]:
     """All constraints of a plan.
+
+    Args:
+        section: As written.
+        catalog: Which knows makers and parts.
+        demands: How many the plan has.
+        lacks: What of `NEEDED` the scenario does not have.
+        work: Kind of what runs.
 
     Raises:
         InputError: One bounds what no engine gives, or excludes what the catalogue does not know.
@@ -80,12 +87,12 @@ def constraints_of(
     for name, figure in _FIGURES.items():
         limit = getattr(section, name)
         if limit is not None:
-            objective(figure, f"plan.constraints.{name}", demands=demands, lacks=lacks)
+            objective(figure, f"plan.constraints.{name}", demands=demands, lacks=lacks, work=work)
             found.append(Constraint(name, figure, float(limit)))
     for key, large in (("at_most", False), ("at_least", True)):
         for figure, limit in getattr(section, key).items():
             place = f"plan.constraints.{key}.{figure}"
-            if objective(figure, place, demands=demands, lacks=lacks).of is None:
+            if objective(figure, place, demands=demands, lacks=lacks, work=work).of is None:
                 raise InputError(f"`{figure}` follows of the designs that are left, and bounds none", key=place)
             found.append(Constraint(f"{key}.{figure}", figure, float(limit), large))
     if section.exclude:

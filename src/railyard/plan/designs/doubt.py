@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.economics.assumptions import NAMES
-from railyard.economics.cost import usd_per_h
 from railyard.economics.parts import ACCELERATORS, MANAGEMENT, SERVERS, STORAGE
 from railyard.economics.sensitivity import SHOWN
 from railyard.measure.model_error import collective_error, step_error
 from railyard.measure.verdict import EXPOSED
+from railyard.plan.designs.price import HARDWARE, Goodputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Range
     from railyard.plan.designs.build import Hardware
     from railyard.plan.designs.outcome import Outcome
-    from railyard.plan.designs.price import Priced
+    from railyard.plan.designs.price import Paid
     from railyard.workload.training.spec import Training
 
     F = NDArray[np.float64]
@@ -48,7 +48,6 @@ _INSTALLED = {
     MANAGEMENT: "servers_usd",
     STORAGE: "storage_usd",
 }
-_HARDWARE = ("accelerators_usd", "servers_usd", "network_usd", "storage_usd")
 _OF_PLACES = frozenset({"electricity_usd_per_kwh", "pue", "space_usd_per_kw_month"})
 _ACCELERATOR_DRAW = "draw of accelerators at work"
 
@@ -90,6 +89,19 @@ def triangular(even: F, low: float, typical: float, high: float) -> F:
     return np.where(even < turn, below, above)
 
 
+@dataclass(frozen=True)
+class Missed:
+    """A part of the model's error of one design under one demand.
+
+    Attributes:
+        factor: As logarithms of the true time over the one found.
+        share: Of the time that it stretches.
+    """
+
+    factor: Factor
+    share: float = 1.0
+
+
 @dataclass(frozen=True, eq=False)
 class Choice:
     """A design that may be chosen, with what was found of it under each demand.
@@ -98,30 +110,27 @@ class Choice:
         point: Its number.
         name: As tables call it.
         hardware: On what, by demand.
-        trainings: What runs, by demand.
+        layouts: How its work is laid out, by demand.
         outcomes: By demand, each of the dearest engine that ran it.
         priced: By demand.
+        missed: What the model may miss of it, by demand.
         figures: Objectives, all demands together, typical.
     """
 
     point: int
     name: str
     hardware: tuple[Hardware, ...]
-    trainings: tuple[Training, ...]
+    layouts: tuple[str, ...]
     outcomes: tuple[Outcome, ...]
-    priced: tuple[Priced, ...]
+    priced: tuple[Paid, ...]
+    missed: tuple[tuple[Missed, ...], ...]
     figures: Mapping[str, float]
 
     @property
     def engine(self) -> str:
         """By which it is judged: the cheapest of those that found its outcomes."""
         engines = {outcome.engine for outcome in self.outcomes}
-        return next(name for name in ("analytic", "flow", "packet") if name in engines)
-
-    @property
-    def layouts(self) -> tuple[str, ...]:
-        """By demand."""
-        return tuple(str(training.layout) for training in self.trainings)
+        return next(name for name in ("analytic", "flow", "serving", "packet") if name in engines)
 
 
 @dataclass(frozen=True)
@@ -166,56 +175,56 @@ class Doubts:
 
 def _factors(choice: Choice, closed_form: tuple[float, float]) -> list[Factor]:
     found = []
-    for hardware, training, outcome, priced in zip(
-        choice.hardware, choice.trainings, choice.outcomes, choice.priced, strict=True
+    for hardware, outcome, priced, missed in zip(
+        choice.hardware, choice.outcomes, choice.priced, choice.missed, strict=True
     ):
         for part in hardware.parts:
             found.append(_banded(f"price of {part.name}", "price", part.price_usd))
             if part.component != ACCELERATORS:
                 found.append(_banded(f"power of {part.name}", "power", part.power_w))
         found.append(Factor(_ACCELERATOR_DRAW, "power", 0.0, _typical_draw(priced), 1.0))
-        found += [_banded(_assumed(priced, name), "assumption", priced.model.inputs[name]) for name in NAMES]
-        error = step_error(experts=bool(training.model.experts), precision=training.precision)
-        bias = (math.log1p(error.low) + math.log1p(error.high)) / 2
-        found.append(_model(_step_name(hardware, training), bias, error.scatter))
-        found.append(_model(_layout_name(training), 0.0, math.log1p(error.between) / math.sqrt(2)))
-        found.append(_model(_network_name(hardware), 0.0, collective_error().scatter))
+        known = [name for name in NAMES if name in priced.inputs]
+        found += [_banded(_assumed(priced, name), "assumption", priced.inputs[name]) for name in known]
+        found += [one.factor for one in missed]
         if outcome.engine == "analytic":
-            found.append(_model(_closed_name(choice), closed_form[0], closed_form[1] * EIGHT_OF_TEN))
+            found.append(modelled(_closed_name(choice), closed_form[0], closed_form[1] * EIGHT_OF_TEN))
     return found
+
+
+def missed_of_step(hardware: Hardware, training: Training, outcome: Outcome) -> tuple[Missed, ...]:
+    """What the model may miss of a step of training."""
+    error = step_error(experts=bool(training.model.experts), precision=training.precision)
+    bias = (math.log1p(error.low) + math.log1p(error.high)) / 2
+    model = training.model.name
+    layout = math.log1p(error.between) / math.sqrt(2)
+    network = collective_error().scatter
+    return (
+        Missed(modelled(f"step of {model} on {hardware.cluster.accelerator.name}", bias, error.scatter)),
+        Missed(modelled(f"layout {training.layout} of {model}", 0.0, layout)),
+        Missed(modelled(f"collectives on {hardware.cluster.fabric.name}", 0.0, network), outcome.share(*EXPOSED)),
+    )
 
 
 def _banded(name: str, kind: str, band: Range) -> Factor:
     return Factor(name, kind, band.low, band.typical, band.high)
 
 
-def _model(name: str, middle: float, half: float) -> Factor:
+def modelled(name: str, middle: float, half: float) -> Factor:
+    """A part of the model's error: its middle, and how far eight of ten lie from that, as logarithms."""
     return Factor(name, "model", middle - half, 0.0 if middle == 0.0 else middle, middle + half)
 
 
-def _assumed(priced: Priced, name: str) -> str:
+def _assumed(priced: Paid, name: str) -> str:
     """What electricity and space cost at one site says nothing of another; all else is the same everywhere."""
     words = SHOWN[name][0]
     return f"{words} at {priced.site}" if priced.site and name in _OF_PLACES else words
-
-
-def _step_name(hardware: Hardware, training: Training) -> str:
-    return f"step of {training.model.name} on {hardware.cluster.accelerator.name}"
-
-
-def _layout_name(training: Training) -> str:
-    return f"layout {training.layout} of {training.model.name}"
-
-
-def _network_name(hardware: Hardware) -> str:
-    return f"collectives on {hardware.cluster.fabric.name}"
 
 
 def _closed_name(choice: Choice) -> str:
     return f"closed form of {choice.name}"
 
 
-def _typical_draw(priced: Priced) -> float:
+def _typical_draw(priced: Paid) -> float:
     """Where the typical draw of the accelerators lies between low and high, 0 to 1."""
     line = priced.power.lines[0].power_w
     return (line.typical - line.low) / (line.high - line.low) if line.high > line.low else 0.5
@@ -251,39 +260,18 @@ def worth(choice: Choice, values: Mapping[str, F], shares: Sequence[float], good
 
 def _under(choice: Choice, demand: int, values: Mapping[str, F], count: int, goodputs: Goodputs) -> dict[str, F]:
     """Figures under one demand."""
-    priced, hardware = choice.priced[demand], choice.hardware[demand]
-    inputs = _inputs(priced, hardware, values, count)
-    hourly = np.sum(list(usd_per_h(inputs).values()), axis=0)
-    step = choice.outcomes[demand].step_s * np.exp(_step_error(choice, demand, values, count))
-    kept = goodputs.of(priced, inputs["mtbf_h"], inputs["restart_s"])
-    tokens_per_s = priced.model.job.tokens_per_step / step * kept
-    drawn = inputs["it_w"] * inputs["pue"]
-    hardware_usd = np.sum([inputs[name] for name in _HARDWARE], axis=0)
-    grams = {} if priced.grid is None else {"carbon": drawn / tokens_per_s / 3.6 * priced.grid.g_per_kwh}
-    return {
-        **grams,
-        "cpmt": hourly / (tokens_per_s * 3600) * 1e6,
-        "jct": priced.model.job.tokens / tokens_per_s,
-        "done": priced.delivery_s + priced.model.job.tokens / tokens_per_s,
-        "step": step,
-        "tokens_per_s": tokens_per_s,
-        "tokens_per_watt": tokens_per_s / drawn,
-        "capex": hardware_usd * (1 + inputs["installation"]),
-        "power": drawn,
-        "usd_per_h": hourly,
-        "mfu": priced.mfu * priced.step_s / step,
-        "network_capex_share": inputs["network_usd"] / (hardware_usd * (1 + inputs["installation"])),
-    }
+    inputs = _inputs(choice.priced[demand], choice.hardware[demand], values, count)
+    return choice.priced[demand].under(inputs, np.exp(_time_error(choice, demand, values, count)), goodputs)
 
 
-def _inputs(priced: Priced, hardware: Hardware, values: Mapping[str, F], count: int) -> dict[str, F]:
+def _inputs(priced: Paid, hardware: Hardware, values: Mapping[str, F], count: int) -> dict[str, F]:
     """Inputs of the price of an hour, each float64[n]."""
     found = {name: np.full(count, value) for name, value in priced.typical.items()}
     for name in NAMES:
-        band = priced.model.inputs[name]
-        if band.high > band.low:
+        band = priced.inputs.get(name)
+        if band is not None and band.high > band.low:
             found[name] = values.get(_assumed(priced, name), found[name])
-    for name in _HARDWARE:
+    for name in HARDWARE:
         found[name] = np.zeros(count)
     line = priced.power.lines[0].power_w
     share = values.get(_ACCELERATOR_DRAW, np.full(count, _typical_draw(priced)))
@@ -297,29 +285,13 @@ def _inputs(priced: Priced, hardware: Hardware, values: Mapping[str, F], count: 
     return found
 
 
-def _step_error(choice: Choice, demand: int, values: Mapping[str, F], count: int) -> F:
-    """Logarithm of the true step over the one found: float64[n]."""
-    hardware, training, outcome = choice.hardware[demand], choice.trainings[demand], choice.outcomes[demand]
-    nothing = np.zeros(count)
-    of_all = values.get(_step_name(hardware, training), nothing) + values.get(_layout_name(training), nothing)
-    exposed = outcome.share(*EXPOSED)
-    of_network = np.log1p(exposed * np.expm1(values.get(_network_name(hardware), nothing)))
-    closed = values.get(_closed_name(choice), nothing) if outcome.engine == "analytic" else nothing
-    found: F = of_all + of_network + closed
-    return found
-
-
-class Goodputs:
-    """Goodput of jobs by how often they fail: the same for all designs with as many accelerators and checkpoints."""
-
-    def __init__(self) -> None:
-        self._known: dict[object, F] = {}
-
-    def of(self, priced: Priced, mtbf_h: F, restart_s: F) -> F:
-        """Share of the time that counts, float64[n]."""
-        job = priced.model.job
-        key = (job.accelerators, job.checkpointing, hash(mtbf_h.tobytes()), hash(restart_s.tobytes()))
-        if key not in self._known:
-            pairs = zip(mtbf_h.tolist(), restart_s.tolist(), strict=True)
-            self._known[key] = np.array([job.time(mtbf_h=mtbf, restart_s=restart).goodput for mtbf, restart in pairs])
-        return self._known[key]
+def _time_error(choice: Choice, demand: int, values: Mapping[str, F], count: int) -> F:
+    """Logarithm of the true time over the one found: float64[n]."""
+    total = np.zeros(count)
+    for one in choice.missed[demand]:
+        drawn = values.get(one.factor.name)
+        if drawn is not None:
+            total = total + (drawn if one.share == 1.0 else np.log1p(one.share * np.expm1(drawn)))
+    if choice.outcomes[demand].engine == "analytic":
+        total = total + values.get(_closed_name(choice), np.zeros(count))
+    return total

@@ -69,7 +69,7 @@ def _points(planned: Planned) -> Any:
                     key: cells[at][value]
                     for at, (key, value) in enumerate(zip(space.keys, space.place(point), strict=True))
                 },
-                "layout": json.dumps(outcome.layouts[0]) if outcome.layouts else None,
+                "layout": json.dumps(outcome.layouts[0]) if outcome.layouts and outcome.layouts[0] else None,
                 "missed": planned.missed.get(point),
                 "step_s": outcome.step_s or None,
                 **outcome.figures,

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railyard.economics.parts import NETWORK_COMPONENTS
 from railyard.errors import InputError, did_you_mean
 from railyard.plan import regret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-    from railyard.plan.designs.price import Priced
+    from railyard.plan.designs.price import Paid
+    from railyard.plan.designs.service_price import Service
 
 
 @dataclass(frozen=True)
@@ -30,14 +31,16 @@ class Objective:
         of: Reads it, None where what it needs is missing; None: it comes of comparing designs.
         large: Whether more is better.
         needs: Of `NEEDED`, a key of the scenario without which no engine gives it.
+        work: Kinds of work that have it.
     """
 
     name: str
     words: str
     unit: str
-    of: Callable[[Priced], float | None] | None
+    of: Callable[[Any], float | None] | None
     large: bool = False
     needs: str = ""
+    work: tuple[str, ...] = ("training", "serving")
 
     @property
     def sign(self) -> float:
@@ -45,7 +48,44 @@ class Objective:
         return -1.0 if self.large else 1.0
 
 
-def _network_share(priced: Priced) -> float:
+_STEPS = ("training",)
+_REQUESTS = ("serving",)
+_LATENCIES = {
+    "ttft": "time to the first token",
+    "tpot": "mean time of each further token of a request",
+    "e2e": "time to the last token",
+}
+_SHARES = (("p50", "median"), ("p90", "90th percentile"), ("p99", "99th percentile"))
+
+
+def _latency(name: str, share: str) -> Callable[[Service], float | None]:
+    return lambda priced: priced.latencies[name, share]
+
+
+def _of_requests() -> Iterator[Objective]:
+    """What a service is judged by beside its money."""
+    yield Objective(
+        "attainment",
+        "share of the requests that keep all limits of `slo`",
+        "",
+        lambda priced: priced.attainment,
+        large=True,
+        work=_REQUESTS,
+    )
+    yield Objective(
+        "goodput",
+        "requests a second that keep all limits of `slo`",
+        "1/s",
+        lambda priced: priced.goodput_per_s,
+        large=True,
+        work=_REQUESTS,
+    )
+    for name, words in _LATENCIES.items():
+        for share, which in _SHARES:
+            yield Objective(f"{name}_{share}", f"{words}, {which}", "s", _latency(name, share), work=_REQUESTS)
+
+
+def _network_share(priced: Paid) -> float:
     usd = sum(priced.capex.line(name).typical for name in NETWORK_COMPONENTS)
     return usd / max(priced.capex.total_usd.typical, 1e-300)
 
@@ -54,18 +94,19 @@ OBJECTIVES: Mapping[str, Objective] = {
     one.name: one
     for one in (
         Objective("cpmt", "cost per million goodput tokens", "USD", lambda priced: priced.cpmt),
-        Objective("jct", "time until the job is done", "s", lambda priced: priced.jct_s, needs="tokens"),
+        Objective("jct", "time until the job is done", "s", lambda priced: priced.jct_s, needs="tokens", work=_STEPS),
         Objective(
             "done",
             "time from the order until the job is done, deliveries included",
             "s",
             lambda priced: priced.delivery_s + priced.jct_s,
             needs="tokens",
+            work=_STEPS,
         ),
         Objective(
             "delivery", "time from the order until the last part is there", "s", lambda priced: priced.delivery_s
         ),
-        Objective("step", "mean step", "s", lambda priced: priced.step_s),
+        Objective("step", "mean step", "s", lambda priced: priced.step_s, work=_STEPS),
         Objective("tokens_per_s", "goodput tokens a second", "1/s", lambda priced: priced.tokens_per_s, large=True),
         Objective(
             "tokens_per_watt",
@@ -79,10 +120,16 @@ OBJECTIVES: Mapping[str, Objective] = {
         Objective("provisioned", "nameplate IT power", "W", lambda priced: priced.power.provisioned_w.typical),
         Objective("racks", "racks by nameplate power", "", lambda priced: priced.racks),
         Objective("usd_per_h", "dollars an hour", "USD/h", lambda priced: priced.usd_per_h),
-        Objective("mfu", "model FLOP/s over the dense peak", "", lambda priced: priced.mfu, large=True),
+        Objective("mfu", "model FLOP/s over the dense peak", "", lambda priced: priced.mfu, large=True, work=_STEPS),
         Objective(
-            "utilization", "share of a step in which accelerators compute", "", lambda priced: priced.busy, large=True
+            "utilization",
+            "share of a step in which accelerators compute",
+            "",
+            lambda priced: priced.busy,
+            large=True,
+            work=_STEPS,
         ),
+        *_of_requests(),
         Objective("network_capex_share", "the network's share of the capital", "", _network_share),
         Objective(
             "network_power_share",
@@ -111,6 +158,7 @@ NEEDED: Mapping[str, tuple[str, str]] = {
 _OF_OTHERS = {
     "ttft": "serving",
     "tpot": "serving",
+    "e2e": "serving",
     "attainment": "serving",
     "goodput": "serving",
     "fct": "packets",
@@ -120,7 +168,9 @@ _OF_OTHERS = {
 }
 
 
-def objective(name: str, key: str, *, demands: int, lacks: frozenset[str] = frozenset()) -> Objective:
+def objective(
+    name: str, key: str, *, demands: int, lacks: frozenset[str] = frozenset(), work: str = "training"
+) -> Objective:
     """An objective by its name.
 
     Args:
@@ -128,19 +178,18 @@ def objective(name: str, key: str, *, demands: int, lacks: frozenset[str] = froz
         key: Where.
         demands: How many the plan has.
         lacks: What of `NEEDED` the scenario does not have.
+        work: Kind of what runs.
 
     Raises:
         InputError: No engine gives it.
     """
     found = OBJECTIVES.get(name)
-    if found is None:
+    if found is None or work not in found.work:
+        allowed = sorted(one.name for one in OBJECTIVES.values() if work in one.work)
         about = next((what for word, what in _OF_OTHERS.items() if name.startswith(word)), "")
-        hint = did_you_mean(name, OBJECTIVES)
-        if about == "serving":
-            hint = "it is a figure of serving: `railyard plan serving` plans what answers requests"
-        raise InputError(
-            f"no engine gives the objective `{name}` of training", key=key, allowed=sorted(OBJECTIVES), hint=hint
-        )
+        about = about if found is None else " and ".join(found.work)
+        hint = did_you_mean(name, allowed) if about in ("", work) else f"it is a figure of {about}"
+        raise InputError(f"no engine gives the objective `{name}` of {work}", key=key, allowed=allowed, hint=hint)
     if found.needs in lacks:
         without, write = NEEDED[found.needs]
         raise InputError(f"no engine gives `{name}` {without}", key=key, hint=write)
@@ -165,9 +214,9 @@ def regrets(costs: ArrayLike, shares: Sequence[float]) -> dict[str, NDArray[np.f
     return {"regret": regret.largest(behind), "expected_regret": regret.expected(behind, shares)}
 
 
-def figures_of(priced: Priced) -> dict[str, float]:
-    """Every objective that is read off one design."""
-    read = {name: one.of(priced) for name, one in OBJECTIVES.items() if one.of is not None}
+def figures_of(priced: Paid, work: str = "training") -> dict[str, float]:
+    """Every objective of a kind of work that is read off one design."""
+    read = {name: one.of(priced) for name, one in OBJECTIVES.items() if one.of is not None and work in one.work}
     return {name: float(value) for name, value in read.items() if value is not None}
 
 

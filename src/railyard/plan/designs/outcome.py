@@ -22,7 +22,7 @@ class Outcome:
         demand: Number of the demand.
         engine: Which found it.
         error: Why there is nothing else; empty where there is.
-        step_s: A mean step, meetings in, checkpoints and jitter out.
+        step_s: A mean step, meetings in, checkpoints and jitter out; of a service the mean time of an answer.
         samples_s: Steps by seed of the hashes, where there are several.
         time: Cause, group, phase and share of the step.
         layouts: The best, as fields of `Layout`, the best first.
@@ -32,6 +32,8 @@ class Outcome:
         tail: 99th percentile of flow completion over its median, from packets; 0 elsewhere.
         figures: Objectives by name, typical.
         excluded: Makers and catalogue names that the plan excludes and the design has.
+        kept: Of a service, goodput tokens a second where everything takes as long as `SLOWER` says.
+        drawn_w: Of a service, mean power of an accelerator of each pool.
         bound: Whether no product can be as good: its network is a crossbar that blocks nothing.
     """
 
@@ -49,6 +51,8 @@ class Outcome:
     tail: float = 0.0
     figures: Mapping[str, float] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
+    kept: tuple[float, ...] = ()
+    drawn_w: tuple[float, ...] = ()
     bound: bool = False
 
     def plain(self) -> dict[str, Any]:
@@ -65,7 +69,7 @@ class Outcome:
     def of(cls, plain: Mapping[str, Any]) -> Outcome:
         """From what `plain` gave."""
         given = dict(plain)
-        for name in ("samples_s", "steps_s", "checkpoint_s", "layouts", "excluded"):
+        for name in ("samples_s", "steps_s", "checkpoint_s", "layouts", "excluded", "kept", "drawn_w"):
             if name in given:
                 given[name] = tuple(given[name])
         if "time" in given:

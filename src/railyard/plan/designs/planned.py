@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.plan.designs.constraints import constraints_of, named
+from railyard.plan.designs.constraints import Constraint, constraints_of, named
 from railyard.plan.designs.misspelt import refuse_misspelt, refuse_misspelt_demands
 from railyard.plan.designs.objectives import merged, objective
 from railyard.plan.designs.space import space_of
@@ -17,9 +17,10 @@ from railyard.study import compose
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from railyard.plan.designs.constraints import Constraint, Relaxed
+    from railyard.plan.designs.constraints import Relaxed
     from railyard.plan.designs.decide import BreakEven, PortPrice, Sure
     from railyard.plan.designs.doubt import Choice
+    from railyard.plan.designs.families import Unverified
     from railyard.plan.designs.objectives import Objective
     from railyard.plan.designs.outcome import Outcome
     from railyard.plan.designs.space import Space
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 _UNKNOWN_SPREAD = 0.05
 """Spread of the closed form's error where fewer than three designs were run, as a logarithm."""
 
+
+ENGINES = {"training": "flow", "serving": "serving"}
+"""What runs promising designs, by kind of work."""
 
 _GRIDS = frozenset({("economics",), *(("economics", key) for key in ("grid", "site", "sites"))})
 """Keys that may name a grid."""
@@ -56,8 +60,10 @@ class Planned:
         layouts: That were looked at in closed form.
         points: That were looked at in closed form, in order.
         stopped: What stopped it before its end: `user`, `time`; empty where nothing did.
+        engine: That runs the promising: `flow` of training, `serving` of what answers requests.
         engines: That designs are judged by, the dearest first; packets only where they ran two designs or more, for
             a design on packets and one on flow are not compared by the same measure.
+        unverified: Families of designs that may be the best within the closed form's error, and did not run.
     """
 
     space: Space
@@ -77,7 +83,9 @@ class Planned:
     layouts: int = 0
     points: list[int] = field(default_factory=list)
     stopped: str = ""
+    engine: str = "flow"
     engines: tuple[str, ...] = ("flow", "analytic")
+    unverified: list[Unverified] = field(default_factory=list)
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -104,9 +112,9 @@ class Planned:
             return None
         return {**merged(rows, self.shares), **self.regret.get(point, {})}
 
-    def ran(self, point: int, engine: str = "flow") -> bool:
-        """Whether an engine ran a point under every demand."""
-        found = [self.outcomes.get((point, demand, engine)) for demand in range(len(self.space.demands))]
+    def ran(self, point: int, engine: str = "") -> bool:
+        """Whether an engine ran a point under every demand; that of the promising where none is named."""
+        found = [self.outcomes.get((point, demand, engine or self.engine)) for demand in range(len(self.space.demands))]
         return all(one is not None and not one.error for one in found)
 
 
@@ -120,12 +128,14 @@ def begin(draft: Draft) -> tuple[Planned, PlanSection]:
     section = draft.scenario.plan
     if section is None:  # `space_of` has refused it
         raise InputError("there is nothing to plan", key="plan")
-    if draft.kind != "training":
+    work = draft.kind
+    if work not in ENGINES:
+        pipeline = "`railyard plan serving` plans the stages of a pipeline" if work == "pipeline" else None
         raise draft.blame(
             InputError(
-                f"designs are planned for training, and this scenario has `{draft.kind}`",
+                f"designs are planned for {' and '.join(ENGINES)}, and this scenario has `{work}`",
                 key="workload",
-                hint="`railyard plan serving` plans a pipeline that answers requests",
+                hint=pipeline,
             )
         )
     refuse_misspelt(space, lambda point, demand: compose.catalog_of(space.draft(point, demand)))
@@ -135,15 +145,34 @@ def begin(draft: Draft) -> tuple[Planned, PlanSection]:
     try:
         names = list(dict.fromkeys(section.objectives))
         objectives = tuple(
-            objective(name, f"plan.objectives.{number}", demands=demands, lacks=lacks)
+            objective(name, f"plan.objectives.{number}", demands=demands, lacks=lacks, work=work)
             for number, name in enumerate(names)
         )
         keys = [f"plan.delivery.{name}" for name in section.delivery]
         named(list(section.delivery), keys, compose.catalog_of(draft))
-        constraints = constraints_of(section.constraints, compose.catalog_of(draft), demands=demands, lacks=lacks)
+        catalog = compose.catalog_of(draft)
+        constraints = constraints_of(section.constraints, catalog, demands=demands, lacks=lacks, work=work)
+        if work == "serving":
+            constraints += _in_time(draft)
+            _refuse_packets(section)
     except InputError as error:
         raise draft.blame(error) from None
-    return Planned(space, objectives, tuple(constraints)), section
+    engine = ENGINES[work]
+    return Planned(space, objectives, tuple(constraints), engine=engine, engines=(engine, "analytic")), section
+
+
+def _in_time(draft: Draft) -> list[Constraint]:
+    """What a scenario's limits of latency ask of every design; nothing where it has none."""
+    slo = draft.scenario.serving.slo
+    if slo.ttft is None and slo.tpot is None and slo.e2e is None:
+        return []
+    return [Constraint("slo", "attainment", slo.attainment, large=True)]
+
+
+def _refuse_packets(section: PlanSection) -> None:
+    """Raises InputError where finalists of a service are to run on packets."""
+    if section.effort.packet:
+        raise InputError("no engine runs requests on packets", key="plan.effort.packet", allowed="0")
 
 
 def _lacking(draft: Draft, space: Space) -> frozenset[str]:
@@ -171,6 +200,8 @@ def _grid_of(space: Space, point: int, demand: int) -> bool:
 
 def _with_end(draft: Draft, space: Space) -> bool:
     """Whether every job has a budget of tokens."""
+    if draft.kind != "training":
+        return False
     key = override.full_path("tokens")
     keys = [*space.keys, *(set.intersection(*(set(demand.changes) for demand in space.demands)))]
     return bool(draft.scenario.training.tokens) or key in map(override.full_path, keys)

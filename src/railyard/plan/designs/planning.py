@@ -13,6 +13,7 @@ from railyard.errors import InputError
 from railyard.plan.designs import judgement, work
 from railyard.plan.designs.ahead import Ahead
 from railyard.plan.designs.conclusion import conclude, refusal
+from railyard.plan.designs.families import rivals_of
 from railyard.plan.designs.front import promising
 from railyard.plan.designs.judgement import judge
 from railyard.plan.designs.known import Known
@@ -213,7 +214,7 @@ class Planner:
         The layout that may be fastest by the lower end of what is known runs next, a few at a time.
         """
         good, effort = judgement.good(self.planned), self.section.effort
-        if not good or not effort.layouts or not effort.flow:
+        if not good or not effort.layouts or not effort.flow or self.planned.engine != "flow":
             return
         anchor = good[promising(judgement.values(self.planned, good), 1)[0]]
         for demand in range(len(self.planned.space.demands)):
@@ -229,22 +230,32 @@ class Planner:
 
     def _run_promising(self) -> None:
         """The most promising points on `flow`; what they teach is taken from the others, and the next are chosen."""
-        left = self.section.effort.flow
+        left, engine = self._runs, self.planned.engine
         while left > 0:
             good = [point for point in judgement.good(self.planned) if point not in self.refused and self._open(point)]
             if not good:
                 return
-            chosen = [good[at] for at in promising(self._hoped(good), min(left, _BATCH))]
-            self._engine("flow", [(point, demand, layout) for point in chosen for demand, layout in self._open(point)])
+            hoped = self._hoped(good)
+            first = [good[at] for at in promising(hoped, min(left, _BATCH))]
+            # Half of a batch is for families of which none ran yet, so that no rival is dismissed by its closed form.
+            rivals = [one.point for one in rivals_of(self.planned, good, hoped[:, 0])]
+            chosen = list(dict.fromkeys([first[0], *rivals[: _BATCH // 2], *first]))[: min(left, _BATCH)]
+            self._engine(engine, [(point, demand, layout) for point in chosen for demand, layout in self._open(point)])
             self.refused.update(point for point in chosen if not self.planned.ran(point))
             left -= len(chosen)
             self._correct()
 
+    @property
+    def _runs(self) -> int:
+        """Points that run, at most."""
+        effort = self.section.effort
+        return effort.serving if self.planned.engine == "serving" else effort.flow
+
     def _run_bound(self) -> None:
         """What no product reaches, judged as those are that run: what is left to gain."""
         point = judgement.best_bound(self.planned)
-        if point is not None and self.section.effort.flow:
-            self._engine("flow", [(point, demand, layout) for demand, layout in self._open(point)])
+        if point is not None and self._runs:
+            self._engine(self.planned.engine, [(point, demand, layout) for demand, layout in self._open(point)])
             judge(self.planned)
 
     def _run_finalists(self) -> None:
@@ -267,8 +278,9 @@ class Planner:
         found: list[tuple[int, Mapping[str, Any]]] = []
         for demand in range(len(self.planned.space.demands)):
             closed = self.planned.outcomes[point, demand, "analytic"]
-            ran = self.planned.outcomes.get((point, demand, "flow"))
-            known = self.known.key(point, demand, "flow", closed.layouts[0]) in self.taken
+            engine = self.planned.engine
+            ran = self.planned.outcomes.get((point, demand, engine))
+            known = self.known.key(point, demand, engine, closed.layouts[0]) in self.taken
             if ran is None or (not ran.error and not known and closed.step_s < ran.step_s * (1.0 - _AGAIN)):
                 found.append((demand, closed.layouts[0]))
         return found
@@ -294,12 +306,18 @@ class Planner:
 
     def _correct(self) -> None:
         """Takes what the closed form was seen to miss from all points, and judges anew."""
-        for pair, outcome in self.raw.items():
-            self.planned.outcomes[*pair, "analytic"] = self.lessons.corrected(outcome)
-        apart = self.lessons.left()
+        if self.planned.engine == "flow":
+            for pair, outcome in self.raw.items():
+                self.planned.outcomes[*pair, "analytic"] = self.lessons.corrected(outcome)
+        apart = self.lessons.left() if self.planned.engine == "flow" else self._apart()
         if len(apart) >= 3:
             self.planned.closed_form = (float(np.mean(apart)), max(float(np.std(apart, ddof=1)), 0.005), len(apart))
         judge(self.planned)
+
+    def _apart(self) -> list[float]:
+        """By how much the engine's answers take longer than in closed form, as logarithms."""
+        ran = [(key[:2], one) for key, one in self.planned.outcomes.items() if key[2] == self.planned.engine]
+        return [math.log(one.step_s / self.raw[pair].step_s) for pair, one in ran if not one.error]
 
     def _engine(self, engine: str, runs: Sequence[Run], limit_s: float = 0.0) -> None:
         keys = [self.known.key(point, demand, engine, layout, limit_s) for point, demand, layout in runs]
@@ -341,14 +359,16 @@ class Planner:
 def _ahead(planned: Planned, section: PlanSection) -> Ahead:
     """The tasks of every step of `Planner.run` at most, and the chances."""
     space, effort = planned.space, section.effort
-    demands = len(space.demands)
+    demands, engine = len(space.demands), planned.engine
+    runs = effort.serving if engine == "serving" else effort.flow
+    layouts = effort.layouts if engine == "flow" and effort.flow else 0
     points = space.size if space.size <= effort.designs else effort.samples
     return Ahead(
         [
             ("closed form", math.ceil(points * demands / _CHUNK)),
-            ("flow", effort.layouts * demands if effort.flow else 0),
-            ("flow", effort.flow * demands),
-            ("flow", demands if effort.flow else 0),
+            (engine, layouts * demands),
+            (engine, runs * demands),
+            (engine, demands if runs else 0),
             ("packet", effort.packet * demands),
             ("chances", 1),
         ]

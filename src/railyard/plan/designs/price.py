@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from railyard.economics.carbon import carbon
-from railyard.economics.cost import CostModel, JobFacts
+from railyard.economics.cost import CostModel, JobFacts, usd_per_h
 from railyard.economics.evaluate import cost_model
 from railyard.economics.parts import Part, component_of
 from railyard.measure.job import Checkpointing
@@ -16,8 +18,11 @@ from railyard.model import flops
 from railyard.plan.designs.outcome import Outcome, Spent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
+    from railyard.catalog import Range
     from railyard.cluster import Cluster
     from railyard.cluster.bill import BillOfMaterials
     from railyard.economics.assumptions import Assumptions
@@ -26,14 +31,101 @@ if TYPE_CHECKING:
     from railyard.economics.power import Power
     from railyard.workload.training.spec import Training
 
+    F = NDArray[np.float64]
+
+HARDWARE = ("accelerators_usd", "servers_usd", "network_usd", "storage_usd")
+"""Inputs that make up the capital."""
+
 
 def parts_of(bill: BillOfMaterials) -> tuple[Part, ...]:
     """A bill as parts, one a catalogue name, component and power."""
     return tuple(Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill)
 
 
+class Paid:
+    """What designs of every kind of work have in common: capital, power, dollars an hour."""
+
+    capex: Capex
+    power: Power
+    rack_w: float
+    delivery_s: float
+    site: str
+    grid: Grid | None
+
+    @property
+    def inputs(self) -> Mapping[str, Range]:
+        """What the price of an hour follows from, each a range."""
+        raise NotImplementedError
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Goodput tokens a second."""
+        raise NotImplementedError
+
+    def under(self, inputs: Mapping[str, F], slower: F, goodputs: Goodputs) -> dict[str, F]:
+        """Objectives where what the price follows from is as given and everything takes so many times as long.
+
+        Args:
+            inputs: float64[n] by name.
+            slower: float64[n].
+            goodputs: Of jobs that fail so often.
+        """
+        raise NotImplementedError
+
+    @cached_property
+    def typical(self) -> dict[str, float]:
+        """Every input in the middle of its range."""
+        return {name: band.typical for name, band in self.inputs.items()}
+
+    @property
+    def hourly(self) -> dict[str, float]:
+        """Dollars an hour by part."""
+        return usd_per_h(self.typical)
+
+    @property
+    def usd_per_h(self) -> float:
+        """Dollars an hour."""
+        return math.fsum(self.hourly.values())
+
+    @property
+    def cpmt(self) -> float:
+        """USD per million goodput tokens."""
+        return self.usd_per_h / (self.tokens_per_s * 3600) * 1e6
+
+    @property
+    def racks(self) -> float:
+        """By nameplate power."""
+        return float(math.ceil(self.power.provisioned_w.typical / self.rack_w - 1e-9))
+
+    @property
+    def carbon(self) -> float | None:
+        """Grams of CO2 equivalent of a million goodput tokens; None where no grid is known."""
+        if self.grid is None:
+            return None
+        joules = self.power.total_w.scaled(1.0 / self.tokens_per_s)
+        return carbon(self.grid, self.power.total_w, joules).grams_per_million.typical
+
+    def dollars(self, inputs: Mapping[str, F], tokens_per_s: F) -> dict[str, F]:
+        """Objectives of money and power for inputs and goodput tokens a second, each float64[n]."""
+        hourly = np.sum(list(usd_per_h(inputs).values()), axis=0)
+        drawn = inputs["it_w"] * inputs["pue"]
+        hardware_usd = np.sum([inputs[name] for name in HARDWARE], axis=0)
+        bought = hardware_usd * (1 + inputs["installation"])
+        grams = {} if self.grid is None else {"carbon": drawn / tokens_per_s / 3.6 * self.grid.g_per_kwh}
+        return {
+            **grams,
+            "cpmt": hourly / (tokens_per_s * 3600) * 1e6,
+            "tokens_per_s": tokens_per_s,
+            "tokens_per_watt": tokens_per_s / drawn,
+            "capex": bought,
+            "power": drawn,
+            "usd_per_h": hourly,
+            "network_capex_share": inputs["network_usd"] / bought,
+        }
+
+
 @dataclass(frozen=True, eq=False)
-class Priced:
+class Priced(Paid):
     """A design with a step: money, power, time.
 
     Attributes:
@@ -60,15 +152,10 @@ class Priced:
     site: str = ""
     grid: Grid | None = None
 
-    @cached_property
-    def typical(self) -> dict[str, float]:
-        """Every input in the middle of its range."""
-        return self.model.values("typical")
-
     @property
-    def usd_per_h(self) -> float:
-        """Dollars an hour."""
-        return math.fsum(self.model.usd_per_h(self.typical).values())
+    def inputs(self) -> Mapping[str, Range]:
+        """What the price of an hour and of a token follows from, each a range."""
+        return self.model.inputs
 
     @cached_property
     def tokens_per_s(self) -> float:
@@ -76,27 +163,37 @@ class Priced:
         return self.model.tokens_per_h(self.typical) / 3600
 
     @property
-    def cpmt(self) -> float:
-        """USD per million goodput tokens."""
-        return self.usd_per_h / (self.tokens_per_s * 3600) * 1e6
-
-    @property
     def jct_s(self) -> float:
         """Until the job is done."""
         return self.model.job.tokens / self.tokens_per_s
 
-    @property
-    def racks(self) -> float:
-        """By nameplate power."""
-        return float(math.ceil(self.power.provisioned_w.typical / self.rack_w - 1e-9))
+    def under(self, inputs: Mapping[str, F], slower: F, goodputs: Goodputs) -> dict[str, F]:
+        """Objectives for other inputs and steps."""
+        step, job = self.step_s * slower, self.model.job
+        tokens_per_s = job.tokens_per_step / step * goodputs.of(job, inputs["mtbf_h"], inputs["restart_s"])
+        jct = job.tokens / tokens_per_s
+        return {
+            **self.dollars(inputs, tokens_per_s),
+            "jct": jct,
+            "done": self.delivery_s + jct,
+            "step": step,
+            "mfu": self.mfu / slower,
+        }
 
-    @property
-    def carbon(self) -> float | None:
-        """Grams of CO2 equivalent of a million goodput tokens; None where no grid is known."""
-        if self.grid is None:
-            return None
-        joules = self.power.total_w.scaled(1.0 / self.tokens_per_s)
-        return carbon(self.grid, self.power.total_w, joules).grams_per_million.typical
+
+class Goodputs:
+    """Goodput of jobs by how often they fail: the same for all designs with as many accelerators and checkpoints."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, F] = {}
+
+    def of(self, job: JobFacts, mtbf_h: F, restart_s: F) -> F:
+        """Share of the time that counts, float64[n]."""
+        key = (job.accelerators, job.checkpointing, hash(mtbf_h.tobytes()), hash(restart_s.tobytes()))
+        if key not in self._known:
+            pairs = zip(mtbf_h.tolist(), restart_s.tolist(), strict=True)
+            self._known[key] = np.array([job.time(mtbf_h=mtbf, restart_s=restart).goodput for mtbf, restart in pairs])
+        return self._known[key]
 
 
 def priced(

@@ -52,19 +52,26 @@ def _terms(best: Choice, other: Choice, figure: str, shares: Sequence[float]) ->
     if figure in _PARTS:
         for name, share in _PARTS[figure](best, other).items():
             found[name] += share
-    if figure in _TIMED:
+    if figure in _TIMED and not _serves(best):
         for number, weight in enumerate(shares):
             for name, share in _time(best, other, number).items():
                 found[name] += weight * share
+    if figure in _TIMED and _serves(best):
+        found["goodput"] += best.figures["tokens_per_s"] / other.figures["tokens_per_s"] - 1.0
     rows = [(name, share) for name, share in found.items() if abs(share) >= _LEAST]
     return sorted(rows, key=lambda row: (-abs(row[1]), row[0]))
+
+
+def _serves(choice: Choice) -> bool:
+    """Whether a design answers requests: then goodput sets designs apart, and no step does."""
+    return "attainment" in choice.figures
 
 
 def _money(best: Choice, other: Choice) -> dict[str, float]:
     """Parts of the dollars of an hour, each over all of the best design's."""
     one, two = best.priced[0], other.priced[0]
     total = one.usd_per_h
-    hourly = [each.model.usd_per_h(each.typical) for each in (one, two)]
+    hourly = [each.hourly for each in (one, two)]
     paid = [each["capital"] + each["operations"] for each in hourly]
     lines: dict[str, float] = {}
     for name, components in (

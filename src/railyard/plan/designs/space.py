@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 import re
 from dataclasses import dataclass, field
@@ -13,7 +15,7 @@ from railyard.scenario import override, variants
 from railyard.schema.yaml import Mark, Node, from_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from railyard.scenario.load import Draft
     from railyard.scenario.plan_section import PlanSection
@@ -23,6 +25,9 @@ MOST_VALUES = 10_000
 
 _NO_DESIGN = frozenset({"check", "compare", "engine", "format", "name", "plan", "repeat", "seed", "tune"})
 """First words of keys that say how a scenario is run or called, not what is built: a choice among them is none."""
+
+_POOLS = ("workload", "serving", "pools")
+"""Layouts of a service, in which any value may be a list."""
 
 _NUMBER = re.compile(r"\s*(\$?)([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(.*?)\s*")
 
@@ -103,7 +108,12 @@ class Space:
 
     def name(self, point: int) -> str:
         """How a point is called in tables."""
-        return variants.name_of(self.settings(point)) or self.base.scenario.name
+        settings = self.settings(point)
+        words = [
+            _layout_words(value) if override.full_path(key) == _POOLS else variants.name_of({key: value})
+            for key, value in settings.items()
+        ]
+        return ", ".join(words) or self.base.scenario.name
 
     def draft(self, point: int, demand: int) -> Draft:
         """The scenario of a point under a demand.
@@ -217,12 +227,57 @@ def _refuse_twins(node: Node, keys: Sequence[str]) -> None:
 def _values(key: str, node: Node) -> tuple[Node, ...]:
     """The values of one key, a range written out."""
     if node.items is not None:
+        if override.full_path(key) == _POOLS:
+            return _layouts(key, node)
         if not node.items:
             raise InputError.many(
                 [node.problem("there are no values", key=f"plan.space.{key}", allowed="at least one")]
             )
         return tuple(node.items)
     return tuple(from_plain(value, node.mark) for value in _ranged(key, node))
+
+
+def _layouts(key: str, node: Node) -> tuple[Node, ...]:
+    """The layouts of a service, each with every combination of the lists in it.
+
+    Raises:
+        InputError: There are none, or too many.
+    """
+    count = sum(_combinations(item) for item in node.items or ())
+    if not 0 < count <= MOST_VALUES:
+        what = "there are no values" if not count else f"the layouts have {count:,} combinations"
+        allowed = "at least one" if not count else f"at most {MOST_VALUES:,}"
+        raise InputError.many([node.problem(what, key=f"plan.space.{key}", allowed=allowed)])
+    return tuple(one for item in node.items or () for one in _laid_out(item))
+
+
+def _layout_words(pools: Mapping[str, Any]) -> str:
+    """Pools of a layout with all that is chosen of them: `prefill 6 x tp 2 and decode tp 4`."""
+    found = []
+    for role, section in pools.items():
+        rest = " ".join(f"{key} {value}" for key, value in section.items() if key != "replicas")
+        count = [f"{section['replicas']} x"] if "replicas" in section else []
+        found.append(" ".join([role, *count, rest]).strip())
+    return " and ".join(found)
+
+
+def _combinations(node: Node) -> int:
+    if node.items is not None:
+        return sum(map(_combinations, node.items))
+    return math.prod(map(_combinations, node.value.values())) if isinstance(node.value, dict) else 1
+
+
+def _laid_out(node: Node) -> Iterator[Node]:
+    """Every combination of the lists that stand in a layout of pools, such as `{both: {tp: [2, 4, 8]}}`."""
+    if node.items is not None:
+        for item in node.items:
+            yield from _laid_out(item)
+    elif isinstance(node.value, dict):
+        keys, each = list(node.value), [list(_laid_out(child)) for child in node.value.values()]
+        for chosen in itertools.product(*each):
+            yield dataclasses.replace(node, value=dict(zip(keys, chosen, strict=True)))
+    else:
+        yield node
 
 
 def _ranged(key: str, node: Node) -> list[float | int | str]:

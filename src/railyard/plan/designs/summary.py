@@ -51,6 +51,7 @@ def _plain_answer(planned: Planned) -> dict[str, Any]:
         "looked_at": _looked_at(planned),
         "failed": _failed(planned),
         "points": _points(planned),
+        "unverified": [_plain(vars(one)) for one in planned.unverified],
         "stopped": bool(planned.stopped),
     }
 
@@ -107,7 +108,7 @@ def _bound(planned: Planned) -> dict[str, Any] | None:
     best = planned.choices[0].figures[what.name]
     return {
         "variant": planned.space.name(point),
-        "engine": "flow" if planned.ran(point) else "analytic",
+        "engine": planned.engine if planned.ran(point) else "analytic",
         "objective": what.name,
         "value": figures[what.name],
         "ahead": what.sign * (best - figures[what.name]) / abs(best) if best else 0.0,
@@ -139,7 +140,7 @@ def _looked_at(planned: Planned) -> dict[str, Any]:
         "in_closed_form": len(planned.points),
         "demands": len(planned.space.demands),
         "layouts": planned.layouts,
-        **{name: engines.count(name) for name in ("analytic", "flow", "packet")},
+        **{name: engines.count(name) for name in ("analytic", "flow", "serving", "packet")},
         "failed": len(planned.failed),
         "missed": len(planned.missed),
         "closed_form": {

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from railyard.plan.designs import service
 from railyard.plan.designs.build import Bench
 from railyard.plan.designs.simulated import simulated
 from railyard.plan.designs.space import space_of
@@ -28,8 +29,9 @@ def swept(task: Mapping[str, Any]) -> list[dict[str, Any]]:
     Args:
         task: `plan`, `points` (numbers of points and demands) and `exclude` (names).
     """
-    exclude = frozenset(task["exclude"])
-    found = sweep(_bench(task["plan"]), [tuple(pair) for pair in task["points"]], exclude)
+    exclude, bench = frozenset(task["exclude"]), _bench(task["plan"])
+    of = service.sweep if bench.space.base.kind == "serving" else sweep
+    found = of(bench, [tuple(pair) for pair in task["points"]], exclude)
     return [outcome.plain() for outcome in found]
 
 
@@ -40,6 +42,8 @@ def ran(task: Mapping[str, Any]) -> dict[str, Any]:
         task: `plan`, `point`, `demand`, `engine` and `layout`.
     """
     bench = _bench(task["plan"])
+    if task["engine"] == "serving":
+        return service.served(bench, task["point"], task["demand"]).plain()
     return simulated(bench, task["point"], task["demand"], task["engine"], task["layout"]).plain()
 
 

@@ -116,6 +116,7 @@ class PlanLooked(Figures):
     layouts: Count = Field(description="in closed form")
     analytic: Count = Field(description="designs and demands in closed form")
     flow: Count = Field(description="runs on flow")
+    serving: Count = Field(description="runs on the engine of requests")
     packet: Count = Field(description="runs on packets")
     failed: Count = Field(description="designs that cannot be")
     missed: Count = Field(description="designs that miss a constraint")
@@ -149,6 +150,16 @@ class PlanBound(Figures):
     ahead: float = Field(description="by which share it is better than the best design")
 
 
+class PlanUnverified(Figures):
+    """Designs of a kind that may hold the best, of which none ran on an engine."""
+
+    family: str = Field(description="fabric, topology, server and kind of layout, as far as the plan chooses them")
+    variant: str = Field(description="its best design by closed form")
+    point: Count = Field(description="number of that in the space")
+    value: float = Field(description="first objective of that, by closed form")
+    ahead: float = Field(description="by which share it may be better than the best that ran")
+
+
 class PlanAnswer(Figures):
     """Which cluster to build, how sure that is, and what would change it."""
 
@@ -169,6 +180,9 @@ class PlanAnswer(Figures):
     break_even: tuple[PlanBreakEven, ...] = Field(description="the nearest to today's prices first")
     port_prices: tuple[PlanPortPrice, ...] = Field(description="of other designs, the best first")
     looked_at: PlanLooked = Field(description="how much was looked at")
+    unverified: tuple[PlanUnverified, ...] = Field(
+        description="kinds of designs that may win within the closed form's error and did not run, the likeliest first"
+    )
     failed: tuple[PlanFailure, ...] = Field(description="what cannot be, the most frequent first")
     points: tuple[PlanPoint, ...] = Field(description="all that can be, thinned to two thousand or so")
     stopped: bool = Field(description="whether it was stopped before its end")

@@ -1,0 +1,105 @@
+"""Families of designs, of one fabric, topology, server and kind of layout: which may win that no engine has run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.plan.designs.judgement import good, values
+from railyard.scenario import override
+from railyard.study.training.fastest import SURE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.plan.designs.planned import Planned
+    from railyard.plan.designs.space import Space
+
+_KEYS = (
+    ("cluster", "server"),
+    ("cluster", "back_end", "fabric"),
+    ("cluster", "back_end", "topology"),
+    ("workload", "serving", "pools"),
+)
+"""Keys whose values are of a kind by themselves; all others are more or less of the same."""
+
+_IN_TIME = frozenset({"cpmt", "jct", "done", "step", "tokens_per_s", "tokens_per_watt", "carbon"})
+"""Objectives that the error of a time moves; others are known of a design without an engine."""
+
+
+@dataclass(frozen=True)
+class Unverified:
+    """A family that may hold the best design, of which no design ran on the engine.
+
+    Attributes:
+        family: What its designs have in common.
+        variant: Its best by closed form.
+        point: Number of that.
+        value: Of the first objective, in closed form.
+        ahead: By which share of the best that ran it may be better, at the good end of the closed form's error.
+    """
+
+    family: str
+    variant: str
+    point: int
+    value: float
+    ahead: float
+
+
+def family_of(space: Space, point: int) -> tuple[str, ...]:
+    """What a point has in common with those of its family."""
+    settings = space.settings(point)
+    full = {override.full_path(key): key for key in settings}
+    return tuple(_kind(settings[full[key]]) for key in _KEYS if key in full)
+
+
+def _kind(value: Any) -> str:
+    """A topology by its kind, pools by what they do, anything else as it is."""
+    if isinstance(value, dict):
+        return str(value.get("kind", " and ".join(sorted(value))))
+    return str(value)
+
+
+def rivals_of(planned: Planned, points: Sequence[int], hoped: NDArray[np.float64]) -> list[Unverified]:
+    """Families without a run that may be better than the best that ran, the nearest first.
+
+    A family may be better where its best by closed form is, were the closed form wrong by twice its spread.
+
+    Args:
+        planned: What was found so far.
+        points: That may be chosen.
+        hoped: float64[points], the first objective as it is known, less is better.
+    """
+    what, spread = planned.objectives[0], planned.closed_form[1]
+    able = good(planned)
+    ran = [point for point in able if planned.ran(point)]
+    known = {family_of(planned.space, point) for point in ran}
+    best = float(values(planned, ran)[:, 0].min()) if ran else np.inf
+    found: dict[tuple[str, ...], Unverified] = {}
+    for at in np.argsort(hoped, kind="stable").tolist():
+        family, value = family_of(planned.space, points[at]), float(hoped[at])
+        if not family or family in known or family in found:
+            continue
+        least = value - abs(value) * -np.expm1(-SURE * spread) if what.name in _IN_TIME else value
+        if least >= best:
+            continue
+        ahead = (best - least) / abs(best) if np.isfinite(best) and best else 0.0
+        name = planned.space.name(points[at])
+        found[family] = Unverified(", ".join(family), name, points[at], what.sign * value, float(ahead))
+    return list(found.values())
+
+
+def unverified(planned: Planned) -> list[Unverified]:
+    """Families that may win and did not run; none where nothing ran, for then nothing is verified."""
+    points = good(planned)
+    if not any(planned.ran(point) for point in points):
+        return []
+    left = [point for point in points if not planned.ran(point)]
+    if not left:
+        return []
+    rows = rivals_of(planned, left, values(planned, left)[:, 0])
+    return sorted(rows, key=lambda row: -row.ahead)

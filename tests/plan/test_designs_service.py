@@ -1,0 +1,222 @@
+"""Plans of services: layouts and clusters in one space, limits as a constraint, and families that did not run."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from railyard.errors import InputError
+from railyard.measure.serving.objective import Objective
+from railyard.measure.serving.served import Served
+from railyard.plan.designs import service
+from railyard.plan.designs.build import Bench
+from railyard.plan.designs.families import Unverified, family_of, rivals_of
+from railyard.plan.designs.planned import Planned, begin
+from railyard.plan.designs.planning import Planner
+from railyard.plan.designs.service_price import SLOWER, kept_of
+from railyard.plan.designs.space import space_of
+from railyard.plan.designs.summary import answer_of
+from railyard.scenario import load
+from railyard.study.journal import Journal
+from railyard.study.tasks import Done, Task, call
+
+LAYOUTS = [
+    {"both": {"tp": [2, 8]}},
+    {"prefill": {"tp": 4, "replicas": [1, 2]}, "decode": {"tp": 4}},
+]
+
+
+def values(space: dict[str, Any] | None = None, **section: Any) -> dict[str, Any]:
+    return {
+        "name": "s",
+        "cluster": {
+            "accelerators": 16,
+            "server": "hgx-h100",
+            "back_end": {"topology": "leaf-spine", "fabric": "roce"},
+        },
+        "workload": {
+            "serving": {
+                "model": "llama-3-8b",
+                "requests": {"synthetic": {"rate": 15, "input": 900, "output": 130, "count": 150}},
+                "pools": {"both": {"tp": 8}},
+                "slo": {"ttft": "300 ms", "tpot": "9 ms", "attainment": "90 %"},
+            }
+        },
+        "plan": {"space": space or {"pools": LAYOUTS, "fabric": ["roce", "infiniband"]}, **section},
+    }
+
+
+class Here:
+    """Tasks one after another in this process; after some of them, Ctrl-C."""
+
+    def __init__(self, stop_after: int = 10**9) -> None:
+        self.stop_after, self.count = stop_after, 0
+
+    def run(self, tasks: list[Task], until: float = math.inf):
+        for number, task in enumerate(tasks):
+            if self.count == self.stop_after:
+                raise KeyboardInterrupt
+            self.count += 1
+            yield Done(number, call(task.function, task.argument))
+
+    def close(self) -> None:
+        """Nothing runs on."""
+
+
+def planned(draft, workers: Here | None = None, journal: Journal | None = None) -> Planned:
+    begun, section = begin(draft)
+    return Planner.of(draft, begun, section, workers or Here(), journal or Journal(None)).run()
+
+
+def test_layouts_are_every_combination_of_their_lists_and_have_names_of_their_own():
+    space = space_of(load.from_values(values()))
+    assert space.size == 8
+    names = [space.name(point) for point in range(8)]
+    assert len(set(names)) == 8
+    assert names[0] == "both tp 2, roce"
+    assert names[7] == "prefill 2 x tp 4 and decode tp 4, infiniband"
+    assert space.settings(2)["pools"] == {"both": {"tp": 8}}
+    assert family_of(space, 0) == ("roce", "both")
+    assert family_of(space, 7) == ("infiniband", "decode and prefill")
+
+
+def test_the_choice_is_what_the_engine_finds_best_of_all_points():
+    draft = load.from_values(values(objectives=["cpmt", "ttft_p90", "capex"], effort={"serving": 5, "draws": 200}))
+    found = planned(draft)
+    bench = Bench(found.space)
+    every = {point: service.served(bench, point, 0) for point in range(8)}
+    kept = [point for point, one in every.items() if not one.error and one.figures["attainment"] >= 0.9]
+    best = min(kept, key=lambda point: every[point].figures["cpmt"])
+    assert found.choices[0].point == best
+    assert found.choices[0].figures["cpmt"] == pytest.approx(every[best].figures["cpmt"])
+    answer = json.loads(answer_of(found).text())
+    assert answer["looked_at"]["serving"] == 5
+    assert answer["front"][0]["engine"] == "serving"
+    assert {row["name"] for row in answer["constraints"]} == {"slo"}
+    rows = [*answer["front"], *answer["runners_up"]]
+    assert sum(row["probability_best"] for row in rows) == pytest.approx(1.0)
+    assert found.choices[0].missed[0][0].factor.name == "iterations of llama-3-8b on h100-sxm"
+
+
+def test_money_that_is_worked_out_again_is_the_same():
+    bench = Bench(space_of(load.from_values(values())))
+    run = service.served(bench, 5, 0)
+    again = service._again(bench, (5, 0), service._job(bench, 5, 0), run)
+    for name in ("cpmt", "usd_per_h", "power", "capex", "racks", "tokens_per_watt"):
+        mine = {"power": again.power.total_w.typical, "capex": again.capex.total_usd.typical}
+        mine["tokens_per_watt"] = again.tokens_per_s / again.power.total_w.typical
+        assert mine.get(name, getattr(again, name, None)) == pytest.approx(run.figures[name], rel=1e-9), name
+
+
+def test_limits_that_no_design_keeps_are_named_with_the_nearest():
+    tight = values()
+    tight["workload"]["serving"]["slo"] = {"tpot": "3 ms", "attainment": "90 %"}
+    tight["plan"]["space"] = {"pools": [{"both": {"tp": [4, 8]}}]}
+    with pytest.raises(InputError, match="no request is in time"):
+        planned(load.from_values(tight))
+    close = values(constraints={"at_most": {"ttft_p90": 0.01}})
+    with pytest.raises(InputError, match=r"no design keeps `at_most.ttft_p90`: ttft_p90 is at least 0\.\d+ s"):
+        planned(load.from_values(close))
+
+
+@pytest.mark.parametrize(
+    ("space", "section", "words"),
+    [
+        ({"pools": []}, {}, "there are no values"),
+        ({"pools": [{"both": {"tp": []}}]}, {}, "there are no values"),
+        ({"pools": [{"both": {"tp": list(range(1, 201)), "pp": list(range(1, 201))}}]}, {}, "40,000 combinations"),
+        ({"pools": [{"both": {"tq": [1, 2]}}]}, {}, "tq"),
+        ({"pools": [{"prefill": {"tp": [1, 2]}}]}, {}, "go together"),
+        (None, {"objectives": ["mfu"]}, "it is a figure of training"),
+        (None, {"objectives": ["ttft"]}, "did you mean `ttft_p"),
+        (None, {"constraints": {"deadline": "3 d"}}, "no engine gives the objective `done` of serving"),
+        (None, {"effort": {"packet": 2}}, "no engine runs requests on packets"),
+    ],
+)
+def test_what_is_no_plan_of_a_service_is_refused(space, section, words):
+    with pytest.raises(InputError) as error:
+        begin(load.from_values(values(space, **section)))
+    assert words in str(error.value)
+
+
+def test_a_point_without_a_closed_form_is_kept_with_its_reason():
+    scaled = {"pools": [{"both": {"tp": [4, 8]}}, {"both": {"tp": 8, "autoscale": {"least": 1}}}]}
+    found = planned(load.from_values(values(scaled, effort={"serving": 2, "draws": 100})))
+    assert list(found.failed) == [2]
+    assert "autoscaling" in found.failed[2]
+
+
+def test_after_ctrl_c_the_best_so_far_is_the_answer_and_the_rest_goes_on(tmp_path):
+    draft = load.from_values(values(effort={"serving": 4, "draws": 100}))
+    whole = answer_of(planned(draft)).text()
+    path = tmp_path / "points.jsonl"
+    first = planned(draft, Here(stop_after=3), Journal(path))
+    assert first.stopped == "user"
+    assert first.choices
+    assert answer_of(planned(draft, journal=Journal(path))).text() == whole
+
+
+def test_goodput_of_slower_replicas_is_what_still_keeps_its_limits():
+    """Limits of 2 s and 0.1 s: requests of 10, 100 and 1,000 tokens keep them up to 4, 2 and 1.25 times as slow."""
+    none = np.zeros(4)
+    found = Served(
+        arrival_s=none,
+        done_s=none + 10.0,
+        input_tokens=np.array([4, 40, 400, 7]),
+        output_tokens=np.array([6, 60, 600, 7]),
+        cached_tokens=np.zeros(4, np.int64),
+        ttft_s=np.array([0.5, 1.0, 0.1, np.nan]),
+        **dict.fromkeys(("queue_s", "transfer_s", "network_s", "compute_s", "decode_network_s"), none),
+        tpot_s=np.array([0.01, np.nan, 0.08, np.nan]),
+        e2e_s=none + 1.0,
+        status=np.array([0, 0, 0, 2], np.uint8),
+    )
+    kept = kept_of(found, Objective(2.0, 0.1), 10.0)
+    expected = [(10 * (at <= 4) + 100 * (at <= 2) + 1000 * (at <= 1.25)) / 10.0 for at in SLOWER]
+    assert kept == pytest.approx(expected)
+
+
+def hand(space_values, ran: dict[int, float]) -> tuple[Planned, np.ndarray]:
+    """A plan of which some points ran: closed form 1.00, 1.02, 1.04, ... by number."""
+    draft = load.from_values(space_values)
+    begun, _ = begin(draft)
+    begun.closed_form = (0.0, 0.03, 5)
+    from railyard.plan.designs.outcome import Outcome
+
+    begun.points = list(range(begun.space.size))
+    for point in begun.points:
+        figures = {"cpmt": 1.0 + 0.02 * point, "attainment": 1.0}
+        begun.outcomes[point, 0, "analytic"] = Outcome(point, 0, "analytic", figures=figures)
+        if point in ran:
+            figures = {"cpmt": ran[point], "attainment": 1.0}
+            begun.outcomes[point, 0, "serving"] = Outcome(point, 0, "serving", figures=figures)
+    left = [point for point in begun.points if point not in ran]
+    return begun, np.array([1.0 + 0.02 * point for point in left])
+
+
+def test_a_family_that_may_win_and_did_not_run_is_named():
+    """Four families (fabric, kind of layout). Points 0 and 1 ran, roce and infiniband together, the best 1.01. Of those
+    apart the first are 1.08 and 1.10: twice the spread is 1 - e^-0.06 = 5.82 %, so 1.017 cannot win and 1.036 neither;
+    with a best of 1.02 the first may, by 1 - 1.0171 / 1.02."""
+    plan, hoped = hand(values(), {0: 1.01, 1: 1.03})
+    left = [2, 3, 4, 5, 6, 7]
+    assert rivals_of(plan, left, hoped) == []
+    plan, hoped = hand(values(), {0: 1.02, 1: 1.03})
+    found = rivals_of(plan, left, hoped)
+    assert [one.point for one in found] == [4]
+    least = 1.08 * math.exp(-0.06)
+    name = "prefill 1 x tp 4 and decode tp 4, roce"
+    assert found[0] == Unverified(
+        "roce, decode and prefill", name, 4, pytest.approx(1.08), pytest.approx(1 - least / 1.02)
+    )
+
+
+def test_rivals_run_before_the_budget_goes_to_more_of_the_same():
+    """Of four runs some are of layouts that the closed form puts behind: they may win within its error."""
+    found = planned(load.from_values(values(effort={"serving": 4, "draws": 100})))
+    ran = {family_of(found.space, point) for point in range(8) if found.ran(point)}
+    assert {family[1] for family in ran} == {"both", "decode and prefill"}
