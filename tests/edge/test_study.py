@@ -258,6 +258,12 @@ def test_each_kind_of_client_asks_where_it_had_best():
             "before any client is done",
             13,
         ),
+        (
+            ("least: 20 %", "least: 20 %, session: 100 ms"),
+            "workload.federated.clients.available.session",
+            "not one client in 1,000 stays",
+            11,
+        ),
         (("rounds: 5", "reach: mnist"), "workload.federated.reach", "no published row", 14),
         (
             ("name: rounds", "name: rounds\ncluster: {accelerators: 8, server: hgx-h100}"),

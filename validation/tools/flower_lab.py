@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from flower_model import POLL_S, Hosts, Work, rounds_s
 
 from railyard.scenario import load
 from railyard.scenario.variants import expand
@@ -30,20 +31,18 @@ from railyard.study.federated.participants import Drawn, cohort, drawn
 from railyard.study.federated.prepare import Learning, prepare
 
 CLIENTS, PARAMETERS = 40, 400_000
-POLL_S = 3.0
-"""Flower asks for messages (client) and for replies (driver) every 3 s (`flwr` 1.10: client/app.py, grpc_driver.py)."""
 MASKED_BITS = 64
 """Flower sends masked numbers as NumPy int64."""
 SHARES = 9
 TIMEOUT_S = 120.0
-NOTICED_S, PINGS_S = 30.0, (17.5, 22.5)
-"""So long after its last ping a client is gone, and the server gets an error in its place; what is between two pings
-(`flwr` 1.10, common/constant.py: 0.8 +- 0.1 of the interval less a call's timeout)."""
-DRAWS = 400
 FEW, FEW_ROUNDS = 10, 2
 """Clients and rounds of the job that measures hosts."""
-SEED = 15
-"""Of the population: devices and links that no earlier run had."""
+SEED = 31
+"""Of the population: devices and links that no earlier run had, the first that was tried."""
+LEAST_UP_BPS = 2e6
+"""A slower uplink lets no ping through while it carries an update of this size, and the client counts as gone."""
+APART_S = 0.5
+"""From the start of one client to the next."""
 SCENARIO = f"""
 name: flower
 workload:
@@ -52,9 +51,9 @@ workload:
     clients:
       count: {CLIENTS}
       devices: {{phone-high: 0.3, phone-mid: 0.5, phone-low: 0.2}}
-      links: {{wifi-cable: 0.4, 5g: 0.3, fibre: 0.1, lte: 0.2}}
+      links: {{wifi-cable: 0.6, 5g: 0.3, fibre: 0.1}}
       available: {{most: 100 %, least: 100 %}}
-      samples: {{mean: 220, spread: 0.6}}
+      samples: {{mean: 600, spread: 0.6}}
     round: {{participants: {CLIENTS}, delay: {POLL_S:g} s}}
     rounds: 1
 seed: {SEED}
@@ -73,8 +72,9 @@ def timed(driver, context):
     begun, ask = time.monotonic(), driver.send_and_receive
     def asked(messages, **more):
         at, used = time.monotonic(), time.process_time()
-        found = ask(messages, **more)
-        print("STAGE", time.monotonic() - at, time.process_time() - used, flush=True)
+        found = list(ask(messages, **more))
+        errors = sum(message.has_error() for message in found)
+        print("STAGE", time.monotonic() - at, time.process_time() - used, errors, flush=True)
         return found
     driver.send_and_receive = asked
     used = time.process_time()
@@ -93,6 +93,12 @@ CLIENT = """
 import os, time, numpy as np
 from flwr.client import ClientApp, NumPyClient
 from flwr.client.mod import secaggplus_mod
+def timed(message, context, call):
+    used = time.process_time()
+    found = call(message, context)
+    with open(os.environ["RY_LOG"], "a") as file:
+        print(time.process_time() - used, file=file)
+    return found
 class Sleeper(NumPyClient):
     rounds = 0
     def fit(self, parameters, config):
@@ -101,7 +107,7 @@ class Sleeper(NumPyClient):
             os._exit(0)
         time.sleep(float(os.environ["RY_COMPUTE_S"]))
         return [np.random.default_rng(1).standard_normal(parameters[0].shape).astype(np.float32)], 100, {}
-app = ClientApp(client_fn=lambda context: Sleeper().to_client(), mods=[secaggplus_mod] if MASKED else [])
+app = ClientApp(client_fn=lambda context: Sleeper().to_client(), mods=[timed, secaggplus_mod] if MASKED else [timed])
 """
 
 
@@ -115,7 +121,7 @@ def population(job: Learning) -> Drawn:
     """The forty clients; namespaces add no distance and lose nothing, so these are taken out of their paths."""
     rows = drawn(job, job.clients, np.arange(CLIENTS), 0.0)
     flat = np.zeros(CLIENTS)
-    paths = replace(rows.paths, rtt_s=flat + 5e-4, loss=flat, up_bps=np.minimum(rows.paths.up_bps, 3e7))
+    paths = replace(rows.paths, rtt_s=flat + 5e-4, loss=flat, up_bps=np.clip(rows.paths.up_bps, LEAST_UP_BPS, 3e7))
     return replace(rows, paths=replace(paths, down_bps=np.minimum(paths.down_bps, 6e7)))
 
 
@@ -125,68 +131,13 @@ def as_sent(job: Learning, *, masked: bool) -> Learning:
     return replace(job, sent=replace(job.sent, up_bytes=PARAMETERS * bits / 8.0))
 
 
-@dataclass(frozen=True)
-class Hosts:
-    """Processor seconds of Flower by itself, measured in a job of a few clients.
-
-    Attributes:
-        message_s: Of a client for a message: poll, loading the app, masks, reply.
-        look_s: Of the driver for a stage, for each client: encoding, pulling, decoding.
-        link_s: Of the server between them, for a message.
-    """
-
-    message_s: float
-    look_s: float
-    link_s: float
-
-
-def predicted_s(job: Learning, rows: Drawn, hosts: Hosts, *, masked: bool, leaves: int) -> list[float]:
-    """Rounds over the phases of everybody's polls: one draw each.
-
-    A client asks every 3 s from its last reply on, and the driver looks every 3 s from its last question on, so that a
-    stage whose last reply misses a look by a moment takes 3 s more: hosts' milliseconds decide, and are in it.
-    """
+def predicted_s(job: Learning, rows: Drawn, hosts: Hosts, rounds: int, *, masked: bool, leaves: int) -> np.ndarray:
+    """float64[draws, rounds], over the phases of everybody's polls; in the second round the first `leaves` go."""
     part = cohort(as_sent(job, masked=masked), job.clients, rows, 0)
-    got = part.down_bits / part.down_bps + part.down_lag_s
-    main = got + part.compute_s + part.up_bits / part.up_bps + part.up_lag_s
-    leaver = np.arange(CLIENTS) < leaves
-    random, found = np.random.default_rng(1), []
-    for _ in range(DRAWS):
-        pinged = random.uniform(0.0, random.uniform(*PINGS_S, CLIENTS))  # before it left
-        work = np.where(leaver, got + NOTICED_S - pinged, main)
-        works = [np.zeros(CLIENTS), np.zeros(CLIENTS), work, np.zeros(CLIENTS)] if masked else [work]
-        found.append(_round_s(works, random.uniform(0.0, POLL_S, CLIENTS), hosts, leaver))
-    return found
-
-
-def _round_s(works: list[np.ndarray], asks: np.ndarray, hosts: Hosts, leaver: np.ndarray) -> float:
-    """One round: `asks` is when each client asks next."""
-    now, cores = 0.0, float(os.cpu_count() or 1)
-    here = np.ones(CLIENTS, bool)
-    for work in works:
-        cost = hosts.look_s * here.sum()
-        now += cost / 2.0  # questions are encoded and pushed
-        late = asks < now
-        asks = asks + np.where(late, np.ceil((now - asks) / POLL_S) * POLL_S, 0.0)
-        # Messages queue for the processors in the order in which they are asked for, and in which their work ends.
-        begun = _queued(asks, (hosts.message_s + hosts.link_s) / 2.0 / cores)
-        done = _queued(begun + work, (hosts.message_s + hosts.link_s) / 2.0 / cores) + hosts.message_s / 2.0
-        look = now
-        while look < done[here].max():
-            look += POLL_S + cost / 2.0
-        asks, now = done + POLL_S, look
-        if work.any():
-            here &= ~leaver
-    return now
-
-
-def _queued(at_s: np.ndarray, each_s: float) -> np.ndarray:
-    """When requests that come at times are served one after the other."""
-    order, free, found = np.argsort(at_s, kind="stable"), 0.0, np.empty_like(at_s)
-    for row in order:
-        free = max(free, float(at_s[row])) + each_s
-        found[row] = free
-    return found
+    before = part.down_bits / part.down_bps + part.down_lag_s + part.compute_s
+    work = Work(before, part.up_bits / part.up_bps + part.up_lag_s)
+    gone = (np.arange(CLIENTS) < leaves, 1) if leaves else None
+    return rounds_s(work, hosts, rounds, apart_s=APART_S, gone=gone)
 
 
 def shape(number: int, rows: Drawn) -> None:
@@ -224,14 +175,20 @@ class Played:
     Attributes:
         rounds_s: Of each round.
         stages_s: Of each question to all clients.
-        driver_s: Processor seconds of the driver in all rounds.
+        stage_cpu_s: Processor seconds of the driver in each.
+        errors: Replies in each that the server put there for clients that were gone, or seemed so.
+        driver_s: The same in all rounds.
+        calls_s: Of a client in each message, mean over clients.
         clients_s: Of a client, mean, from the first round on.
         link_s: Of the server, from the first round on.
     """
 
     rounds_s: list[float]
     stages_s: list[float]
+    stage_cpu_s: list[float]
+    errors: list[int]
     driver_s: float
+    calls_s: list[float]
     clients_s: float
     link_s: float
 
@@ -253,12 +210,18 @@ def play(python: Path, compute: np.ndarray, rounds: int, *, masked: bool, leavin
         try:
             for number in range(count):
                 leaves_in = 2 if number < leaving else 10**6
-                env = {**os.environ, "RY_COMPUTE_S": str(compute[number]), "RY_LEAVES_IN": str(leaves_in)}
+                log = str(Path(folder, f"client{number}"))
+                env = {
+                    **os.environ,
+                    "RY_LOG": log,
+                    "RY_COMPUTE_S": str(compute[number]),
+                    "RY_LEAVES_IN": str(leaves_in),
+                }
                 command = ["ip", "netns", "exec", f"fl{number}"] if shaped else []
                 command += [str(tool / "flower-client-app"), "client:app", "--insecure"]
                 command += ["--superlink", "10.77.0.1:9092" if shaped else "127.0.0.1:9092", "--dir", folder]
                 started.append(subprocess.Popen(command, env=env, **quiet))
-                time.sleep(0.5)
+                time.sleep(APART_S)
             time.sleep(20 + count / 2)
             before = [used_s(process) for process in started]
             command = [str(tool / "flower-server-app"), "server:app", "--insecure", "--superlink", "127.0.0.1:9091"]
@@ -268,10 +231,16 @@ def play(python: Path, compute: np.ndarray, rounds: int, *, masked: bool, leavin
                 print(done.stdout[-2000:], done.stderr[-4000:], file=sys.stderr)
             stayed = [at for at, process in enumerate(started) if process.poll() is None]
             after = {at: used_s(started[at]) - before[at] for at in stayed}
+            of = {word: [line for line in lines if line[:1] == [word]] for word in ("ROUND", "STAGE")}
+            logs = [Path(folder, f"client{at - 1}").read_text("ascii").split() for at in stayed if at]
+            most = max(len(log) for log in logs)  # who left has fewer
             return Played(
-                [float(line[1]) for line in lines if line[:1] == ["ROUND"]],
-                [float(line[1]) for line in lines if line[:1] == ["STAGE"]],
-                sum(float(line[2]) for line in lines if line[:1] == ["ROUND"]),
+                [float(line[1]) for line in of["ROUND"]],
+                [float(line[1]) for line in of["STAGE"]],
+                [float(line[2]) for line in of["STAGE"]],
+                [int(line[3]) for line in of["STAGE"]],
+                sum(float(line[2]) for line in of["ROUND"]),
+                np.mean([[float(one) for one in log] for log in logs if len(log) == most], axis=0).tolist(),
                 float(np.mean([seconds for at, seconds in after.items() if at])),
                 after[0],
             )
@@ -281,36 +250,36 @@ def play(python: Path, compute: np.ndarray, rounds: int, *, masked: bool, leavin
                 process.wait()
 
 
-def hosts_of(python: Path) -> Hosts:
+def hosts_of(python: Path, *, masked: bool) -> Hosts:
     """Processor seconds of Flower, of a job with few clients that compute nothing and whose links are free."""
-    found = play(python, np.zeros(FEW), FEW_ROUNDS, masked=True, leaving=0, shaped=False)
-    messages = 4 * FEW_ROUNDS
-    return Hosts(
-        message_s=found.clients_s / messages,
-        look_s=found.driver_s / messages / FEW,
-        link_s=found.link_s / messages / FEW,
-    )
+    found = play(python, np.zeros(FEW), FEW_ROUNDS, masked=masked, leaving=0, shaped=False)
+    stages = 4 if masked else 1
+    calls = np.reshape(found.calls_s, (FEW_ROUNDS, stages)).mean(axis=0)
+    besides = (found.clients_s - sum(found.calls_s)) / len(found.calls_s)  # asking, loading the app, sending
+    pulls = np.reshape(found.stage_cpu_s, (FEW_ROUNDS, stages)).mean(axis=0) / FEW
+    between = (found.driver_s - sum(found.stage_cpu_s)) / len(found.stage_cpu_s) / FEW
+    # The server's work is the bytes: only the stage with the model has more than some kilobytes.
+    link = np.zeros(stages)
+    link[stages // 2] = found.link_s / FEW_ROUNDS / FEW
+    return Hosts(tuple((calls + besides).tolist()), tuple(pulls.tolist()), (between,) * stages, tuple(link.tolist()))
 
 
 def main(python: Path, target: Path) -> None:
     """Measures hosts, predicts, writes, runs, writes."""
-    hosts = hosts_of(python)
+    todo = [("secagg-plus", True, 0, 3)]
+    hosts = {masked: hosts_of(python, masked=masked) for masked in {masked for _, masked, _, _ in todo}}
     job = learning()
     rows = population(job)
     compute = cohort(job, job.clients, rows, 0).compute_s
-    todo = [("secagg-plus, 4 leave", True, 4, 2), ("fedavg", False, 0, 4), ("secagg-plus", True, 0, 3)]
     found = []
     for name, masked, leaving, rounds in todo:
-        draws = [
-            predicted_s(job, rows, hosts, masked=masked, leaves=leaving if number == 1 else 0)
-            for number in range(rounds)
-        ]
+        draws = predicted_s(job, rows, hosts[masked], rounds, masked=masked, leaves=leaving)
         found.append(
             {
                 "job": name,
-                "hosts": asdict(hosts),
-                "predicted_s": [float(np.mean(one)) for one in draws],
-                "range_s": [[float(np.quantile(one, share)) for share in (0.05, 0.95)] for one in draws],
+                "hosts": asdict(hosts[masked]),
+                "predicted_s": draws.mean(axis=0).tolist(),
+                "range_s": np.quantile(draws, (0.05, 0.95), axis=0).T.tolist(),
                 "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             }
         )
@@ -325,6 +294,8 @@ def main(python: Path, target: Path) -> None:
             played = play(python, compute, rounds, masked=masked, leaving=leaving)
             row["measured_s"], row["stages_s"] = played.rounds_s, played.stages_s
             row["processor_s"] = {"driver": played.driver_s, "client": played.clients_s, "server": played.link_s}
+            row["errors"] = played.errors
+            row["stage_cpu_s"], row["calls_s"] = played.stage_cpu_s, played.calls_s
             target.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             print(row, file=sys.stderr, flush=True)
     finally:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 PLACE = ("workload", "federated")
 _TRIED = 4096
 """Clients that are drawn to see whether a deadline can be met."""
+_STAY = 1e-3
+"""Share of the clients of which at least one has to stay until its update is there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,20 +213,27 @@ def _possible(found: Learning) -> None:
 
 
 def _in_time(found: Learning) -> None:
-    """Refuses a deadline that ends before any client can be done.
+    """Refuses a deadline, or sessions, that end before any client can be done.
 
     Raises:
         InputError: Not one of many that were drawn takes less by itself.
     """
-    deadline = found.section.round.deadline
-    if deadline is None:
+    deadline, session_s = found.section.round.deadline, found.clients.presence.session_s
+    if deadline is None and math.isinf(session_s):
         return
     crest = max(range(24), key=lambda hour: found.clients.share_there(hour * HOUR_S)) * HOUR_S
     who = found.clients.draw(min(_TRIED, found.clients.count), crest, 0)
     if not len(who):
         return
-    least = float(expected_s(found, drawn(found, found.clients, who, crest)).min())
-    if least > deadline:
+    took = expected_s(found, drawn(found, found.clients, who, crest))
+    least = float(took.min())
+    if float(np.exp(-took / session_s).mean()) < _STAY:
+        raise InputError(
+            f"not one client in {1 / _STAY:,.0f} stays until it is done: the quickest takes {least:.3g} s by itself",
+            key="clients.available.session",
+            found=f"{session_s:.3g} s on average",
+        )
+    if deadline is not None and least > deadline:
         raise InputError(
             f"the deadline ends before any client is done: the quickest of {len(who):,} takes {least:.3g} s by itself",
             key="round.deadline",
