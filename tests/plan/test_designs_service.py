@@ -14,9 +14,11 @@ from railyard.measure.serving.objective import Objective
 from railyard.measure.serving.served import Served
 from railyard.plan.designs import service
 from railyard.plan.designs.build import Bench
+from railyard.plan.designs.doubt import worth
 from railyard.plan.designs.families import Unverified, family_of, rivals_of
 from railyard.plan.designs.planned import Planned, begin
 from railyard.plan.designs.planning import Planner
+from railyard.plan.designs.price import Goodputs
 from railyard.plan.designs.service_price import SLOWER, kept_of
 from railyard.plan.designs.space import space_of
 from railyard.plan.designs.summary import answer_of
@@ -100,6 +102,22 @@ def test_the_choice_is_what_the_engine_finds_best_of_all_points():
     rows = [*answer["front"], *answer["runners_up"]]
     assert sum(row["probability_best"] for row in rows) == pytest.approx(1.0)
     assert found.choices[0].missed[0][0].factor.name == "iterations of llama-3-8b on h100-sxm"
+
+
+def test_at_its_break_even_price_a_runner_up_is_as_good_and_beyond_it_better():
+    found = planned(load.from_values(values(effort={"serving": 8, "draws": 100})))
+    goodputs, best = Goodputs(), found.choices[0]
+
+    def cost(choice, part, price):
+        return float(worth(choice, {f"price of {part}": np.array([price])}, (1.0,), goodputs).figures["cpmt"][0])
+
+    assert found.even
+    for row in found.even:
+        other = next(one for one in found.choices if one.name == row.choice)
+        assert cost(other, row.part, row.even_usd) == pytest.approx(cost(best, row.part, row.even_usd), rel=1e-9)
+        beyond = row.even_usd * (1.05 if row.dearer else 0.95)
+        assert cost(other, row.part, beyond) < cost(best, row.part, beyond)
+        assert cost(other, row.part, row.price_usd) > cost(best, row.part, row.price_usd)
 
 
 def test_money_that_is_worked_out_again_is_the_same():
