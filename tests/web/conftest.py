@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from railyard.web.application import application
-from railyard.web.settings import ServerSettings, checked
+from railyard.web.settings import ServerSettings, WorkLimits, checked
 
 SMALL = """\
 name: small
@@ -33,7 +33,8 @@ def serving(settings: ServerSettings) -> TestClient:
 @pytest.fixture
 def settings(tmp_path: Path) -> ServerSettings:
     (tmp_path / "folder").mkdir()
-    return ServerSettings(folder=tmp_path / "folder")
+    # What takes too long is one test's subject; elsewhere a busy machine must not decide.
+    return ServerSettings(folder=tmp_path / "folder", limits=WorkLimits(preview_s=120.0))
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ Verb = Literal[
 
 _LONGEST_LINE = 64 << 20
 _IDLE_S = 300.0
+_START_S = 120.0
 _MOST = 8
 """Processes at a time: the one that was idle longest goes for the next."""
 
@@ -47,6 +48,11 @@ class _Seat:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     process: asyncio.subprocess.Process | None = None
     used: float = field(default_factory=time.monotonic)
+
+    async def end(self) -> None:
+        """Kills the process, where there is one."""
+        if self.process is not None:
+            await _kill(self.process)
 
 
 class Looking:
@@ -69,33 +75,33 @@ class Looking:
             about: What the verb needs, see `preview.py`.
 
         Raises:
-            TooSlow: It took more than `WorkLimits.preview_s`, or more memory than a run may take.
+            TooSlow: It took more than `WorkLimits.preview_s` once a process was ready, or more memory than a run may
+                take.
         """
         await self._make_room(person)
         seat = self._seats.setdefault(person, _Seat())
         async with seat.lock:
             seat.used = time.monotonic()
-            process = seat.process = await self._process(person, seat.process)
             question = {**about, "verb": verb, "person": str(self.settings.folder_of(person))}
             try:
-                return await asyncio.wait_for(_exchange(process, question), self.settings.limits.preview_s)
+                if seat.process is None or seat.process.returncode is not None:
+                    seat.process = await self._started(person)
+                return await asyncio.wait_for(_exchange(seat.process, question), self.settings.limits.preview_s)
             except (TimeoutError, OSError, json.JSONDecodeError) as error:
-                await _kill(process)
+                await seat.end()
                 raise TooSlow from error
             except asyncio.CancelledError:
-                await _kill(process)
+                await seat.end()
                 raise
 
     async def close(self) -> None:
         """Ends every process."""
         for seat in self._seats.values():
-            if seat.process is not None:
-                await _kill(seat.process)
+            await seat.end()
 
-    async def _process(self, person: str, process: asyncio.subprocess.Process | None) -> asyncio.subprocess.Process:
-        if process is not None and process.returncode is None:
-            return process
-        return await asyncio.create_subprocess_exec(
+    async def _started(self, person: str) -> asyncio.subprocess.Process:
+        """A process that is ready to answer: a busy machine's start is not the draft's time."""
+        process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "railyard.web.preview",
@@ -108,6 +114,16 @@ class Looking:
             limit=_LONGEST_LINE,
             start_new_session=True,
         )
+        try:
+            async with asyncio.timeout(_START_S):
+                ready = process.stdout is not None and await process.stdout.readline()
+        except BaseException:
+            await _kill(process)
+            raise
+        if not ready:
+            await _kill(process)
+            raise OSError("the process ended before it was asked")
+        return process
 
     async def _make_room(self, person: str) -> None:
         """Ends processes that nobody asks, and the longest idle one where there are too many."""
@@ -117,9 +133,7 @@ class Looking:
         )
         for used, name in idle:
             if now - used > _IDLE_S or len(self._seats) >= _MOST:
-                seat = self._seats.pop(name)
-                if seat.process is not None:
-                    await _kill(seat.process)
+                await self._seats.pop(name).end()
 
 
 async def _exchange(process: asyncio.subprocess.Process, question: dict[str, Any]) -> dict[str, Any]:

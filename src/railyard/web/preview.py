@@ -1,5 +1,6 @@
 """The process that looks at scenarios while they are typed, and into runs: a line asks on stdin, a line answers.
 
+Its first line says that it is ready.
 A question has `verb` and `person`, the folder of whoever asks. `check` and `estimate` have `text` and `file`; the
 answer is a `Checked` or an `Estimated`. Verbs of `views/` have what stands there; the answer has `packed` (base64),
 `head`, or `faults`. Whoever starts the process kills it when an answer takes too long, and starts another.
@@ -48,6 +49,8 @@ def main(folder: str, memory_bytes: str, parent: str) -> int:
     os.chdir(folder)
     sandbox.limit_memory(int(memory_bytes))
     sandbox.confine(Path(folder))
+    lines.write("{}\n")  # ready: the time of an answer counts from here
+    lines.flush()
     for line in sys.stdin:
         answer = _answer(Path(folder), json.loads(line))
         lines.write(answer + "\n")
