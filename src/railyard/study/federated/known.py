@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from railyard.edge.draws import Ids
     from railyard.engine.rounds.sharing import Tree
     from railyard.engine.rounds.waiting import Cohort
+    from railyard.study.federated.learning import Learning
     from railyard.study.federated.participants import Drawn
-    from railyard.study.federated.prepare import Learning
 
 _MOST_CLIENTS = 1 << 21
 """Beyond these their columns (about 200 bytes a client) are drawn anew each time."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from railyard.economics.sources import Source
     from railyard.result.wide import CostFigures
-    from railyard.study.federated.prepare import Learning
+    from railyard.study.federated.learning import Learning
     from railyard.study.federated.simulate import Learned
     from railyard.study.federated.told import Told
 

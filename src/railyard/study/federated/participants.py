@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from railyard.edge.clients import Clients
     from railyard.edge.draws import Floats, Ids
     from railyard.engine.rounds.sharing import Tree
-    from railyard.study.federated.prepare import Learning
+    from railyard.study.federated.learning import Learning
     from railyard.workload.federated.secret import Stage
 
 Found = TypeVar("Found")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +14,15 @@ from railyard.model.flops import model_flops_per_token
 from railyard.scenario.load import blaming
 from railyard.scenario.section import fields_given
 from railyard.study import compose
+from railyard.study.federated.learning import Learning
 from railyard.study.federated.participants import drawn, expected_s
 from railyard.study.memo import Memo
 from railyard.study.wide import HOUR_S, clients_of
 from railyard.workload.federated.algorithm import algorithms
 from railyard.workload.federated.chosen import selections
 from railyard.workload.federated.compressed import compressions
-from railyard.workload.federated.curves import Curve, curve
-from railyard.workload.federated.messages import Messages, Model, Scheme, messages
+from railyard.workload.federated.curves import curve
+from railyard.workload.federated.messages import Model, Scheme, messages
 from railyard.workload.federated.privacy import Privacy
 from railyard.workload.federated.secret import secrecies
 
@@ -30,63 +30,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from railyard.catalog import Catalog
-    from railyard.edge.clients import Clients
-    from railyard.edge.transport import Transport
     from railyard.registry import Registry
     from railyard.scenario.federated import FederatedSection
     from railyard.scenario.load import Draft
     from railyard.scenario.variants import Variant
-    from railyard.workload.federated.chosen import Selection
 
 PLACE = ("workload", "federated")
 _TRIED = 4096
 """Clients that are drawn to see whether a deadline can be met."""
 _STAY = 1e-3
 """Share of the clients of which at least one has to stay until its update is there."""
-
-
-@dataclass(frozen=True, eq=False)
-class Learning:
-    """One variant, ready to run.
-
-    Attributes:
-        variant: Its name, settings and scenario.
-        section: As written.
-        catalog: Where devices, links and prices stand.
-        clients: Who learns.
-        model: What is learned.
-        scheme: How.
-        sent: What a participant sends and computes.
-        selection: Who is selected.
-        transport: Over which protocol.
-        curve: Published rounds to an accuracy; None where none was asked for.
-    """
-
-    variant: Variant
-    section: FederatedSection
-    catalog: Catalog
-    clients: Clients
-    model: Model
-    scheme: Scheme
-    sent: Messages
-    selection: Selection
-    transport: Transport
-    curve: Curve | None
-
-    @property
-    def goal(self) -> int:
-        """Updates that a round waits for."""
-        return self.section.round.participants
-
-    @property
-    def selected(self) -> int:
-        """Clients that are selected for a round."""
-        return math.ceil(self.goal * (1.0 + self.section.round.over_selection) - 1e-9)
-
-    @property
-    def least(self) -> int:
-        """Updates without which a round is thrown away."""
-        return max(math.ceil(self.goal * self.section.round.least - 1e-9), 1)
 
 
 def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Learning]:

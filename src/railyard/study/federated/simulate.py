@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from railyard.edge.clients import Clients
     from railyard.engine.rounds.waiting import Closed, Cohort
     from railyard.study.control import Control
+    from railyard.study.federated.learning import Learning
     from railyard.study.federated.participants import Drawn
-    from railyard.study.federated.prepare import Learning
 
 _LOOK_S = 300.0
 """From one look whether enough clients are there to the next."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from railyard.engine.rounds.buffered import Steps
     from railyard.engine.rounds.waiting import Cohort
+    from railyard.study.federated.learning import Learning
     from railyard.study.federated.participants import Drawn
-    from railyard.study.federated.prepare import Learning
     from railyard.study.federated.told import Told
 
 _AT_ONCE = 0.25
