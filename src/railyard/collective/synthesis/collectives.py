@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 TREES = 2
 """Trees of a root where they are kept."""
+_ROUNDS = 3
+"""So often each path of an uneven all-to-all is laid anew when all others are known; once where they are not few."""
+_FEW = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,11 +171,20 @@ def _all_to_all(ask: Ask) -> Schedule:
     at = {rank: number for number, rank in enumerate(ranks)}
     pairs = [(root, ranks[(at[root] + shift) % len(ranks)]) for shift in range(1, len(ranks)) for root in ask.roots]
     sends = SendList(piece, ask.cut * len(pairs))
-    for number in range(ask.cut):
-        for turn, (a, b) in enumerate(pairs):
-            if ask.pieces is not None and number >= ask.pieces[at[a], at[b]]:
-                continue
-            _broadcast(ask.path(router, turn, (a, b)), number * len(pairs) + turn, sends, [])
+    wanted = [
+        (number * len(pairs) + turn, turn, ends)
+        for number in range(ask.cut)
+        for turn, ends in enumerate(pairs)
+        if ask.pieces is None or number < ask.pieces[at[ends[0]], at[ends[1]]]
+    ]
+    paths = [ask.path(router, turn, ends) for _, turn, ends in wanted]
+    rounds = 0 if ask.bound_us is None else _ROUNDS if len(wanted) <= _FEW else 1
+    for _ in range(rounds):
+        for which, (_, turn, ends) in enumerate(wanted):
+            router.lift(paths[which])
+            paths[which] = ask.path(router, turn, ends)
+    for (number, _, _), hops in zip(wanted, paths, strict=True):
+        _broadcast(hops, number, sends, [])
     return ask.timed(sends.done())
 
 

@@ -65,6 +65,10 @@ class _Costs:
         """Lays a piece on a link."""
         self.busy[self.slot[link]] += self.takes[link]
 
+    def lift(self, link: int) -> None:
+        """Takes a piece from a link."""
+        self.busy[self.slot[link]] -= self.takes[link]
+
 
 class Router:
     """Lays pieces of equal size over a network, one after another.
@@ -125,6 +129,11 @@ class Router:
         for hop in hops:
             self._costs.lay(hop.link)
         return hops
+
+    def lift(self, hops: Sequence[Hop]) -> None:
+        """Takes back what a tree laid on its links."""
+        for hop in hops:
+            self._costs.lift(hop.link)
 
     def _grown(self, root: int, wanted: set[int] | None) -> dict[int, tuple[int, int]]:
         """For each place that was reached, the link that it was reached by, and from which place.
