@@ -91,6 +91,18 @@ SCENARIOS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     ),
 }
 
+SPACES: dict[str, dict[str, list[Any]]] = {
+    "packets": {
+        "qps": [2, 8],
+        "collectives.connections": [2, 4],
+        "packet.set.marking_low": ["400 kB"],
+        "packet.set.dcqcn_additive": ["4 Gb/s", "20 Gb/s"],
+        "packet.set.rdma_cnp_interval": ["50 us"],
+        "packet.set.pfc_alpha": ["0.125", "8"],
+    }
+}
+"""What is tried where all that `railyard tune` tries would take too long."""
+
 
 def climb(space: Mapping[str, Sequence[Any]], draws: Sequence[Case], trials: Trials) -> dict[str, Any]:
     """Settings by coordinates."""
@@ -117,7 +129,9 @@ def climb(space: Mapping[str, Sequence[Any]], draws: Sequence[Case], trials: Tri
 def compare(name: str, seed: int, pool: Workers) -> dict[str, Any]:
     """Both searches of a scenario."""
     engine, cluster, training = SCENARIOS[name]
-    draft = load.from_values({"name": name, "seed": seed, "cluster": cluster, "workload": {"training": training}})
+    tried = {"tune": {"space": SPACES[name]}} if name in SPACES else {}
+    document = {"name": name, "seed": seed, "cluster": cluster, "workload": {"training": training}, **tried}
+    draft = load.from_values(document)
     tuner = Tuner(draft, engine, TuneSection(unseen_jobs=4), pool, lambda *_: None)
     cases = tuner.cases(tuner.describe(Tuned(name, engine)))
     space = {key: [node.plain() for node in nodes] for key, nodes in space_of(tuner.draft, engine).items()}
