@@ -15,13 +15,14 @@ from railyard.measure.serving.served import Served
 from railyard.plan.designs import service
 from railyard.plan.designs.build import Bench
 from railyard.plan.designs.doubt import worth
-from railyard.plan.designs.families import Unverified, family_of, rivals_of
+from railyard.plan.designs.families import family_of, rivals_of
 from railyard.plan.designs.planned import Planned, begin
 from railyard.plan.designs.planning import Planner
 from railyard.plan.designs.price import Goodputs
 from railyard.plan.designs.service_price import SLOWER, kept_of
 from railyard.plan.designs.space import space_of
 from railyard.plan.designs.summary import answer_of
+from railyard.plan.designs.unverified import Unverified
 from railyard.scenario import load
 from railyard.study.journal import Journal
 from railyard.study.tasks import Done, Task, call

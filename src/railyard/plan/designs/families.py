@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from railyard.plan.designs.judgement import good, values
+from railyard.plan.designs.unverified import Unverified
 from railyard.scenario import override
 from railyard.study.training.fastest import SURE
 
@@ -29,25 +29,6 @@ _KEYS = (
 
 _IN_TIME = frozenset({"cpmt", "jct", "done", "step", "tokens_per_s", "tokens_per_watt", "carbon"})
 """Objectives that the error of a time moves; others are known of a design without an engine."""
-
-
-@dataclass(frozen=True)
-class Unverified:
-    """A family that may hold the best design, of which no design ran on the engine.
-
-    Attributes:
-        family: What its designs have in common.
-        variant: Its best by closed form.
-        point: Number of that.
-        value: Of the first objective, in closed form.
-        ahead: By which share of the best that ran it may be better, at the good end of the closed form's error.
-    """
-
-    family: str
-    variant: str
-    point: int
-    value: float
-    ahead: float
 
 
 def family_of(space: Space, point: int) -> tuple[str, ...]:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from railyard.plan.designs.constraints import Relaxed
     from railyard.plan.designs.decide import BreakEven, PortPrice, Sure
     from railyard.plan.designs.doubt import Choice
-    from railyard.plan.designs.families import Unverified
     from railyard.plan.designs.objectives import Objective
     from railyard.plan.designs.outcome import Outcome
     from railyard.plan.designs.space import Space
+    from railyard.plan.designs.unverified import Unverified
     from railyard.scenario.load import Draft
     from railyard.scenario.plan_section import PlanSection
 
