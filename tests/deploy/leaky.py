@@ -69,7 +69,7 @@ def wrong_port(texts, draw):
     at = devices(name)
     texts[at] = swap(texts[at], f"iface {port}\n    vrf {vrf}\n", f"iface {port}\n    vrf {other}\n")
     if draw.random() < 0.5:
-        prefix = re.search(rf"interface {port} vrf {other}\n.*\n ip address (\S+)", texts[name])[1]
+        prefix = re.search(rf"interface {port} vrf {other}\n(?: .*\n)*? ip address (\S+)", texts[name])[1]
         texts[name] = in_bgp(texts[name], other, " address-family ipv4 unicast\n", f"  network {prefix}\n")
     return True
 
@@ -129,7 +129,7 @@ def static(texts, draw):
     vrf = pick(draw, vrfs(texts[name]))
     other = pick(draw, set(vrfs(texts[name])) - {vrf})
     where = pick(draw, leafs(texts))
-    prefix = pick(draw, re.findall(r"^ ip address (10\.0\.\S+)", texts[where], re.M))
+    prefix = pick(draw, re.findall(r"^ ip address ((?:10\.0\.|fd00:1:)\S+)", texts[where], re.M))
     if other is None or prefix is None:
         return False
     port = pick(draw, re.findall(r"^interface ([^\s.]+)", texts[name], re.M))
@@ -232,3 +232,21 @@ def silent(texts, draw):
     name = pick(draw, [one for one in texts if one.endswith(".frr.conf")])
     texts[name] = swap(texts[name], "  neighbor fabric activate\n", "")
     return True
+
+
+_FLIP = {"ipv4": "ipv6", "ipv6": "ipv4", " ip address": " ipv6 address", " ipv6 address": " ip address",
+         " ip route": " ipv6 route", " ipv6 route": " ip route"}  # fmt: skip
+
+
+def flipped(texts):
+    """Files in which IPv4 and IPv6 have changed places, but for loopbacks: a change of one becomes one of the other."""
+    words = re.compile(
+        r"(?<=address-family )ipv[46](?= unicast)|(?<=advertise )ipv[46]|^ ipv?6? (?:address|route)", re.M
+    )
+    loopback = re.compile(r"(?<=^interface lo\n) ip(?= address)", re.M)
+    found = {}
+    for name, text in texts.items():
+        hidden = loopback.sub(" at", text)
+        turned = words.sub(lambda match: _FLIP[match[0]], hidden)
+        found[name] = re.sub(r"(?<=^interface lo\n) at(?= address)", " ip", turned, flags=re.M)
+    return found

@@ -20,6 +20,7 @@ from railyard.deploy.isolation.configured import Line, Rule
 from railyard.deploy.isolation.judged import PARTITIONS, judge, rendered, wired_of
 from railyard.deploy.isolation.permits import Permitted
 from railyard.deploy.isolation.prove import prove
+from railyard.deploy.isolation.read import DUAL
 from railyard.deploy.isolation.routes import Down, Routes
 from railyard.deploy.isolation.walk import Walker
 from railyard.deploy.plan.shared import Vrf
@@ -62,7 +63,8 @@ def test_what_is_written_keeps_tenants_apart_and_each_together(plans, by, system
     texts = rendered(plans[by], system)
     found = judge(plans[by], system, texts)
     assert (found.findings, found.pairs) == ((), 6)
-    assert reached(wired_of(plans[by], system, texts)) == (6 + 6 + 2, 14)
+    for family in (4, 6) if system in DUAL else (4,):
+        assert reached(wired_of(plans[by], system, texts, family)) == (6 + 6 + 2, 14)
 
 
 @pytest.mark.skipif(not shutil.which("vtysh"), reason="no vtysh here (Debian: frr)")
@@ -90,16 +92,20 @@ def test_rails_of_one_s_own_are_apart_without_anything():
     assert judge(plan, "eos", rendered(plan, "eos")).findings == ()
 
 
-def setting(plan, by, mutants, seed):
+def setting(plan, by, mutants, seed, family=4):
+    """Mutants of files, of IPv6 what is done to IPv4 otherwise, judged twice."""
     texts = rendered(plan, "frr")
-    wired = wired_of(plan, "frr", texts)
+    turn = leaky.flipped if family == 6 else dict
+    wired = wired_of(plan, "frr", texts, family)
     cables = [tuple(cable) for cable in wired.cables]
     servers = [(one.tenant, one.switch, one.port, one.address) for one in wired.servers]
     random, kinds = np.random.default_rng(seed), Counter()
     for _ in range(mutants):
-        name, mutant = leaky.mutant(texts, random)
-        truth = walked.leaks(mutant, cables, servers)
-        found = {(one.source.tenant, one.target.tenant) for one in prove(wired_of(plan, "frr", mutant)).violations}
+        name, mutant = leaky.mutant(turn(texts), random)
+        mutant = turn(mutant)
+        truth = walked.leaks(mutant, cables, servers, want=str(family))
+        proof = prove(wired_of(plan, "frr", mutant, family))
+        found = {(one.source.tenant, one.target.tenant) for one in proof.violations}
         assert found == truth, (by, name)
         kinds[name, bool(truth)] += 1
     return kinds
@@ -112,10 +118,37 @@ def test_mutants_are_judged_as_walking_every_packet_does(plans, by):
     assert sum(count for (_, leaks), count in kinds.items() if not leaks) >= 8
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("by", ["vrf", "evpn"])
-def test_a_thousand_mutants(plans, by):
-    kinds = setting(plans[by], by, 500, 1)
+def test_mutants_of_ipv6_are_judged_as_walking_every_packet_does(plans, by):
+    kinds = setting(plans[by], by, 25, 3, family=6)
+    assert sum(count for (_, leaks), count in kinds.items() if leaks) >= 5
+    assert sum(count for (_, leaks), count in kinds.items() if not leaks) >= 5
+
+
+def test_flipping_twice_changes_nothing(plans):
+    for by in ("vrf", "evpn"):
+        texts = rendered(plans[by], "frr")
+        assert leaky.flipped(texts) != texts
+        assert leaky.flipped(leaky.flipped(texts)) == texts
+
+
+def test_a_leak_over_ipv6_alone_is_found_with_its_way_and_line(plans):
+    """IPv4 is closed: the line stands in the other family."""
+    texts = rendered(plans["vrf"], "frr")
+    name = "be-leaf0.frr.conf"
+    texts[name] = leaky.in_bgp(texts[name], "blue", " address-family ipv6 unicast\n", "  import vrf green\n")
+    assert prove(wired_of(plans["vrf"], "frr", texts)).violations == ()
+    found = judge(plans["vrf"], "frr", texts).findings
+    line = next(number for number, row in enumerate(texts[name].splitlines(), 1) if "import vrf" in row)
+    assert [f"because of `{name}:{line}: import vrf green`" in words for words in found] == [True] * len(found)
+    assert any("`blue` reaches `green`" in words and "fd00:1::" in words for words in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("by", ["vrf", "evpn"])
+def test_a_thousand_mutants(plans, by, family):
+    kinds = setting(plans[by], by, 500, 1, family)
     assert sum(count for (_, leaks), count in kinds.items() if leaks) > 100
 
 
@@ -420,6 +453,7 @@ def test_the_leaking_example_is_the_plan_with_one_line_more():
         ("eos", "   shape rate 120000000 kbps"),
         ("sonic", '"pir": "15000000000"'),
         ("junos", "set class-of-service interfaces et-0/0/0:0 shaping-rate 120000000000"),
+        ("frr", "root tbf rate 120000000000bit burst 16777216 latency 1ms"),
     ],
 )
 @pytest.mark.parametrize("by", ["evpn", "none"])

@@ -11,11 +11,13 @@ import re
 import subprocess
 import sys
 import time
+from ipaddress import IPv6Address
 from pathlib import Path
 
 import pytest
 
 from railyard.deploy.isolation.judged import judge, rendered, wired_of
+from railyard.deploy.plan.addresses import HOSTS6
 
 from .namespaces import FRR, Lab, sh, why
 from .scenarios import draft, planned
@@ -40,6 +42,22 @@ while (left := end - time.monotonic()) > 0:
     if select.select([out], [], [], left)[0]:
         data, (address, _) = out.recvfrom(2000)
         if data[20] == 0:
+            print(address)
+"""
+
+ECHO6 = """
+import os, select, socket, struct, sys, time
+out = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
+for address in sys.argv[1:]:
+    try:
+        out.sendto(struct.pack("!BBHHH", 128, 0, 0, os.getpid() & 0xFFFF, 1), (address, 0))
+    except OSError:
+        pass
+end = time.monotonic() + 1
+while (left := end - time.monotonic()) > 0:
+    if select.select([out], [], [], left)[0]:
+        data, (address, *_) = out.recvfrom(2000)
+        if data[0] == 129:
             print(address)
 """
 
@@ -74,6 +92,9 @@ class Shared(Lab):
             self.cable(host, "be0", self.table(server.switch, vrf), server.port)
             self.inside(host, "ip", "address", "add", f"{server.address}/31", "dev", "be0")
             self.inside(host, "ip", "route", "add", "default", "via", str(server.address - 1))
+            own = address6(server)
+            self.inside(host, "ip", "-6", "address", "add", f"{own}/127", "dev", "be0", "nodad")
+            self.inside(host, "ip", "-6", "route", "add", "default", "via", str(own - 1))
         for name in switches:
             self.tunnels(name, texts[f"{name}.frr.conf"], texts[f"{name}.interfaces"])
             self.speak(name, texts[f"{name}.frr.conf"])
@@ -119,11 +140,17 @@ class Shared(Lab):
 
     def answers(self, source: int, addresses) -> set[str]:
         """The addresses from which an echo comes back within a second: ICMP, as `ping` sends it."""
-        found = self.inside(f"node{source}", sys.executable, "-c", ECHO, *map(str, addresses), check=False)
+        script = ECHO6 if any(":" in str(one) for one in addresses) else ECHO
+        found = self.inside(f"node{source}", sys.executable, "-c", script, *map(str, addresses), check=False)
         return set(found.split())
 
     def routes(self, switch: str, vrf: str) -> str:
         return self.inside(self.table(switch, vrf), "ip", "route")
+
+
+def address6(server):
+    """The plan's, by its IPv4."""
+    return IPv6Address(HOSTS6 | int(server.address))
 
 
 def _vrfs(devices: str) -> dict[str, str]:
@@ -165,11 +192,11 @@ def played(plan, texts, check):
         check(lab, wired.servers)
 
 
-def pairs(lab, servers, only):
-    """Tenants between whose servers echoes come back: of one tenant, or of two."""
+def pairs(lab, servers, only, of=lambda server: server.address):
+    """Tenants between whose servers echoes come back: of one tenant, or of two; by IPv4, or `of` another address."""
     found = set()
     for number, a in enumerate(servers):
-        asked = {str(b.address): b for b in servers if a is not b and (a.tenant == b.tenant) == only}
+        asked = {str(of(b)): b for b in servers if a is not b and (a.tenant == b.tenant) == only}
         found |= {(a.tenant, asked[address].tenant) for address in lab.answers(number, asked) if address in asked}
     return found
 
@@ -182,7 +209,8 @@ def test_real_switches_keep_tenants_apart_and_each_together(by):
 
     def check(lab, servers):
         until(lambda: pairs(lab, servers, only=True) == {("blue", "blue"), ("green", "green")})
-        assert pairs(lab, servers, only=False) == set()
+        until(lambda: pairs(lab, servers, only=True, of=address6) == {("blue", "blue"), ("green", "green")})
+        assert pairs(lab, servers, only=False) == pairs(lab, servers, only=False, of=address6) == set()
 
     played(plan, texts, check)
 
@@ -211,6 +239,26 @@ def test_a_leak_that_is_found_in_the_files_is_one_of_real_packets(plan):
     def check(lab, servers):
         until(lambda: pairs(lab, servers, only=True) == {("blue", "blue"), ("green", "green")})
         until(lambda: pairs(lab, servers, only=False) == {("blue", "green"), ("green", "blue")})
+
+    played(plan, texts, check)
+
+
+def test_a_leak_over_ipv6_alone_is_one_of_real_packets(plan):
+    """As before, but green's table on that spine speaks IPv6 alone: IPv4 is apart, by the files and on the wire."""
+    texts = rendered(plan, "frr")
+    port = min(re.findall(r"^interface (\S+\.101) vrf blue$", texts["be-spine0.frr.conf"], re.M))
+    texts = moved(texts, "be-spine0", port, "blue", "green")
+    head, rest = texts["be-spine0.frr.conf"].split(" vrf green\n bgp router-id", 1)
+    silent = rest.replace("  neighbor fabric activate\n", "", 1)
+    texts["be-spine0.frr.conf"] = f"{head} vrf green\n bgp router-id{silent}"
+    found = judge(plan, "frr", texts).findings
+    assert {tuple(re.findall(r"`(\w+)`", words)[:2]) for words in found} == {("blue", "green"), ("green", "blue")}
+    assert all("fd00:1::" in words and "`be-spine0.interfaces:" in words for words in found)
+
+    def check(lab, servers):
+        until(lambda: pairs(lab, servers, only=True) == {("blue", "blue"), ("green", "green")})
+        until(lambda: pairs(lab, servers, only=False, of=address6) == {("blue", "green"), ("green", "blue")})
+        assert pairs(lab, servers, only=False) == set()
 
     played(plan, texts, check)
 

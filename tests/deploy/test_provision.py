@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.cli import guard
+from railyard.deploy.emit import configurations
 from railyard.deploy.emit.provision import kea, read_back
 from railyard.deploy.emit.provision.files import Provision, files
 from railyard.deploy.emit.provision.intent import boots, folder_of
@@ -89,6 +90,29 @@ def test_sonic_fetches_its_routing_before_the_tables_that_ask_for_it():
     assert leaf["01-download"]["files"][0]["url"]["source"] == f"{FOLDER}switches/be-leaf0.frr.conf"
     assert leaf["01-download"]["files"][0]["url"]["destination"] == "/etc/sonic/frr/frr.conf"
     assert list(spine) == ["01-configdb-json"]
+
+
+@pytest.mark.parametrize(("tenancy", "leaf", "spine"), [
+    ({"by": "vrf"}, True, True),
+    ({"by": "evpn"}, True, False),
+    ({"by": "none"}, False, False),
+    ({"by": "none", "share": "30 %"}, True, False),
+])  # fmt: skip
+def test_frr_fetches_its_devices_before_it_routes_over_them(tenancy, leaf, spine):
+    share = {"share": tenancy["share"]} if "share" in tenancy else {}
+    tenants = [{"name": "blue", "servers": "0-1", **share}, {"name": "green", "servers": "2-3"}]
+    parts = {"ports_per_leaf": 2, "spines": 2}
+    asked = {"by": tenancy["by"], "tenants": tenants}
+    given = planned(draft(4, "leaf-spine", "roce", parts, server="gh200-node", tenancy=asked))
+    texts = dict(files(given, "frr", Provision(FOLDER, {})))
+    meant = {name for name, _ in configurations.files(given, "frr")}
+    for switch, has in (("be-leaf0", leaf), ("be-spine0", spine)):
+        script = texts[f"provision/ztp/{switch}.sh"]
+        subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+        steps = [row.split()[0] for row in script.splitlines() if row[0] not in "#s" or row.startswith("system")]
+        get = ["curl", "mv"]
+        assert steps == [*get, "hostnamectl", *([*get, "ifreload"] if has else []), "systemctl"]
+        assert (f"{FOLDER}switches/{switch}.interfaces" in script) == has == (f"switches/{switch}.interfaces" in meant)
 
 
 def test_a_changed_address_is_noticed(plan):

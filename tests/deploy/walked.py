@@ -12,7 +12,8 @@ ROUNDS = 60
 class Box:
     """One switch's two files."""
 
-    def __init__(self, name, conf, devices):
+    def __init__(self, name, conf, devices, want):
+        self.want = want
         self.name, self.asn, self.loop = name, 0, None
         self.vrfs, self.addr, self.of = {"": self.blank()}, {}, {}
         self.evpn = False
@@ -28,10 +29,10 @@ class Box:
     @staticmethod
     def blank():
         return {"nets": set(), "peers": set(), "rin": set(), "rout": set(), "static": {}, "take": set(), "evpn": False,
-                "active": False, "frr_vni": 0, "vni": 0}  # fmt: skip
+                "active": False, "frr_vni": 0, "vni": 0, "nets4": set(), "active4": False}  # fmt: skip
 
     def conf(self, text):
-        here, what = None, None
+        here, what, word = None, None, {"4": "ip", "6": "ipv6"}[self.want]
         for row in text.split("\n"):
             words = row.split()
             if not words or words[0] == "!":
@@ -48,38 +49,36 @@ class Box:
                 else:
                     what = None
                 continue
-            if what == "if" and (m := re.match(r" ip address (\S+)", row)):
+            if what == "if" and (m := re.match(r" (ip|ipv6) address (\S+)", row)):
                 if here[0] == "lo":
-                    self.loop = m[1].split("/")[0]
-                else:
-                    self.addr[here[0]] = (ipaddress.ip_interface(m[1]), here[1])
+                    self.loop = m[2].split("/")[0] if m[1] == "ip" else self.loop
+                elif m[1] == word:
+                    self.addr[here[0]] = (ipaddress.ip_interface(m[2]), here[1])
             elif what == "vrf":
                 if m := re.match(r" vni (\d+)", row):
                     here["frr_vni"] = int(m[1])
-                if m := re.match(r" ip route (\S+) \S+ nexthop-vrf (\S+)", row):
+                if m := re.match(rf" {word} route (\S+) \S+ nexthop-vrf (\S+)", row):
                     here["static"][ipaddress.ip_network(m[1])] = m[2]
             elif what == "bgp":
-                if "address-family l2vpn" in row:
-                    family = "e"
-                elif "address-family ipv4" in row or "exit-address-family" in row:
-                    family = "4"
+                if m := re.match(r"\s+(?:exit-)?address-family(?: (l2vpn|ipv6))?", row):
+                    family = {"l2vpn": "e", "ipv6": "6"}.get(m[1], "4")
                 elif m := re.match(r"\s+neighbor (\S+) interface peer-group", row):
                     here["peers"].add(m[1])
                 elif row.split()[-1] == "activate":
-                    if family == "e":
-                        self.evpn = True
-                    else:
-                        here["active"] = True
+                    self.evpn |= family == "e"
+                    here["active"] |= family == self.want
+                    here["active4"] |= family == "4"
                 elif m := re.match(r"\s+network (\S+)", row):
-                    here["nets"].add(ipaddress.ip_network(m[1]))
+                    for key in [*(["nets"] if family == self.want else []), *(["nets4"] if family == "4" else [])]:
+                        here[key].add(ipaddress.ip_network(m[1]))
                 elif m := re.match(r"\s+route-target (import|export|both) (\S+)", row):
                     if m[1] != "export":
                         here["rin"].add(m[2])
                     if m[1] != "import":
                         here["rout"].add(m[2])
                 elif m := re.match(r"\s+import vrf (\S+)", row):
-                    here["take"].add(m[1])
-                elif "advertise ipv4 unicast" in row:
+                    here["take"] |= {m[1]} if family == self.want else set()
+                elif f"advertise ipv{self.want} unicast" in row:
                     here["evpn"] = True
 
     def kernel(self, text):
@@ -93,12 +92,12 @@ class Box:
                 self.kernel_vni[by_vlan[keys["bridge-access"]]] = int(keys["vxlan-id"])
 
 
-def boxes(texts):
+def boxes(texts, want):
     names = [name.removesuffix(".frr.conf") for name in texts if name.endswith(".frr.conf")]
-    return {name: Box(name, texts[f"{name}.frr.conf"], texts.get(f"{name}.interfaces", "")) for name in names}
+    return {name: Box(name, texts[f"{name}.frr.conf"], texts.get(f"{name}.interfaces", ""), want) for name in names}
 
 
-def peers(found, cables):
+def peers(found, cables, active):
     """((switch, vrf), (switch, vrf)) that exchange routes, by cable."""
     for number, (a, p, b, q) in enumerate(cables):
         for tag in {
@@ -108,20 +107,20 @@ def peers(found, cables):
             one = [
                 v
                 for v, t in found[a].vrfs.items()
-                if p + end in t["peers"] and t["active"] and found[a].of.get(p + end, "") == v
+                if p + end in t["peers"] and t[active] and found[a].of.get(p + end, "") == v
             ]
             two = [
                 v
                 for v, t in found[b].vrfs.items()
-                if q + end in t["peers"] and t["active"] and found[b].of.get(q + end, "") == v
+                if q + end in t["peers"] and t[active] and found[b].of.get(q + end, "") == v
             ]
             for v in one:
                 for w in two:
                     yield number, (a, v), (b, w)
 
 
-def settle(found, links):
-    """Routes of every table: prefix to (path, next tables, kind)."""
+def settle(found, links, under):
+    """Routes of every table: prefix to (path, next tables, kind); tunnels go over IPv4's sessions."""
     rib = {(name, vrf): {} for name, box in found.items() for vrf in box.vrfs}
     fabric = {name: {} for name in found}  # of each switch, by origin: the path over EVPN
     for _ in range(ROUNDS):
@@ -168,9 +167,9 @@ def settle(found, links):
         loops = {name: ipaddress.ip_network(box.loop + "/32") for name, box in found.items() if box.loop}
         reach = {name: {} for name in found}
         for name in found:
-            if found[name].evpn and loops.get(name) in found[name].vrfs[""]["nets"]:
+            if found[name].evpn and loops.get(name) in found[name].vrfs[""]["nets4"]:
                 reach[name][name] = ()
-        for (a, v), (b, w) in links:
+        for (a, v), (b, w) in under:
             if v == w == "" and found[a].evpn and found[b].evpn:
                 for origin, path in fabric[a].items():
                     if found[b].asn not in (found[a].asn, *path):
@@ -215,7 +214,7 @@ def arrives(found, rib, source, target):
     return False
 
 
-def leaks(texts, cables, servers, losses=None):
+def leaks(texts, cables, servers, losses=None, want="4"):
     """Ordered pairs of tenants that reach each other: with all up, or without one cable or switch.
 
     Args:
@@ -223,16 +222,18 @@ def leaks(texts, cables, servers, losses=None):
         cables: (switch, port, switch, port).
         servers: (tenant, switch, port, address).
         losses: Switches, and cables by number, that are lost one at a time; None: nothing, and each of them.
+        want: "4" or "6": the family of addresses.
     """
-    found = boxes(texts)
-    both = list(peers(found, cables))
+    found = boxes(texts, want)
+    both = [list(peers(found, cables, active)) for active in ("active", "active4")]
     pairs = set()
     for lost in [None, *sorted(found), *range(len(cables))] if losses is None else losses:
-        links = [
-            pair for number, a, b in both for pair in ((a, b), (b, a)) if number != lost and lost not in (a[0], b[0])
-        ]
+        links, under = (
+            [pair for number, a, b in some for pair in ((a, b), (b, a)) if number != lost and lost not in (a[0], b[0])]
+            for some in both
+        )
         alive = {name: box for name, box in found.items() if name != lost}
-        rib = settle(alive, links)
+        rib = settle(alive, links, under)
         for tenant, *source in servers:
             for other, *target in servers:
                 asked = tenant != other and (tenant, other) not in pairs and lost not in (source[0], target[0])

@@ -11,7 +11,7 @@ from railyard.deploy.emit.collectives.intent import NOTHING, CollectivesIntent
 from railyard.deploy.emit.intent import hosts, switches
 from railyard.deploy.emit.read_back import differences
 from railyard.deploy.isolation import as_meant
-from railyard.deploy.isolation.read import ENDINGS, INTERFACES, configured
+from railyard.deploy.isolation.read import DUAL, ENDINGS, INTERFACES, configured
 from railyard.deploy.plan.drawn import is_infiniband
 from railyard.errors import InputError, SimulationError, did_you_mean
 
@@ -69,7 +69,9 @@ def files(plan: Plan, system: str, collectives: CollectivesIntent = NOTHING) -> 
             file = f"{intent.name}.{ending}"
             texts = {file: render(intent)} | _second(intent, system)
             wrong = differences(intent, system, texts[file], texts.get(f"{intent.name}.{ENDINGS['frr']}", ""))
-            wrong += as_meant.differences(intent, configured(system, intent.name, texts)) if intent.by else []
+            for family in (4, 6) if system in DUAL else (4,):
+                read = configured(system, intent.name, texts, family)
+                wrong += as_meant.differences(intent, read, family) if intent.by or family == 6 else []
             if wrong:
                 raise SimulationError(f"{intent.name}: what was written is not what was meant: {wrong[0]}")
             yield from ((f"switches/{name}", text) for name, text in texts.items())
@@ -90,8 +92,8 @@ def files(plan: Plan, system: str, collectives: CollectivesIntent = NOTHING) -> 
 
 
 def _second(intent: SwitchIntent, system: str) -> dict[str, str]:
-    """What one file cannot say of tenants with tables of routes: devices that FRR cannot make, routing in SONiC."""
-    if system == "frr" and intent.vrfs:
+    """What one file cannot say of tenants: devices and shares that FRR cannot make, routing in SONiC."""
+    if system == "frr" and (intent.vrfs or any(one.shaped_bps for one in intent.access)):
         return {f"{intent.name}.{INTERFACES}": frr.interfaces(intent)}
     if system == "sonic" and intent.vrfs:
         return {f"{intent.name}.{ENDINGS['frr']}": sonic_tenants.routing(intent)}

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from railyard.deploy.emit.intent import HOLD_S, KEEPALIVE_S, MAX_PATHS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
 
-    from railyard.deploy.emit.intent import SwitchIntent
+    from railyard.deploy.emit.intent import Access, SwitchIntent
     from railyard.deploy.plan.shared import Vrf
 
 
@@ -17,7 +17,7 @@ def render(intent: SwitchIntent) -> str:
     """The file of one switch; FRR cannot set queues, so that these are no part of it."""
     lines = ["frr defaults datacenter", f"hostname {intent.name}", "service integrated-vtysh-config", "!"]
     lines += [*_tables(intent), "interface lo", f" ip address {intent.loopback}/32", *_interfaces(intent), "!"]
-    return "\n".join([*lines, *_instances(intent, _lane), ""])
+    return "\n".join([*lines, *_instances(intent, _lane, dual=True), ""])
 
 
 def routing(intent: SwitchIntent, lane: Callable[[str, Vrf], str]) -> list[str]:
@@ -27,7 +27,7 @@ def routing(intent: SwitchIntent, lane: Callable[[str, Vrf], str]) -> list[str]:
         intent: The switch, with names of VRFs as they are there.
         lane: Name of a tenant's VLAN of a port.
     """
-    return [*_tables(intent), *_instances(intent, lane)]
+    return [*_tables(intent), *_instances(intent, lane, dual=False)]
 
 
 def _lane(port: str, vrf: Vrf) -> str:
@@ -41,20 +41,26 @@ def _tables(intent: SwitchIntent) -> list[str]:
     return lines
 
 
-def _instances(intent: SwitchIntent, lane: Callable[[str, Vrf], str]) -> list[str]:
+def _instances(intent: SwitchIntent, lane: Callable[[str, Vrf], str], *, dual: bool) -> list[str]:
+    """BGP of all tables; with `dual` of servers' IPv6 too (the fabric's own addresses are IPv4's alone)."""
+    prefixes6 = [f"{one.address6}/127" for one in intent.access_of("")] if dual else None
     described = [f" neighbor {one.port} description {one.neighbour}[{one.neighbour_port}]" for one in intent.sessions]
-    lines = _bgp(intent, "", [one.port for one in intent.sessions], intent.announced, described)
+    neighbours = [*_peers(one.port for one in intent.sessions), *described]
+    lines = _bgp(intent, "", neighbours, list(intent.announced), prefixes6)
     lines += ["!"] if intent.by != "evpn" else [*_overlay(intent), "!"]
     for vrf in intent.vrfs:
-        lanes = [lane(one.port, vrf) for one in intent.sessions if vrf in one.vrfs]
+        lanes = _peers(lane(one.port, vrf) for one in intent.sessions if vrf in one.vrfs)
         prefixes = [f"{one.address}/31" for one in intent.access_of(vrf.name)]
-        lines += _bgp(intent, f" vrf {vrf.name}", lanes, prefixes, [])
-        lines += [*(_exported(intent, vrf) if intent.by == "evpn" else []), "!"]
+        prefixes6 = [f"{one.address6}/127" for one in intent.access_of(vrf.name)] if dual else None
+        lines += _bgp(intent, f" vrf {vrf.name}", lanes, prefixes, prefixes6)
+        lines += [*(_exported(intent, vrf, dual=dual) if intent.by == "evpn" else []), "!"]
     return lines
 
 
-def _bgp(intent: SwitchIntent, vrf: str, ports: Sequence[str], prefixes: Sequence[str], more: list[str]) -> list[str]:
-    """One instance of BGP: its neighbours, and what it announces."""
+def _bgp(
+    intent: SwitchIntent, vrf: str, neighbours: list[str], prefixes: list[str], prefixes6: list[str] | None
+) -> list[str]:
+    """One instance of BGP: its neighbours, and what it announces; nothing of IPv6 where that is None."""
     return [
         f"router bgp {intent.asn}{vrf}",
         f" bgp router-id {intent.loopback}",
@@ -66,9 +72,19 @@ def _bgp(intent: SwitchIntent, vrf: str, ports: Sequence[str], prefixes: Sequenc
         " neighbor fabric remote-as external",
         " neighbor fabric capability extended-nexthop",
         " neighbor fabric bfd",
-        *(f" neighbor {port} interface peer-group fabric" for port in ports),
-        *more,
-        " address-family ipv4 unicast",
+        *neighbours,
+        *_family("ipv4", prefixes),
+        *([] if prefixes6 is None else _family("ipv6", prefixes6)),
+    ]
+
+
+def _peers(ports: Iterable[str]) -> list[str]:
+    return [f" neighbor {port} interface peer-group fabric" for port in ports]
+
+
+def _family(name: str, prefixes: list[str]) -> list[str]:
+    return [
+        f" address-family {name} unicast",
         *(f"  network {prefix}" for prefix in prefixes),
         "  neighbor fabric activate",
         f"  maximum-paths {MAX_PATHS}",
@@ -82,13 +98,14 @@ def _overlay(intent: SwitchIntent) -> list[str]:
     return [" address-family l2vpn evpn", "  neighbor fabric activate", *own, " exit-address-family"]
 
 
-def _exported(intent: SwitchIntent, vrf: Vrf) -> list[str]:
+def _exported(intent: SwitchIntent, vrf: Vrf, *, dual: bool) -> list[str]:
     return [
         " address-family l2vpn evpn",
         f"  rd {intent.loopback}:{vrf.vlan}",
         f"  route-target import {vrf.target}",
         f"  route-target export {vrf.target}",
         "  advertise ipv4 unicast",
+        *(["  advertise ipv6 unicast"] if dual else []),
         " exit-address-family",
     ]
 
@@ -103,12 +120,12 @@ def _interfaces(intent: SwitchIntent) -> list[str]:
     for access in intent.access:
         of = f" vrf {access.vrf}" if access.vrf else ""
         lines += ["!", f"interface {access.port}{of}", f" description {access.neighbour}[{access.neighbour_port}]"]
-        lines += [f" ip address {access.address}/31"]
+        lines += [f" ip address {access.address}/31", f" ipv6 address {access.address6}/127"]
     return lines
 
 
 def interfaces(intent: SwitchIntent) -> str:
-    """The devices that tenants need, in the words of ifupdown2: FRR routes over them and cannot make them.
+    """What tenants need of the kernel, in the words of ifupdown2: devices that FRR routes over, shares of ports.
 
     Returns:
         The file; empty where nobody shares the switch.
@@ -119,11 +136,20 @@ def interfaces(intent: SwitchIntent) -> str:
             [f"auto {_lane(one.port, vrf)}", f"iface {_lane(one.port, vrf)}", f"    vrf {vrf.name}"] for vrf in one.vrfs
         ]
     for access in intent.access:
-        if access.vrf:
-            blocks.append([f"auto {access.port}", f"iface {access.port}", f"    vrf {access.vrf}"])
+        lines = [*([f"    vrf {access.vrf}"] if access.vrf else []), *_shaper(access)]
+        blocks += [[f"auto {access.port}", f"iface {access.port}", *lines]] if lines else []
     if intent.by == "evpn" and intent.vrfs:
         blocks += _tunnels(intent)
     return "\n".join("\n".join([*block, ""]) for block in blocks)
+
+
+def _shaper(access: Access) -> list[str]:
+    """A tenant's share of what the port sends: a token bucket of a millisecond, bytes by powers of two."""
+    if not access.shaped_bps:
+        return []
+    burst = 1 << (access.shaped_bps // 8000 - 1).bit_length()
+    bucket = f"root tbf rate {access.shaped_bps}bit burst {burst} latency 1ms"
+    return [f"    post-up tc qdisc replace dev {access.port} {bucket}"]
 
 
 def _tunnels(intent: SwitchIntent) -> list[list[str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.deploy.headroom import Asic, asic_of
-from railyard.deploy.plan.addresses import addresses_of, ipv4
+from railyard.deploy.plan.addresses import HOSTS6, addresses_of, ipv4, ipv6
 from railyard.deploy.plan.drawn import HOST_MTU, MTU, interface
 from railyard.deploy.plan.shared import NOBODYS, Vrf, shared_of
 from railyard.errors import InputError
@@ -64,12 +64,14 @@ class Access(Port):
 
     Attributes:
         address: IPv4 of this end; the server has the next one of a /31.
+        address6: IPv6 of this end; the server has the next one of a /127.
         vrf: Name of the tenant's table of routes; empty: that of all.
         permits: Prefixes to which the server may send; empty: to all.
         shaped_bps: What the switch sends to the server at most, bit/s; 0: as much as the port takes.
     """
 
     address: str = ""
+    address6: str = ""
     vrf: str = ""
     permits: tuple[str, ...] = ()
     shaped_bps: int = 0
@@ -177,9 +179,12 @@ def switches(plan: Plan, network: int, dialect: Dialect) -> Iterator[SwitchInten
                 tenant = shared.tenant(row)
                 if tenant is NOBODYS:
                     continue
-                address, vrf = ipv4(int(numbers.access[row])), tenant.vrf
+                number = int(numbers.access[row])
+                addresses = ipv4(number), ipv6(HOSTS6, number)
                 shaped = round(common[0] * tenant.share) if tenant.share < 1 else 0
-                access.append(Access(port, devices.name[far], there, *common, (), address, vrf, tenant.permits, shaped))
+                access.append(
+                    Access(port, devices.name[far], there, *common, (), *addresses, tenant.vrf, tenant.permits, shaped)
+                )
         yield SwitchIntent(
             name=devices.name[device],
             asn=int(numbers.asn[device]),

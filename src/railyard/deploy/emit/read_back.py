@@ -90,7 +90,7 @@ def frr(text: str) -> Facts:
         "loopback": _one(r"bgp router-id (\S+)", lines),
         "sessions": sessions,
         "access": _access(interfaces, r"ip address (\S+)/31"),
-        "announced": {m[1] for line in lines if (m := re.fullmatch(r"network (\S+)", line))},
+        "announced": {m[1] for line in lines if (m := re.fullmatch(r"network ([\d.]+/\d+)", line))},
         "bfd": "neighbor fabric bfd" in lines,
     }
 

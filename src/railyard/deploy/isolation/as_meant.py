@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, IPv6Network
 from typing import TYPE_CHECKING
 
 from railyard.deploy.isolation.configured import ALL
 
 if TYPE_CHECKING:
-    from railyard.deploy.emit.intent import SwitchIntent
-    from railyard.deploy.isolation.configured import Configured
+    from railyard.deploy.emit.intent import Access, SwitchIntent
+    from railyard.deploy.isolation.configured import Configured, Prefix
 
 Facts = dict[str, object]
 
 
-def meant(intent: SwitchIntent) -> dict[str, Facts]:
+def _prefix(access: Access, family: int) -> Prefix:
+    return IPv4Network(f"{access.address}/31") if family == 4 else IPv6Network(f"{access.address6}/127")
+
+
+def meant(intent: SwitchIntent, family: int) -> dict[str, Facts]:
     """By table: its ports, what it announces, with whom it speaks, and by what it is told apart in tunnels."""
     found: dict[str, Facts] = {}
     evpn = intent.by == "evpn"
     for vrf in intent.vrfs:
         found[vrf.name] = {
             "ports": {one.port for one in intent.access_of(vrf.name)},
-            "announced": {IPv4Network(f"{one.address}/31") for one in intent.access_of(vrf.name)},
+            "announced": {_prefix(one, family) for one in intent.access_of(vrf.name)},
             "neighbors": {f"{one.port}.{vrf.vlan}" for one in intent.sessions if vrf in one.vrfs},
             "vni": vrf.number if evpn else 0,
             "imports": {vrf.target} if evpn else set(),
@@ -59,9 +63,9 @@ def told(configured: Configured, intent: SwitchIntent) -> dict[str, Facts]:
     return found
 
 
-def differences(intent: SwitchIntent, configured: Configured) -> list[str]:
+def differences(intent: SwitchIntent, configured: Configured, family: int = 4) -> list[str]:
     """What a file says otherwise of tenants, in words; empty where it says just that."""
-    wanted, found = meant(intent), told(configured, intent)
+    wanted, found = meant(intent, family), told(configured, intent)
     return [
         f"{name or 'the table of all'}, {key}: intended {value}, the file says {found.get(name, {}).get(key)}"
         for name, facts in wanted.items()

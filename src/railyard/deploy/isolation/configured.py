@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from ipaddress import IPv4Interface, IPv4Network
+from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, IPv6Network, ip_network
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+Prefix = IPv4Network | IPv6Network
+Address = IPv4Interface | IPv6Interface
+"""Of a port. What is read of a switch is of one family: of IPv6 what `read` was asked for of IPv6."""
 
 ALL = ""
 """Name of the table of routes that a switch has anyway."""
@@ -42,7 +46,7 @@ class Leak:
         line: That says so.
     """
 
-    prefix: IPv4Network | None
+    prefix: Prefix | None
     vrf: str
     line: Line
 
@@ -61,7 +65,7 @@ class Table:
     """
 
     vni: int = 0
-    announced: dict[IPv4Network, Line] = field(default_factory=dict)
+    announced: dict[Prefix, Line] = field(default_factory=dict)
     neighbors: dict[str, Line] = field(default_factory=dict)
     imports: dict[str, Line] = field(default_factory=dict)
     exports: dict[str, Line] = field(default_factory=dict)
@@ -81,7 +85,7 @@ class Port:
     """
 
     vrf: str = ALL
-    address: IPv4Interface | None = None
+    address: Address | None = None
     filter: str = ""
     lines: dict[str, Line] = field(default_factory=dict)
 
@@ -97,7 +101,7 @@ class Rule:
     """
 
     permits: bool
-    target: IPv4Network
+    target: Prefix
     line: Line
 
 
@@ -150,6 +154,6 @@ def indented(file: str, text: str) -> Iterator[tuple[tuple[str, ...], Line]]:
         stack.append((depth, plain))
 
 
-def network(text: str) -> IPv4Network:
+def network(text: str) -> Prefix:
     """A prefix, whatever bits stand behind it."""
-    return IPv4Network(text, strict=False)
+    return ip_network(text, strict=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,16 +13,16 @@ from railyard.cluster.tenancy import MECHANISMS
 from railyard.deploy.emit.configurations import files
 from railyard.deploy.emit.netlist import port_guids
 from railyard.deploy.isolation import partitions
-from railyard.deploy.isolation.prove import Changes, Proof, prove
-from railyard.deploy.isolation.read import configured
+from railyard.deploy.isolation.prove import Changes, Proof, Violation, prove
+from railyard.deploy.isolation.read import DUAL, configured
 from railyard.deploy.isolation.wired import Cable, Server, Wired
-from railyard.deploy.plan.addresses import addresses_of
+from railyard.deploy.plan.addresses import HOSTS6, addresses_of
 from railyard.deploy.plan.drawn import drawn, interface, is_infiniband
 from railyard.deploy.plan.shared import shared_of
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from railyard.cluster.tenancy import Tenancy
     from railyard.deploy.plan.cabling import Plan
@@ -85,8 +85,21 @@ def judge(
     meant = rendered(plan, system)
     if is_infiniband(plan, plan.networks.index(BACK_END)):
         return _partitioned(plan, tenancy, texts, meant)
-    found = prove(wired_of(plan, system, texts), progress)
-    return _judgement(found, texts, meant)
+    found = [prove(wired_of(plan, system, texts, family), progress) for family in _families(system)]
+    return _judgement(together(found), texts, meant)
+
+
+def _families(system: str) -> tuple[int, ...]:
+    return (4, 6) if system in DUAL else (4,)
+
+
+def together(found: Sequence[Proof]) -> Proof:
+    """Proofs of several families as one: what is found in both is one finding, by the first."""
+    violations: dict[tuple[str, str, str, str], Violation] = {}
+    for one in (one for proof in found for one in proof.violations):
+        violations.setdefault((one.source.name, one.source.tenant, one.target.name, one.target.tenant), one)
+    joined = dict.fromkeys(words for proof in found for words in proof.joined)
+    return Proof(tuple(violations.values()), found[0].pairs, tuple(joined))
 
 
 def _judgement(found: Proof, texts: Mapping[str, str], meant: Mapping[str, str]) -> Judgement:
@@ -95,7 +108,7 @@ def _judgement(found: Proof, texts: Mapping[str, str], meant: Mapping[str, str])
     return Judgement(words, found.pairs, len(texts), found.joined)
 
 
-def wired_of(plan: Plan, system: str, texts: Mapping[str, str]) -> Wired:
+def wired_of(plan: Plan, system: str, texts: Mapping[str, str], family: int = 4) -> Wired:
     """Switches as their files have them, cables and servers as planned.
 
     Raises:
@@ -109,11 +122,12 @@ def wired_of(plan: Plan, system: str, texts: Mapping[str, str]) -> Wired:
         if found.devices[one.a].kind == "switch" and found.devices[one.b].kind == "switch"
     ]
     names = [device.name for device in found.devices if device.kind == "switch"]
-    switches = {name: configured(system, name, texts) for name in names}
-    return Wired(switches, tuple(cables), tuple(_servers(plan, number, system)))
+    switches = {name: configured(system, name, texts, family) for name in names}
+    carrier = wired_of(plan, system, texts) if family == 6 else None
+    return Wired(switches, tuple(cables), tuple(_servers(plan, number, system, family)), carrier)
 
 
-def _servers(plan: Plan, number: int, system: str) -> list[Server]:
+def _servers(plan: Plan, number: int, system: str, family: int) -> list[Server]:
     """Ports of servers with the addresses that the plan gives them."""
     cables, shared, numbers = plan.cables, shared_of(plan, number), addresses_of(plan)
     names = dialect(system)
@@ -124,7 +138,8 @@ def _servers(plan: Plan, number: int, system: str) -> list[Server]:
         cage, lane, lanes = int(cables.b_cage[row]), int(cables.b_lane[row]), int(cables.b_lanes[row])
         port = names.port(cage, None if lanes == 1 else lane, lanes)
         host = f"{plan.devices.name[cables.a[row]]}[{interface(BACK_END, int(cables.a_port[row]))}]"
-        address = IPv4Address(int(numbers.access[row]) + 1)
+        own = int(numbers.access[row]) + 1
+        address = IPv4Address(own) if family == 4 else IPv6Address(HOSTS6 | own)
         found.append(Server(host, tenant, address, plan.devices.name[cables.b[row]], port))
     return found
 

@@ -36,40 +36,69 @@ Partitions = dict[int, dict[str, Member]]
 def read(file: str, text: str) -> Partitions:
     """The partitions of a file; definitions of one key are put together, and the last word on a port counts.
 
+    One definition that OpenSM cannot read makes it forget the file: all ports are then full members of the default
+    partition. So it was seen of OpenSM 3.3; flags that it does not know it passes over, and
+    a membership that it does not know is a limited one.
+
     Args:
         file: Its name.
-        text: Of the file; without a rule for the default partition OpenSM makes all limited members of it.
+        text: Of the file; whoever it does not name in the default partition OpenSM makes a limited member of it.
     """
-    found: Partitions = {}
+    found: Partitions = {DEFAULT: {"ALL": Member(full=False, line=UNRULED)}}
     for words, line in _statements(file, text):
-        head, _, body = words.partition(":")
+        head, colon, body = words.partition(":")
         flags = [part.strip() for part in head.split(",")]
-        key = int(flags[0].partition("=")[2], 0) & DEFAULT if "=" in flags[0] else DEFAULT
-        full = any(re.fullmatch(r"defmember\s*=\s*full", flag) for flag in flags[1:])
+        key = _key(flags[0], found)
+        parts = [part.strip() for part in body.split(",")]
+        if not colon or key is None or not all(_PORT.fullmatch(part) for part in parts if part):
+            why = f"{line.text} (OpenSM cannot read this: all ports become full members of one partition)"
+            return {DEFAULT: {"ALL": Member(full=True, line=Line(file, line.number, why))}}
+        full = any(re.fullmatch(r"defmember\s*=\s*(full|both)", flag) for flag in flags[1:])
         mine = found.setdefault(key, {})
-        for part in filter(None, (part.strip() for part in body.split(","))):
+        for part in filter(None, parts):
             name, _, kind = (piece.strip() for piece in part.partition("="))
             name = name if not name[:1].isdigit() else f"0x{int(name, 0):x}"
             if name in ALL:
                 mine.clear()  # what comes later counts, and this is about each port
-            mine[name] = Member(kind == "full" if kind else full, line)
-    found.setdefault(DEFAULT, {"ALL": Member(full=False, line=UNRULED)})
+            mine[name] = Member(kind in ("full", "both") if kind else full, line)
     return found
 
 
+_PORT = re.compile(r"(ALL|ALL_CAS|ALL_SWITCHES|ALL_ROUTERS|SELF|0x0*[1-9a-fA-F][0-9a-fA-F]*|[1-9]\d*)\s*(=.*)?")
+
+
+def _key(words: str, known: Partitions) -> int | None:
+    """15 bits, or for a name without a key (or with 0) a number that no key has; None: it is none."""
+    name, equals, number = (part.strip() for part in words.partition("="))
+    if equals and not re.fullmatch(r"0x[0-9a-fA-F]+|0|[1-9]\d*", number):
+        return None
+    if not equals and name == "Default":
+        return DEFAULT
+    return int(number or "0", 0) & DEFAULT or max([0xFFFF, *known]) + 1
+
+
 def _statements(file: str, text: str) -> Iterator[tuple[str, Line]]:
-    """Definitions, each up to its semicolon, with the line on which it begins."""
+    """Definitions, each up to its semicolon or the end, with the line on which it begins.
+
+    Members end with their line, as with a comma; a definition's first line has its colon, or OpenSM reads none.
+    """
     gathered, first = "", 0
     for number, row in enumerate(text.splitlines(), start=1):
         plain = row.split("#")[0].strip()
         if not plain:
             continue
         first = first or number
-        gathered += plain
+        gathered = f"{gathered}, {plain}" if gathered else plain
         while ";" in gathered:
             words, _, gathered = gathered.partition(";")
             yield words, Line(file, first, f"{words.strip()};")
-            first = number if gathered.strip() else 0
+            gathered = gathered.strip()
+            first = number if gathered else 0
+        if gathered and ":" not in gathered:
+            yield gathered, Line(file, first, gathered)
+            gathered, first = "", 0
+    if gathered.strip():
+        yield gathered, Line(file, first, gathered.strip())
 
 
 @dataclass(frozen=True)

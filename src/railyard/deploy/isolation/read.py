@@ -40,13 +40,18 @@ def _routing(name: str, texts: Mapping[str, str], ending: str) -> tuple[str, str
     return file, texts[file]
 
 
-def configured(system: str, name: str, texts: Mapping[str, str]) -> Configured:
+DUAL = frozenset({"frr"})
+"""Systems whose files have servers' IPv6 too."""
+
+
+def configured(system: str, name: str, texts: Mapping[str, str], family: int = 4) -> Configured:
     """What a switch's files say of tenants.
 
     Args:
         system: Its operating system.
         name: Of the device.
         texts: Files by name.
+        family: 4, or 6 of a system in `DUAL`.
 
     Raises:
         InputError: Its file is missing, or cannot be read.
@@ -57,7 +62,7 @@ def configured(system: str, name: str, texts: Mapping[str, str]) -> Configured:
     try:
         if system == "frr":
             devices = f"{name}.{INTERFACES}"
-            return read_frr.read(name, file, texts[file], (devices, texts.get(devices, "")))
+            return read_frr.read(name, file, texts[file], (devices, texts.get(devices, "")), family)
         if system == "sonic":
             return read_sonic.read(name, file, texts[file], _routing(name, texts, second(system, texts[file])))
         return _READERS[system](name, file, texts[file])

@@ -17,9 +17,8 @@ from railyard.deploy.isolation.wired import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from ipaddress import IPv4Network
 
-    from railyard.deploy.isolation.configured import Line
+    from railyard.deploy.isolation.configured import Line, Prefix
     from railyard.deploy.isolation.wired import Session, Wired
 
 
@@ -65,7 +64,7 @@ class Down:
     cable: int = -1
 
 
-Table = dict["IPv4Network", Route]
+Table = dict["Prefix", Route]
 
 
 class Routes:
@@ -78,13 +77,13 @@ class Routes:
 
     def __init__(self, wired: Wired, nodes: frozenset[Node], down: Down) -> None:
         self.wired, self.nodes, self.down = wired, nodes, down
-        lost = wired.cables[down.cable] if down.cable >= 0 else None
-        alive = [one for one in wired.sessions if one.cable is not lost and not self._dead(one)]
+        self.carrier = wired.carrier or wired
         self.inside: dict[Node, list[Session]] = defaultdict(list)
         self.under: dict[Node, list[Session]] = defaultdict(list)
-        for one in alive:
+        for one in self._alive(wired):
             if one.source in nodes:
                 self.inside[one.source].append(one)
+        for one in self._alive(self.carrier):
             if one.source.table == ALL and one.target.table == ALL:
                 self.under[one.source].append(one)
         self.tables: dict[Node, Table] = {node: {} for node in nodes if node.switch != down.switch}
@@ -98,12 +97,16 @@ class Routes:
             self._spread(prefix, origins)
         self._take_static()
 
+    def _alive(self, wired: Wired) -> Iterator[Session]:
+        lost = wired.cables[self.down.cable] if self.down.cable >= 0 else None
+        yield from (one for one in wired.sessions if one.cable is not lost and not self._dead(one))
+
     def _dead(self, session: Session) -> bool:
         return self.down.switch in (session.source.switch, session.target.switch) if self.down.switch else False
 
-    def _origins(self) -> dict[IPv4Network, dict[Node, Line]]:
+    def _origins(self) -> dict[Prefix, dict[Node, Line]]:
         """Prefixes and the tables that announce them."""
-        found: dict[IPv4Network, dict[Node, Line]] = defaultdict(dict)
+        found: dict[Prefix, dict[Node, Line]] = defaultdict(dict)
         for node in self.tables:
             switch = self.wired.switches[node.switch]
             own = {one.address.network for one in switch.ports.values() if one.address and one.vrf == node.table}
@@ -113,7 +116,7 @@ class Routes:
                     found[prefix][node] = line
         return found
 
-    def _spread(self, prefix: IPv4Network, origins: dict[Node, Line]) -> None:
+    def _spread(self, prefix: Prefix, origins: dict[Node, Line]) -> None:
         """A prefix from the tables that announce it to all that hear of it, shortest paths first."""
         for node in origins:
             self.tables[node][prefix] = Route((), [])
@@ -131,7 +134,7 @@ class Routes:
             fresh = list(self._accept(prefix, heard))
             front = sorted([*fresh, *self._leaked(prefix, fresh)])
 
-    def _leaked(self, prefix: IPv4Network, fresh: Iterable[Node]) -> list[Node]:
+    def _leaked(self, prefix: Prefix, fresh: Iterable[Node]) -> list[Node]:
         """Tables of the same switches that take a route from these; what was taken so is not taken on."""
         found = []
         for node in fresh:
@@ -142,7 +145,7 @@ class Routes:
                     found.append(other)
         return found
 
-    def _accept(self, prefix: IPv4Network, heard: dict[Node, list[tuple[tuple[int, ...], Hop]]]) -> Iterator[Node]:
+    def _accept(self, prefix: Prefix, heard: dict[Node, list[tuple[tuple[int, ...], Hop]]]) -> Iterator[Node]:
         """Takes what is heard where it is better than, or as good as, what is there."""
         for node, routes in heard.items():
             mine, shortest = self.tables[node].get(prefix), min(len(path) for path, _ in routes)
@@ -156,7 +159,7 @@ class Routes:
     def _is_overlay(self) -> bool:
         return any(one.overlay is not None for one in self.wired.switches.values())
 
-    def _spread_overlay(self, prefix: IPv4Network) -> None:
+    def _spread_overlay(self, prefix: Prefix) -> None:
         """A prefix by EVPN, from the tables that have it to those that import a target of it."""
         heard: dict[Node, list[tuple[tuple[int, ...], Hop]]] = defaultdict(list)
         for origin in sorted(node for node, table in self.tables.items() if prefix in table):
@@ -188,7 +191,7 @@ class Routes:
         """Switches that hear of the loopback of one, and so reach its end of a tunnel; with EVPN on the way."""
         if switch in self._reached:
             return self._reached[switch]
-        configured = self.wired.switches[switch]
+        configured = self.carrier.switches[switch]
         found: dict[str, Route] = {}
         loopback = configured.loopback
         if loopback and network(f"{loopback}/32") in configured.tables[ALL].announced:
@@ -197,9 +200,9 @@ class Routes:
         while front:
             fresh: list[str] = []
             for name in front:
-                path = (self.wired.switches[name].asn, *found[name].path)
+                path = (self.carrier.switches[name].asn, *found[name].path)
                 for one in self.under[Node(name, ALL)]:
-                    far = self.wired.switches[one.target.switch]
+                    far = self.carrier.switches[one.target.switch]
                     if far.name not in found and far.asn not in path and far.overlay is not None:
                         found[far.name] = Route(path, [])
                         fresh.append(far.name)
@@ -215,6 +218,6 @@ class Routes:
                 if leak.prefix is not None and leak.prefix not in attached:
                     table[leak.prefix] = Route((), [Hop(Node(node.switch, leak.vrf), (leak.line,))])
 
-    def _attached(self, node: Node) -> set[IPv4Network]:
+    def _attached(self, node: Node) -> set[Prefix]:
         switch = self.wired.switches[node.switch]
         return {one.address.network for one in switch.ports.values() if one.address and one.vrf == node.table}

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from railyard.deploy.isolation.permits import Permitted
 
 if TYPE_CHECKING:
-    from ipaddress import IPv4Address, IPv4Network
+    from ipaddress import IPv4Address, IPv6Address
 
-    from railyard.deploy.isolation.configured import Line, Port
+    from railyard.deploy.isolation.configured import Line, Port, Prefix
     from railyard.deploy.isolation.routes import Hop, Route, Routes
     from railyard.deploy.isolation.wired import Node, Server, Wired
 
@@ -40,8 +40,8 @@ class Walker:
         self.wired, self.routes = wired, routes
 
     @cached_property
-    def _ports(self) -> dict[Node, list[tuple[IPv4Network, str, Port]]]:
-        found: dict[Node, list[tuple[IPv4Network, str, Port]]] = {}
+    def _ports(self) -> dict[Node, list[tuple[Prefix, str, Port]]]:
+        found: dict[Node, list[tuple[Prefix, str, Port]]] = {}
         for node in self.routes.tables:
             ports = self.wired.switches[node.switch].ports.items()
             found[node] = [
@@ -89,11 +89,11 @@ class Walker:
     def _on(self, path: Path, hop: Hop) -> Path:
         return Path((*path.nodes, hop.node), (*path.lines, *hop.lines))
 
-    def _attached(self, node: Node, address: IPv4Address) -> tuple[IPv4Network, str, Port] | None:
+    def _attached(self, node: Node, address: IPv4Address | IPv6Address) -> tuple[Prefix, str, Port] | None:
         mine = [row for row in self._ports[node] if address in row[0]]
         return max(mine, key=lambda row: row[0].prefixlen, default=None)
 
-    def _best(self, node: Node, address: IPv4Address) -> tuple[IPv4Network, Route] | None:
+    def _best(self, node: Node, address: IPv4Address | IPv6Address) -> tuple[Prefix, Route] | None:
         """The longest prefix that an address fits, attached ones aside."""
         table = self.routes.tables[node]
         fits = [(prefix, route) for prefix, route in table.items() if route.hops and address in prefix]

@@ -11,9 +11,9 @@ from railyard.deploy.isolation.configured import Port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from ipaddress import IPv4Address, IPv4Network
+    from ipaddress import IPv4Address, IPv6Address
 
-    from railyard.deploy.isolation.configured import Configured, Line
+    from railyard.deploy.isolation.configured import Configured, Line, Prefix
 
 
 class Node(NamedTuple):
@@ -53,7 +53,7 @@ class Server(NamedTuple):
 
     name: str
     tenant: str
-    address: IPv4Address
+    address: IPv4Address | IPv6Address
     switch: str
     port: str
 
@@ -82,11 +82,13 @@ class Wired:
         switches: By name.
         cables: Between them.
         servers: On them.
+        carrier: What tunnels go over: IPv4's, of what is judged of IPv6; None: this.
     """
 
     switches: dict[str, Configured]
     cables: tuple[Cable, ...]
     servers: tuple[Server, ...] = field(repr=False)
+    carrier: Wired | None = field(default=None, repr=False)
 
     def port(self, server: Server) -> Port:
         """Where a server hangs, as configured."""
@@ -139,7 +141,7 @@ class Wired:
         return self._neighbors.get((switch, table, port), [])
 
     @cached_property
-    def special(self) -> frozenset[IPv4Network]:
+    def special(self) -> frozenset[Prefix]:
         """Prefixes that several tables announce, and those in static routes or within them."""
         tables = [table for switch in self.switches.values() for table in switch.tables.values()]
         seen = Counter(prefix for table in tables for prefix in table.announced)

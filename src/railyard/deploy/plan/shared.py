@@ -115,6 +115,12 @@ class Shared:
         mine = np.flatnonzero(self.carried[device]).tolist()
         return tuple(Vrf(self.tenancy.tenants[one].name, self.tenancy.tenants[one].identifier, one) for one in mine)
 
+    def second_file(self, device: int, system: str) -> bool:
+        """Whether a switch needs a second file: routing in SONiC, devices and shares beside FRR."""
+        mine = (self.plan.cables.b == device) & (self.owner >= 0)
+        shares = [self.tenancy.tenants[one].share < 1 for one in self.owner[mine].tolist()] if self.tenancy else []
+        return (system in ("sonic", "frr") and bool(self.vrfs(device))) or (system == "frr" and any(shares))
+
 
 def shared_of(plan: Plan, network: int) -> Shared:
     """Whose the cables of a network are."""

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 ENDING = {"frr": "frr.conf", "sonic": "config_db.json", "eos": "eos.cfg", "junos": "junos.set"}
 """Of files of switches."""
 
+SECOND = {"frr": "interfaces", "sonic": ENDING["frr"]}
+"""Of those that one file does not say all of."""
+
 URL = re.compile(r"(?:https?|tftp)://[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~-]+)*/?")
 """Where devices fetch their files: no marks that a shell, an expression or a file of settings reads otherwise."""
 
@@ -35,7 +38,7 @@ class Boot:
         address, address6: That it gets.
         known: How it is told from others; none of all where its link alone tells.
         file: What it fetches, a whole URL; empty where nothing.
-        routing: FRR's own file in SONiC, a whole URL; empty where it has none.
+        second: Routing in SONiC, devices and shares beside FRR, a whole URL; empty where it has none.
         gateway, gateway6: Of a server's link, whose addresses are a network of two; empty for ports of management.
     """
 
@@ -44,7 +47,7 @@ class Boot:
     address6: str
     known: Known
     file: str = ""
-    routing: str = ""
+    second: str = ""
     gateway: str = ""
     gateway6: str = ""
 
@@ -86,8 +89,12 @@ def boots(plan: Plan, system: str, folder: str, inventory: Mapping[str, Known]) 
         name, address = devices.name[row], int(numbers.management[row])
         known, files = inventory.get(name, Known()), ("", "")
         if devices.network[row] not in plain:
-            own = system == "sonic" and shared[devices.network[row]].vrfs(row)
-            files = folder + boot_file(system, name), f"{folder}switches/{name}.{ENDING['frr']}" if own else ""
+            more = (
+                f"{folder}switches/{name}.{SECOND[system]}"
+                if shared[devices.network[row]].second_file(row, system)
+                else ""
+            )
+            files = folder + boot_file(system, name), more
         yield Boot(name, ipv4(address), ipv6(MANAGEMENT6, address), known, *files)
     if "front-end" not in plan.networks or "front-end" in plain:
         return
