@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import time
 import zipfile
 from dataclasses import dataclass
@@ -85,13 +86,21 @@ def files_of(folder: Path) -> list[OutputFile]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in names:
             path = Path(here) / name
-            if name.startswith(".") or path.is_symlink() or not path.is_file():
+            if name.startswith(".") or (state := _state_of(path)) is None:
                 continue
             if len(found) >= MOST_FILES:
                 raise TooMany
-            state = path.stat()
             found.append(OutputFile(path, path.relative_to(folder).as_posix(), state.st_size, state.st_mtime))
     return sorted(found, key=lambda file: file.name)
+
+
+def _state_of(path: Path) -> os.stat_result | None:
+    """Of a file that is no link; `None` where it is gone by now."""
+    try:
+        state = path.lstat()
+    except OSError:
+        return None
+    return state if stat.S_ISREG(state.st_mode) else None
 
 
 def file_of(folder: Path, name: str) -> Path:
