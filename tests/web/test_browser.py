@@ -440,6 +440,8 @@ def test_a_phone_needs_no_sideways_scrolling(other, answers, served, page):
 def test_every_view_is_clean_for_those_who_cannot_see_it(other, answers, served, browser):
     """Axe's rules, best practices too, in light and dark."""
     run = finished(other)
+    (written := other.folder / "deployments" / "hall").mkdir(parents=True)
+    (written / "index.html").write_text("<!doctype html><title>hall</title><h1>hall</h1>")
     views = {
         "/": "Runs and scenarios", "/ask": "What can be asked", "/ask?verb=audit": "Audit", "/ask?verb=plan": "Plan",
         "/scenario?file=small.yaml": "Scenario", f"/run/{run}": "small",
@@ -449,6 +451,7 @@ def test_every_view_is_clean_for_those_who_cannot_see_it(other, answers, served,
         f"/decide?runs={run}": "At other prices", f"/requests?runs={served}": "Requests",
         f"/answer/{answers['plan']}": "Plan", f"/answer/{answers['diagnosis']}": "Diagnosis",
         f"/answer/{answers['tune']}": "Tuning", f"/answer/{answers['audit']}?finding=2": "Audit",
+        "/page?file=deployments/hall/index.html": "Page",
     }  # fmt: skip
     wrong = []
     for scheme in ("light", "dark"):
@@ -457,6 +460,9 @@ def test_every_view_is_clean_for_those_who_cannot_see_it(other, answers, served,
             page.goto("about:blank")  # the heading of the last view is no sign of this one
             page.goto(f"{other.address}/#{view}")
             expect(page.get_by_role("heading", level=1, name=title)).to_be_attached()
+            for files in page.get_by_text("Files", exact=True).all():
+                files.click()
+                expect(page.get_by_role("link", name="Save all as one archive")).to_be_visible()
             settle(page)
             found = Axe().run(page).response["violations"]
             wrong += [(scheme, view, row["id"], row["nodes"][0]["html"]) for row in found]
@@ -497,6 +503,9 @@ def test_two_clicks_ask_once_and_what_was_written_is_fetched(other, page, tmp_pa
     page.on("request", lambda request: added.append(request.url) if request.method == "POST" else None)
     page.goto(f"{other.address}/#/ask?verb=deploy&file=small.yaml")
     page.get_by_role("button", name="Deploy").dblclick()
+    expect(page.get_by_role("link", name="open the result").first).to_be_visible()
+    page.get_by_role("button", name="Deploy").dispatch_event("click", {"detail": 2})  # the first was answered by then
+    settle(page)
     page.get_by_role("link", name="open the result").first.click()
     assert added == [f"{other.address}/api/v1/jobs"]
     page.get_by_text("Files", exact=True).click()

@@ -25,7 +25,7 @@ function Listed({ folder }: { folder: string }) {
   const all = files.value.reduce((sum, file) => sum + file.bytes, 0);
   return (
     <>
-      <p class="tools"><a class="action" href={api.archive(folder)} download>Save all as one archive</a><span class="muted">{whole(files.value.length)} files, {bytes(all)}, in <code>{folder}</code></span></p>
+      <p class="tools"><a class="action" href={api.archive(folder)} download>Save all as one archive</a><span class="muted">{whole(files.value.length)} file{files.value.length === 1 ? "" : "s"}, {bytes(all)}, in <code>{folder}</code></span></p>
       <ul class="links">{files.value.slice(0, MOST).map((file) => <li key={file.name}><a href={api.outputFile(folder, file.name)} download>{file.name}</a> <small>{bytes(file.bytes)}</small></li>)}</ul>
       {files.value.length > MOST && <p class="muted">and {whole(files.value.length - MOST)} more, in the archive</p>}
     </>

@@ -77,6 +77,7 @@ function Written({ file }: { file: string }) {
   const kept = (root === "deployments" || root === "runs") && rest !== undefined;
   return (
     <>
+      <h1 class="spoken">Page {file}</h1>
       <p class="muted">{file}</p>
       {kept && <Files folder={`${root}/${folder}`} />}
       <iframe class="written" sandbox="allow-scripts" src={api.page(file)} title={file} />

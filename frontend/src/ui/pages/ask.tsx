@@ -8,7 +8,7 @@ import { api } from "../api";
 import { Choices, Pick, type Given } from "../asking";
 import { JobRow } from "../jobs";
 import { useLoaded } from "../loaded";
-import { useOnce } from "../once";
+import { firstOnly, useOnce } from "../once";
 import { Words } from "../words";
 
 export function AskPage({ jobs }: { jobs: QueuedJob[] }) {
@@ -93,7 +93,7 @@ function Form({ verb, rows, scenarios, jobs, arrived }: Parts) {
           {verb.vary && <label class="name">Vary <Words value={vary} placeholder="fabric=roce,uec" put={(words) => keep("vary", words, setVary)} /></label>}
           <Choices options={verb.options} chosen={given.options} choose={(name, value) => keep(name, value, () => set((last) => ({ ...last, options: { ...last.options, [name]: value } })))} />
         </p>
-        <p class="tools"><button class="action" disabled={!ready || starting}>{verb.title}</button></p>
+        <p class="tools"><button class="action" disabled={!ready || starting} onClick={firstOnly}>{verb.title}</button></p>
       </form>
       {trouble && <p class="fault" role="alert"><Spelt words={trouble} /></p>}
       {job && <ul class="queue plain-queue"><JobRow job={job} /></ul>}
