@@ -15,10 +15,9 @@ from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import emit
 from railyard.collective.synthesis.collectives import collectives
-from railyard.collective.synthesis.msccl import msccl_xml
+from railyard.collective.synthesis.msccl import MOST_MESSAGES, least_messages, msccl_xml
 from railyard.collective.synthesis.mscclpp import mscclpp_json
 from railyard.collective.synthesis.network import read_network
-from railyard.collective.synthesis.search import MOST_ALONE
 from railyard.collective.synthesis.search import synthesize as search
 from railyard.collective.synthesis.uneven import COLLECTIVE, read_matrix, slots_bytes, synthesize_uneven
 from railyard.errors import InputError
@@ -67,19 +66,10 @@ class Files:
             if path is not None:
                 seen[path.resolve()] = option
 
-    def check_ranks(self, ranks: int) -> None:
-        """Refuses files of more ranks than interpreters take.
-
-        Raises:
-            InputError: Says how many.
-        """
-        if ranks > MOST_ALONE and any((self.out, self.msccl, self.mscclpp)):
-            raise InputError(
-                "schedules of so many ranks are too long for a file",
-                key="--out, --msccl, --mscclpp",
-                found=f"{ranks} ranks",
-                allowed=f"up to {MOST_ALONE} ranks",
-            )
+    @property
+    def wanted(self) -> bool:
+        """Whether any is written."""
+        return any((self.out, self.msccl, self.mscclpp))
 
     def write(self, network: LinkNetwork, found: Synthesized, collective: str) -> None:
         """Writes what was asked for."""
@@ -128,6 +118,36 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class _Most:
+    """The finest schedule that is tried.
+
+    Attributes:
+        sends: Sends, of which others may be images.
+        whole: All sends, where all are laid down; None: they are not.
+    """
+
+    sends: int
+    whole: int | None
+
+    @staticmethod
+    def of(sends: int, collective: str, ranks: int, *, laid: bool) -> _Most:
+        """Refuses to lay down more than files and engines take.
+
+        Raises:
+            InputError: Says how many messages.
+        """
+        least = least_messages(collective, ranks)
+        if laid and least > MOST_MESSAGES:
+            raise InputError(
+                "so many messages are neither played nor written; without engine and file the search says the finish",
+                key="--engine, --out, --msccl, --mscclpp",
+                found=f"{least:,} messages of {ranks:,} ranks",
+                allowed=f"up to {MOST_MESSAGES:,} messages",
+            )
+        return _Most(sends, MOST_MESSAGES if laid else None)
+
+
+@dataclass(frozen=True)
 class _Size:
     """How much a collective moves.
 
@@ -155,8 +175,9 @@ class _Size:
         every = self.on_cluster and self.collective == "all-to-all"
         return self.buffer_bytes * (len(network.ranks) if every else 1)
 
-    def searched(self, network: LinkNetwork, most_sends: int, progress: Callable[[float], None]) -> Synthesized:
-        return search(network, self.collective, self.moved(network), most_sends=most_sends, progress=progress)
+    def searched(self, network: LinkNetwork, most: _Most, progress: Callable[[float], None]) -> Synthesized:
+        moved = self.moved(network)
+        return search(network, self.collective, moved, most_sends=most.sends, most_whole=most.whole, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -191,8 +212,8 @@ class _Matrix:
         del network
         return float(self.values.sum())
 
-    def searched(self, network: LinkNetwork, most_sends: int, progress: Callable[[float], None]) -> Synthesized:
-        return synthesize_uneven(network, self.values, most_sends=most_sends, progress=progress)
+    def searched(self, network: LinkNetwork, most: _Most, progress: Callable[[float], None]) -> Synthesized:
+        return synthesize_uneven(network, self.values, most_sends=most.sends, progress=progress)
 
 
 def synthesize(
@@ -232,11 +253,12 @@ def synthesize(
         network = place.network()
     else:
         network = _table(ground, quiet=quiet)
-    files.check_ranks(len(network.ranks))
+    laid = files.wanted or (isinstance(ground, Machine) and bool(ground.engines))
+    most = _Most.of(most_sends, collective, len(network.ranks), laid=laid)
     with Progress(wanted=not quiet) as progress:
-        found = wanted.searched(network, most_sends, lambda share: progress("schedules", share))
+        found = wanted.searched(network, most, lambda share: progress("schedules", share))
     played: list[Played] = []
-    if place is not None and isinstance(ground, Machine):
+    if place is not None and isinstance(ground, Machine) and ground.engines:
         text = msccl_xml(network, found.schedule, collective, found.cut, keeps=found.pieces is None)
         played = place.played(text, round(wanted.buffer_bytes), ground.engines, found.pieces)
     files.write(network, found, collective)

@@ -27,6 +27,14 @@ _NAMES = {
     "all-to-all": "alltoall",
 }
 _NONE = -1
+MOST_MESSAGES = 1_100_000
+"""Of a schedule that is played or written: the 1,047,552 of an all-gather of 1,024 ranks take 49 s of CPU, 3.4 GB and a
+file of 260 MB to write."""
+
+
+def least_messages(collective: str, ranks: int) -> int:
+    """Messages of any schedule whose parts are not cut: every rank gets from every other, or its part on a relay."""
+    return ranks * (ranks - 1) * (2 if collective == "all-reduce" else 1)
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,7 @@ def synthesize(
     size: float,
     *,
     most_sends: int = MOST_SENDS,
+    most_whole: int | None = None,
     enough: float = NEAR_ENOUGH,
     progress: Callable[[float], None] | None = None,
 ) -> Synthesized:
@@ -130,6 +131,7 @@ def synthesize(
         collective: One of the registry's.
         size: Bytes, as the collective counts them.
         most_sends: No schedule of more sends is tried, but for the coarsest; images of a symmetry do not count.
+        most_whole: The same of a schedule that is laid down to be played or written, where they do; None: it is not.
         enough: Over the bound, at which the search ends.
         progress: Called with the share of cuts that were tried.
 
@@ -141,12 +143,13 @@ def synthesize(
     begin = time.process_time()
     symmetry = _used(network)
     if symmetry is None and len(network.ranks) > MOST_ALONE:
-        return _mended(network, collective, size, enough, progress)
+        return _mended(network, collective, size, MOST_WHOLE if most_whole is None else most_whole, enough, progress)
     bound = lower_bound_us(network, collective, size, symmetry)
+    most = most_sends if most_whole is None else min(most_sends, most_whole // (len(symmetry) if symmetry else 1))
     kept: dict[tuple[float, str, int], list[Hop]] | None = {} if len(network.ranks) >= MANY else None
     found: list[Try] = []
     for number, cut in enumerate(_CUTS):
-        if found and not _goes_on(found, cut, bound * enough, most_sends):
+        if found and not _goes_on(found, cut, bound * enough, most):
             break
         found += [
             Try(build(Ask(network, size, cut, nearness, symmetry, kept)), cut, nearness)
@@ -168,8 +171,13 @@ def _used(network: LinkNetwork) -> Symmetry | None:
     return found if len(found) > 1 else None
 
 
-def _mended(
-    network: LinkNetwork, collective: str, size: float, enough: float, progress: Callable[[float], None] | None
+def _mended(  # noqa: PLR0917
+    network: LinkNetwork,
+    collective: str,
+    size: float,
+    most: int,
+    enough: float,
+    progress: Callable[[float], None] | None,
 ) -> Synthesized:
     """A schedule where a few links break a symmetry.
 
@@ -188,7 +196,7 @@ def _mended(
     bound = broken.bound_us(collective, size)
     found: list[Try] = []
     for number, cut in enumerate(_CUTS):
-        if found and not _goes_on(found, cut, bound * enough, MOST_WHOLE):
+        if found and not _goes_on(found, cut, bound * enough, most):
             break
         found.append(Try(broken.schedule(collective, size, cut), cut, NEARNESS_OF_BROKEN))
         if progress is not None:
