@@ -123,6 +123,44 @@ def test_an_archive_is_read_as_it_is_sent_and_leaves_out_what_is_gone(hall):
     assert found.read("hall/switches/a/leaf 0.conf") == (b"grew" * 200_000)[:600_000]
 
 
+@pytest.mark.parametrize("changed", [-1e18, -1.0, 4_354_819_200.0, 1e18])
+def test_dates_that_no_archive_knows_break_none(hall, changed):
+    files = [replace(file, changed=changed) for file in outputs.files_of(hall)]
+    found = zipfile.ZipFile(io.BytesIO(b"".join(outputs.archived(hall, files))))
+    year = 1980 if changed < 0 else 2107
+    assert [info.date_time[:3] for info in found.infolist()] == [(year, *((1, 1) if changed < 0 else (12, 31)))] * 3
+
+
+def test_a_name_that_is_no_utf8_is_left_out(client, hall):
+    (hall / os.fsdecode(b"caf\xe9.txt")).write_text("x")
+    assert len(client.get(API, params={"folder": FOLDER}).json()) == 3
+    assert len(archive(client)[1].namelist()) == 3
+
+
+def test_what_goes_while_files_are_listed_is_left_out(hall, monkeypatch):
+    listed = list(os.walk(hall))
+    (hall / "index.html").unlink()
+    monkeypatch.setattr(outputs.os, "walk", lambda _: iter(listed))
+    assert [file.name for file in outputs.files_of(hall)] == ["cables.parquet", "switches/a/leaf 0.conf"]
+
+
+@pytest.mark.parametrize(
+    ("name", "saved"),
+    [
+        ("a\nX-More: 1", "a_X-More: 1"),
+        ('a"b', "a_b"),
+        ("a\\b", "a_b"),
+        ("\u4e2d", "_"),
+        ("a\x7fb", "a_b"),
+        ("~ !", "~ !"),
+    ],
+)
+def test_no_name_of_a_folder_breaks_the_header(client, hall, name, saved):
+    hall.rename(hall.with_name(name))
+    answer, _ = archive(client, f"deployments/{name}")
+    assert answer.headers["content-disposition"] == f'attachment; filename="{saved}.zip"'
+
+
 def test_nobody_else_fetches_files_and_who_does_is_written_down(settings):
     people = replace(settings, people={"anna": digest(ANNA), "bert": digest(BERT)})
     with serving(people) as client:

@@ -1,7 +1,7 @@
 """What verbs wrote: the files of one folder of runs or deployments, one by one or all as one archive.
 
 Links are left out and none is followed, so nothing outside of the folder is read; files that begin with a dot are
-unfinished, and left out too.
+unfinished, and left out too, as is a name that is no UTF-8: neither JSON nor an archive can hold it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _LEVEL = 1
 """Of deflate: text shrinks to a fifth already, at a disk's pace."""
 _PACKED = frozenset({".gz", ".npz", ".parquet", ".png", ".svgz", ".zip", ".zst"})
 """What does not shrink again."""
-_EARLIEST = (1980, 1, 1, 0, 0, 0)
-"""The first date that an archive knows."""
+_DATES_S = (315_532_800, 4_354_819_198)
+"""Seconds from 1970 until the first and the last date that an archive knows: 1980-01-01, 2107-12-31 23:59:58."""
 
 
 class TooMany(Exception):
@@ -85,22 +85,23 @@ def files_of(folder: Path) -> list[OutputFile]:
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in names:
-            path = Path(here) / name
-            if name.startswith(".") or (state := _state_of(path)) is None:
+            file = None if name.startswith(".") else _file(folder, Path(here) / name)
+            if file is None:
                 continue
             if len(found) >= MOST_FILES:
                 raise TooMany
-            found.append(OutputFile(path, path.relative_to(folder).as_posix(), state.st_size, state.st_mtime))
+            found.append(file)
     return sorted(found, key=lambda file: file.name)
 
 
-def _state_of(path: Path) -> os.stat_result | None:
-    """Of a file that is no link; `None` where it is gone by now."""
+def _file(folder: Path, path: Path) -> OutputFile | None:
+    name = path.relative_to(folder).as_posix()
     try:
+        name.encode()
         state = path.lstat()
-    except OSError:
-        return None
-    return state if stat.S_ISREG(state.st_mode) else None
+    except (UnicodeEncodeError, OSError):
+        return None  # a run in progress may take a file away after it was listed
+    return OutputFile(path, name, state.st_size, state.st_mtime) if stat.S_ISREG(state.st_mode) else None
 
 
 def file_of(folder: Path, name: str) -> Path:
@@ -128,7 +129,8 @@ def archived(folder: Path, files: list[OutputFile]) -> Iterator[bytes]:
 
 
 def _member(archive: zipfile.ZipFile, pipe: _Pipe, name: str, file: OutputFile) -> Iterator[bytes]:
-    about = zipfile.ZipInfo(name, max(time.gmtime(file.changed)[:6], _EARLIEST))
+    first, last = _DATES_S
+    about = zipfile.ZipInfo(name, time.gmtime(min(max(file.changed, first), last))[:6])
     about.compress_type = zipfile.ZIP_STORED if file.path.suffix in _PACKED else zipfile.ZIP_DEFLATED
     about.external_attr = 0o644 << 16
     about.file_size = file.bytes

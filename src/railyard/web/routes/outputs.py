@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, HTTPException, Query
@@ -22,6 +23,8 @@ _SAVED = {"content-security-policy": "sandbox; default-src 'none'", "x-content-t
 """Whatever stands in a file, a browser that is led to it runs none of it."""
 _AS_IT_IS = {**_SAVED, "content-encoding": "identity"}
 """An archive is packed already."""
+_UNSAFE = re.compile(r"[^ !#-.0-\[\]-~]")
+"""What a name in a header cannot have: control characters, quotes, slashes, what is no ASCII."""
 
 
 @router.get("/outputs")
@@ -53,8 +56,7 @@ def output_archive(asked: Asked, folder: Folder) -> StreamingResponse:
     size = sum(file.bytes for file in files)
     if size > most:
         raise HTTPException(413, f"`{folder[:80]}` has {size >> 20:,} MiB, an archive at most {most >> 20:,}")
-    name = f"{path.name}.zip".encode("ascii", "replace").decode().replace("?", "_").replace('"', "_")
-    headers = {**_AS_IT_IS, "content-disposition": f'attachment; filename="{name}"'}
+    headers = {**_AS_IT_IS, "content-disposition": f'attachment; filename="{_UNSAFE.sub("_", path.name)}.zip"'}
     return StreamingResponse(outputs.archived(path, files), media_type="application/zip", headers=headers)
 
 
