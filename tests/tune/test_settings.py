@@ -176,6 +176,31 @@ def test_a_judged_step_says_how_long_collectives_and_flows_took():
     assert fluid.slice == 1.0
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("qps", -8, "fabric.qps: must be at least 0"),
+        ("qps", "eight", "expected an integer, got 'eight'"),
+        ("collectives.conections", 4, "did you mean `connections`"),
+        ("packet.set.pfc_alpa", "1", "did you mean `pfc_alpha`"),
+        ("packet.set.marking_low", "400 ms", "packet.set.marking_low: "),
+        ("packet.set.congestion_control", "dcqcm", "did you mean `dcqcn`"),
+    ],
+)
+def test_a_value_that_no_scenario_has_is_refused_before_any_step_at_its_place(tmp_path, key, value, words):
+    good = {"packet.set.pfc_alpha": ["0.5", "2"], "collectives.connections": [2]}
+    path = tmp_path / "s.yaml"
+    path.write_text(json.dumps(values(tune={"space": {**good, key: [value]}}), indent=1))
+    draft = load.load(path, [])
+    steps = Known()
+    with pytest.raises(InputError) as caught:
+        Tuner(draft, "packet", draft.scenario.tune, steps, lambda *_: None).run()
+    assert words in str(caught.value)
+    line = 1 + next(at for at, text in enumerate(path.read_text().splitlines()) if f'"{key}"' in text)
+    assert f"{path}:{line + 1}:" in str(caught.value)
+    assert not steps.count
+
+
 def test_what_is_tuned_trains():
     lengths = {"input": {"mean": 100, "p99": 200}, "output": {"mean": 50, "p99": 90}}
     asked = {"synthetic": {"rate": 1, "count": 9, **lengths}}

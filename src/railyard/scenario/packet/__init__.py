@@ -2,6 +2,6 @@
 
 from railyard.scenario.packet.mix import chosen
 from railyard.scenario.packet.preset import Preset, fabric, names
-from railyard.scenario.packet.settings import PacketSettings, assign
+from railyard.scenario.packet.settings import PacketSettings, assign, setting
 
-__all__ = ["PacketSettings", "Preset", "assign", "chosen", "fabric", "names"]
+__all__ = ["PacketSettings", "Preset", "assign", "chosen", "fabric", "names", "setting"]

@@ -107,17 +107,26 @@ def assign(settings: PacketSettings, assignments: Iterable[str]) -> PacketSettin
         key, sign, value = (part.strip() for part in text.partition("="))
         if not sign or not value:
             raise InputError("an assignment is key=value", key="--set", found=text)
-        if key not in _READERS:
-            raise InputError("unknown key", key=key, allowed=KEYS, hint=did_you_mean(key, KEYS))
-        name, reader = _READERS[key]
-        try:
-            found = reader(value)
-        except InputError as error:
-            raise error.located(key=key) from None
+        name, found = setting(key, value)
         changed["rdma_control" if name == "congestion_control" and _is_rate_control(found) else name] = found
     made = _sound(replace(settings, **changed))
     _fitting(made, changed)
     return made
+
+
+def setting(key: str, text: str) -> tuple[str, Any]:
+    """The name of a setting and its value, as one of `KEYS` has it.
+
+    Raises:
+        InputError: The key or the value is wrong.
+    """
+    if key not in _READERS:
+        raise InputError("unknown key", key=key, allowed=KEYS, hint=did_you_mean(key, KEYS))
+    name, reader = _READERS[key]
+    try:
+        return name, reader(text)
+    except InputError as error:
+        raise error.located(key=key) from None
 
 
 def _is_rate_control(name: str) -> bool:

@@ -17,7 +17,7 @@ from railyard.schema.yaml import Mark, Node
 from railyard.tune.settings.cases import KINDS, Case, Ground, Kind, can_run, other_jobs, unseen_cases
 from railyard.tune.settings.judging import Run
 from railyard.tune.settings.race import Design, Part, Race
-from railyard.tune.settings.space import space_of
+from railyard.tune.settings.space import refuse_wrong, space_of
 from railyard.tune.settings.trials import Trials
 
 if TYPE_CHECKING:
@@ -112,11 +112,15 @@ class Tuner:
         """All of it.
 
         Raises:
-            InputError: The scenario as written cannot run.
+            InputError: The scenario as written cannot run, or a value to be tried is none of its key.
         """
-        space = {key: [node.plain() for node in nodes] for key, nodes in space_of(self.draft, self.engine).items()}
+        listed = space_of(self.draft, self.engine)
         found = Tuned(self.draft.title, self.engine)
-        cases = self.cases(self.describe(found))
+        job = self.describe(found)
+        if self.section.space:
+            refuse_wrong(self.draft, listed)
+        space = {key: [node.plain() for node in nodes] for key, nodes in listed.items()}
+        cases = self.cases(job)
         trials = Trials(self.draft, self.engine, self.workers)
         draws = [Case(self.draft.seed + number) for number in range(self.section.seeds)]
         budget = self.section.steps or 2 * len(draws) * sum(map(len, space.values()))

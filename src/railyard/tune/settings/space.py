@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
 from railyard.scenario import load, override, variants
+from railyard.scenario.packet import setting
 from railyard.schema.yaml import Mark, from_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from railyard.scenario.load import Draft
     from railyard.schema.yaml import Node
@@ -82,6 +83,29 @@ def space_of(draft: Draft, engine: str) -> dict[str, tuple[Node, ...]]:
     mark = Mark("railyard tune")
     new = {key: [one for one in values if one != value_at(written, key)] for key, values in wanted.items()}
     return {key: tuple(from_plain(value, mark) for value in values) for key, values in new.items() if values}
+
+
+def refuse_wrong(draft: Draft, space: Mapping[str, Sequence[Node]]) -> None:
+    """Refuses values that no scenario has, before minutes of steps go by without them.
+
+    Args:
+        draft: The scenario, its fabric written out.
+        space: Keys and the values to try, as written.
+
+    Raises:
+        InputError: A key is none, or a value is none of its key.
+    """
+    for key, nodes in space.items():
+        below = key.removeprefix("packet.set.")
+        for node in nodes:
+            draft.changed({key: node})
+            if below == key:
+                continue
+            try:
+                setting(below, str(node.value))
+            except InputError as error:
+                mark = node.mark
+                raise error.located(file=mark.file, line=mark.line, column=mark.column, key="packet.set") from None
 
 
 def _of_packets(draft: Draft) -> Mapping[str, tuple[Any, ...]]:
