@@ -162,6 +162,8 @@ def test_from_the_command_line(capsys):
     assert found["lower_bound_us"] == pytest.approx(0.5e6 / 12.5e3 + 1.3)
     assert run([*words[:-2], "--json"]) == 2
     assert "which chassis" in capsys.readouterr().err
+    assert run([*words, "--size", "1 ms"]) == 2
+    assert "--size: unknown unit `ms`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

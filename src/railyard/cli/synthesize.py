@@ -165,7 +165,10 @@ class _Size:
 
     @staticmethod
     def of(text: str, collective: str, *, on_cluster: bool) -> _Size:
-        size_bytes = units.size(text)
+        try:
+            size_bytes = units.size(text)
+        except InputError as error:
+            raise error.located(key="--size") from None
         if size_bytes <= 0:
             raise InputError("a collective moves more than nothing", key="--size", found=text, allowed="such as 1 MB")
         return _Size(collective, size_bytes, on_cluster)
