@@ -11,6 +11,7 @@ from railyard import catalog, cluster
 from railyard.cli.guard import run
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.collective.synthesis.msccl import MOST_MESSAGES, least_messages
+from railyard.collective.synthesis.mscclpp import MOST_IN_PLAN
 from railyard.collective.synthesis.of_cluster import MOST_RANKS, network_of
 from railyard.collective.synthesis.search import synthesize
 from railyard.errors import InputError
@@ -75,6 +76,8 @@ def test_messages_that_are_too_many_are_counted(words, tmp_path, capsys):
         error = capsys.readouterr().err
         assert "2,095,104 messages of 1,024 ranks" in error
         assert f"up to {MOST_MESSAGES:,} messages" in error
+    assert run(words(1024, "--mscclpp", str(out))) == 2
+    assert f"up to {MOST_IN_PLAN:,} messages" in capsys.readouterr().err
     assert not out.exists()
 
 

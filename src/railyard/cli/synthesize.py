@@ -16,7 +16,7 @@ from railyard.cli.progress import Progress
 from railyard.cli.tables import emit
 from railyard.collective.synthesis.collectives import collectives
 from railyard.collective.synthesis.msccl import MOST_MESSAGES, least_messages, msccl_xml
-from railyard.collective.synthesis.mscclpp import mscclpp_json
+from railyard.collective.synthesis.mscclpp import MOST_IN_PLAN, mscclpp_json
 from railyard.collective.synthesis.network import read_network
 from railyard.collective.synthesis.search import synthesize as search
 from railyard.collective.synthesis.uneven import COLLECTIVE, read_matrix, slots_bytes, synthesize_uneven
@@ -67,9 +67,11 @@ class Files:
                 seen[path.resolve()] = option
 
     @property
-    def wanted(self) -> bool:
-        """Whether any is written."""
-        return any((self.out, self.msccl, self.mscclpp))
+    def most_messages(self) -> int | None:
+        """That the files take; None: none is written."""
+        if self.mscclpp is not None:
+            return MOST_IN_PLAN
+        return MOST_MESSAGES if self.out is not None or self.msccl is not None else None
 
     def write(self, network: LinkNetwork, found: Synthesized, collective: str) -> None:
         """Writes what was asked for."""
@@ -130,21 +132,21 @@ class _Most:
     whole: int | None
 
     @staticmethod
-    def of(sends: int, collective: str, ranks: int, *, laid: bool) -> _Most:
+    def of(sends: int, collective: str, ranks: int, most: int | None) -> _Most:
         """Refuses to lay down more than files and engines take.
 
         Raises:
             InputError: Says how many messages.
         """
         least = least_messages(collective, ranks)
-        if laid and least > MOST_MESSAGES:
+        if most is not None and least > most:
             raise InputError(
                 "so many messages are neither played nor written; without engine and file the search says the finish",
                 key="--engine, --out, --msccl, --mscclpp",
                 found=f"{least:,} messages of {ranks:,} ranks",
-                allowed=f"up to {MOST_MESSAGES:,} messages",
+                allowed=f"up to {most:,} messages",
             )
-        return _Most(sends, MOST_MESSAGES if laid else None)
+        return _Most(sends, most)
 
 
 @dataclass(frozen=True)
@@ -256,8 +258,8 @@ def synthesize(
         network = place.network()
     else:
         network = _table(ground, quiet=quiet)
-    laid = files.wanted or (isinstance(ground, Machine) and bool(ground.engines))
-    most = _Most.of(most_sends, collective, len(network.ranks), laid=laid)
+    laid = MOST_MESSAGES if isinstance(ground, Machine) and ground.engines else None
+    most = _Most.of(most_sends, collective, len(network.ranks), files.most_messages or laid)
     with Progress(wanted=not quiet) as progress:
         found = wanted.searched(network, most, lambda share: progress("schedules", share))
     played: list[Played] = []
