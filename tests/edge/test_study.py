@@ -153,9 +153,19 @@ def test_two_sites_by_hand():
     assert {row.name: row.seconds for row in found.causes}["waiting for the slowest site"] == pytest.approx(1.4)
     assert found.tokens_per_s == pytest.approx(2 * 128 * 8192 / found.step_s)
     assert found.sent_bytes == 10e9
-    rate = 10e9 * 16 / (exchange / 100 + 22.8 * 2 / 3 - 0.0108)
+    rate = 10e9 * 16 / (exchange / 100 + 22.8 * 2 / 3 - 0.0108) / (1448 / 1500)
     assert found.break_even_bps == pytest.approx(rate, rel=1e-6)
     assert Result.model_validate_json(result.text()) == result
+
+
+@pytest.mark.parametrize("transport", ["cubic", "quic-cubic"])
+def test_synchronous_training_at_the_break_even_rate_is_as_fast(transport):
+    fast = SITES.replace("up: 1 Gb/s", "up: 100 Gb/s").replace("up: 2 Gb/s", "up: 100 Gb/s")
+    between = {"workload__local__between__rate": "3 Gb/s", "workload__local__between__transport": transport}
+    apart = run(fast, **between).variants[0].local
+    between["workload__local__between__rate"] = f"{apart.break_even_bps!r} b/s"
+    same = run(fast, **between, workload__local__method="synchronous").variants[0].local
+    assert same.step_s == pytest.approx(apart.step_s, rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ _SITES = (
     "exchange",
     "sent a meeting",
     "sent, mean",
-    "break-even rate",
+    "break-even rate, no loss",
     "tokens/s",
     "budget",
     "J/token",

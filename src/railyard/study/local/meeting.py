@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.edge.transport import transports
 from railyard.study.local.distance import ring
 from railyard.workload.local.method import meets
 from railyard.workload.local.methods.synchronous import BACKWARD
@@ -265,7 +266,7 @@ def _stays(job: Together, site: int, seconds: float) -> float:
 
 
 def break_even_bps(job: Together, met: Met) -> float | None:
-    """Rate between sites at which gradients of every step, sent under the backward pass, cost as much as this method.
+    """Rate between sites, headers in, at which gradients of every step, sent under the backward pass, are as fast.
 
     Lines without loss; None where distance alone makes every rate too low, or where this is that method.
     """
@@ -278,4 +279,5 @@ def break_even_bps(job: Together, met: Met) -> float | None:
     room = met.exposed_s + BACKWARD * slowest - messages * worst / 2.0
     if room <= 0:
         return None
-    return messages / members * job.parameters * 16.0 / room
+    carried = transports.get(job.section.between.transport).payload_share
+    return messages / members * job.parameters * 16.0 / room / carried
