@@ -146,6 +146,10 @@ def test_what_hangs_on_chance_is_called_a_tie(tmp_path):
     assert "tied over the draws of failures" in why(tied)
     sure = operate(from_values(values), ["workload.operate.failures.scale=20,5000"]).result
     assert "tied" not in why(sure)
+    few, many = (one.operate for one in sure.operated)
+    apart = {part.name: 100 * (many.share(part.name) - part.share) for part in few.time[1:]}
+    worst = max(apart, key=apart.get)
+    assert why(sure).endswith(f"where {worst} takes {apart[worst]:.1f} points more of all GPU time")
 
 
 def test_one_draw_where_nothing_is_drawn(tmp_path):

@@ -225,7 +225,8 @@ def why(result: Result) -> str:
         return f"{words}: which variant is cheapest hangs on when things fail, not on the variant"
     apart = {part.name: worst.operate.share(part.name) - part.share for part in best.operate.time[1:]}
     name = max(apart, key=lambda part: apart[part])
-    return f"{words} and ${high:.2f} with {worst.name}, where {100 * apart[name]:+.1f} % of all GPU time is {name}"
+    points = 100 * apart[name]
+    return f"{words} and ${high:.2f} with {worst.name}, where {name} takes {points:.1f} points more of all GPU time"
 
 
 def _cost(variant: OperateVariant) -> float | None:
