@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from railyard.cli import plan_designs
 from railyard.errors import InputError
 from railyard.measure.serving.objective import Objective
 from railyard.measure.serving.served import Served
@@ -19,6 +21,7 @@ from railyard.plan.designs.families import family_of, rivals_of
 from railyard.plan.designs.planned import Planned, begin
 from railyard.plan.designs.planning import Planner
 from railyard.plan.designs.price import Goodputs
+from railyard.plan.designs.reasons import why
 from railyard.plan.designs.service_price import SLOWER, kept_of
 from railyard.plan.designs.space import space_of
 from railyard.plan.designs.summary import answer_of
@@ -239,3 +242,24 @@ def test_rivals_run_before_the_budget_goes_to_more_of_the_same():
     found = planned(load.from_values(values(effort={"serving": 4, "draws": 100})))
     ran = {family_of(found.space, point) for point in range(8) if found.ran(point)}
     assert {family[1] for family in ran} == {"both", "decode and prefill"}
+
+
+def test_why_not_parts_requests_in_time_from_the_end_of_the_run():
+    found = planned(load.from_values(values(effort={"serving": 8, "draws": 100})))
+    best, other = found.choices[0], found.choices[1]
+    # 9 % more tokens a second: 20 of 18.75 answers a second, and 1.0900 / 1.0667 - 1 of the tokens in time.
+    mine = {**best.figures, "cpmt": 1.0, "tokens_per_s": 109.0, "goodput": 18.0, "attainment": 0.9}
+    theirs = {**other.figures, "cpmt": 1.09, "tokens_per_s": 100.0, "goodput": 18.0, "attainment": 0.96}
+    line = why(replace(best, figures=mine), replace(other, figures=theirs), found.objectives[:1], (1.0,))
+    assert "time until the last answer +6.7%" in line
+    assert "tokens in time +2.3%" in line
+
+
+def test_the_end_of_runs_is_named_where_it_sets_designs_apart():
+    def answer(goodput: float) -> dict[str, Any]:
+        rows = [{"figures": {"goodput": one, "attainment": 0.9}} for one in (18.0, goodput)]
+        return {"front": rows[:1], "runners_up": rows[1:]}
+
+    assert plan_designs._ends(answer(17.8)) == []
+    assert "up to 12.5%" in plan_designs._ends(answer(16.0))[0]
+    assert plan_designs._ends({"front": [{"figures": {"jct": 1.0}}], "runners_up": []}) == []
