@@ -45,10 +45,11 @@ def read(file: str, text: str) -> Partitions:
         text: Of the file; whoever it does not name in the default partition OpenSM makes a limited member of it.
     """
     found: Partitions = {DEFAULT: {"ALL": Member(full=False, line=UNRULED)}}
+    names = {DEFAULT: "Default"}
     for words, line in _statements(file, text):
         head, colon, body = words.partition(":")
         flags = [part.strip() for part in head.split(",")]
-        key = _key(flags[0], found)
+        key = _key(flags[0], names)
         parts = [part.strip() for part in body.split(",")]
         if not colon or key is None or not all(_PORT.fullmatch(part) for part in parts if part):
             why = f"{line.text} (OpenSM cannot read this: all ports become full members of one partition)"
@@ -67,14 +68,28 @@ def read(file: str, text: str) -> Partitions:
 _PORT = re.compile(r"(ALL|ALL_CAS|ALL_SWITCHES|ALL_ROUTERS|SELF|0x0*[1-9a-fA-F][0-9a-fA-F]*|[1-9]\d*)\s*(=.*)?")
 
 
-def _key(words: str, known: Partitions) -> int | None:
-    """15 bits, or for a name without a key (or with 0) a number that no key has; None: it is none."""
+def _key(words: str, names: dict[int, str]) -> int | None:
+    """15 bits; None: it is none, or none is free.
+
+    A name without a key, or with 0, is the partition of that name (seen of OpenSM 3.3: of several the first by their
+    keys' bytes on the wire, read as this machine does), and else the lowest key that is free.
+
+    Args:
+        words: Of the definition.
+        names: By key, of the partitions so far; gets that of this one.
+    """
     name, equals, number = (part.strip() for part in words.partition("="))
     if equals and not re.fullmatch(r"0x[0-9a-fA-F]+|0|[1-9]\d*", number):
         return None
-    if not equals and name == "Default":
-        return DEFAULT
-    return int(number or "0", 0) & DEFAULT or max([0xFFFF, *known]) + 1
+    key = int(number or "0", 0) & DEFAULT
+    if not key:
+        alike = [one for one, its in names.items() if its == name]
+        swapped = sorted(alike, key=lambda one: one.to_bytes(2, "little"))
+        key = swapped[0] if swapped else next((free for free in range(1, DEFAULT) if free not in names), 0)
+    if not key:
+        return None
+    names.setdefault(key, name)
+    return key
 
 
 def _statements(file: str, text: str) -> Iterator[tuple[str, Line]]:
