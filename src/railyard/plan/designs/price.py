@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -42,7 +43,7 @@ def parts_of(bill: BillOfMaterials) -> tuple[Part, ...]:
     return tuple(Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill)
 
 
-class Paid:
+class Paid(ABC):
     """What designs of every kind of work have in common: capital, power, dollars an hour."""
 
     capex: Capex
@@ -53,15 +54,16 @@ class Paid:
     grid: Grid | None
 
     @property
+    @abstractmethod
     def inputs(self) -> Mapping[str, Range]:
         """What the price of an hour follows from, each a range."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def tokens_per_s(self) -> float:
         """Goodput tokens a second."""
-        raise NotImplementedError
 
+    @abstractmethod
     def under(self, inputs: Mapping[str, F], slower: F, goodputs: Goodputs) -> dict[str, F]:
         """Objectives where what the price follows from is as given and everything takes so many times as long.
 
@@ -70,7 +72,6 @@ class Paid:
             slower: float64[n].
             goodputs: Of jobs that fail so often.
         """
-        raise NotImplementedError
 
     @cached_property
     def typical(self) -> dict[str, float]:
