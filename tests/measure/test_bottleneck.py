@@ -39,21 +39,21 @@ def test_the_largest_part_is_the_bottleneck_and_the_gain_is_exact():
     assert found.ranking[0].gain == pytest.approx(5.0 * (1 - 1 / 1.25) / 10)
     assert found.ranking[0].bound_gain == pytest.approx(0.5, abs=1e-5)
     assert found.network_gain == pytest.approx(0.6, abs=1e-5)
-    assert found.headline == "1.25 x leaf-spine shortens the step by 10.0%, without limit by 50.0%."
+    assert found.sensitivity == "1.25 x leaf-spine shortens the step by 10.0%, without limit by 50.0%."
 
 
 def test_it_is_said_when_nothing_in_the_network_helps():
     simulate, _ = amdahl({FLOPS.name: 9.99, NIC.name: 0.01}, fixed=0.0)
     found = bottleneck.find(10.0, [FLOPS, NIC, LATENCY], simulate)
     assert found.name == FLOPS.name
-    assert found.headline.endswith("Nothing in the network helps, even all of it without limit.")
+    assert found.sensitivity.endswith("Nothing in the network helps, even all of it without limit.")
 
 
 def test_it_is_said_when_nothing_at_all_helps():
     simulate, _ = amdahl({}, fixed=10.0)
     found = bottleneck.find(10.0, [FLOPS, NIC], simulate)
     assert found.name == "none"
-    assert "No single resource" in found.headline
+    assert "No single resource" in found.sensitivity
 
 
 def test_only_what_is_needed_is_simulated():
@@ -102,11 +102,9 @@ def test_the_sentence_names_the_largest_cause_of_the_breakdown():
     found = plain.led_by(
         [share("compute", 0.6), share("contention", 0.12), share("contention", 0.168), share("latency", 0.112)]
     )
-    assert found.headline == (
-        "The largest wait is contention in the network, 28.8% of the step."
-        " 1.25 x network latency shortens the step by 3.2%."
-    )
+    assert found.headline == "The largest wait is contention in the network, 28.8% of the step."
     assert found.section().headline == found.headline
+    assert found.section().sensitivity == "1.25 x network latency shortens the step by 3.2%."
 
 
 def test_without_waits_the_sentence_stays():
@@ -142,20 +140,35 @@ def test_a_wait_shorter_than_what_a_resource_saves_is_not():
     assert plain.led_by([share("compute", 0.868), share("contention", 0.132)]).name == "contention at leaf-spine"
 
 
-def changed(name, family, gain, *, bound=False):
-    return ChangeRow(name=name, family=family, step_seconds=1 - gain, gain=gain, bound=bound)
+def changed(name, family, gain, *, bound=False, capex=0.0, assumes=""):
+    return ChangeRow(
+        name=name,
+        family=family,
+        settings={},
+        assumes=assumes,
+        step_seconds=1 - gain,
+        gain=gain,
+        cpmt_usd=None if bound else 1 - gain,
+        cpmt_gain=None if bound else gain,
+        capex_change_usd=None if bound else capex,
+        bound=bound,
+    )
 
 
-def test_what_was_tried_stands_in_the_sentence_the_best_of_each_family():
+def test_the_sentence_names_the_best_remedy_of_each_family():
+    """A bound is no remedy, a quarter of the best is the least that is named, and what assumes something comes last."""
     rows = (
-        changed("fabric ideal", "fabric", 0.31, bound=True), changed("fabric uec", "fabric", 0.30),
-        changed("fabric scheduled", "fabric", 0.29), changed("4 queue pairs", "queue pairs", 0.16),
-        changed("placement packed", "placement", 0.14),
+        changed("fabric uec", "fabric", 0.30, capex=-1_250_000.0), changed("fabric scheduled", "fabric", 0.29),
+        changed("FP8 products", "precision", 0.50, assumes="the loss converges"),
+        changed("4 queue pairs", "queue pairs", 0.16), changed("placement packed", "placement", 0.074),
+        changed("fabric ideal", "fabric", 0.31, bound=True),
     )  # fmt: skip
     found = Bottleneck("none", "Rest.", changes=rows).led_by([share("compute", 1.0)])
     assert found.headline == (
-        "Tried one at a time, fabric uec by 30.0%, 4 queue pairs by 16.0% would shorten the step. Rest."
+        "What you can change, each by itself: fabric uec lowers the cost of a token by 30.0%"
+        " (step 30.0% shorter, $1.25M less capital); 4 queue pairs by 16.0%;"
+        " FP8 products lowers it by 50.0% if the loss converges."
     )
     assert found.section().changes == rows
     none = Bottleneck("none", "Rest.", changes=(changed("fabric uec", "fabric", 0.004),)).led_by([])
-    assert none.headline == "No other fabric that was tried shortens the step by more than 0.5%. Rest."
+    assert none.headline == "Nothing that you can change was found to lower the cost of a token by more than 0.5%."

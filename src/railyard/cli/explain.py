@@ -159,7 +159,17 @@ def _remedies(found: Explanation) -> None:
     refused = [tried for tried in found.remedies if tried.step_s is None]
     for tried in refused:
         emit(_wrapped(f"not possible: {tried.name}: {tried.reason}"))
+    _sensitivity(found)
     emit("")
+
+
+def _sensitivity(found: Explanation) -> None:
+    emit("")
+    table = Table(["sensitivity, simulated", "step", "gain", "speaks to"], right=(1, 2))
+    for tried in found.sensitivity:
+        name, step, gain, _, removes = _row(tried, found)
+        table.add(name, step, gain, removes)
+    table.print()
 
 
 def _row(tried: Tried, found: Explanation) -> tuple[str, str, str, str, str]:

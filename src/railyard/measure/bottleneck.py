@@ -1,9 +1,12 @@
-"""The bottleneck, found by trying: each resource is made better by itself, the step simulated again, the gain measured.
+"""What holds a step back: the sensitivity of its time to each resource, and the remedies that a user can apply.
+
+Each resource is made better by itself and the step simulated again:
 
     gain = 1 - step time with the better resource / step time
 
 The bottleneck is the resource whose gain is largest. A list of shares of the step cannot say this: exposed time of one
-cause often turns into waiting for another when it is removed.
+cause often turns into waiting for another when it is removed. Nobody can buy 1.25 times the FLOPS, so this is
+sensitivity analysis; what a user can do are the `changes`, and they lead the words.
 """
 
 from __future__ import annotations
@@ -156,21 +159,23 @@ class Bottleneck:
 
     Attributes:
         name: Of the best resource, or of the largest wait where that is more than any resource saves, or "none".
-        headline: A few sentences for people.
+        sensitivity: What the trials say, in words.
         ranking: All trials, the most helpful first.
         network_gain: Share of the step saved when the whole network is unlimited at once, or None when that was not
             tried.
-        changes: Other fabrics, queue pairs, placements and layouts, the most helpful first; None: none were tried.
+        changes: Remedies, the one that saves most of a token's cost first; None: none were tried.
+        headline: The largest wait and the best remedies, for people.
     """
 
     name: str
-    headline: str
+    sensitivity: str
     ranking: tuple[Trial, ...] = field(default=())
     network_gain: float | None = None
     changes: tuple[ChangeRow, ...] | None = None
+    headline: str = ""
 
     def led_by(self, time: Iterable[TimeShare]) -> Bottleneck:
-        """The same with sentences before it on the largest cause of waiting, and on what was tried against it.
+        """The same with a headline: the largest cause of waiting, and the remedies that help most.
 
         The resource that helps most may be of another cause: a wait that is removed often turns into another one. But
         where a wait is longer than what any resource saves, it is the bottleneck.
@@ -183,11 +188,11 @@ class Bottleneck:
         cause = max(shares, key=shares.__getitem__, default="")
         tried = _tried(self.changes)
         if not cause or shares[cause] < NEGLIGIBLE:
-            return replace(self, headline=f"{tried}{self.headline}")
+            return replace(self, headline=tried)
         most = f"The largest wait is {_NAMES.get(cause, cause)}, {shares[cause]:.1%} of the step."
         saved = max((trial.gain for trial in self.ranking), default=0.0)
         name = self.name if shares[cause] <= saved else self._named(cause)
-        return replace(self, name=name, headline=f"{most} {tried}{self.headline}")
+        return replace(self, name=name, headline=f"{most} {tried}".strip())
 
     def _named(self, cause: str) -> str:
         """A cause of waiting as a bottleneck: with the part of the network that helps most against it."""
@@ -206,25 +211,51 @@ class Bottleneck:
         return BottleneckFigures(
             name=self.name,
             headline=self.headline,
+            sensitivity=self.sensitivity,
             ranking=tuple(trial.row() for trial in self.ranking),
             network_gain=self.network_gain,
             changes=self.changes,
         )
 
 
+_SHOWN = 2
+"""Remedies beyond the best one that the headline names."""
+
+
 def _tried(changes: Sequence[ChangeRow] | None) -> str:
-    """What other fabrics, queue pairs, placements and layouts save: the best of each family, down to half the best."""
-    if not changes:
+    """The best remedy of each family that lowers a token's cost, the best first, down to a quarter of the best.
+
+    A remedy that takes something for granted (8-bit products: that the loss converges) comes last, with its condition.
+    """
+    if changes is None:
         return ""
     best: dict[str, ChangeRow] = {}
-    for row in sorted((row for row in changes if not row.bound), key=lambda row: -row.gain):
-        best.setdefault(row.family, row)
-    gains = [row.gain for row in best.values()]
-    if not gains or gains[0] < NEGLIGIBLE:
-        names = sorted({row.family for row in changes})
-        return f"No other {' or '.join(names)} that was tried shortens the step by more than {NEGLIGIBLE:.1%}. "
-    named = [f"{row.name} by {row.gain:.1%}" for row in best.values() if row.gain >= max(NEGLIGIBLE, gains[0] / 2)]
-    return f"Tried one at a time, {', '.join(named)} would shorten the step. "
+    for row in changes:
+        if not row.bound and _saved(row) >= NEGLIGIBLE:
+            best.setdefault(row.family, row)
+    rows = sorted(best.values(), key=lambda row: -_saved(row))
+    sure, unsure = [row for row in rows if not row.assumes], [row for row in rows if row.assumes]
+    if not rows:
+        return f"Nothing that you can change was found to lower the cost of a token by more than {NEGLIGIBLE:.1%}."
+    parts = [f"{row.name} lowers the cost of a token by {_saved(row):.1%} ({_terms(row)})" for row in sure[:1]]
+    parts += [f"{row.name} by {_saved(row):.1%}" for row in sure[1:] if _saved(row) >= _saved(sure[0]) / 4][:_SHOWN]
+    parts += [f"{row.name} lowers it by {_saved(row):.1%} if {row.assumes}" for row in unsure[:1]]
+    return f"What you can change, each by itself: {'; '.join(parts)}."
+
+
+def _terms(row: ChangeRow) -> str:
+    """`step 11.2% shorter, $1.2M more capital`."""
+    change = row.capex_change_usd or 0.0
+    step = f"step {abs(row.gain):.1%} {'shorter' if row.gain >= 0 else 'longer'}"
+    if abs(change) < 1.0:
+        return step
+    size, unit = (abs(change) / 1e6, "M") if abs(change) >= 1e6 else (abs(change) / 1e3, "k")
+    return f"{step}, ${size:.3g}{unit} {'more' if change > 0 else 'less'} capital"
+
+
+def _saved(row: ChangeRow) -> float:
+    """Share of a token's cost."""
+    return row.cpmt_gain or 0.0
 
 
 def resources(cluster: Cluster, record: Record, *, jitter: bool = False, checkpoints: bool = False) -> list[Resource]:
@@ -284,7 +315,7 @@ def network_as_one(found: Sequence[Resource]) -> Resource | None:
     )
 
 
-UNSEARCHED = Bottleneck("not searched", "What would help most is searched when the scenario is run.")
+UNSEARCHED = Bottleneck("not searched", "", headline="What would help most is searched when the scenario is run.")
 """Of a rough answer."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from railyard.result.section import Figures
+from railyard.result.section import Figures, Values
 
 
 class TrialRow(Figures):
@@ -19,12 +19,17 @@ class TrialRow(Figures):
 
 
 class ChangeRow(Figures):
-    """Another fabric, queue pairs, placement or layout, the step simulated with it."""
+    """A remedy: something that the user can change, the step simulated with it."""
 
     name: str = Field(description="in the user's words")
-    family: str = Field(description="`fabric`, `queue pairs`, `placement` or `layout`")
-    step_seconds: float = Field(description="step time then, s")
-    gain: float = Field(description="share of the step saved; negative when it got longer")
+    family: str = Field(description="layout, fabric, queue pairs, oversubscription, placement, precision, ...")
+    settings: Values = Field(description="keys of the scenario to set, and their values")
+    assumes: str = Field(description="what it takes for granted; empty for nothing")
+    step_seconds: float = Field(description="mean step then, s")
+    gain: float = Field(description="share of the mean step saved; negative when it got longer")
+    cpmt_usd: float | None = Field(description="typical cost then, USD per million tokens; null for a bound")
+    cpmt_gain: float | None = Field(description="share of that cost saved; negative when it costs more")
+    capex_change_usd: float | None = Field(description="what has to be bought more, typical, USD; negative: less")
     bound: bool = Field(description="whether it only says what others cannot exceed: nobody sells it")
 
 
@@ -34,9 +39,10 @@ class BottleneckFigures(Figures):
     name: str = Field(
         description="the best resource, the largest wait where it is more than any resource saves, or `none`"
     )
-    headline: str = Field(description="one sentence")
-    ranking: tuple[TrialRow, ...] = Field(description="the most helpful first")
+    headline: str = Field(description="the largest wait, and the remedies that help most")
+    sensitivity: str = Field(description="how the step moves with hardware that one cannot buy, in words")
+    ranking: tuple[TrialRow, ...] = Field(description="sensitivity by resource, the most helpful first")
     network_gain: float | None = Field(description="share saved with all of the network unlimited; null if not tried")
     changes: tuple[ChangeRow, ...] | None = Field(
-        description="the most helpful first, where the network costs something; null where none was tried"
+        description="remedies, the one that saves most of a token's cost first; null where none was tried"
     )

@@ -77,6 +77,7 @@ TAGS: Mapping[str, str] = {
     "fabric": "name",
     "router": "kind",
     "engine": "name",
+    "software": "profile",
     **dict.fromkeys(_KINDS, "kind"),
 }
 

@@ -1,8 +1,9 @@
-"""What could be changed about a job: one registry, by which `run` and `explain` try the same.
+"""What a user can change about a job: one registry, from which `run` and `explain` try the same remedies.
 
-A remedy changes the software, the layout, the precision, the fabric, its queue pairs or the placement of the job as it
-is, one thing at a time; better hardware is tried as in `measure.bottleneck`. One that the job does not allow (it would
-not fit in memory, it does not divide, the device has no units for it) raises `InputError` when it is applied.
+A remedy is a set of scenario keys with new values, so that what was promised can be typed and run. It changes one
+thing: the layout, the precision, the software, the collectives, the fabric, its queue pairs, the topology, the links,
+the placement or the checkpoints. Hardware that nobody sells (1.25 times the FLOPS) is sensitivity analysis: see
+`measure.bottleneck`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,18 @@ if TYPE_CHECKING:
 
     from railyard.study.training.prepare import Prepared
 
-Family = Literal["software", "layout", "precision", "fabric", "queue pairs", "placement"]
+Family = Literal[
+    "software",
+    "layout",
+    "precision",
+    "fabric",
+    "queue pairs",
+    "oversubscription",
+    "link rate",
+    "collectives",
+    "placement",
+    "checkpoint interval",
+]
 
 
 @dataclass(frozen=True)
@@ -28,30 +40,32 @@ class Remedy:
         name: In the user's words.
         family: What kind of thing is changed.
         removes: Name of the branch of the tree that it is meant to shorten.
-        apply: The job with the change; raises `InputError` where the job does not allow it.
-        assumes: What it takes for granted, "" where nothing.
-        bound: Whether nobody sells it, so that it has no price and only says what others cannot exceed.
+        changes: Values by dotted key of the scenario; keys of the layout that are left out stay as they are.
+        assumes: What it takes for granted, "" for nothing.
+        bound: Whether nobody sells it: it has no price and only says what others cannot exceed.
     """
 
     name: str
     family: Family
     removes: str
-    apply: Callable[[], Prepared]
+    changes: Mapping[str, Any]
     assumes: str = ""
     bound: bool = False
 
 
 @dataclass(frozen=True)
 class Waits:
-    """What remedies are proposed by.
+    """What the step of a job waits for.
 
     Attributes:
         shares: Of the step, by branch of the tree ("pipeline bubble", "recompute").
         network: Share that waits for links outside scale-up domains, and for stragglers.
+        best_interval_steps: Between the checkpoints that make the job shortest; None where checkpoints do not stall it.
     """
 
     shares: Mapping[str, float]
     network: float
+    best_interval_steps: int | None = None
 
     def of(self, branch: str) -> float:
         """Share of a branch; 0 where there is none."""
@@ -64,13 +78,13 @@ class Proposals:
 
     Attributes:
         name: Of the kind.
-        propose: Of a job and its waits: changes that speak to something in them; what is done already is left out.
-        in_run: Whether `run` tries them too, where the network costs something; `explain` tries all.
-        bounded: Whether none can give more than the bound of its family or of `fabric` does.
+        propose: Remedies that speak to something in the waits of a job; what the job does already is left out.
+        in_run: Whether `run` tries them too; `explain` tries all.
+        bounded: Whether none can gain more than the bound of all fabrics (`ideal`) does.
     """
 
     name: str
-    propose: Callable[[Any, Waits], Iterator[Remedy]]
+    propose: Callable[[Prepared, Waits], Iterator[Remedy]]
     in_run: bool = False
     bounded: bool = False
 

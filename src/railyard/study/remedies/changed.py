@@ -1,59 +1,57 @@
-"""A job with one thing changed."""
+"""A job with some keys of its scenario changed."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
 from railyard.study import bounds, compose
 from railyard.study.study import prepare
-from railyard.workload.training.layout import check, check_fit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from railyard.study.training.prepare import Prepared
-    from railyard.workload.training.spec import Layout, Training
+    from railyard.workload.training.spec import Layout
 
-_PARALLELISM = "workload.training.parallelism"
-_SIZES = ("tp", "pp", "dp", "cp", "ep", "expert_tp", "vp", "zero", "micro_batch", "fsdp_shard")
-_WAYS = ("schedule", "recompute", "recompute_share", "recompute_by_operator", "sequence_parallel", "reshard")
+PARALLELISM = "workload.training.parallelism"
+"""Key of the layout."""
+
+_DOMAINS = "cluster.ranks_per_domain"
+# What a scenario writes in another unit, or elsewhere.
+_ELSEWHERE = frozenset({"global_batch", "bucket_bytes", "recompute_modules"})
 
 
-def retrained(job: Prepared, training: Training) -> Prepared:
-    """The job with another training, if it divides and fits.
+def changed(job: Prepared, changes: Mapping[str, Any]) -> Prepared:
+    """The job with other values under some keys of its scenario; a layout that was searched for stays as it is.
 
     Raises:
-        InputError: It does not.
+        InputError: The job does not divide, does not fit or cannot be built then.
     """
-    check(training.model, training.layout, training.seq_len, job.cluster.ranks)
-    bounds.check_step(training)
-    check_fit(training, job.cluster.accelerator)
-    return replace(job, training=training)
+    fixed: dict[str, Any] = {PARALLELISM: written(job.training.layout)}
+    if job.cluster.spec.ranks_per_domain is not None:
+        fixed[_DOMAINS] = job.cluster.spec.ranks_per_domain
+    text = ", ".join(f"{key} {value}" for key, value in changes.items())
+    draft = job.variant.draft.with_values({**fixed, **changes}, text)
+    other: Prepared = prepare(draft, engine=job.engine.name)[0]
+    use = compose.domain_use_of(other.cluster, other.training.layout)
+    if use is not None and other.cluster.spec.ranks_per_domain is None:
+        raise InputError("tensor or expert groups would straddle scale-up domains", key="ranks_per_domain")
+    bounds.check_step(other.training)
+    # Deaths are sorted out already: the job is compared in the steps after them.
+    return other if "faults" in changes else replace(other, faults=job.faults)
 
 
-def with_layout(job: Prepared, **changes: Any) -> Callable[[], Prepared]:
-    """The job with some keys of its layout changed."""
-    return lambda: retrained(job, job.training.replace(layout=job.training.layout.replace(**changes)))
-
-
-def rebuilt(job: Prepared, changes: Mapping[str, Any]) -> Callable[[], Prepared]:
-    """The job with some keys of its scenario changed; what it computes, and how it is laid out, stays."""
-
-    def apply() -> Prepared:
-        layout = {_PARALLELISM: written(job.training.layout)}
-        text = ", ".join(f"{key} {value}" for key, value in changes.items())
-        draft = job.variant.draft.with_values({**changes, **layout}, text)
-        other: Prepared = prepare(draft, engine=job.engine.name)[0]
-        use = compose.domain_use_of(other.cluster, job.training.layout)
-        if use is not None and other.cluster.spec.ranks_per_domain is None:
-            raise InputError("tensor or expert groups would straddle scale-up domains", key="ranks_per_domain")
-        return replace(other, training=job.training, faults=job.faults, jitter=job.jitter)
-
-    return apply
+def of_layout(**changes: Any) -> dict[str, Any]:
+    """Keys of the layout as keys of the scenario."""
+    return {f"{PARALLELISM}.{name}": value for name, value in changes.items()}
 
 
 def written(layout: Layout) -> dict[str, Any]:
-    """A layout that was found, as a scenario writes it: another network does not search anew."""
-    return {name: getattr(layout, name) for name in (*_SIZES, *_WAYS)}
+    """A layout as a scenario writes it, so that another network does not search for one anew."""
+    names = (field.name for field in dataclasses.fields(layout) if field.name not in _ELSEWHERE)
+    keys = {name: getattr(layout, name) for name in names}
+    bucket = {"bucket": f"{layout.bucket_bytes} B"} if layout.bucket_bytes else {}
+    return {**keys, "recompute_modules": list(layout.recompute_modules), **bucket}

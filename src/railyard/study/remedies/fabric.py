@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.study.remedies import Proposals, Remedy, proposals
-from railyard.study.remedies.changed import rebuilt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from railyard.study.remedies import Waits
     from railyard.study.training.prepare import Prepared
 
-# Of the alternatives to a fabric, those that are sold beside it.
+# Of the alternatives to a fabric, those that one can buy.
 _SOLD = ("infiniband", "spectrum-x", "uec", "scheduled")
 _BOUND = "ideal"
 # Share of the step that waits for the network, below which no other fabric is tried.
@@ -21,16 +20,19 @@ _WORTH = 0.005
 
 
 def propose(job: Prepared, waits: Waits) -> Iterator[Remedy]:
-    """Fabrics other than the job's; the bound comes first."""
-    here = job.cluster.fabric.name
-    if waits.network < _WORTH or here == _BOUND:
+    """Fabrics other than the job's; the bound comes first. Then reduction in the switches, where they can."""
+    fabric = job.cluster.fabric
+    if waits.network < _WORTH or fabric.name == _BOUND:
         return
     for name in (_BOUND, *_SOLD):
-        if name != here:
+        if name != fabric.name:
             bound = name == _BOUND
             note = "a bound: no such fabric is sold" if bound else ""
-            changed = rebuilt(job, {"cluster.back_end.fabric": {"name": name}})
-            yield Remedy(f"fabric {name}", "fabric", "exposed communication", changed, note, bound)
+            other = {"cluster.back_end.fabric": {"name": name}}
+            yield Remedy(f"fabric {name}", "fabric", "exposed communication", other, note, bound)
+    if fabric.name == "infiniband" and not fabric.sharp:
+        changes = {"cluster.back_end.fabric.sharp": True}
+        yield Remedy("SHARP", "collectives", "exposed communication", changes, "Quantum switches with SHARP licensed")
 
 
 proposals.add("fabric", Proposals("fabric", propose, in_run=True, bounded=True))

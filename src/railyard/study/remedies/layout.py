@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.study.remedies import Proposals, Remedy, proposals
-from railyard.study.remedies.changed import with_layout
+from railyard.study.remedies.changed import of_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,32 +17,34 @@ if TYPE_CHECKING:
 def propose(job: Prepared, waits: Waits) -> Iterator[Remedy]:
     """Less recomputation, other micro-batches, more virtual stages, another schedule."""
     layout = job.training.layout
+    if job.layouts:  # `auto` has tried these
+        return
     if layout.recompute == "full":
-        yield Remedy("selective recomputation", "layout", "recompute", with_layout(job, recompute="selective"))
+        yield Remedy("selective recomputation", "layout", "recompute", of_layout(recompute="selective"))
     if layout.recompute != "none":
-        yield Remedy("no recomputation", "layout", "recompute", with_layout(job, recompute="none"))
+        yield Remedy("no recomputation", "layout", "recompute", of_layout(recompute="none"))
     if layout.replica_batch >= 2 * layout.micro_batch:
         size = 2 * layout.micro_batch
-        yield Remedy(f"micro-batch {size}", "layout", "computation", with_layout(job, micro_batch=size))
+        yield Remedy(f"micro-batch {size}", "layout", "computation", of_layout(micro_batch=size))
     if layout.micro_batch > 1 and layout.micro_batch % 2 == 0 and layout.pp > 1:
         size = layout.micro_batch // 2
-        yield Remedy(f"micro-batch {size}", "layout", "pipeline bubble", with_layout(job, micro_batch=size))
+        yield Remedy(f"micro-batch {size}", "layout", "pipeline bubble", of_layout(micro_batch=size))
     if layout.pp > 1:
         yield from _pipelined(job)
     if layout.zero == 3 and layout.reshard and waits.of("exposed communication") > 0:
-        changed = with_layout(job, reshard=False)
-        yield Remedy("parameters kept after forward", "layout", "exposed communication", changed)
+        changes = of_layout(reshard=False)
+        yield Remedy("parameters kept after forward", "layout", "exposed communication", changes)
 
 
 def _pipelined(job: Prepared) -> Iterator[Remedy]:
     layout = job.training.layout
     if layout.schedule != "zero-bubble":
         stages = 2 * layout.vp
-        changed = with_layout(job, vp=stages, schedule="interleaved")
-        yield Remedy(f"{stages} virtual stages", "layout", "pipeline bubble", changed)
+        changes = of_layout(vp=stages, schedule="interleaved")
+        yield Remedy(f"{stages} virtual stages", "layout", "pipeline bubble", changes)
     if layout.schedule == "1f1b":
-        changed = with_layout(job, schedule="zero-bubble")
-        yield Remedy("zero-bubble schedule", "layout", "pipeline bubble", changed)
+        changes = of_layout(schedule="zero-bubble")
+        yield Remedy("zero-bubble schedule", "layout", "pipeline bubble", changes)
 
 
-proposals.add("layout", Proposals("layout", propose))
+proposals.add("layout", Proposals("layout", propose, in_run=True))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from railyard.cluster.placement import policies
 from railyard.study.remedies import Proposals, Remedy, proposals
-from railyard.study.remedies.changed import rebuilt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,9 +23,8 @@ def propose(job: Prepared, waits: Waits) -> Iterator[Remedy]:
         return
     for name, policy in policies.items():
         if name != here and policy.keeps_domains and not policy.seeded:
-            yield Remedy(
-                f"placement {name}", "placement", "exposed communication", rebuilt(job, {"cluster.placement": name})
-            )
+            changes = {"cluster.placement": name}
+            yield Remedy(f"placement {name}", "placement", "exposed communication", changes)
 
 
 proposals.add("placement", Proposals("placement", propose, in_run=True))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.study.remedies import Proposals, Remedy, proposals
-from railyard.study.remedies.changed import rebuilt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +23,8 @@ def propose(job: Prepared, waits: Waits) -> Iterator[Remedy]:
         return
     for count in _COUNTS:
         if count > fabric.qps:
-            changed = rebuilt(job, {"cluster.back_end.fabric.qps": count})
-            yield Remedy(f"{count} queue pairs", "queue pairs", "exposed communication", changed)
+            changes = {"cluster.back_end.fabric.qps": count}
+            yield Remedy(f"{count} queue pairs", "queue pairs", "exposed communication", changes)
 
 
 proposals.add("queue pairs", Proposals("queue pairs", propose, in_run=True, bounded=True))

@@ -12,21 +12,18 @@ from railyard.engine import Jitter
 from railyard.errors import InputError, SimulationError, did_you_mean
 from railyard.graph.parquet import read_record
 from railyard.measure import bottleneck
-from railyard.measure.decompose import decompose
 from railyard.measure.explain_tree import MEETINGS, STALL, VARIATION, tree_of
 from railyard.result.variants.training import TrainingVariant
 from railyard.scenario import load
 from railyard.study.folder import of_variant
 from railyard.study.kept import read_result, result_file
+from railyard.study.remedies.changed import changed
 from railyard.study.study import prepare
 from railyard.study.training.deaths import sorted_out
 from railyard.study.training.graphs import Graphs
 from railyard.study.training.hash_seeds import redrawn
-from railyard.study.training.measuring import economics
-from railyard.study.training.simulate import Simulated
 from railyard.study.training.step_runs import StepRuns
-from railyard.study.training.storing import Saved
-from railyard.study.training.trying import applied, proposed, waits_of
+from railyard.study.training.trying import proposed, row_of, stepped, waits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +35,7 @@ if TYPE_CHECKING:
     from railyard.result.result import Result
     from railyard.study.remedies import Remedy
     from railyard.study.training.prepare import Prepared
+    from railyard.study.training.trying import Stepped
 
     Progress = Callable[[str, float], None]
 
@@ -97,7 +95,8 @@ class Explanation:
         variants: Names of all variants of the run.
         tree: Where the step goes.
         cpmt_usd: Typical cost per million tokens as it is.
-        remedies: What each change gives, the most helpful first; those that cannot be had at the end.
+        remedies: What each change that a user can make gives, the most helpful first; impossible ones at the end.
+        sensitivity: What hardware that nobody sells (1.25 times the FLOPS) would give, the most helpful first.
     """
 
     name: str
@@ -107,6 +106,7 @@ class Explanation:
     tree: TimeTree
     cpmt_usd: float | None
     remedies: tuple[Tried, ...]
+    sensitivity: tuple[Tried, ...]
 
     def to_json(self, *, depth: int | None = None) -> dict[str, object]:
         """Format `railyard/explain-1`.
@@ -123,6 +123,7 @@ class Explanation:
             **self.tree.to_json(depth=depth),
             "cpmt_usd": self.cpmt_usd,
             "remedies": [tried.to_json() for tried in self.remedies],
+            "sensitivity": [tried.to_json() for tried in self.sensitivity],
         }
 
     def to_frame(self) -> Any:
@@ -158,9 +159,10 @@ def explain(
     job = replace(job, cluster=redrawn(job.cluster, int(str(timeline.meta.get("seed", 0)))))
     added = _added(stored, timeline.makespan_ps * 1e-12)
     tree = tree_of(timeline, job.cluster, job.training, job.policy, variant=stored.name, added_ps=added)
-    tried: tuple[Tried, ...] = ()
+    remedies: tuple[Tried, ...] = ()
+    sensitivity: tuple[Tried, ...] = ()
     if with_remedies:
-        tried, more = _Remedies(job, timeline, tree, notify, sum(added.values()) * 1e-12).all()
+        remedies, sensitivity, more = _Trials(job, timeline, tree, notify, sum(added.values()) * 1e-12).all()
         notes += more
     return Explanation(
         name=result.name,
@@ -169,7 +171,8 @@ def explain(
         variants=tuple(one.name for one in steps),
         tree=replace(tree, notes=(*tree.notes, *notes)),
         cpmt_usd=stored.cpmt.typical,
-        remedies=tried,
+        remedies=remedies,
+        sensitivity=sensitivity,
     )
 
 
@@ -253,8 +256,16 @@ def _bench(job: Prepared) -> StepRuns:
 
 
 @dataclass(frozen=True)
-class _Remedies:
-    """Tries remedies on one job; what its mean step has beyond one step's timeline stays as it is."""
+class _Trials:
+    """Tries remedies and better hardware on one job.
+
+    Attributes:
+        job: The job.
+        timeline: Its stored step.
+        tree: Where that step goes.
+        notify: Takes what is being done, and its share from 0 to 1.
+        added_s: What the mean step has beyond one step's timeline.
+    """
 
     job: Prepared
     timeline: Record
@@ -262,43 +273,37 @@ class _Remedies:
     notify: Progress
     added_s: float
 
-    def all(self) -> tuple[tuple[Tried, ...], tuple[str, ...]]:
-        """Every remedy, the most helpful first, and what a reader must know about them."""
+    def all(self) -> tuple[tuple[Tried, ...], tuple[Tried, ...], tuple[str, ...]]:
+        """Every remedy, every resource made better, the most helpful first; and what a reader must know of them."""
         job, seed = self.job, int(str(self.timeline.meta.get("seed", 0)))
         bench = replace(_bench(job), seed=seed)
         graph = bench.graphs.of(job.training, job.cluster)
         base = bench.step(graph, job.cluster, seed=seed)
         base_s, stored_s = base.makespan_ps * 1e-12, self.timeline.makespan_ps * 1e-12
         bench = bench.for_trials(graph, base_s)
-        wanted = list(proposed(job, waits_of(self.tree, job)))
+        plain = stepped(job, bench)
+        wanted = list(proposed(job, waits_of(self.tree, job, plain.best_interval_steps)))
         found = bottleneck.resources(job.cluster, base, jitter=bool(job.faults) or job.jitter != Jitter())
-        total, done = len(wanted) + len(found), 0
-        tried = []
         with ThreadPoolExecutor(max_workers=2) as pool:
-            software = [pool.submit(self._remedy, remedy, base_s) for remedy in wanted]
-            hardware = [pool.submit(self._resource, bench, resource, base_s) for resource in found]
-            for future in (*software, *hardware):
+            begun = [pool.submit(self._remedy, remedy, bench, plain) for remedy in wanted]
+            begun += [pool.submit(self._resource, bench, resource, base_s) for resource in found]
+            tried = []
+            for number, future in enumerate(begun, 1):
                 tried.append(future.result())
-                done += 1
-                self.notify(f"trying {tried[-1].name}", done / total)
-        tried.sort(key=lambda one: (one.gain is None, -(one.gain or 0.0), one.name))
+                self.notify(f"trying {tried[-1].name}", number / len(begun))
         notes = ["gains are of simulated steps, one change at a time; they do not add up"]
         if not math.isclose(base_s, stored_s, rel_tol=_SAME):
             notes.append(f"the same step now takes {base_s:.6g} s (stored: {stored_s:.6g} s); gains are against that")
-        if self.added_s > 0:
-            notes.append(f"{self.added_s:.3g} s of the mean step lie beyond one step's timeline and stay as they are")
-        return tuple(tried), tuple(notes)
+        return _sorted(tried[: len(wanted)]), _sorted(tried[len(wanted) :]), tuple(notes)
 
-    def _remedy(self, remedy: Remedy, base_s: float) -> Tried:
-        plain = Tried(remedy.name, remedy.family, remedy.removes, remedy.assumes)
+    def _remedy(self, remedy: Remedy, bench: StepRuns, plain: Stepped) -> Tried:
+        named = Tried(remedy.name, remedy.family, remedy.removes, remedy.assumes)
         try:
-            job, timeline = applied(remedy, replace(_bench(self.job), seed=int(str(self.timeline.meta.get("seed", 0)))))
+            row = row_of(remedy, stepped(changed(self.job, remedy.changes), bench), plain)
         except (InputError, SimulationError) as error:
             reason = error.problems[0].message if isinstance(error, InputError) else str(error)
-            return replace(plain, reason=reason.splitlines()[0].partition("; nearest")[0])
-        found = self._against(plain, timeline.makespan_ps * 1e-12, base_s)
-        money = None if remedy.bound or found.step_s is None else _cpmt(job, timeline, found.step_s)
-        return replace(found, cpmt_usd=money)
+            return replace(named, reason=reason.splitlines()[0].partition("; nearest")[0])
+        return replace(named, step_s=row.step_seconds, gain=row.gain, cpmt_usd=row.cpmt_usd)
 
     def _resource(self, bench: StepRuns, resource: Resource, base_s: float) -> Tried:
         words = f"{bottleneck.FACTOR:g} x {resource.name}"
@@ -306,16 +311,10 @@ class _Remedies:
             words = f"{resource.name} / {bottleneck.FACTOR:g}"
         if resource.divides_jitter:
             words = f"jitter / {bottleneck.FACTOR:g}"
-        plain = Tried(words, "hardware", _PART_OF[resource.family])
-        return self._against(plain, bench.better(resource, bottleneck.FACTOR), base_s)
-
-    def _against(self, plain: Tried, step_s: float, base_s: float) -> Tried:
-        """The mean step of a remedy whose timeline takes `step_s`, and its gain on the mean step as it is."""
-        mean_s = step_s + self.added_s
-        return replace(plain, step_s=mean_s, gain=1 - mean_s / (base_s + self.added_s))
+        mean_s = bench.better(resource, bottleneck.FACTOR) + self.added_s
+        gain = 1 - mean_s / (base_s + self.added_s)
+        return Tried(words, "hardware", _PART_OF[resource.family], step_s=mean_s, gain=gain)
 
 
-def _cpmt(job: Prepared, timeline: Record, step_s: float) -> float:
-    """Typical USD per million tokens of a mean step."""
-    simulated = Simulated(job, timeline, (step_s,), Saved(), bottleneck.Bottleneck("none", ""))
-    return float(economics(simulated, decompose(timeline), step_s).cpmt.total.typical)
+def _sorted(tried: Sequence[Tried]) -> tuple[Tried, ...]:
+    return tuple(sorted(tried, key=lambda one: (one.gain is None, -(one.gain or 0.0), one.name)))

@@ -105,15 +105,14 @@ def measure(simulated: Simulated) -> MeasuredTraining:
     job, timeline = simulated.job, simulated.timeline
     decomposition = decompose(timeline)
     times, plain_s, saved = StepTimes(simulated.samples_s, _around(job)), timeline.makespan_ps * 1e-12, simulated.saved
-    waited_s = sum(row.seconds for row in decomposition.rows if row.cause == "data")
-    loading = loading_of(job, timeline, plain_s, waited_s)
+    loading = loading_of(job, timeline, plain_s, waited_for_data_s(decomposition))
     varied_s = 0.0 if loading is None else loading.variation_s
     step_s = plain_s + varied_s + simulated.meeting_s
     price = ledger(job.training, job.cluster.scale_up_domain)
     stall_s = _stall_each_step(job.training, saved.stall_s)
     busy = utilization(decomposition, _work(job), step_s=step_s + stall_s)
     carried = network_use(timeline, job.cluster, decomposition)
-    cost = economics(simulated, decomposition, step_s)
+    cost = economics(job, saved, decomposition, step_s)
     ranks = timeline_tracks.sample_ranks(stages(timeline.graph), busy.per_rank)
     added = (
         ("data", "variation", varied_s),
@@ -165,6 +164,11 @@ def measure(simulated: Simulated) -> MeasuredTraining:
     if timeline.meta.get("engine") == "packet":
         left_out = (*left_out, "what would help is tried on the flow engine: its shares of the step, not its queues")
     return MeasuredTraining(variant, tuple(_sources(job, cost)), left_out, tuple(_defaults(job)), tuple(ranks))
+
+
+def waited_for_data_s(decomposition: Decomposition) -> float:
+    """Of a step, mean over ranks."""
+    return sum(row.seconds for row in decomposition.rows if row.cause == "data")
 
 
 def _model_error(job: Prepared, step_s: float, rate: float | None, cost: Economics) -> tuple[ErrorRow, ...]:
@@ -240,15 +244,18 @@ def _work(job: Prepared) -> StepWork:
     )
 
 
-def economics(simulated: Simulated, decomposition: Decomposition, step_s: float) -> Economics:
-    """Money and power of a variant whose step takes so long, in seconds."""
-    job = simulated.job
+def economics(job: Prepared, saved: Saved, decomposition: Decomposition, step_s: float) -> Economics:
+    """Money and power of a variant whose step takes so long, in seconds.
+
+    Raises:
+        InputError: The job would never end.
+    """
     facts = JobFacts(
         tokens=float(job.training.tokens or job.training.step_tokens),
         tokens_per_step=float(job.training.step_tokens),
         step_s=step_s,
         accelerators=job.cluster.ranks,
-        checkpointing=_checkpointing(job.training, simulated.saved, step_s),
+        checkpointing=_checkpointing(job.training, saved, step_s),
     )
     return evaluate(
         decomposition=decomposition,

@@ -94,7 +94,7 @@ def simulate(
             tried = replace(bench.for_trials(graph, step_s), stall_s=stall_s)
             trials = {resource.name: pool.submit(tried.better, resource, bottleneck.FACTOR) for resource in found}
             search = bottleneck.find(step_s + stall_s + meeting_s, found, BottleneckTrials(trials, tried.better))
-            search = trying.with_changes(search, tried, step_s, stall_s + meeting_s)
+            search = trying.with_changes(search, tried)
         else:
             search = bottleneck.UNSEARCHED
         lost = priced(deaths, replace(bench, job=replace(whole, cluster=redrawn(whole.cluster, seed))), graph, saved)

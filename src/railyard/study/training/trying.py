@@ -1,4 +1,4 @@
-"""Remedies tried: those that `run` tries, where the network costs enough, and any that `explain` asks for."""
+"""Remedies tried: those that `run` tries, and any that `explain` asks for, priced as a run of their own would be."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError, SimulationError
+from railyard.measure.decompose import decompose
 from railyard.result.bottleneck import ChangeRow
 from railyard.study import bounds
 from railyard.study.remedies import Waits, proposals
+from railyard.study.remedies.changed import PARALLELISM, changed, written
 from railyard.study.training.hash_seeds import redrawn
+from railyard.study.training.measuring import economics, waited_for_data_s
+from railyard.study.training.storing import checkpoint_of, loading_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from railyard.economics.evaluate import Economics
     from railyard.graph import Record
     from railyard.measure.bottleneck import Bottleneck
     from railyard.measure.explain import TimeTree
@@ -22,13 +27,68 @@ if TYPE_CHECKING:
     from railyard.study.training.step_runs import StepRuns
 
 WORTH = 0.02
-"""Share of the step that an endless network saves, from which on `run` tries what would spare it."""
+"""Share of the step that an endless network saves, or that a branch of the tree takes, from which on `run` tries what
+would spare it."""
 
 TASKS = 300_000
 """Tasks of a step up to which `run` tries it a dozen times more; `explain` always does."""
 
+_BRANCHES = {"bubble": "pipeline bubble", "straggler": "stragglers", "data": "waiting for data"}
 
-def waits_of(tree: TimeTree, job: Prepared) -> Waits:
+
+@dataclass(frozen=True)
+class Stepped:
+    """A job on one step, with what a mean step has beyond it.
+
+    Attributes:
+        job: What ran.
+        record: Its step.
+        step_s: Mean step, with checkpoints, meetings and data that vary.
+        cost: Money and power of it.
+        best_interval_steps: Between the checkpoints that make the job shortest; None where checkpoints do not stall it.
+    """
+
+    job: Prepared
+    record: Record
+    step_s: float
+    cost: Economics
+    best_interval_steps: int | None
+
+    @property
+    def cpmt_usd(self) -> float:
+        """Typical, USD per million tokens."""
+        return float(self.cost.cpmt.total.typical)
+
+    @property
+    def capex_usd(self) -> float:
+        """Typical, USD."""
+        return float(self.cost.capex.total_usd.typical)
+
+
+def stepped(job: Prepared, bench: StepRuns) -> Stepped:
+    """One step of a job under the seed and on the engine of a bench, measured as `run` measures it.
+
+    Raises:
+        InputError: The job would never end.
+        SimulationError: The step cannot end.
+    """
+    # The bench's own cluster has the hashes of this seed already.
+    cluster = job.cluster if job.cluster is bench.job.cluster else redrawn(job.cluster, bench.seed)
+    on = replace(bench, job=replace(job, cluster=cluster, engine=bench.job.engine))
+    record = on.step(on.graphs.of(job.training, cluster), cluster, seed=bench.seed)
+    once_s = bench.scale * record.makespan_ps * 1e-12
+    saved = on.checkpoint(record.makespan_ps * 1e-12)
+    shares = decompose(record)
+    loading = loading_of(on.job, record, once_s, bench.scale * waited_for_data_s(shares))
+    step_s = once_s + on.meeting_s(job.cluster, cluster, record.makespan_ps * 1e-12)
+    step_s += 0.0 if loading is None else loading.variation_s
+    cost = economics(on.job, saved, shares, step_s)
+    storage = checkpoint_of(on.job, saved, step_s, cost.jct)
+    best = None if storage is None else storage.best_interval_steps
+    return Stepped(on.job, record, step_s + saved.stall_s / on.saved_every, cost, best)
+
+
+def waits_of(tree: TimeTree, job: Prepared, best_interval_steps: int | None) -> Waits:
     """What remedies are proposed by, of a tree of `explain`."""
     outside = {tier.name for tier in job.cluster.back_end.tiers}
     shares = {node.name: tree.share(node) for node in tree.root.children}
@@ -37,7 +97,7 @@ def waits_of(tree: TimeTree, job: Prepared) -> Waits:
         for path, node in tree.root.walk()
         if not node.children and "exposed communication" in path and path[-1] in outside
     )
-    return Waits(shares, network + shares.get("stragglers", 0.0))
+    return Waits(shares, network + shares.get("stragglers", 0.0), best_interval_steps)
 
 
 def proposed(job: Prepared, waits: Waits) -> Iterator[Remedy]:
@@ -46,75 +106,65 @@ def proposed(job: Prepared, waits: Waits) -> Iterator[Remedy]:
         yield from kind.propose(job, waits)
 
 
-def applied(remedy: Remedy, bench: StepRuns) -> tuple[Prepared, Record]:
-    """The job with a remedy and its step, on the engine and under the seed of a bench.
+def row_of(remedy: Remedy, found: Stepped, plain: Stepped) -> ChangeRow:
+    """What a remedy gives against the job as it is."""
+    return ChangeRow(
+        name=remedy.name,
+        family=remedy.family,
+        settings=settings_of(plain.job, remedy),
+        assumes=remedy.assumes,
+        step_seconds=found.step_s,
+        gain=1 - found.step_s / plain.step_s,
+        cpmt_usd=None if remedy.bound else found.cpmt_usd,
+        cpmt_gain=None if remedy.bound else 1 - found.cpmt_usd / plain.cpmt_usd,
+        capex_change_usd=None if remedy.bound else found.capex_usd - plain.capex_usd,
+        bound=remedy.bound,
+    )
 
-    Raises:
-        InputError: The job does not allow it.
-        SimulationError: The step cannot end.
-    """
-    job = remedy.apply()
-    changed = replace(bench, job=job)
-    # The job's own cluster has the hashes of this seed already.
-    cluster = job.cluster if job.cluster is bench.job.cluster else redrawn(job.cluster, bench.seed)
-    return job, changed.step(bench.graphs.of(job.training, cluster), cluster, seed=bench.seed)
+
+def settings_of(job: Prepared, remedy: Remedy) -> dict[str, object]:
+    """What to set for a remedy: its changes, and the layout too where `auto` would search for another one with them."""
+    return {**({PARALLELISM: written(job.training.layout)} if job.layouts else {}), **remedy.changes}
 
 
-def with_changes(search: Bottleneck, bench: StepRuns, step_s: float, added_s: float) -> Bottleneck:
-    """A search for the bottleneck with what other networks and layouts give, where that is worth its time.
+def with_changes(search: Bottleneck, bench: StepRuns) -> Bottleneck:
+    """A search for the bottleneck with what the user can change; as it is where a step is too large to be tried often.
 
     Args:
         search: What was found so far.
         bench: Runs steps of the variant; of the engine that trials are made on.
-        step_s: One step as it is.
-        added_s: What the mean step has beyond it.
     """
-    gain, job = search.network_gain or 0.0, bench.job
-    if gain < WORTH or bounds.about_tasks(job.training) > TASKS:
+    if bounds.about_tasks(bench.job.training) > TASKS:
         return search
-    return replace(search, changes=Trying(bench, step_s + added_s, added_s).changes(gain))
+    try:
+        plain = stepped(bench.job, bench)
+    except (InputError, SimulationError):  # the run itself says why
+        return search
+    return replace(search, changes=tuple(_rows(bench, plain, search.network_gain or 0.0)))
 
 
-@dataclass(frozen=True)
-class Trying:
-    """Tries in a run what `explain` would: other fabrics, queue pairs, placements, one other layout.
+def _rows(bench: StepRuns, plain: Stepped, network_gain: float) -> list[ChangeRow]:
+    """What each remedy that `run` tries gives, the one that saves most of a token's cost first, bounds last."""
+    waits = Waits(_shares(plain.record), network_gain if network_gain >= WORTH else 0.0, plain.best_interval_steps)
+    rows: list[ChangeRow] = []
+    kinds = [kind for kind in map(proposals.get, proposals.names()) if kind.in_run]
+    for kind in sorted(kinds, key=lambda kind: not kind.bounded):
+        for remedy in kind.propose(bench.job, waits):
+            # Where the bound of all fabrics gives nothing, no fabric does.
+            if kind.bounded and any(row.bound and row.gain < WORTH for row in rows):
+                continue
+            try:
+                rows.append(row_of(remedy, stepped(changed(bench.job, remedy.changes), bench), plain))
+            except (InputError, SimulationError):
+                continue  # it does not divide, does not fit or cannot end
+    return sorted(rows, key=lambda row: (row.bound, -(row.cpmt_gain or 0.0), -row.gain, row.name))
 
-    Attributes:
-        bench: Runs steps of the variant; of the engine that trials are made on.
-        step_s: Its mean step.
-        added_s: What of it lies beyond one step's timeline.
-    """
 
-    bench: StepRuns
-    step_s: float
-    added_s: float
-
-    def changes(self, network_gain: float) -> tuple[ChangeRow, ...]:
-        """What they give, the most helpful first. Where the bound of all fabrics gives nothing, none is tried.
-
-        Args:
-            network_gain: Share of the step that an endless network saves.
-        """
-        waits = Waits({"exposed communication": network_gain}, network_gain)
-        rows: list[ChangeRow] = []
-        kinds = [kind for kind in map(proposals.get, proposals.names()) if kind.in_run]
-        for kind in sorted(kinds, key=lambda kind: not kind.bounded):
-            for remedy in kind.propose(self.bench.job, waits):
-                hopeless = kind.bounded and any(row.bound and row.gain < WORTH for row in rows)
-                row = None if hopeless else self._row(remedy)
-                rows += [] if row is None else [row]
-        return tuple(sorted(rows, key=lambda row: (-row.gain, row.name)))
-
-    def _row(self, remedy: Remedy) -> ChangeRow | None:
-        try:
-            _, record = applied(remedy, self.bench)
-        except (InputError, SimulationError):
-            return None
-        mean_s = self.bench.scale * record.makespan_ps * 1e-12 + self.added_s
-        return ChangeRow(
-            name=remedy.name,
-            family=remedy.family,
-            step_seconds=mean_s,
-            gain=1 - mean_s / self.step_s,
-            bound=remedy.bound,
-        )
+def _shares(record: Record) -> Mapping[str, float]:
+    """Shares of a step by branch of the tree, as far as a decomposition tells them."""
+    found = decompose(record)
+    shares: dict[str, float] = {}
+    for row in found.rows:
+        branch = _BRANCHES.get(row.cause, row.cause)
+        shares[branch] = shares.get(branch, 0.0) + row.seconds / found.step_s
+    return shares
