@@ -10,6 +10,7 @@ from railyard.api import layouts as words
 from railyard.study.training import fastest
 from railyard.study.training.closed_error import ClosedError
 from railyard.study.training.fastest import MOST, SURE, WORTH, _Search
+from railyard.workload.training.spec import Layout
 
 
 def searched(places, closed_s, true_s, kinds=None):
@@ -114,11 +115,72 @@ def test_the_chosen_layout_is_the_first_and_its_step_is_the_run_s(run):
 def test_its_table_says_how_far_runners_up_are_behind(run):
     (variant,) = run.result.steps
     found = words.rows(variant)
-    assert found[0][0] == variant.layout
+    assert found[0][0] == variant.layout.words
     assert found[0][2] == "+0.0 %"
     behind = variant.layouts[1].step_seconds / variant.layouts[0].step_seconds - 1
     assert found[1][2] == f"{100 * behind:+.1f} %"
     assert found[0][3].endswith(" GB")
+
+
+@pytest.mark.parametrize(
+    ("accelerators", "model", "server", "ratio"),
+    [
+        (16, "llama-3-8b", "hgx-h100", "2:1"),
+        pytest.param(32, "mixtral-8x7b", "hgx-h200", "4:1", marks=pytest.mark.slow),
+        pytest.param(64, "llama-3-70b", "dgx-b200", "1:1", marks=pytest.mark.slow),
+    ],
+)
+def test_every_layout_that_auto_prints_can_be_typed(accelerators, model, server, ratio):
+    """The step of each simulated row, typed into a run of its own, is the same to the last digit."""
+    cluster = {
+        "accelerators": accelerators,
+        "server": server,
+        "back_end": {
+            "topology": {"kind": "leaf-spine", "oversubscription": ratio, "ports_per_leaf": 8},
+            "fabric": "roce",
+        },
+    }
+    training = {**SCENARIO["workload"]["training"], "model": model, "global_batch": 64}
+    scenario = {**SCENARIO, "cluster": cluster, "workload": {"training": training}}
+    (found,) = api.run(scenario, out=None).result.steps
+    assert found.layout == found.layouts[0].layout
+    for row in found.layouts:
+        if not row.simulated:
+            continue
+        typed = {**training, "parallelism": row.layout.parallelism}
+        (alone,) = api.run({**scenario, "workload": {"training": typed}}, out=None).result.steps
+        assert alone.layout == row.layout
+        assert alone.step.seconds == row.step_seconds
+
+
+def test_layouts_with_the_same_words_are_the_same():
+    """Every field of a layout that is not implied is in its words and in its mapping."""
+    plain = Layout(global_batch=8)
+    others = {
+        "tp": 2, "pp": 2, "dp": 2, "cp": 2, "ep": 2, "expert_tp": 2, "vp": 2, "zero": 3, "sequence_parallel": False,
+        "micro_batch": 2, "schedule": "zero-bubble", "recompute": "full", "recompute_modules": ("mlp",),
+        "fsdp_shard": 4, "reshard": False, "bucket_bytes": 1000, "overlap_gradient": False, "overlap_parameter": False,
+        "overlap_tensor": True, "overlap_expert": True, "context_heads": True,
+    }  # fmt: skip
+    for name, value in others.items():
+        other = plain.replace(**{name: value})
+        assert str(other) != str(plain), name
+        assert other.parallelism() != plain.parallelism(), name
+    full = plain.replace(recompute="full")
+    assert str(full.replace(recompute_share=0.5)) != str(full)
+    assert str(full.replace(recompute_by_operator=True)) != str(full)
+
+
+def test_the_folder_of_a_run_holds_the_layouts_that_were_chosen(tmp_path):
+    """One layout for all variants is written into the workload; else each variant has its own."""
+    fabrics = {**SCENARIO, "compare": {"vary": {"fabric": ["roce", "uec"]}}}
+    sizes = {**SCENARIO, "compare": {"vary": {"accelerators": [8, 16]}}}
+    for scenario in (fabrics, sizes):
+        run = api.run(scenario, out=tmp_path)
+        again = api.run(run.folder / "scenario.yaml", out=None)
+        assert [one.step.seconds for one in again.result.steps] == [one.step.seconds for one in run.result.steps]
+        assert [one.name for one in again.result.steps] == [one.name for one in run.result.steps]
+        assert all(one.layouts is None for one in again.result.steps)
 
 
 def test_a_layout_that_is_written_out_is_not_searched():

@@ -71,7 +71,7 @@ export function Layouts({ variant }: { variant: Stepped }) {
         rows={[...variant.layouts]}
         mark={(row) => row === variant.layouts?.[0]}
         columns={[
-          { head: "layout", text: true, cell: (row) => row.layout },
+          { head: "layout", text: true, cell: (row) => row.layout.words },
           { head: "step", cell: (row) => duration(row.step_seconds) },
           { head: "against the chosen", cell: (row) => `${row.step_seconds < first ? "" : "+"}${percent(row.step_seconds / first - 1)}` },
           { head: "memory of the fullest rank", cell: (row) => `${bytes(row.memory_bytes)} of ${bytes(row.capacity_bytes)}` },

@@ -27,7 +27,7 @@ def rows(variant: StepVariant) -> list[tuple[str, ...]]:
     first = variant.layouts[0].step_seconds
     return [
         (
-            row.layout,
+            row.layout.words,
             numbers.seconds(row.step_seconds),
             f"{100 * (row.step_seconds / first - 1):+.1f} %",
             f"{row.memory_bytes / 1e9:.1f} of {row.capacity_bytes / 1e9:.1f} GB",

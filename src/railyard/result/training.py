@@ -20,10 +20,17 @@ class MemoryStage(Figures):
     total_bytes: Number = Field(description="bytes")
 
 
+class LayoutFigures(Figures):
+    """How a step is spread over the accelerators."""
+
+    words: str = Field(description="in words")
+    parallelism: Values = Field(description="mapping to paste as `parallelism` of a scenario, which gives it again")
+
+
 class LayoutRow(Figures):
     """One layout that `parallelism: auto` looked at."""
 
-    layout: str = Field(description="parallelism in words")
+    layout: LayoutFigures = Field(description="the layout")
     step_seconds: float = Field(description="step time, s; see `simulated`")
     simulated: bool = Field(description="on this network; else in closed form, with its neighbours' error taken out")
     memory_bytes: Number = Field(description="of the fullest rank, bytes")

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 _TRAINING = ("workload", "training")
 # Behind the path of a configuration: the family by whose names it is read, where its type is not known.
 _LIKE = re.compile(r"\s+as\s+(?=[\w.-]+$)")
-_SEARCHED = frozenset({"tp", "pp", "dp", "cp", "ep", "vp", "zero", "micro_batch", "recompute"})
+_SEARCHED = frozenset(
+    {"tp", "pp", "dp", "cp", "ep", "vp", "zero", "micro_batch", "schedule", "recompute", "recompute_modules"}
+)
 """What the search over layouts decides, where the scenario does not."""
 
 
@@ -251,7 +253,7 @@ def _best(
 ) -> Training:
     """The job under the fastest layout that fits; sizes that are given stay, and further keys are set on top."""
     fixed = {name: value for name, value in given.items() if name in _SEARCHED}
-    further = {name: value for name, value in given.items() if name not in _SEARCHED}
+    further = {name: value for name, value in given.items() if name not in _SEARCHED or name == "recompute_modules"}
     found = candidates(job, Machine.of(cluster), cluster.ranks, fixed=fixed)
     asked = [one.replace(layout=one.layout.replace(**further)) for one in found] if further else found
     return _fitting(choose(asked), cluster)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.economics.sources import Source
+    from railyard.result.result import Result
     from railyard.result.result import Variant as Figures
     from railyard.scenario.variants import Variant
     from railyard.study.control import Control
@@ -92,6 +93,11 @@ def _nothing(*_: object) -> None:
     """A step that a kind does not have."""
 
 
+def _as_it_is(plain: dict[str, Any], _result: Result) -> dict[str, Any]:
+    """A document whose run decides nothing that it leaves open."""
+    return plain
+
+
 def _as_measured(_outcome: object, found: M, _control: Control) -> M:
     """No further runs."""
     return found
@@ -118,6 +124,7 @@ class StudyKind(Generic[D, V, P, O, M]):
         search: Further runs that the document asks for, such as its capacity, added to what was measured.
         relate: Adds what only all variants together show.
         write: Tables and traces of one variant into its folder.
+        settled: The document with what the run decided (a layout that was searched for) written out.
         write_inputs: The document and the files that it names into the folder of the run.
         parallel: Whether variants run at the same time: engines free the GIL.
     """
@@ -130,6 +137,7 @@ class StudyKind(Generic[D, V, P, O, M]):
     run: Callable[[P, Control], O]
     measure: Callable[[O], M]
     write: Callable[[Path, O, M], None]
+    settled: Callable[[dict[str, Any], Result], dict[str, Any]] = _as_it_is
     write_inputs: Callable[[Path, dict[str, Any], Sequence[V]], None] = _nothing
     check: Callable[[D, str | None], None] = _nothing
     search: Callable[[O, M, Control], M] = _as_measured

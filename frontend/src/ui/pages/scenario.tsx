@@ -251,7 +251,7 @@ function Bill({ variant }: { variant: Stepped }) {
   const rows = [...variant.capex.components].sort((a, b) => b.typical_usd - a.typical_usd).slice(0, MOST);
   return (
     <Section title="Layout and bill">
-      {layout && <p>{layout.layout}</p>}
+      {layout && <p>{layout.layout.words}</p>}
       <table>
         <tbody>{rows.map((row) => <tr><td class="text">{row.name}</td><td>{whole(row.count)}</td><td>{wholeDollars(row.typical_usd)}</td></tr>)}</tbody>
       </table>

@@ -9,7 +9,7 @@ from railyard.catalog.types import Range
 from railyard.economics.assumptions import HOURS_PER_YEAR
 from railyard.errors import InputError
 from railyard.study import study
-from railyard.study.remedies.changed import written
+from railyard.study.remedies.changed import PARALLELISM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +93,7 @@ class Bench:
             )
         alone = draft.with_values({"compare": {}, "repeat": 1}, "plan worth")
         job = study.prepare(alone)[0]
-        keys = {"workload.training.parallelism": written(job.training.layout)}
+        keys = {PARALLELISM: job.training.layout.parallelism()}
         cluster = job.cluster
         hop_ps, mtbf_h = cluster.fabric.hop_latency_ps, job.assumptions.mtbf_h
         return Bench(alone, keys, cluster.ranks, cluster.servers, hop_ps, mtbf_h)

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from railyard.result.model_error import ErrorRow
 from railyard.result.money import TrainingCost
-from railyard.result.training import CommunicationFigures, LayoutRow
+from railyard.result.training import CommunicationFigures, LayoutFigures, LayoutRow
 from railyard.result.variants.variant import StepVariant
 
 
@@ -14,7 +14,7 @@ class TrainingVariant(StepVariant):
     """A training step, what it costs and what would help."""
 
     model_error: tuple[ErrorRow, ...] = Field(description="bands of the predicted figures, from left-out measurements")
-    layout: str = Field(description="parallelism in words")
+    layout: LayoutFigures = Field(description="how the step is spread over the accelerators")
     layouts: tuple[LayoutRow, ...] | None = Field(
         default=None, description="the layout that `auto` chose and its runners-up; absent where one is written out"
     )

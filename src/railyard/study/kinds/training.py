@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from railyard.result.variants.training import TrainingVariant
 from railyard.scenario.variants import expand, resolved
 from railyard.study.inputs import write_inputs
 from railyard.study.kind import TRIALS, StudyKind, kinds
+from railyard.study.remedies.changed import PARALLELISM
 from railyard.study.timeline_files import write_timeline
 from railyard.study.training.measuring import measure
 from railyard.study.training.prepare import prepare
@@ -15,6 +17,7 @@ from railyard.study.training.simulate import simulate
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from railyard.result.result import Result
     from railyard.study.control import Control
     from railyard.study.training.measuring import MeasuredTraining
     from railyard.study.training.prepare import Prepared
@@ -30,6 +33,22 @@ def _write(folder: Path, simulated: Simulated, found: MeasuredTraining) -> None:
     write_timeline(folder, simulated.timeline, found.sampled_ranks)
 
 
+def _settled(plain: dict[str, Any], result: Result) -> dict[str, Any]:
+    """The scenario with the layouts that `auto` chose in place of it: one for all variants, or one for each."""
+    chosen = [one for one in result.variants if isinstance(one, TrainingVariant) and one.layouts]
+    if not chosen:
+        return plain
+    layouts = [one.layout.parallelism for one in result.variants if isinstance(one, TrainingVariant)]
+    if all(layout == layouts[0] for layout in layouts):
+        training = {**plain["workload"]["training"], "parallelism": layouts[0]}
+        return {**plain, "workload": {**plain["workload"], "training": training}}
+    each = [
+        {"name": one.name, "set": {**one.settings, PARALLELISM: layout}}
+        for one, layout in zip(result.variants, layouts, strict=True)
+    ]
+    return {**plain, "compare": {"variants": each}}
+
+
 TRAINING = kinds.add(
     "training",
     StudyKind(
@@ -41,6 +60,7 @@ TRAINING = kinds.add(
         run=_run,
         measure=measure,
         write=_write,
+        settled=_settled,
         write_inputs=write_inputs,
         parallel=True,
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from railyard.study.training.prepare import Prepared
-    from railyard.workload.training.spec import Layout
 
 PARALLELISM = "workload.training.parallelism"
 """Key of the layout."""
 
 _DOMAINS = "cluster.ranks_per_domain"
-# What a scenario writes in another unit, or elsewhere.
-_ELSEWHERE = frozenset({"global_batch", "bucket_bytes", "recompute_modules"})
 
 
 def changed(job: Prepared, changes: Mapping[str, Any]) -> Prepared:
@@ -30,7 +26,7 @@ def changed(job: Prepared, changes: Mapping[str, Any]) -> Prepared:
     Raises:
         InputError: The job does not divide, does not fit or cannot be built then.
     """
-    fixed: dict[str, Any] = {PARALLELISM: written(job.training.layout)}
+    fixed: dict[str, Any] = {PARALLELISM: job.training.layout.parallelism()}
     if job.cluster.spec.ranks_per_domain is not None:
         fixed[_DOMAINS] = job.cluster.spec.ranks_per_domain
     text = ", ".join(f"{key} {value}" for key, value in changes.items())
@@ -47,11 +43,3 @@ def changed(job: Prepared, changes: Mapping[str, Any]) -> Prepared:
 def of_layout(**changes: Any) -> dict[str, Any]:
     """Keys of the layout as keys of the scenario."""
     return {f"{PARALLELISM}.{name}": value for name, value in changes.items()}
-
-
-def written(layout: Layout) -> dict[str, Any]:
-    """A layout as a scenario writes it, so that another network does not search for one anew."""
-    names = (field.name for field in dataclasses.fields(layout) if field.name not in _ELSEWHERE)
-    keys = {name: getattr(layout, name) for name in names}
-    bucket = {"bucket": f"{layout.bucket_bytes} B"} if layout.bucket_bytes else {}
-    return {**keys, "recompute_modules": list(layout.recompute_modules), **bucket}

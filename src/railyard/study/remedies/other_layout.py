@@ -10,7 +10,7 @@ from railyard.errors import InputError
 from railyard.model.machine import Machine
 from railyard.study import compose
 from railyard.study.remedies import Proposals, Remedy, proposals
-from railyard.study.remedies.changed import PARALLELISM, written
+from railyard.study.remedies.changed import PARALLELISM
 from railyard.study.training.fastest import closed_s
 from railyard.workload.training.layout import candidates
 from railyard.workload.training.spec import Layout
@@ -33,7 +33,7 @@ def propose(job: Prepared, waits: Waits) -> Iterator[Remedy]:
         return
     found = _fastest(job)
     if found is not None:
-        changes = {PARALLELISM: written(found.layout)}
+        changes = {PARALLELISM: found.layout.parallelism()}
         yield Remedy(f"layout {found.layout}", "layout", "exposed communication", changes)
 
 

@@ -166,14 +166,17 @@ class _Search:
     Attributes:
         error: Of their steps in closed form.
         known: Logarithm of simulated steps, by number.
+        steps_s: The same steps, as they came.
     """
 
     error: ClosedError
     known: dict[int, float] = field(default_factory=dict)
+    steps_s: dict[int, float] = field(default_factory=dict)
 
     def learn(self, number: int, step_s: float) -> None:
         """A step was simulated."""
         self.known[number] = float(np.log(step_s))
+        self.steps_s[number] = step_s
 
     def next_one(self) -> int | None:
         """The layout to simulate next; None when the search is over."""
@@ -190,9 +193,8 @@ class _Search:
 
     def ranked(self) -> list[tuple[int, float]]:
         """Numbers and steps in s: those that were simulated by their steps, then the others by what is expected."""
-        done = sorted(self.known, key=self.known.__getitem__)
+        done = sorted(self.steps_s, key=self.steps_s.__getitem__)
         expected = self.error.expected(self.known)[0]
         rest = [int(number) for number in np.argsort(expected, kind="stable")[: SHOWN + MOST]]
-        steps = [(number, self.known[number]) for number in done]
-        steps += [(number, float(expected[number])) for number in rest if number not in self.known]
-        return [(number, float(np.exp(step))) for number, step in steps]
+        estimated = [(number, float(np.exp(expected[number]))) for number in rest if number not in self.known]
+        return [*((number, self.steps_s[number]) for number in done), *estimated]

@@ -25,7 +25,14 @@ from railyard.measure.picture import topology_picture
 from railyard.measure.stages import stages
 from railyard.measure.utilization import StepWork, utilization
 from railyard.result.step import TimeShare
-from railyard.result.training import CommunicationFigures, LayoutRow, MemoryFigures, MemoryStage, StorageFigures
+from railyard.result.training import (
+    CommunicationFigures,
+    LayoutFigures,
+    LayoutRow,
+    MemoryFigures,
+    MemoryStage,
+    StorageFigures,
+)
 from railyard.result.variants.training import TrainingVariant
 from railyard.study.estimates import estimates
 from railyard.study.training.collectives import collective_rows
@@ -51,7 +58,7 @@ if TYPE_CHECKING:
     from railyard.study.training.simulate import Simulated
     from railyard.study.training.storing import Saved
     from railyard.workload.training.memory import MemoryRow
-    from railyard.workload.training.spec import Training
+    from railyard.workload.training.spec import Layout, Training
 
 
 class Priced(TypedDict, total=False):
@@ -126,7 +133,7 @@ def measure(simulated: Simulated) -> MeasuredTraining:
         name=job.variant.name,
         settings=dict(job.variant.settings),
         model_error=_model_error(job, step_s + stall_s, busy.tokens_per_s_per_gpu, cost),
-        layout=str(job.training.layout),
+        layout=layout_figures(job.training.layout),
         step=times.section(mean_s=step_s + stall_s, more_s=step_s + stall_s - plain_s),
         utilization=busy.section(gpu=busy.gpu * diluted),
         time=time,
@@ -191,7 +198,7 @@ def _chosen(job: Prepared) -> Chosen:
     tables = [memory(tried.training, job.cluster.accelerator).fullest for tried in job.layouts]
     rows = (
         LayoutRow(
-            layout=str(tried.layout),
+            layout=layout_figures(tried.layout),
             step_seconds=tried.step_s,
             simulated=tried.simulated,
             memory_bytes=full.total_bytes,
@@ -200,6 +207,11 @@ def _chosen(job: Prepared) -> Chosen:
         for tried, full in zip(job.layouts, tables, strict=True)
     )
     return {"layouts": tuple(rows)}
+
+
+def layout_figures(layout: Layout) -> LayoutFigures:
+    """A layout as a result holds it."""
+    return LayoutFigures(words=str(layout), parallelism=layout.parallelism())
 
 
 def _died(faults: tuple[FaultFigures, ...]) -> Died:
@@ -320,7 +332,7 @@ def _defaults(job: Prepared) -> Iterator[str]:
     scenario, cluster, training = job.variant.draft.scenario, job.cluster, job.training
     section = scenario.training
     if isinstance(section.parallelism, str) or section.parallelism.auto:
-        yield f"parallelism: {training.layout}"
+        yield from _chosen_layout(training.layout, section.parallelism)
     if section.software.profile is None:
         yield f"software: {training.software.name}"
     if section.software.constants is not None:
@@ -344,6 +356,16 @@ def _defaults(job: Prepared) -> Iterator[str]:
     yield from empty_leafs(cluster)
     if scenario.repeat == 1 and hashes(cluster):
         yield "one draw of the ECMP hashes; `repeat: 8` shows the spread"
+
+
+def _chosen_layout(layout: Layout, asked: object) -> Iterator[str]:
+    """The layout that `auto` chose, and who has its schedule."""
+    yield f"parallelism: {layout}"
+    if layout.schedule in ("zero-bubble", "dualpipe") and getattr(asked, "schedule", None) is None:
+        yield (
+            f"schedule: {layout.schedule}, which PyTorch's pipelining has and Megatron-LM's main line does not;"
+            " `parallelism: {auto: true, schedule: interleaved}` keeps to what both have"
+        )
 
 
 def _own_runs(training: Training, device: str) -> str:

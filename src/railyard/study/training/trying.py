@@ -10,7 +10,7 @@ from railyard.measure.decompose import decompose
 from railyard.result.bottleneck import ChangeRow
 from railyard.study import bounds
 from railyard.study.remedies import Waits, proposals
-from railyard.study.remedies.changed import PARALLELISM, changed, written
+from railyard.study.remedies.changed import PARALLELISM, changed
 from railyard.study.training.hash_seeds import redrawn
 from railyard.study.training.measuring import economics, waited_for_data_s
 from railyard.study.training.storing import checkpoint_of, loading_of
@@ -124,7 +124,7 @@ def row_of(remedy: Remedy, found: Stepped, plain: Stepped) -> ChangeRow:
 
 def settings_of(job: Prepared, remedy: Remedy) -> dict[str, object]:
     """What to set for a remedy: its changes, and the layout too where `auto` would search for another one with them."""
-    return {**({PARALLELISM: written(job.training.layout)} if job.layouts else {}), **remedy.changes}
+    return {**({PARALLELISM: job.training.layout.parallelism()} if job.layouts else {}), **remedy.changes}
 
 
 def with_changes(search: Bottleneck, bench: StepRuns) -> Bottleneck:

@@ -17,7 +17,7 @@ from railyard.workload.training.estimate import estimate
 from railyard.workload.training.memory import LayoutError, fits, fullest_bytes, in_gb, memory
 from railyard.workload.training.pipeline_ranks import PipelineRanks
 from railyard.workload.training.precision import check_precision
-from railyard.workload.training.spec import Layout, Training
+from railyard.workload.training.spec import SCHEDULES, Layout, Training
 from railyard.workload.training.stages import layer_counts
 from railyard.workload.training.sync.check import communicates
 
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from railyard.model.machine import Machine
     from railyard.workload.training.memory import MemoryTable
     from railyard.workload.training.offload import Offload
-    from railyard.workload.training.spec import Precision, SoftwareProfile
+    from railyard.workload.training.spec import Precision, Schedule, SoftwareProfile
     from railyard.workload.training.sync.spec import Communication
 
-# Virtual stages of a rank that are tried; more are never faster by more than the bubble that is left.
-_VIRTUAL = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
+# Modules whose recomputation saves most memory for its time (Megatron-Core's `--recompute-modules`).
+_MODULES_DENSE = ("layernorm", "mlp")
+_MODULES_EXPERTS = ("layernorm", "moe_act")
+_MODULES_LATENT = ("mla_up_proj",)
 _MICRO_BATCHES = (1, 2, 4, 8, 16)
 # A sequence is cut no finer than this many tokens a rank: below, ring exchanges cost more than they save.
 _SMALLEST_CHUNK = 2048
@@ -118,7 +120,7 @@ class Search:
         domain: Ranks of a scale-up domain; tensor parallelism stays inside.
         global_batch: Sequences of a step.
         seq_len: Tokens in a sequence.
-        fixed: Sizes that are given, by the names of `Layout` (tp, pp, dp, cp, ep, vp, zero, micro_batch, recompute).
+        fixed: What is given, by the names of `Layout` (tp, pp, dp, cp, ep, vp, zero, micro_batch, schedule, recompute).
     """
 
     accelerators: int
@@ -145,29 +147,39 @@ def layouts(model: Model, search: Search) -> Iterator[Layout]:
 
 
 def _inner(model: Model, search: Search, sizes: dict[str, int]) -> Iterator[Layout]:
-    """The rest of a layout: experts, micro-batch, virtual stages, sharding, recomputation."""
-    local = search.global_batch // sizes["dp"]
+    """The rest of a layout but recomputation: experts, micro-batch, virtual stages, schedule, sharding."""
+    local, pp = search.global_batch // sizes["dp"], sizes["pp"]
     stage = sizes["tp"] * sizes["cp"] * sizes["dp"]
     experts = [n for n in _divisors(model.experts) if stage % n == 0] if model.experts else [1]
-    recomputes = [search.fixed["recompute"]] if "recompute" in search.fixed else ["none", "full"]
     for ep in _choices(search, "ep", experts):
         for micro in _choices(search, "micro_batch", [n for n in _MICRO_BATCHES if local % n == 0]):
-            for vp in _choices(search, "vp", _virtual_sizes(model, sizes["pp"], local // micro)):
-                for zero in _choices(search, "zero", [1, 3] if sizes["pp"] == 1 else [1]):
-                    for recompute in recomputes:
-                        given: dict[str, Any] = {**sizes, "recompute": recompute}
+            for vp in _choices(search, "vp", _virtual_sizes(model, pp, local // micro)):
+                for zero in _choices(search, "zero", [1, 3] if pp == 1 else [1]):
+                    for schedule in _schedules(model, search, pp, vp, local // micro):
+                        further: dict[str, Any] = {"recompute": search.fixed.get("recompute", "none"), **sizes}
                         layout = Layout(
-                            **given,
+                            **further,
                             ep=ep,
                             micro_batch=micro,
                             vp=vp,
                             zero=zero,
                             global_batch=search.global_batch,
-                            schedule="interleaved" if vp > 1 else "1f1b",
+                            schedule=schedule,
                             overlap_tensor=sizes["tp"] > 1,
                         )
                         if _valid(model, layout, search):
                             yield layout
+
+
+def _schedules(model: Model, search: Search, pp: int, vp: int, micro_batches: int) -> list[Schedule]:
+    """Pipeline schedules that the sizes allow; `schedule/` says what each needs."""
+    if "schedule" in search.fixed:
+        return [name for name in SCHEDULES if name == search.fixed["schedule"]]
+    plain: Schedule = "interleaved" if vp > 1 else "1f1b"
+    if pp == 1:
+        return [plain]
+    dual = vp == 1 and model.experts > 0 and pp % 2 == 0 and micro_batches % 2 == 0 and micro_batches >= 2 * pp
+    return [plain, "zero-bubble", "dualpipe"] if dual else [plain, "zero-bubble"]
 
 
 def _valid(model: Model, layout: Layout, search: Search) -> bool:
@@ -215,11 +227,14 @@ def _pipeline_sizes(model: Model, search: Search, inner: int) -> list[int]:
 
 
 def _virtual_sizes(model: Model, pp: int, micro_batches: int) -> list[int]:
-    """Interleaving wants whole rounds of micro-batches, and stages that come out even."""
+    """Every number of virtual stages a rank that comes out even, embedding and head counted as layers or not.
+
+    Interleaving wants whole rounds of micro-batches.
+    """
     if pp == 1 or micro_batches % pp:
         return [1]
-    even = [n for n in _VIRTUAL if any((model.layers + ends) % (pp * n) == 0 for ends in (0, 1, 2))]
-    return sorted({1, *(n for n in even if pp * n <= model.layers + 2)})
+    per_stage = (model.layers + ends for ends in (0, 1, 2) if (model.layers + ends) % pp == 0)
+    return sorted({1, *(n for layers in per_stage for n in _divisors(layers // pp))})
 
 
 def _divisors(number: int) -> list[int]:
@@ -306,10 +321,36 @@ def candidates(job: Training, machine: Machine, accelerators: int, *, fixed: Map
             f" {job.layout.global_batch}" + (f" with {given}" if given else ""),
             key="parallelism",
         )
-    good = _that_fit(trainings, machine.accelerator)
+    good, tight = _fitting(trainings, machine.accelerator, search)
     if not good:
-        raise _none_fits(trainings, machine.accelerator)
+        raise _none_fits(tight, machine.accelerator)
     return good
+
+
+def _fitting(
+    trainings: list[Training], accelerator: Accelerator, search: Search
+) -> tuple[list[Training], list[Training]]:
+    """Jobs that fit, each with the least recomputation that makes it fit; and those that fit with none.
+
+    More recomputation than it takes to fit costs time and gains nothing, so it is not tried.
+    """
+    good, left = _that_fit(trainings, accelerator)
+    if search.fixed.keys() & {"recompute", "recompute_modules"}:
+        return good, left
+    more: tuple[dict[str, Any], ...] = ({"recompute_modules": _modules(trainings[0].model)}, {"recompute": "full"})
+    for changes in more:
+        tighter = [one.replace(layout=one.layout.replace(**changes)) for one in left]
+        fit, left_ = _that_fit(tighter, accelerator)
+        good += fit
+        ids = {id(one) for one in left_}
+        left = [plain for plain, one in zip(left, tighter, strict=True) if id(one) in ids]
+    return good, [one.replace(layout=one.layout.replace(recompute="full")) for one in left]
+
+
+def _modules(model: Model) -> tuple[str, ...]:
+    if not model.experts:
+        return _MODULES_DENSE
+    return (*_MODULES_EXPERTS, *(_MODULES_LATENT if model.mla else ()))
 
 
 def _trainings(job: Training, search: Search) -> list[Training]:
@@ -318,10 +359,14 @@ def _trainings(job: Training, search: Search) -> list[Training]:
     return found if job.communication is None else [one for one in found if communicates(one)]
 
 
-def _that_fit(trainings: list[Training], accelerator: Accelerator) -> list[Training]:
+def _that_fit(trainings: list[Training], accelerator: Accelerator) -> tuple[list[Training], list[Training]]:
+    """Jobs that fit, and the others."""
+    if not trainings:
+        return [], []
     columns = Columns.of(trainings, [accelerator] * len(trainings))
-    good = fits(columns, PipelineRanks.of(trainings))
-    return [training for training, fit in zip(trainings, good, strict=True) if fit]
+    fit = fits(columns, PipelineRanks.of(trainings))
+    rows = list(zip(trainings, fit, strict=True))
+    return [one for one, good in rows if good], [one for one, good in rows if not good]
 
 
 def _none_fits(trainings: list[Training], accelerator: Accelerator) -> LayoutError:
@@ -355,7 +400,7 @@ def nearest_that_fit(training: Training, accelerator: Accelerator, count: int = 
         fixed={},
     )
     tried = _trainings(training, search)
-    good = [found.layout for found in _that_fit(tried, accelerator)] if tried else []
+    good = [found.layout for found in _fitting(tried, accelerator, search)[0]]
     return tuple(sorted(good, key=lambda layout: _distance(layout, asked))[:count])
 
 
@@ -373,9 +418,12 @@ def places(found: Sequence[Layout]) -> NDArray[np.float64]:
 
 
 def _distance(one: Layout, other: Layout) -> float:
-    """How far two layouts lie apart: doublings of each size; changing sharding or recomputation counts as one."""
-    doublings = sum(abs(math.log2(getattr(one, name) / getattr(other, name))) for name in _NAMES if name != "zero")
-    return doublings + (one.zero != other.zero) + (one.recompute != other.recompute)
+    """How far two layouts are from each other: doublings of each size; any other change counts as one."""
+    sizes = [name for name in _NAMES if name != "zero"]
+    doublings = math.fsum(abs(math.log2(getattr(one, name) / getattr(other, name))) for name in sizes)
+    ways = ("zero", "schedule", "recompute", "recompute_modules")
+    changed: int = sum(getattr(one, name) != getattr(other, name) for name in ways)
+    return doublings + changed
 
 
 def check_fit(training: Training, accelerator: Accelerator) -> MemoryTable:

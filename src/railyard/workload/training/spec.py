@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from railyard.catalog import Model
     from railyard.workload.training.offload import Offload
     from railyard.workload.training.sync.spec import Communication
@@ -32,6 +34,20 @@ DISPATCHERS: tuple[Dispatcher, ...] = ("alltoall", "deepep", "hybridep")
 RECOMPUTE_MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
 # Parts of a layer whose launches Megatron-Core can record as a CUDA graph; `layer` and `full` leave the host nothing.
 GRAPH_SCOPES = ("attn", "mlp", "moe", "moe_router", "moe_preprocess", "layer", "full")
+
+
+# Sizes of a layout that are always written out.
+_WRITTEN = ("tp", "pp", "dp", "cp", "ep", "vp", "zero", "micro_batch")
+# Switches of a layout: name, the value that is worth a word, and the word.
+_SWITCHES = (
+    ("overlap_tensor", True, "TP overlap"),
+    ("overlap_expert", True, "EP overlap"),
+    ("context_heads", True, "CP by heads"),
+    ("sequence_parallel", False, "no sequence parallelism"),
+    ("reshard", False, "parameters kept"),
+    ("overlap_gradient", False, "no gradient overlap"),
+    ("overlap_parameter", False, "no parameter overlap"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +137,39 @@ class Layout:
         """A copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
+    def parallelism(self) -> dict[str, Any]:
+        """The `parallelism` of a scenario that gives this layout again, every field that is not implied written out."""
+        keys = {name: getattr(self, name) for name in _WRITTEN}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            implied = "interleaved" if field.name == "schedule" and self.vp > 1 else field.default
+            if field.name not in {*_WRITTEN, "global_batch", "bucket_bytes"} and value != implied:
+                keys[field.name] = list(value) if isinstance(value, tuple) else value
+        return {**keys, "bucket": f"{self.bucket_bytes} B"} if self.bucket_bytes else keys
+
     def __str__(self) -> str:
+        """The layout in words; two layouts with the same words are the same but for the global batch."""
         parts = [f"TP {self.tp}", f"PP {self.pp}", f"DP {self.dp}"]
-        parts += [f"{n} {v}" for n, v in (("CP", self.cp), ("EP", self.ep), ("VP", self.vp)) if v > 1]
+        sizes = (("CP", self.cp), ("EP", self.ep), ("expert TP", self.expert_tp), ("VP", self.vp))
+        parts += [f"{name} {size}" for name, size in sizes if size > 1]
         parts += [f"micro-batch {self.micro_batch}", f"ZeRO-{self.zero}"]
-        return " ".join(parts) + (f", {self.recompute} recompute" if self.recompute != "none" else "")
+        return ", ".join([" ".join(parts), *self._ways()])
+
+    def _ways(self) -> Iterator[str]:
+        """What sets the layout apart from the usual one of its sizes."""
+        if self.schedule != ("interleaved" if self.vp > 1 else "1f1b"):
+            yield self.schedule
+        if self.recompute != "none":
+            by_operator = " by operator" if self.recompute_by_operator else ""
+            share = f" of {self.recompute_share:.0%}" if self.recompute_share < 1 else ""
+            yield f"{self.recompute} recompute{by_operator}{share}"
+        if self.recompute_modules:
+            yield f"recompute of {' and '.join(self.recompute_modules)}"
+        if self.fsdp_shard:
+            yield f"shards of {self.fsdp_shard}"
+        if self.bucket_bytes:
+            yield f"buckets of {self.bucket_bytes:,} B"
+        yield from (words for name, unusual, words in _SWITCHES if getattr(self, name) is unusual)
 
 
 @dataclass(frozen=True, slots=True)
