@@ -134,3 +134,20 @@ def fabric(
     from railyard_validation import printing
 
     printing.fabric(figure or [], as_json=json)
+
+
+@app.command("trials")
+def trials(
+    *,
+    only: Annotated[str, typer.Option("--only", metavar="TEXT", help="Trials whose name contains this text.")] = "",
+    variants: Annotated[int, typer.Option("--variants", min=1, help="Random variants of each trial.")] = 4,
+    seed: Annotated[int, typer.Option("--seed", help="Of the variants.")] = 25,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", metavar="FOLDER", help="Keep the files of every variant here.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Ask questions that were once answered wrongly, in random variants."""
+    from railyard_validation import printing
+
+    printing.trials(only, variants=variants, seed=seed, folder=folder, as_json=json)

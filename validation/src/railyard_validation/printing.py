@@ -293,3 +293,34 @@ def htsim(folder: Path, *, only: str, seeds: int, as_json: bool) -> None:
     counts = report.counts()
     emit(f"\n{counts['ok']} figures agree, {counts['off']} do not")
     _skipped(row.reason for row in report.rows if row.status == "skipped")
+
+
+def trials(only: str, *, variants: int, seed: int, folder: Path | None, as_json: bool) -> None:
+    """Random variants of questions that were once answered wrongly.
+
+    Raises:
+        InputError: No trial has such a name.
+    """
+    import tempfile
+    from pathlib import Path
+
+    from railyard_validation.trials.trial import run
+    from railyard_validation.trials.trial import trials as known
+
+    chosen = [trial for name, trial in known.items() if only in name]
+    if not chosen:
+        raise InputError("no trial has such a name", key="only", found=only, allowed=known.names())
+    rows = []
+    with Progress(wanted=not as_json) as progress, tempfile.TemporaryDirectory() as lent:
+        for place, trial in enumerate(chosen):
+            for judged in run(trial, variants=variants, seed=seed, folder=folder or Path(lent)):
+                progress(f"{trial.name} {judged.number}", (place + judged.number / variants) / len(chosen))
+                rows.append(judged)
+    if as_json:
+        emit(json.dumps([asdict(row) for row in rows], indent=1))
+        return
+    table = Table(("trial", "variant", "problems"))
+    for row in rows:
+        table.add(f"{row.trial} {row.number}", row.words, "; ".join(row.problems) or "none")
+    table.print()
+    emit(f"\n{sum(not row.problems for row in rows)} of {len(rows)} variants come out as they should")
