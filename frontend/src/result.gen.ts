@@ -66,13 +66,15 @@ export interface Band {
 export interface BottleneckFigures {
   /** the best resource, the largest wait where it is more than any resource saves, or `none` */
   name: string;
-  /** one sentence */
+  /** the largest wait, and the remedies that help most */
   headline: string;
-  /** the most helpful first */
+  /** how the step moves with hardware that one cannot buy, in words */
+  sensitivity: string;
+  /** sensitivity by resource, the most helpful first */
   ranking: TrialRow[];
   /** share saved with all of the network unlimited; null if not tried */
   network_gain: number | null;
-  /** the most helpful first, where the network costs something; null where none was tried */
+  /** remedies, the one that saves most of a token's cost first; null where none was tried */
   changes: ChangeRow[] | null;
 }
 
@@ -150,16 +152,26 @@ export interface CauseRow {
   share: number;
 }
 
-/** Another fabric, queue pairs, placement or layout, the step simulated with it. */
+/** A remedy: something that the user can change, the step simulated with it. */
 export interface ChangeRow {
   /** in the user's words */
   name: string;
-  /** `fabric`, `queue pairs`, `placement` or `layout` */
+  /** layout, fabric, queue pairs, oversubscription, placement, precision, ... */
   family: string;
-  /** step time then, s */
+  /** keys of the scenario to set, and their values */
+  settings: Record<string, unknown>;
+  /** what it takes for granted; empty for nothing */
+  assumes: string;
+  /** mean step then, s */
   step_seconds: number;
-  /** share of the step saved; negative when it got longer */
+  /** share of the mean step saved; negative when it got longer */
   gain: number;
+  /** typical cost then, USD per million tokens; null for a bound */
+  cpmt_usd: number | null;
+  /** share of that cost saved; negative when it costs more */
+  cpmt_gain: number | null;
+  /** what has to be bought more, typical, USD; negative: less */
+  capex_change_usd: number | null;
   /** whether it only says what others cannot exceed: nobody sells it */
   bound: boolean;
 }
@@ -730,10 +742,18 @@ export interface LatencyParts {
   compute_s: number;
 }
 
+/** How a step is spread over the accelerators. */
+export interface LayoutFigures {
+  /** in words */
+  words: string;
+  /** mapping to paste as `parallelism` of a scenario, which gives it again */
+  parallelism: Record<string, unknown>;
+}
+
 /** One layout that `parallelism: auto` looked at. */
 export interface LayoutRow {
-  /** parallelism in words */
-  layout: string;
+  /** the layout */
+  layout: LayoutFigures;
   /** step time, s; see `simulated` */
   step_seconds: number;
   /** on this network; else in closed form, with its neighbours' error taken out */
@@ -2356,8 +2376,8 @@ export interface TrainingVariant {
   warnings: string[];
   /** fingerprint of the timeline */
   digest: string;
-  /** parallelism in words */
-  layout: string;
+  /** how the step is spread over the accelerators */
+  layout: LayoutFigures;
   /** the layout that `auto` chose and its runners-up; absent where one is written out */
   layouts?: LayoutRow[];
   /** price of compressing or postponing communication; absent where the job does neither */

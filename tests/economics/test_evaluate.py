@@ -155,7 +155,7 @@ def result(evaluated, machine, spent):
     variant = {
         "name": "roce",
         "settings": {},
-        "layout": "dp1024",
+        "layout": {"words": "DP 1024", "parallelism": {"dp": 1024}},
         "step": StepTimes((1.0,)).section().plain(),
         "utilization": utilization(decomposition, StepWork(4e6, 1e17, 1e17, 989e12)).section().plain(),
         "time": [{key: getattr(row, key) for key in TimeShare.model_fields} for row in decomposition.rows],

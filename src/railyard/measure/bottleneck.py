@@ -186,7 +186,7 @@ class Bottleneck:
             shares[cause] = shares.get(cause, 0.0) + part.share
         shares.pop("compute", None)
         cause = max(shares, key=shares.__getitem__, default="")
-        tried = _tried(self.changes)
+        tried = self.headline if self.changes is None else _tried(self.changes)
         if not cause or shares[cause] < NEGLIGIBLE:
             return replace(self, headline=tried)
         most = f"The largest wait is {_NAMES.get(cause, cause)}, {shares[cause]:.1%} of the step."
@@ -222,13 +222,11 @@ _SHOWN = 2
 """Remedies beyond the best one that the headline names."""
 
 
-def _tried(changes: Sequence[ChangeRow] | None) -> str:
+def _tried(changes: Sequence[ChangeRow]) -> str:
     """The best remedy of each family that lowers a token's cost, the best first, down to a quarter of the best.
 
     A remedy that takes something for granted (8-bit products: that the loss converges) comes last, with its condition.
     """
-    if changes is None:
-        return ""
     best: dict[str, ChangeRow] = {}
     for row in changes:
         if not row.bound and _saved(row) >= NEGLIGIBLE:

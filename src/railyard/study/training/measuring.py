@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING, TypedDict
 
 from railyard.cluster.bill import bill_of
 from railyard.cluster.notes import empty_leafs, notes_of
-from railyard.economics.cost import JobFacts
-from railyard.economics.evaluate import evaluate
-from railyard.economics.parts import parts_of_rows
 from railyard.economics.ranges import band_of
 from railyard.economics.sources import of_entry
 from railyard.engine import Jitter
 from railyard.measure import tracks as timeline_tracks
 from railyard.measure.decompose import decompose
 from railyard.measure.distribution import Around, StepTimes
-from railyard.measure.job import Checkpointing
 from railyard.measure.lockstep import lockstep
 from railyard.measure.model_error import power_error, step_error
 from railyard.measure.network import network_use
@@ -36,6 +32,7 @@ from railyard.result.training import (
 from railyard.result.variants.training import TrainingVariant
 from railyard.study.estimates import estimates
 from railyard.study.training.collectives import collective_rows
+from railyard.study.training.costing import economics, waited_for_data_s
 from railyard.study.training.deaths import sentences
 from railyard.study.training.hash_seeds import hashes
 from railyard.study.training.packet_figures import packets_of
@@ -56,7 +53,6 @@ if TYPE_CHECKING:
     from railyard.result.model_error import ErrorRow
     from railyard.study.training.prepare import Prepared
     from railyard.study.training.simulate import Simulated
-    from railyard.study.training.storing import Saved
     from railyard.workload.training.memory import MemoryRow
     from railyard.workload.training.spec import Layout, Training
 
@@ -173,11 +169,6 @@ def measure(simulated: Simulated) -> MeasuredTraining:
     return MeasuredTraining(variant, tuple(_sources(job, cost)), left_out, tuple(_defaults(job)), tuple(ranks))
 
 
-def waited_for_data_s(decomposition: Decomposition) -> float:
-    """Of a step, mean over ranks."""
-    return sum(row.seconds for row in decomposition.rows if row.cause == "data")
-
-
 def _model_error(job: Prepared, step_s: float, rate: float | None, cost: Economics) -> tuple[ErrorRow, ...]:
     """Bands of step, tokens, cost and power: dollars an hour are prices, so that a token costs what a step errs."""
     error = step_error(experts=bool(job.training.model.experts), precision=job.training.precision)
@@ -253,41 +244,6 @@ def _work(job: Prepared) -> StepWork:
         model_flops=tokens * flops.model_flops_per_token(*of, causal=causal, frozen=frozen),
         hardware_flops=tokens * done,
         peak_flops=accelerator.flops.get(training.precision, 0.0),
-    )
-
-
-def economics(job: Prepared, saved: Saved, decomposition: Decomposition, step_s: float) -> Economics:
-    """Money and power of a variant whose step takes so long, in seconds.
-
-    Raises:
-        InputError: The job would never end.
-    """
-    facts = JobFacts(
-        tokens=float(job.training.tokens or job.training.step_tokens),
-        tokens_per_step=float(job.training.step_tokens),
-        step_s=step_s,
-        accelerators=job.cluster.ranks,
-        checkpointing=_checkpointing(job.training, saved, step_s),
-    )
-    return evaluate(
-        decomposition=decomposition,
-        accelerator=job.cluster.accelerator,
-        parts=parts_of_rows(bill_of(job.cluster)),
-        job=facts,
-        assumptions=job.assumptions,
-    )
-
-
-def _checkpointing(training: Training, saved: Saved, step_s: float) -> Checkpointing:
-    section = training.checkpoint
-    if section is None:
-        return Checkpointing()
-    return Checkpointing(
-        stall_s=saved.stall_s,
-        write_s=saved.write_s,
-        interval_s=section.interval_steps * step_s,
-        read_s=saved.read_s,
-        lost_s=section.memory_interval_steps * step_s if section.memory_copies else None,
     )
 
 

@@ -11,8 +11,8 @@ from railyard.result.bottleneck import ChangeRow
 from railyard.study import bounds
 from railyard.study.remedies import Waits, proposals
 from railyard.study.remedies.changed import PARALLELISM, changed
+from railyard.study.training.costing import economics, waited_for_data_s
 from railyard.study.training.hash_seeds import redrawn
-from railyard.study.training.measuring import economics, waited_for_data_s
 from railyard.study.training.storing import checkpoint_of, loading_of
 
 if TYPE_CHECKING:

@@ -83,12 +83,17 @@ def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) 
         domains=np.stack(spanned, axis=1),
         hop=np.stack([np.maximum(each / machine.domain, 1.0) for each in stride], axis=1),
         local=np.stack(local, axis=1),
-        inside_s=np.stack([each.inside / machine.up_bytes_s for each in moved], axis=1),
+        inside_s=np.stack([_seconds(each.inside, machine.up_bytes_s) for each in moved], axis=1),
         outside_s=np.stack([each.outside / machine.out_bytes_s for each in moved], axis=1),
         aggregated=np.stack([each.trees / np.maximum(each.outside, 1e-12) for each in moved], axis=1),
         beside=_of_data(columns, covering_batches(columns) / columns.layout.micro_batches),
         hidden=_of_data(columns, columns.software.gradient_overlap * np.ones_like(columns.layout.zero)),
     )
+
+
+def _seconds(amount: F, rate: F) -> F:
+    """Bytes over bytes/s; 0 where nothing is sent, also on a machine that has no such links."""
+    return np.divide(amount, rate, out=np.zeros_like(amount), where=amount > 0)
 
 
 def _of_data(columns: Columns, once: F) -> F:
