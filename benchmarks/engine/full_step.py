@@ -18,7 +18,9 @@ from dataclasses import dataclass, field
 
 from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
+from railyard.engine.joint import joint
 from railyard.engine.lowering import lower
+from railyard.graph import Job
 from railyard.workload.training.build import build
 from railyard.workload.training.spec import Layout, SoftwareProfile, Training
 
@@ -55,9 +57,10 @@ def measure(gpus: int, given: argparse.Namespace) -> dict[str, object]:
     model, software = known.model("llama-3-405b"), SoftwareProfile(name="benchmark")
     graph = build(Training(model=model, layout=layout, seq_len=8192, software=software), machine)
     laps.lap("graph")
-    lowered = lower(graph, machine)
+    merged, machine = joint([Job(graph)], machine)
+    lowered = lower(merged.graph, machine)
     laps.lap("lowering")
-    timeline = engine.get(given.engine).run(graph, lowered, machine.links, jitter=engine.Jitter(given.jitter))
+    timeline = engine.get(given.engine).run(merged, lowered, machine.links, jitter=engine.Jitter(given.jitter))
     laps.lap("engine")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
     size = {"gpus": gpus, "tasks": len(graph), "entities": len(lowered.entities), "links": len(machine.links)}
