@@ -14,7 +14,7 @@ import numpy as np
 from railyard.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
 
@@ -44,13 +44,14 @@ class Case:
 
     Attributes:
         words: What was drawn, in a sentence.
-        commands: Arguments of `railyard`, run one after another in the folder of the case.
+        commands: Arguments of `railyard`, run one after another in the folder of the case; one with a `*` stands for
+            the files there that it fits when its command runs.
         judge: Every problem with what the commands printed, a sentence each; none where all is right.
     """
 
     words: str
     commands: Sequence[Sequence[str]]
-    judge: Callable[[Sequence[Output]], Sequence[str]]
+    judge: Callable[[Sequence[Output]], Iterable[str]]
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,14 @@ def _problems(case: Case, outputs: Sequence[Output]) -> tuple[str, ...]:
         return (f"the answer cannot be read: {type(error).__name__}: {error} ({ends})",)
 
 
+def _files(argument: str, folder: Path) -> list[str]:
+    """The argument, or the files of the folder that it fits, as a shell would give them."""
+    return sorted(str(file.relative_to(folder)) for file in folder.glob(argument)) if "*" in argument else [argument]
+
+
 def _ran(arguments: Sequence[str], folder: Path, limit_s: float) -> Output:
-    command = [sys.executable, "-m", "railyard", *arguments]
+    given = [file for argument in arguments for file in _files(argument, folder)]
+    command = [sys.executable, "-m", "railyard", *given]
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}
     try:
         done = subprocess.run(
