@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import numpy as np
 from railyard.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    import signal
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 
@@ -26,16 +28,31 @@ class Output:
         code: Its exit code; 124 where it ran past the limit.
         text: What it wrote to stdout.
         words: What it wrote to stderr.
+        ending_s: From the signal that stopped it until it ended; 0 where none was sent.
     """
 
     code: int
     text: str
     words: str
+    ending_s: float = 0.0
 
     @property
     def data(self) -> Any:
         """Its stdout as JSON."""
         return json.loads(self.text)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A signal to a command that runs.
+
+    Attributes:
+        signal: Which.
+        after_s: Seconds from the start of the process.
+    """
+
+    signal: signal.Signals
+    after_s: float
 
 
 @dataclass(frozen=True)
@@ -47,11 +64,13 @@ class Case:
         commands: Arguments of `railyard`, run one after another in the folder of the case; one with a `*` stands for
             the files there that it fits when its command runs.
         judge: Every problem with what the commands printed, a sentence each; none where all is right.
+        stops: The signal that each command gets, by its place; most get none.
     """
 
     words: str
     commands: Sequence[Sequence[str]]
     judge: Callable[[Sequence[Output]], Iterable[str]]
+    stops: Mapping[int, Stop] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -97,7 +116,9 @@ def run(trial: Trial, *, variants: int, seed: int, folder: Path) -> Iterator[Jud
         place = folder / f"{trial.name}-{number}"
         place.mkdir(parents=True, exist_ok=True)
         case = trial.draw(np.random.default_rng([seed, number, *trial.name.encode()]), place)
-        outputs = [_ran(arguments, place, trial.limit_s) for arguments in case.commands]
+        outputs = [
+            _ran(arguments, place, trial.limit_s, case.stops.get(at)) for at, arguments in enumerate(case.commands)
+        ]
         yield Judged(trial.name, number, case.words, _problems(case, outputs))
 
 
@@ -114,14 +135,29 @@ def _files(argument: str, folder: Path) -> list[str]:
     return sorted(str(file.relative_to(folder)) for file in folder.glob(argument)) if "*" in argument else [argument]
 
 
-def _ran(arguments: Sequence[str], folder: Path, limit_s: float) -> Output:
+def _ran(arguments: Sequence[str], folder: Path, limit_s: float, stop: Stop | None) -> Output:
     given = [file for argument in arguments for file in _files(argument, folder)]
     command = [sys.executable, "-m", "railyard", *given]
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            return _ended(process, limit_s, stop)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return Output(124, "", f"more than {limit_s:g} s")
+
+
+def _ended(process: subprocess.Popen[str], limit_s: float, stop: Stop | None) -> Output:
+    """The end of a command, which is sent its signal where it still runs by then."""
+    wait_s = limit_s if stop is None else stop.after_s
     try:
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=limit_s, check=False
-        )
+        text, words = process.communicate(timeout=wait_s)
     except subprocess.TimeoutExpired:
-        return Output(124, "", f"more than {limit_s:g} s")
-    return Output(done.returncode, done.stdout, done.stderr)
+        if stop is None:
+            raise
+        begin = time.monotonic()
+        process.send_signal(stop.signal)
+        text, words = process.communicate(timeout=limit_s)
+        return Output(process.returncode, text, words, time.monotonic() - begin)
+    return Output(process.returncode, text, words)
