@@ -65,12 +65,14 @@ class Case:
             the files there that it fits when its command runs.
         judge: Every problem with what the commands printed, a sentence each; none where all is right.
         stops: The signal that each command gets, by its place; most get none.
+        then: Further commands, from what the first ones printed; their outputs follow in the judge's list.
     """
 
     words: str
     commands: Sequence[Sequence[str]]
     judge: Callable[[Sequence[Output]], Iterable[str]]
     stops: Mapping[int, Stop] = field(default_factory=dict)
+    then: Callable[[Sequence[Output]], Sequence[Sequence[str]]] | None = None
 
 
 @dataclass(frozen=True)
@@ -119,12 +121,13 @@ def run(trial: Trial, *, variants: int, seed: int, folder: Path) -> Iterator[Jud
         outputs = [
             _ran(arguments, place, trial.limit_s, case.stops.get(at)) for at, arguments in enumerate(case.commands)
         ]
-        yield Judged(trial.name, number, case.words, _problems(case, outputs))
+        yield Judged(trial.name, number, case.words, _problems(case, outputs, place, trial.limit_s))
 
 
-def _problems(case: Case, outputs: Sequence[Output]) -> tuple[str, ...]:
+def _problems(case: Case, outputs: Sequence[Output], folder: Path, limit_s: float) -> tuple[str, ...]:
     try:
-        return tuple(case.judge(outputs))
+        more = [] if case.then is None else [_ran(each, folder, limit_s, None) for each in case.then(outputs)]
+        return tuple(case.judge([*outputs, *more]))
     except (KeyError, IndexError, TypeError, ValueError) as error:  # the answer lacks what the question asks for
         ends = "; ".join(f"exit {one.code}: {one.words.strip()[:200]}" for one in outputs)
         return (f"the answer cannot be read: {type(error).__name__}: {error} ({ends})",)
