@@ -91,7 +91,7 @@ def measure(path: str, count: int, replicas: int) -> dict[str, float]:
             if isinstance(part, Chunk):
                 done += int((part.columns["status"] == 0).sum())
             else:
-                iterations = int(part.replicas.iterations.sum())
+                iterations = int(part.table("replicas")["iterations"].sum())
     seconds = time.process_time() - begin
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"requests": count, "done": done, "iterations": iterations, "cpu_s": seconds, "memory_mb": memory}

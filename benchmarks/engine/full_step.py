@@ -69,7 +69,7 @@ def measure(gpus: int, given: argparse.Namespace) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("gpus", nargs="*", type=int, default=[16384])
+    parser.add_argument("gpus", nargs="*", type=int, default=[1024, 2048, 4096, 8192, 16384])
     parser.add_argument("--fabric", default="roce")
     parser.add_argument("--engine", default="flow")
     parser.add_argument("--jitter", type=float, default=0.0)
