@@ -151,3 +151,19 @@ def trials(
     from railyard_validation import printing
 
     printing.trials(only, variants=variants, seed=seed, folder=folder, as_json=json)
+
+
+@app.command("diagnosis")
+def diagnosis(
+    *,
+    count: Annotated[int, typer.Option("--count", min=1, help="Cases; situations come round again after 60.")] = 60,
+    seed: Annotated[int, typer.Option("--seed", help="Of the cases.")] = 25,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", metavar="FOLDER", help="Keep the traces of every case here.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Diagnose traces of jobs with known faults, written by a generator that shares nothing with the simulator."""
+    from railyard_validation import printing
+
+    printing.diagnosis(count, seed=seed, folder=folder, as_json=json)

@@ -324,3 +324,36 @@ def trials(only: str, *, variants: int, seed: int, folder: Path | None, as_json:
         table.add(f"{row.trial} {row.number}", row.words, "; ".join(row.problems) or "none")
     table.print()
     emit(f"\n{sum(not row.problems for row in rows)} of {len(rows)} variants come out as they should")
+
+
+def diagnosis(count: int, *, seed: int, folder: Path | None, as_json: bool) -> None:
+    """Precision, recall and calibration of the diagnosis of traces."""
+    import tempfile
+    from pathlib import Path
+
+    from railyard_validation.traces.judge import judged, mistakes, report
+
+    with Progress(wanted=not as_json) as progress, tempfile.TemporaryDirectory() as lent:
+        cases = []
+        for case in judged(seed, count, folder or Path(lent)):
+            progress(case.truth.situation, (case.number + 1) / count)
+            cases.append(case)
+    found = report(cases)
+    if as_json:
+        emit(json.dumps({**found, "mistakes": list(mistakes(cases))}, indent=1))
+        return
+    table = Table(("", "right", "of"), right=(1, 2))
+    for name, value in found.items():
+        if isinstance(value, tuple):
+            table.add(name.replace("_", " "), *map(str, value))
+    for name, (right, of) in found["by_situation"].items():
+        if of:
+            table.add(f"  {name}", str(right), str(of))
+    table.print()
+    shown = Table(("stated confidence", "mean", "right", "of"), right=(1, 2, 3))
+    for row in found["reliability"]:
+        shown.add(f"{row['from']:.2f} to {row['to']:.2f}", f"{row['stated']:.3f}", str(row["right"]), str(row["rows"]))
+    emit("")
+    shown.print()
+    for words in mistakes(cases):
+        emit(words)
