@@ -87,13 +87,14 @@ def test_background_takes_its_share_of_links_between_switches():
 )
 def test_what_crosses_the_uplinks_of_a_leaf(pattern, hop, wide, mean, most):
     table = tiers().crossing[1, :, pattern, int(np.log2(hop)), int(np.log2(wide))]
-    assert table.tolist() == pytest.approx([mean, most])
+    assert table.tolist() == pytest.approx([mean, most, 1.0])
 
 
 def test_shuffled_servers_leave_their_leafs():
     """3 of the 15 other servers are under the same leaf: 80 % of the neighbours in a ring are not, on average."""
     rings = tiers(place="scattered").crossing[1, :, RING, 0, 4]
     assert 0.7 <= rings[0] <= rings[1] <= 1.0
+    assert rings[2] == 0.75  # three of the four leafs send all that they have
 
 
 def test_pods_are_units_of_the_tier_above():
@@ -142,6 +143,21 @@ def test_hashed_flows_collide():
     assert met(tiers(ratio=1.0), work).outside[0, 0] == pytest.approx(6.85 / 2 / REACHED, rel=0.01)
     assert met(tiers(ratio=1.0, fabric="spectrum-x"), work).outside[0, 0] == pytest.approx(1 / 0.95)
     assert met(tiers(ratio=1.0, qps=4), work).outside[0, 0] == pytest.approx(16.9 / 8 / REACHED, rel=0.03)
+
+
+def test_only_the_leafs_that_send_most_have_the_fullest_link():
+    """Eight shuffled servers under four leafs, in a ring: 0 1 1 2 2 0 3 3. Leaf 0 sends all it has, the others half.
+
+    Against draws of 32 flows on the 16 links up from leaf 0 and down to it, and of 16 on those of the other three.
+    """
+    topology = LeafSpine(oversubscription=1.0, ports_per_leaf=16)
+    network = tiers(topology=topology, ranks=64, place="scattered")
+    assert network.crossing[1, :, RING, 0, 3].tolist() == [5 / 8, 1.0, 0.25]
+    draws = np.random.default_rng(1)
+    flows = np.array([32] * 2 + [16] * 6)
+    each = [max(np.bincount(draws.integers(0, 16, n), minlength=16).max() for n in flows) for _ in range(4000)]
+    found = met(network, classes(("ring", 8, 1, 0, 0.1), ranks=64.0)).outside[0, 0]
+    assert found == pytest.approx(np.mean(each) / 2 / REACHED, rel=0.01)
 
 
 def test_classes_of_different_queues_meet_on_nics():
@@ -208,7 +224,7 @@ def test_what_is_sent_once_a_step_meets_others_where_it_is_hidden(beside, hidden
 def test_the_fullest_leaf_counts_by_its_ports():
     """Five servers under leafs of two: 8 ports send out of each leaf, also out of the last one, which has no more."""
     table = tiers(ranks=40, topology=LeafSpine(oversubscription=1.0, ports_per_leaf=16)).crossing[1, :, RING, 0, 1]
-    assert table.tolist() == pytest.approx([3 / 5, 8 / (40 / 3)])
+    assert table.tolist() == pytest.approx([3 / 5, 8 / (40 / 3), 1.0])
 
 
 def test_rows_know_nothing_of_each_other():

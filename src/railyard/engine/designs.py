@@ -37,7 +37,7 @@ class Networks:
         link_bps: float64[networks, t].
         paths: float64[networks, 4, l], by pattern, for groups with so many members in a scale-up domain.
         sizes: float64[networks, k], logarithms of the sizes that `crossing` has, ascending.
-        crossing: float64[networks, t, 2, 4, k, k], on average and at most.
+        crossing: float64[networks, t, 3, 4, k, k], see `Tiers.crossing`.
     """
 
     index: NDArray[np.int64]
@@ -201,8 +201,8 @@ class _Sent:
 
     @classmethod
     def of(cls, networks: Networks, classes: Classes, patterns: NDArray[np.int64], step_s: F) -> _Sent:
-        spread, most = _crossed(networks, classes, patterns)
-        return cls(spread, _paced(_demand(networks, classes, patterns, most), classes, step_s))
+        spread, most, full = _crossed(networks, classes, patterns)
+        return cls(spread, _paced(_demand(networks, classes, patterns, most, full), classes, step_s))
 
     @property
     def full(self) -> F:
@@ -251,14 +251,14 @@ def _inside(classes: Classes, turns: NDArray[np.bool_], step_s: F) -> F:
     return slowdown(asked * (1.0 + met), np.zeros(()))
 
 
-def _crossed(networks: Networks, classes: Classes, pattern: NDArray[np.int64]) -> tuple[F, F]:
-    """float64[d, c, t], shares of the bytes of a class that leave their unit, on average and at most.
+def _crossed(networks: Networks, classes: Classes, pattern: NDArray[np.int64]) -> tuple[F, F, F]:
+    """float64[d, c, t], shares of the bytes of a class that leave their unit, on average and at most, and how many do.
 
-    Between sizes that were counted by logarithms.
+    The last is the share of units that are as full as the fullest. Between counted sizes by logarithms.
     """
     most = networks.crossing.shape[-1] - 1
     low, rest = zip(*(_between(networks, each) for each in (classes.hop, classes.domains)), strict=True)
-    found = np.zeros((*classes.hop.shape, networks.links.shape[1], 2))
+    found = np.zeros((*classes.hop.shape, networks.links.shape[1], 3))
     for far in (0, 1):
         for large in (0, 1):
             part = _weight(rest[0], far) * _weight(rest[1], large)
@@ -266,7 +266,7 @@ def _crossed(networks: Networks, classes: Classes, pattern: NDArray[np.int64]) -
             table = networks.crossing[networks.index[:, None], :, :, pattern[None, :], at[0], at[1]]
             found += part[:, :, None, None] * table
     found *= (classes.outside_s > 0)[:, :, None, None]
-    return found[..., 0], found[..., 1]
+    return found[..., 0], found[..., 1], found[..., 2]
 
 
 def _between(networks: Networks, size: F) -> tuple[NDArray[np.int64], F]:
@@ -283,8 +283,10 @@ def _weight(part: F, upper: int) -> F:
     return part if upper else 1.0 - part
 
 
-def _demand(networks: Networks, classes: Classes, pattern: NDArray[np.int64], crossed: F) -> F:
+def _demand(networks: Networks, classes: Classes, pattern: NDArray[np.int64], crossed: F, full: F) -> F:
     """float64[d, c, t], share of the busiest link of a tier that a class takes when all its accelerators send.
+
+    The fullest link is one of the links up from, or down to, the units that are as full as the fullest one.
 
     An accelerator of an exchange sends to all other domains, of aggregated trees to log2(n), half of its bytes to the
     first and a quarter to the second: as unevenly as to 3 (n - 1) / (n + 1) alike (square of the sum over sum of
@@ -302,9 +304,9 @@ def _demand(networks: Networks, classes: Classes, pattern: NDArray[np.int64], cr
     peers = np.where(pattern == PATTERNS.index("exchange"), others, alike)[:, :, None]
     below = ranks * ports / units
     split = np.maximum(paths, 1.0) * peers
-    used = np.maximum(units * np.minimum(classes.ranks[:, None, None] / ranks, 1.0), 1.0)
+    used = units * np.minimum(classes.ranks[:, None, None] / ranks, 1.0)
     even = below * crossed / links
-    fullest_link = fullest(below * crossed * split, links, 2.0 * used) / split
+    fullest_link = fullest(below * crossed * split, links, 2.0 * np.maximum(used * full, 1.0)) / split
     hashed = (paths > 0) & (crossed > 0)
     found: F = np.where(hashed, np.maximum(fullest_link, even), even) * port_bps / link_bps
     return found

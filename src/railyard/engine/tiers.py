@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 _SIZES = 14
 """Sizes of groups that are counted, at most."""
 
+_AS_FULL = 0.95
+"""A unit is as full as the fullest from this share of its load on: the others are seldom the ones that all wait for."""
+
+_EVERY_UNIT = 1.0
+"""Of sends each unit is the fullest at some stage."""
+
 PATTERNS = ("ring", "exchange", "send", "pat")
 _ALGORITHMS = ("ring", "pairwise", "transfer", "pat")
 """Whose connections each pattern has."""
@@ -52,10 +58,11 @@ class Tiers:
         paths: float64[4, d], hashed paths of what a NIC sends to one neighbour, by pattern, for groups with so many
             members in a scale-up domain; 0 where bytes are spread evenly.
         sizes: float64[k], ascending, domains of a group and domains from one to the next.
-        crossing: float64[t, 2, 4, k, k], share of what NICs send to other domains that leaves their unit, on average
-            and out of the unit that most leaves, which may have more NICs than the mean one: as a share of what a mean
-            one's send. By pattern, for groups of `sizes[second]` domains that are `sizes[first]` domains apart. Of
-            sends the second is that of one stage at a time.
+        crossing: float64[t, 3, 4, k, k]: the share of what NICs send to other domains that leaves their unit, on
+            average; the same out of the fullest unit, which may have more NICs than the mean one, as a share of what a
+            mean one's NICs send; and the share of units that are as full as it. By pattern, for groups of
+            `sizes[second]` domains that are `sizes[first]` domains apart. Of sends the second is that of one stage at
+            a time.
     """
 
     names: tuple[str, ...]
@@ -191,8 +198,8 @@ def _sizes(domains: int) -> list[int]:
 
 
 def _crossings(units: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> F:
-    """float64[t, 2, 3, k, k], see `Tiers.crossing`; groups that do not fit are like the largest that do."""
-    found = np.zeros((len(units), 2, len(PATTERNS), len(sizes), len(sizes)))
+    """float64[t, 3, 4, k, k], see `Tiers.crossing`; groups that do not fit are like the largest that do."""
+    found = np.zeros((len(units), 3, len(PATTERNS), len(sizes), len(sizes)))
     for tier, unit in enumerate(units):
         number = np.unique(unit, return_inverse=True)[1].ravel()
         for hop, apart in enumerate(sizes):
@@ -206,9 +213,9 @@ def _crossings(units: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> F:
 
 
 def _shares(unit: NDArray[np.int64], hop: int, wide: int) -> F:
-    """float64[2, 4], of groups of `wide` domains that are `hop` apart, one beside the other."""
+    """float64[3, 4], of groups of `wide` domains that are `hop` apart, placed next to one another."""
     if wide == 1:
-        return np.zeros((2, len(PATTERNS)))
+        return np.zeros((3, len(PATTERNS)))
     blocks = len(unit) // (hop * wide)
     groups = unit[: blocks * hop * wide].reshape(blocks, wide, hop)
     size = np.bincount(groups.ravel(), minlength=int(unit.max()) + 1)
@@ -219,9 +226,11 @@ def _shares(unit: NDArray[np.int64], hop: int, wide: int) -> F:
     larger = np.bincount(unit, minlength=len(size)) * len(size) / len(unit)  # the last leaf is seldom full
     share = larger / np.maximum(size, 1)
     sends, at_once = _sends(groups, share)
-    fullest = [float(np.max(each * share)) for each in by_unit]
+    full = [each * share for each in by_unit]
+    most = [float(each.max()) for each in full]
+    alike = [float(np.mean(each >= _AS_FULL * each.max())) for each in full]
     mean = [float(each.mean()) for each in leaving]
-    return np.array([[*mean[:2], sends, mean[2]], [*fullest[:2], at_once, fullest[2]]])
+    return np.array([[*mean[:2], sends, mean[2]], [*most[:2], at_once, most[2]], [*alike[:2], _EVERY_UNIT, alike[2]]])
 
 
 def _leaving(groups: NDArray[np.int64], distance: int) -> F:
