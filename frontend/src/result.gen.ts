@@ -208,7 +208,7 @@ export interface CheckpointFigures {
 export interface ClusterPrice {
   /** of the cluster, USD/h */
   per_h: Band;
-  /** of the run, USD */
+  /** of the window, USD */
   total: Band;
   /** USD for each hour of work; null where none was done */
   per_useful_accelerator_hour: Band | null;
@@ -634,9 +634,9 @@ export interface HourlyCost {
   breakdown: NamedBand[];
 }
 
-/** What became of the jobs. */
+/** What became of the jobs of the trace by the end of the run. */
 export interface JobCounts {
-  /** that were submitted */
+  /** of the trace */
   all: number;
   /** that finished their work */
   done: number;
@@ -644,10 +644,14 @@ export interface JobCounts {
   ended: number;
   /** that ran at the end */
   running: number;
-  /** that waited at the end, or came later */
+  /** that waited at the end */
   waiting: number;
   /** that wait for ever */
   stuck: number;
+  /** whose submission is after the end of the run */
+  unsubmitted: number;
+  /** of those that wait: that never had nodes */
+  never_started: number;
 }
 
 /** One of the jobs. */
@@ -1086,16 +1090,26 @@ export interface OffloadRow {
   in_time: number;
 }
 
-/** A run of many jobs on one cluster. */
+/** A run of many jobs on one cluster; figures are those of its steady window where nothing else is said. */
 export interface OperateFigures {
-  /** how long it was, s */
+  /** how long the whole run was, s */
   span_s: number;
   /** of the cluster */
   nodes: number;
   /** of the cluster */
   accelerators: number;
-  /** what became of them */
+  /** what became of them by the end of the run */
   jobs: JobCounts;
+  /** the window whose figures these are */
+  steady: SteadyFigures;
+  /** before a window that the scenario gives; null: nothing is */
+  before: PeriodFigures | null;
+  /** after the window; null: the run ends with it */
+  drain: PeriodFigures | null;
+  /** the whole run, drain included */
+  whole: PeriodFigures;
+  /** of the window; null where leaving it out moves the utilization by less than a point */
+  warm_up: WarmUpFigures | null;
   /** from submission to the end, s; null where none finished */
   jct_s: SpreadFigures | null;
   /** from submission to first start, s; null where none started */
@@ -1124,15 +1138,15 @@ export interface OperateFigures {
   slowed_by: SlowedRow[];
   /** in the order of the trace */
   tenants: TenantRow[];
-  /** serving jobs of classes that say what they answer; empty where none does */
+  /** serving jobs of classes that say what they answer, in the whole run; empty where none does */
   services: ServiceRow[];
   /** what it cost */
   usd: ClusterPrice;
   /** the same over draws of the failures; null where there is one */
   draws: DrawFigures | null;
-  /** the cluster over time */
+  /** the cluster over time, in the whole run */
   series: SeriesFigures;
-  /** nodes against time */
+  /** nodes against time, in the whole run */
   heat: HeatFigures;
 }
 
@@ -1232,6 +1246,24 @@ export interface Percentiles {
   p999: number | null;
   /** mean, s */
   mean: number | null;
+}
+
+/** A part of the run. */
+export interface PeriodFigures {
+  /** from when, from the start of the run, s */
+  start_s: number;
+  /** until when, s */
+  end_s: number;
+  /** accelerator time that jobs had, of all in this part */
+  utilization: number;
+  /** accelerator time that was work, of all in this part */
+  goodput: number;
+  /** that were work */
+  useful_accelerator_hours: number;
+  /** what the cluster cost meanwhile, USD */
+  usd: Band;
+  /** USD; null where no work was done */
+  usd_per_useful_accelerator_hour: Band | null;
 }
 
 /** A tiered drawing: switches, or bundles of them, and how busy the cables between two of them are. */
@@ -1870,7 +1902,7 @@ export interface SizeRow {
   slowdown: SpreadFigures | null;
   /** work over the time they had nodes; null where they had none */
   ettr: number | null;
-  /** hours with nodes for each failure; null where none failed */
+  /** hours with nodes for each failure, in the whole run; null where none failed */
   mtbf_h: number | null;
 }
 
@@ -1968,6 +2000,22 @@ export interface StageRow {
   usd_per_h: Band;
   /** absent without a draft model */
   draft?: DraftFigures;
+}
+
+/** The part of the run whose figures are given, where nothing else is said: the steady window. */
+export interface SteadyFigures {
+  /** from when, from the start of the run, s */
+  start_s: number;
+  /** until when, s */
+  end_s: number;
+  /** why: `whole run` where no job ends between the first submission and the last */
+  chosen: "first to last submission" | "scenario" | "whole run";
+  /** jobs submitted in it: their waits, completion times and slowdowns count */
+  submitted: number;
+  /** jobs that run at its end, and past it */
+  running_at_end: number;
+  /** jobs that wait at its end */
+  waiting_at_end: number;
 }
 
 /** The step time over the seeds, with what checkpoints, meetings and varying data add on average. */
@@ -2146,7 +2194,7 @@ export interface TierRow {
 export interface TimePart {
   /** work, setup, contention, straggler, checkpoint, hang, lost, turnaround, idle, out of service */
   name: string;
-  /** of all accelerator time of the run */
+  /** of all accelerator time of the window */
   share: number;
 }
 
@@ -2462,6 +2510,18 @@ export interface Waited {
   scale_up: number;
   /** across them, 0 to 1 */
   scale_out: number;
+}
+
+/** The first part of the window, while the cluster fills; found by MSER (White 1997) in the samples. */
+export interface WarmUpFigures {
+  /** its end, from the start of the run, s */
+  until_s: number;
+  /** how long it is, s */
+  span_s: number;
+  /** accelerator time that jobs had in it */
+  utilization: number;
+  /** the same in the rest of the window */
+  utilization_after: number;
 }
 
 /** What a study found, and how. */

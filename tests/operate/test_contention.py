@@ -13,6 +13,7 @@ from railyard.operate.contention.speeds import PHASE, STEPS, mean_step_s
 from railyard.operate.contention.work import WorkClass
 from railyard.operate.prepare import prepare
 from railyard.operate.slowed import slowed_by
+from railyard.operate.steady import steady
 from railyard.operate.tree import NodeTree
 from railyard.scenario.load import from_values
 from railyard.scenario.operate import ClassSection
@@ -180,6 +181,6 @@ def test_a_run_with_contention_loses_time_to_it():
     accounts_add_up(run)
     assert sum(spent[2] for spent in run.state.spent) > 0
     assert run.state.slowed
-    worst = slowed_by(run)
+    worst = slowed_by(run, steady(run, given=False).whole)
     assert worst[0]["accelerator_hours"] >= worst[-1]["accelerator_hours"] > 0
     assert worst[0]["job"] != worst[0]["by"]

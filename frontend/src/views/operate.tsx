@@ -10,6 +10,8 @@ import { Heat } from "./heat";
 const NONE = "—";
 const of = (spread: SpreadFigures | null, name: keyof SpreadFigures, show: (value: number) => string): string => (spread === null ? NONE : show(spread[name]));
 const price = (value: Band | null): string => (value === null ? NONE : band(value, dollars));
+const windowS = ({ steady }: OperateFigures): number => steady.end_s - steady.start_s;
+const CHOSEN = { scenario: "as the scenario gives it", "whole run": "the whole run: no job ends between the first submission and the last", "first to last submission": "from the first submission to the last" };
 const spans = (variants: OperateVariant[]): number => Math.max(1, ...variants.map((variant) => variant.operate.span_s));
 
 type Column = "waiting" | "busy" | "in_shared_groups";
@@ -49,7 +51,7 @@ export function OperateComparison({ variants, chosen, choose }: { variants: Oper
   const broken = Math.max(0.01, ...variants.flatMap((variant) => variant.operate.series.in_shared_groups));
   const longest = Math.max(1, ...variants.flatMap((variant) => variant.operate.series.waiting));
   return (
-    <Section title="Side by side" note="Each bar is all accelerator time of the run. Click a row for its details.">
+    <Section title="Side by side" note={`Each bar is all accelerator time of the steady window, ${CHOSEN[variants[0]?.operate.steady.chosen ?? "whole run"]}; what follows, the drain, is left out. Click a row for its details.`}>
       <Legend items={names.map((name) => ({ name, color: partColor(name) }))} />
       <div class="bars">
         {variants.map((variant, index) => (
@@ -100,6 +102,7 @@ export function OperateDetails({ variant }: { variant: OperateVariant }) {
   return (
     <>
       <Summary variant={variant} />
+      <Parts figures={figures} />
       <Heat figures={figures} />
       <OverTime figures={figures} />
       <Goodput figures={figures} />
@@ -114,12 +117,12 @@ export function OperateDetails({ variant }: { variant: OperateVariant }) {
 }
 
 function Summary({ variant }: { variant: OperateVariant }) {
-  const { jobs, usd, span_s: span, ...figures } = variant.operate;
+  const { jobs, usd, steady, span_s: span, ...figures } = variant.operate;
   return (
     <section>
       <h2>{variant.name}</h2>
       <p class="headline">
-        {whole(jobs.done)} of {whole(jobs.all)} jobs done in {duration(span)} on {whole(figures.accelerators)} accelerators of {whole(figures.nodes)} nodes.
+        {whole(jobs.done)} of {whole(jobs.all)} jobs done in {duration(span)} on {whole(figures.accelerators)} accelerators of {whole(figures.nodes)} nodes. Figures are of {duration(steady.end_s - steady.start_s)}, {CHOSEN[steady.chosen]}.
       </p>
       {variant.warnings.map((line) => <p class="note">{`${line.charAt(0).toUpperCase()}${line.slice(1)}.`}</p>)}
       <div class="figures">
@@ -130,16 +133,42 @@ function Summary({ variant }: { variant: OperateVariant }) {
         <Figure name="Finish-time fairness" value={of(figures.finish_time_fairness, "mean", times)} under={`p95 ${of(figures.finish_time_fairness, "p95", times)}`} />
         <Figure name="$ per useful GPU-hour" value={usd.per_useful_accelerator_hour === null ? NONE : dollars(usd.per_useful_accelerator_hour.typical)} under={price(usd.per_useful_accelerator_hour)} />
         <Figure name="Price of fragmentation" value={dollars(figures.fragmentation.usd_while_jobs_wait.typical)} under={`${percent(figures.fragmentation.idle_while_jobs_wait)} of all time: free while jobs wait`} />
-        <Figure name="Cluster for the run" value={dollars(usd.total.typical)} under={band(usd.total, dollars)} />
+        <Figure name="Cluster for the window" value={dollars(usd.total.typical)} under={band(usd.total, dollars)} />
       </div>
     </section>
   );
 }
 
+/** The steady window, what lies before and after it, and all of the run. */
+function Parts({ figures }: { figures: OperateFigures }) {
+  const { steady, before, drain, whole: run, usd } = figures;
+  const ends = `${whole(steady.running_at_end)} run, ${whole(steady.waiting_at_end)} wait`;
+  const window = { ...run, ...steady, utilization: figures.utilization, goodput: figures.goodput, usd: usd.total, usd_per_useful_accelerator_hour: usd.per_useful_accelerator_hour };
+  const rest = steady.chosen === "whole run" ? [] : [{ name: "before it", part: before }, { name: "drain after it", part: drain }, { name: "whole run", part: run }];
+  const rows = [{ name: "steady window", part: window, ends }, ...rest.flatMap(({ name, part }) => (part === null ? [] : [{ name, part, ends: "" }]))];
+  return (
+    <Section title="Parts of the run" note="While jobs arrive the cluster is as full as they make it; after the last submission it drains. All other figures are of the steady window.">
+      <Table
+        rows={rows}
+        columns={[
+          { head: "", text: true, cell: (row) => row.name },
+          { head: "from", cell: (row) => duration(row.part.start_s) },
+          { head: "to", cell: (row) => duration(row.part.end_s) },
+          { head: "utilization", cell: (row) => percent(row.part.utilization) },
+          { head: "goodput", cell: (row) => percent(row.part.goodput) },
+          { head: "cost", cell: (row) => dollars(row.part.usd.typical) },
+          { head: "$/useful GPU-h low – typical – high", cell: (row) => price(row.part.usd_per_useful_accelerator_hour) },
+          { head: "jobs at its end", text: true, cell: (row) => row.ends },
+        ]}
+      />
+    </Section>
+  );
+}
+
 function OverTime({ figures }: { figures: OperateFigures }) {
-  const { series, span_s: span } = figures;
+  const { series, steady, span_s: span } = figures;
   const line = (name: string, color: string, values: number[]) => ({ name, color, points: series.time_s.map((time, at): [number, number] => [time, values[at] ?? 0]) });
-  const shared = { x: timeScale(span), showX: (value: number) => moment(value, span), titleX: "time from the first submission", height: 220, named: true };
+  const shared = { x: timeScale(span), showX: (value: number) => moment(value, span), titleX: steady.end_s < span ? "time from the first submission; the mark is the end of the steady window" : "time from the first submission", height: 220, named: true, at: steady.end_s < span ? steady.end_s : undefined };
   const most = Math.max(1, ...series.waiting, ...series.running);
   const broken = Math.max(0.01, ...series.in_shared_nodes, ...series.in_shared_groups);
   return (
@@ -177,7 +206,7 @@ function Goodput({ figures }: { figures: OperateFigures }) {
     return { ...part, from: left };
   });
   const work = { name: "work", share: figures.goodput, from: 0 };
-  const hours = (share: number) => `${count((share * figures.accelerators * figures.span_s) / 3600)} GPU-h`;
+  const hours = (share: number) => `${count((share * figures.accelerators * windowS(figures)) / 3600)} GPU-h`;
   return (
     <Section title="Where the accelerators' time goes" note="From all of it, at the top, down to what was work: the goodput.">
       <div class="falls" role="img" aria-label="Goodput waterfall">

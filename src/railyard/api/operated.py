@@ -46,6 +46,7 @@ def are_operated(result: Result) -> bool:
 def sheets(result: Result) -> Iterator[Sheet]:
     """The tables of a result, the comparison first; details of tenants and sizes where there is one variant."""
     yield Sheet(HEADINGS, [_row(one) for one in result.operated])
+    yield Sheet(PARTS, [_parts(one) for one in result.operated])
     names = [part.name for part in result.operated[0].operate.time]
     yield Sheet(
         ("accelerator time", *names),
@@ -91,6 +92,27 @@ def _row(variant: OperateVariant) -> tuple[str, ...]:
         f"{numbers.percent(found.fragmentation.idle_while_jobs_wait)},"
         f" {numbers.dollars(found.fragmentation.usd_while_jobs_wait.typical)}",
         numbers.band(found.usd.per_useful_accelerator_hour),
+    )
+
+
+PARTS = ("variant", "figures are of", "from", "to", "jobs at its end", "drain: length, utilization", "whole run")
+
+
+def _parts(variant: OperateVariant) -> tuple[str, ...]:
+    """The steady window, of which all other figures are, and what lies around it."""
+    found = variant.operate
+    steady, drain, whole = found.steady, found.drain, found.whole
+    per_hour = whole.usd_per_useful_accelerator_hour
+    late = "none" if drain is None else numbers.seconds(drain.end_s - drain.start_s)
+    return (
+        variant.name,
+        _window(found),
+        numbers.seconds(steady.start_s),
+        numbers.seconds(steady.end_s),
+        f"{steady.running_at_end:,} run, {steady.waiting_at_end:,} wait",
+        late if drain is None else f"{late}, {numbers.percent(drain.utilization)}",
+        f"{numbers.percent(whole.utilization)}"
+        + ("" if per_hour is None else f", ${numbers.short(per_hour.typical)}/useful GPU-h"),
     )
 
 
@@ -214,19 +236,33 @@ def why(result: Result) -> str:
     """
     priced = [(cost, one) for one in result.operated if (cost := _cost(one)) is not None]
     if len(priced) < 2:
-        return "\n".join(_time(one) for one in result.operated)
+        return "\n".join(f"{_time(one)}; {_drained(one.operate)}" for one in result.operated)
     (low, best), (high, worst) = min(priced, key=lambda pair: pair[0]), max(priced, key=lambda pair: pair[0])
     tied = [one.name for _, one in priced if one is not best and _tied(best, one)]
-    words = f"a useful GPU-hour costs ${low:.2f} with {best.name}"
+    words = f"{_window(best.operate)}: a useful GPU-hour costs ${low:.2f} with {best.name}"
     if tied:
         more = f" and {len(tied) - MOST_TIED} more" if len(tied) > MOST_TIED else ""
         words += f" (tied over the draws of failures: {', '.join(tied[:MOST_TIED])}{more})"
     if worst.name in tied:
-        return f"{words}: which variant is cheapest hangs on when things fail, not on the variant"
+        return f"{words}: which variant is cheapest depends on when things fail, not on the variant"
     apart = {part.name: worst.operate.share(part.name) - part.share for part in best.operate.time[1:]}
     name = max(apart, key=lambda part: apart[part])
     points = 100 * apart[name]
     return f"{words} and ${high:.2f} with {worst.name}, where {name} takes {points:.1f} points more of all GPU time"
+
+
+def _window(found: OperateFigures) -> str:
+    """Whose figures they are."""
+    chosen = {"scenario": "steady window as given", "whole run": "the whole run"}
+    return chosen.get(found.steady.chosen, f"steady window, {found.steady.chosen}")
+
+
+def _drained(found: OperateFigures) -> str:
+    """Whose figures they are, and what is left out."""
+    if found.drain is None:
+        return _window(found)
+    late, used = numbers.seconds(found.drain.end_s - found.drain.start_s), numbers.percent(found.drain.utilization)
+    return f"{_window(found)}: the drain of {late} after it, {used} in use, is left out"
 
 
 def _cost(variant: OperateVariant) -> float | None:
@@ -266,7 +302,7 @@ def card(result: Result, report: Path | None) -> str:
     """A line a variant, and where the report is."""
     lines = [f"{result.name}: {len(result.operated)} runs of many jobs on one cluster"]
     lines += [
-        f"{one.name}: utilization {numbers.percent(one.operate.utilization)}, goodput"
+        f"{one.name} ({_window(one.operate)}): utilization {numbers.percent(one.operate.utilization)}, goodput"
         f" {numbers.percent(one.operate.goodput)},"
         f" ${numbers.band(one.operate.usd.per_useful_accelerator_hour)} a useful GPU-hour"
         for one in result.operated

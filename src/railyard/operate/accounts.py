@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.operate.loop import Operation
+    from railyard.operate.steady import Period
 
 SHORT_S = 10.0
 """Slowdown is bounded: shorter jobs count as so long. D. Feitelson, "Metrics for parallel job scheduling", 2001."""
@@ -23,7 +24,7 @@ Columns = dict[str, "NDArray[Any]"]
 
 
 def columns(run: Operation) -> Columns:
-    """A row a job: when, how long, and what became of its accelerator time."""
+    """A row a job: when, how long, and what became of its accelerator time in all of the run."""
     state, jobs = run.state, run.jobs
     spent = np.array(state.spent, np.int64).reshape(-1, len(PARTS))
     found: Columns = {
@@ -47,11 +48,6 @@ def columns(run: Operation) -> Columns:
     return found | {f"{name}_accelerator_us": spent[:, number] for number, name in enumerate(PARTS)}
 
 
-def had_us(jobs: Columns) -> NDArray[np.int64]:
-    """int64[jobs], accelerator-microseconds that each had."""
-    return np.asarray(sum(jobs[f"{name}_accelerator_us"] for name in PARTS), np.int64)
-
-
 def spread(values: NDArray[Any]) -> SpreadFigures | None:
     """Mean and percentiles; None where there is nothing."""
     if not len(values):
@@ -60,11 +56,10 @@ def spread(values: NDArray[Any]) -> SpreadFigures | None:
     return SpreadFigures(mean=float(values.mean()), p50=p50, p95=p95, p99=p99)
 
 
-def shares(run: Operation, jobs: Columns) -> dict[str, float]:
-    """What became of all of the cluster's accelerator time; adds up to 1."""
-    capacity = run.state.tree.total * max(run.ledger.time_us, 1)
-    parts = {name: int(jobs[f"{name}_accelerator_us"].sum()) for name in PARTS}
-    found = {name: value / capacity for name, value in parts.items()}
-    found["idle"] = (run.ledger.up_us - sum(parts.values())) / capacity
-    found["out of service"] = 1 - run.ledger.up_us / capacity
+def shares(period: Period) -> dict[str, float]:
+    """What became of all of the cluster's accelerator time in a part of a run; adds up to 1."""
+    parts = dict(zip(PARTS, period.spent.sum(axis=0).tolist(), strict=True))
+    found = {name: value / period.capacity for name, value in parts.items()}
+    found["idle"] = (period.up - sum(parts.values())) / period.capacity
+    found["out of service"] = 1 - period.up / period.capacity
     return found

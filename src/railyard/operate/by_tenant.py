@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.operate.accounts import SHORT_S, had_us, spread
+from railyard.operate.accounts import SHORT_S, spread
 from railyard.operate.rules import HOUR, SECOND
 from railyard.operate.state import DONE
+from railyard.operate.steady import submitted_in
 from railyard.result.operate import TenantRow
 from railyard.result.section import Band
 
@@ -17,20 +18,21 @@ if TYPE_CHECKING:
 
     from railyard.operate.accounts import Columns
     from railyard.operate.loop import Operation
+    from railyard.operate.steady import Period
 
 
-def by_tenant(run: Operation, jobs: Columns, total_usd: Band) -> tuple[TenantRow, ...]:
-    """A row a tenant; each pays for the cluster in proportion to the accelerator time that it had."""
-    had, fair = had_us(jobs), finish_time_fairness(run, jobs)
-    started, done = jobs["start_us"] >= 0, jobs["status"] == DONE
+def by_tenant(run: Operation, jobs: Columns, window: Period, total_usd: Band) -> tuple[TenantRow, ...]:
+    """A row a tenant; each pays for the cluster in the window in proportion to the accelerator time that it had."""
+    had, fair, seen = window.had, finish_time_fairness(run, jobs), submitted_in(run, window)
+    started, done = seen & (jobs["start_us"] >= 0), seen & (jobs["status"] == DONE)
     all_had, rows = max(int(had.sum()), 1), []
     for number, name in enumerate(run.jobs.tenants):
         theirs = run.jobs.tenant == number
-        mine, work = int(had[theirs].sum()), int(jobs["work_accelerator_us"][theirs].sum())
+        mine, work = int(had[theirs].sum()), int(window.spent[theirs, 0].sum())
         rows.append(
             TenantRow(
                 name=name,
-                jobs=int(theirs.sum()),
+                jobs=int((theirs & seen).sum()),
                 accelerator_hours=mine / HOUR,
                 useful_accelerator_hours=work / HOUR,
                 queue_s=spread((jobs["start_us"] - jobs["submit_us"])[theirs & started] / SECOND),

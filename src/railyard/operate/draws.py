@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.operate.accounts import columns, had_us, shares
-from railyard.operate.money import usd_per_h
 from railyard.operate.rules import HOUR
 from railyard.result.operate import DrawBand, DrawFigures, DrawRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.operate.loop import Operation
-    from railyard.operate.prepare import Prepared
+    from railyard.operate.steady import Period
 
 
-def draw_row(prepared: Prepared, run: Operation, draw: int) -> DrawRow:
-    """The figures of one draw, from a run that has ended."""
-    jobs = columns(run)
-    work, had, time = int(jobs["work_accelerator_us"].sum()), int(had_us(jobs).sum()), shares(run, jobs)
-    price = usd_per_h(prepared.cluster, prepared.variant.draft.scenario, time)[0].typical
+def draw_row(window: Period, usd_per_h: float, seed: int) -> DrawRow:
+    """The figures of one draw.
+
+    Args:
+        window: The steady window of its run.
+        usd_per_h: What an hour of the cluster costs at the use that was made of it.
+        seed: Of the draw.
+    """
+    work_h = window.work / HOUR
     return DrawRow(
-        seed=prepared.variant.draft.scenario.seed + draw,
-        goodput=time["work"],
-        ettr=work / max(had, 1),
-        useful_accelerator_hours=work / HOUR,
-        usd_per_useful_accelerator_hour=price * run.ledger.time_us / work if work else None,
+        seed=seed,
+        goodput=window.work / window.capacity,
+        ettr=window.work / max(int(window.had.sum()), 1),
+        useful_accelerator_hours=work_h,
+        usd_per_useful_accelerator_hour=usd_per_h * window.hours / work_h if work_h else None,
     )
 
 

@@ -49,6 +49,7 @@ class Ledger:
         ended: Jobs that are over.
         busy_us: Accelerator-microseconds in use so far.
         up_us: Accelerator-microseconds in service so far.
+        useless_us: Accelerator-microseconds free so far while a job waited.
         allocations: Rows of `ALLOCATIONS`: nodes are `nodes[first : first + count]`.
         nodes: Of all allocations.
         series: Rows of `SERIES`: `broken_free` counts free accelerators of nodes that others have a part of,
@@ -61,7 +62,7 @@ class Ledger:
     def __init__(self, state: State, every_us: int) -> None:
         self.state, self.every_us = state, every_us
         self.ended = 0
-        self.busy_us = self.up_us = 0
+        self.busy_us = self.up_us = self.useless_us = 0
         self.time_us = self.next_us = 0
         self.allocations: list[tuple[int, ...]] = []
         self.nodes: list[int] = []
@@ -75,10 +76,16 @@ class Ledger:
         while self.next_us <= time_us:
             self.series.append(self._sample(self.next_us))
             self.next_us += self.every_us
-        span = time_us - self.time_us
-        self.busy_us += self.state.busy * span
-        self.up_us += (self.state.busy + self.state.free.accelerators) * span
+        state, span = self.state, time_us - self.time_us
+        self.busy_us += state.busy * span
+        self.up_us += (state.busy + state.free.accelerators) * span
+        self.useless_us += state.free.accelerators * span if state.waiting else 0
         self.time_us = time_us
+
+    @property
+    def totals(self) -> tuple[int, int, int]:
+        """Accelerator-microseconds in use, in service, and free while jobs wait."""
+        return self.busy_us, self.up_us, self.useless_us
 
     def _sample(self, time_us: int) -> tuple[int, ...]:
         state, free = self.state, self.state.free

@@ -58,10 +58,12 @@ class Operation:
         contention: How jobs slow one another; None: they do not.
         every_us: Between two samples of the series.
         until_us: The end of the run; -1: when every job has ended.
+        steady_us: From when to when its figures count; None: from the first submission to the last.
 
     Attributes:
         state: Where it stands.
         ledger: What happened so far.
+        steady_us: From when to when its figures count.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Operation:
         contention: Contention | None = None,
         every_us: int = 3_600_000_000,
         until_us: int = -1,
+        steady_us: tuple[int, int] | None = None,
     ) -> None:
         self.jobs, self.rules = jobs, rules
         self.faults, self.contention, self.until_us = faults, contention, until_us
@@ -89,6 +92,8 @@ class Operation:
         self.started: set[int] = set()
         self.ended: set[int] = set()
         self._submit_us: list[int] = jobs.submit_us.tolist()
+        first, last = steady_us or (self._submit_us[0], self._submit_us[-1]) if len(jobs) else (0, 0)
+        self.steady_us = first, min(last, until_us) if until_us >= 0 else last
         self._later = _dependants(jobs)
         self._freed = False
         if contention is not None:
@@ -139,9 +144,17 @@ class Operation:
         first = self.events[0][0] if self.events else -1
         return min(first, arrival) if first >= 0 and arrival >= 0 else max(first, arrival)
 
+    def _advance(self, time: int) -> None:
+        """Accounts the time up to the next event; notes what was booked at the ends of the steady window."""
+        for end in self.steady_us[len(self.state.marks) :]:
+            if end <= time:
+                self.ledger.advance(end)
+                self.state.mark(end, self.ledger.totals)
+        self.ledger.advance(time)
+
     def _moment(self, time: int) -> None:
         """Everything that happens at one time."""
-        self.ledger.advance(time)
+        self._advance(time)
         self.state.now_us = time
         while self.events and self.events[0][0] == time:
             _, kind, number, version = heappop(self.events)
@@ -336,7 +349,7 @@ class Operation:
         """Books what runs, and names what waits for ever."""
         state = self.state
         if self.until_us >= 0:
-            self.ledger.advance(self.until_us)
+            self._advance(self.until_us)
             state.now_us = self.until_us
         for job in sorted(state.placed):
             state.book(job)

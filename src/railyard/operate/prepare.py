@@ -10,6 +10,7 @@ import numpy as np
 
 from railyard.errors import InputError, did_you_mean
 from railyard.operate import trace
+from railyard.operate.accounts import shares
 from railyard.operate.contention.assigned import assigned, refuse_classes, work_class
 from railyard.operate.contention.neighbours import Neighbours
 from railyard.operate.contention.speeds import Manner
@@ -20,6 +21,7 @@ from railyard.operate.failures.fault import Effect
 from railyard.operate.failures.modes import HOURS, Mode, profiles
 from railyard.operate.kinds import drawn_jobs
 from railyard.operate.loop import Operation
+from railyard.operate.money import usd_per_h
 from railyard.operate.owned import check_owners, check_spares, check_window, owned_notes
 from railyard.operate.placeable import check_placeable
 from railyard.operate.policy import policies
@@ -35,9 +37,12 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
+    from railyard.economics.sources import Source
     from railyard.operate.failures.fault import Faults
     from railyard.operate.jobs import JobTable
     from railyard.operate.loop import Contention
+    from railyard.operate.steady import Period
+    from railyard.result.section import Band
     from railyard.scenario.load import Draft
     from railyard.scenario.operate import ModeSection, OperateSection, RecoverySettings, TurnaroundSection
     from railyard.scenario.variants import Variant
@@ -84,6 +89,15 @@ class Prepared:
         return (*saved, *([erased] if turnaround.erase_us else []))
 
     @property
+    def steady_given(self) -> bool:
+        """Whether the scenario says whose figures count."""
+        return self.variant.draft.scenario.operate.steady is not None
+
+    def usd_per_h(self, part: Period) -> tuple[Band, tuple[Source, ...]]:
+        """What an hour of the cluster costs at the use of a part of a run, and the sources of every price."""
+        return usd_per_h(self.cluster, self.variant.draft.scenario, shares(part))
+
+    @property
     def draws(self) -> int:
         """How many draws of faults are played: one where nothing is drawn."""
         return 1 if self.faults is None else self.variant.draft.scenario.operate.draws
@@ -103,11 +117,35 @@ class Prepared:
             contention=None if self.contention is None else self.contention.fresh(),
             every_us=_us(section.sample),
             until_us=-1 if section.until is None else _us(section.until),
+            steady_us=_steady_us(section, int(self.jobs.submit_us[-1])),
         )
 
 
 def _us(seconds: float) -> int:
     return round(seconds * SECOND)
+
+
+def _steady_us(section: OperateSection, last_us: int) -> tuple[int, int] | None:
+    """From when to when figures count, as the scenario has it; its end is the last submission where it has none."""
+    given = section.steady
+    if given is None:
+        return None
+    return _us(given.start), last_us if given.end is None else _us(given.end)
+
+
+def _check_steady(section: OperateSection, jobs: JobTable) -> None:
+    found = _steady_us(section, int(jobs.submit_us[-1]))
+    if found is None:
+        return
+    start, end = found
+    end = end if section.until is None else min(end, _us(section.until))
+    if start >= end:
+        raise InputError(
+            "the steady window ends before it begins",
+            key="steady.start",
+            found=f"{start / SECOND:,.6g} s",
+            allowed=f"before {end / SECOND:,.6g} s: `steady.end`, else the last submission, at most `until`",
+        )
 
 
 def prepare(variant: Variant) -> Prepared:
@@ -128,6 +166,7 @@ def prepare(variant: Variant) -> Prepared:
         rules = _rules(draft, tree, jobs, modes, _turnaround(section.turnaround, cluster, catalog))
         check_placeable(jobs, tree, rules)
         check_services(draft, jobs)
+        _check_steady(section, jobs)
     faults = _faults(section, modes, tree, cluster, draft.scenario.seed)
     contention = _contention(draft, cluster, tree, jobs)
     notes = (*_notes(jobs, tree, section), *owned_notes(tree, section))

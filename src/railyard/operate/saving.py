@@ -21,9 +21,10 @@ from railyard.files import appearing
 from railyard.operate.failures.fault import Effect
 from railyard.operate.free import Free
 from railyard.operate.running import Active
+from railyard.operate.state import LOSSES, Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from railyard.operate.loop import Operation
     from railyard.operate.state import State
 
-FORMAT = "railyard-operate-state/6"
+FORMAT = "railyard-operate-state/7"
 _JOB_COLUMNS = [
     "status",
     "done_us",
@@ -57,7 +58,7 @@ _JOB_COLUMNS = [
     "spent",
 ]
 _STATE_NUMBERS = ("now_us", "usage_us", "busy", "waiting", "erased")
-_LEDGER_NUMBERS = ("ended", "busy_us", "up_us", "time_us", "next_us")
+_LEDGER_NUMBERS = ("ended", "busy_us", "up_us", "useless_us", "time_us", "next_us")
 _LEDGER_TABLES = ("allocations", "nodes", "series", "faults", "outages")
 _RUN_NUMBERS = ("arrived", "known", "pending")
 
@@ -73,7 +74,8 @@ def fingerprint(run: Operation) -> str:
     tree = run.state.tree
     for column in (tree.accelerators, *tree.group, *(() if tree.owner is None else (tree.owner,))):
         text.update(np.ascontiguousarray(column).data)
-    text.update(json.dumps([asdict(run.rules), run.until_us, run.ledger.every_us], sort_keys=True).encode())
+    about = [asdict(run.rules), run.until_us, run.steady_us, run.ledger.every_us]
+    text.update(json.dumps(about, sort_keys=True).encode())
     return text.hexdigest()
 
 
@@ -93,6 +95,7 @@ def save(run: Operation, path: Path, about: str = "") -> None:
     columns["out"] = np.array([(node, *row) for node, row in ledger.out.items()], np.int64).reshape(-1, 3)
     columns["slowed"] = np.array(state.slowed, np.int64).reshape(-1, 4)
     columns["live"] = np.array([(*key, spent) for key, spent in state.live_us.items()], np.int64).reshape(-1, 4)
+    columns |= _marks(state.marks, len(run.jobs))
     columns["events"] = np.array(run.events, np.int64).reshape(-1, 4)
     columns["usage"], columns["used"] = np.array(state.usage), np.array(state.used, np.int64)
     columns["up"], columns["broken"] = state.free.up, state.broken
@@ -130,6 +133,14 @@ def _lists(name: str, lists: Iterable[Any]) -> dict[str, NDArray[Any]]:
     return {
         name: np.concatenate([*listed, np.empty(0, np.int64)]),
         f"{name}_ends": np.cumsum([len(one) for one in listed], dtype=np.int64),
+    }
+
+
+def _marks(marks: Sequence[Mark], jobs: int) -> dict[str, NDArray[Any]]:
+    return {
+        "mark": np.array([(one.time_us, *one.totals, *one.jobs) for one in marks], np.int64).reshape(-1, 6),
+        "mark_done": np.array([one.done_us for one in marks], np.int64).reshape(len(marks), jobs),
+        "mark_spent": np.array([one.spent for one in marks], np.int64).reshape(len(marks), jobs, 1 + len(LOSSES)),
     }
 
 
@@ -192,6 +203,8 @@ def _restore(run: Operation, columns: Mapping[str, NDArray[Any]], known: Mapping
         rows = columns[f"ledger_{name}"]
         setattr(ledger, name, rows.tolist() if rows.ndim == 1 else [tuple(row) for row in rows.tolist()])
     ledger.out = {node: (since, why) for node, since, why in columns["out"].tolist()}
+    marks = zip(*(columns[name].tolist() for name in ("mark", "mark_done", "mark_spent")), strict=True)
+    state.marks = [Mark(time, done, spent, (a, b, c), (d, e)) for (time, a, b, c, d, e), done, spent in marks]
     state.live_us = {(job, live, asked): spent for job, live, asked, spent in columns["live"].tolist()}
     run.events = [tuple(row) for row in columns["events"].tolist()]
     heapify(run.events)

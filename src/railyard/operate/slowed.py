@@ -9,13 +9,19 @@ from railyard.result.operate import SlowedRow
 
 if TYPE_CHECKING:
     from railyard.operate.loop import Operation
+    from railyard.operate.steady import Period
 
 WORST = 10
 """Pairs of a job and its noisy neighbour that are named."""
 
 
-def slowed_by(run: Operation) -> tuple[SlowedRow, ...]:
-    """Who cost whom most: pairs by the accelerator time that a job lost while a neighbour sent most of what it met."""
+def slowed_by(run: Operation, window: Period) -> tuple[SlowedRow, ...]:
+    """Who cost whom most: pairs by the accelerator time that a job lost while a neighbour sent most of what it met.
+
+    Args:
+        run: That has ended.
+        window: Whose time counts.
+    """
     state, last = run.state, run.ledger.time_us
     lost: dict[tuple[int, int], int] = {}
     since: dict[int, tuple[int, int, int]] = {}
@@ -23,7 +29,8 @@ def slowed_by(run: Operation) -> tuple[SlowedRow, ...]:
     for time, job, speed, culprit in sorted([*state.slowed, *ends]):
         begun, before, who = since.pop(job, (time, PPM, -1))
         if who >= 0:
-            lost[job, who] = lost.get((job, who), 0) + (time - begun) * (PPM - before) // PPM * state.accelerators[job]
+            span = max(min(time, window.end_us) - max(begun, window.start_us), 0)
+            lost[job, who] = lost.get((job, who), 0) + span * (PPM - before) // PPM * state.accelerators[job]
         since[job] = (time, speed, culprit)
     worst = sorted(lost.items(), key=lambda pair: (-pair[1], pair[0]))[:WORST]
     names = run.jobs.name

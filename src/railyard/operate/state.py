@@ -7,6 +7,7 @@ whole numbers, accelerator-microseconds, so that what jobs had is exactly the su
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,25 @@ FUTURE, WAITING, RUNNING, DONE, ENDED, STUCK = range(6)
 
 LOSSES = ("setup", "contention", "straggler", "checkpoint", "hang", "lost", "turnaround")
 """What becomes of accelerator time besides work."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What was booked up to a moment; work that is lost later counts as lost before it, too.
+
+    Attributes:
+        time_us: The moment.
+        done_us: Work done, by job.
+        spent: Accelerator-microseconds of each job: work, then `LOSSES`.
+        totals: Accelerator-microseconds in use, in service, and free while jobs wait.
+        jobs: That run, and that wait.
+    """
+
+    time_us: int
+    done_us: list[int]
+    spent: list[list[int]]
+    totals: tuple[int, int, int]
+    jobs: tuple[int, int]
 
 
 class State:
@@ -64,6 +84,7 @@ class State:
         slowed: Rows of when a job's speed changed: time, job, its speed, the neighbour that takes most (-1: none).
         vain: Failures since it last got further; `best_us`: how far that was.
         spent: Accelerator-microseconds of each job: work, then `LOSSES`.
+        marks: What was booked at the ends of the steady window, as far as the run has come.
     """
 
     def __init__(self, jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
@@ -105,6 +126,7 @@ class State:
         self.vain = [0] * count
         self.best_us = [0] * count
         self.spent = [[0] * (1 + len(LOSSES)) for _ in range(count)]
+        self.marks: list[Mark] = []
         self.placed: dict[int, NDArray[np.int32]] = {}
         self.ends: list[tuple[int, int]] = []
         self.promise: dict[int, int] = {}
@@ -248,39 +270,52 @@ class State:
         since, now = self.since_us[job], self.now_us
         if now == since:
             return
+        done, parts = self._due(job, now)
         self.since_us[job] = now
-        had, spent = self.held(job), self.spent[job]
-        self._use(self.tenant[job], had * (now - since))
-        setup = min(now, max(self.ready_us[job], since)) - since
-        cleared = min(setup, max(self.clear_us[job] - since, 0))
-        spent[7] += cleared * had
-        spent[1] += (setup - cleared) * had
-        wall = now - since - setup
-        if self.hung[job]:
-            spent[5] += wall * had
-            return
-        done = min(wall * self.pace_ppm(job) // PPM, self.left_us(job))
+        self.usage[self.tenant[job]] += self.held(job) * (now - since)
         self.done_us[job] += done
+        self.spent[job] = [sum(pair) for pair in zip(self.spent[job], parts, strict=True)]
         if self.replica[job]:
             self.unserved_us[job] += done * (PPM - self.served_ppm(job)) // PPM
             key = job, self.live(job), self.asked(job)
             self.live_us[key] = self.live_us.get(key, 0) + done
-            spent[0] += wall * had
-            return
-        self._split(job, wall * had, done * self.accelerators[job])
 
-    def _split(self, job: int, total: int, work: int) -> None:
+    def _due(self, job: int, now_us: int) -> tuple[int, list[int]]:
+        """Work of a running job that is not booked yet, and what became of its accelerator time meanwhile."""
+        since, had, parts = self.since_us[job], self.held(job), [0] * (1 + len(LOSSES))
+        setup = min(now_us, max(self.ready_us[job], since)) - since
+        cleared = min(setup, max(self.clear_us[job] - since, 0))
+        parts[7] = cleared * had
+        parts[1] = (setup - cleared) * had
+        wall = now_us - since - setup
+        if self.hung[job]:
+            parts[5] = wall * had
+            return 0, parts
+        done = min(wall * self.pace_ppm(job) // PPM, self.left_us(job))
+        if self.replica[job]:
+            parts[0] = wall * had
+        else:
+            self._split(job, parts, wall * had, done * self.accelerators[job])
+        return done, parts
+
+    def _split(self, job: int, parts: list[int], total: int, work: int) -> None:
         """What of a job's time was work, and what of the rest neighbours, stragglers and checkpoints cost."""
-        spent = self.spent[job]
         shared = total - total * self.contention_ppm[job] // PPM
         slow = (total - shared) - (total - shared) * self.straggler_ppm[job] // PPM
         rest = total - work
         shared = min(shared, rest)
         slow = min(slow, rest - shared)
-        spent[0] += work
-        spent[2] += shared
-        spent[3] += slow
-        spent[4] += rest - shared - slow
+        parts[0] = work
+        parts[2:5] = shared, slow, rest - shared - slow
+
+    def mark(self, time_us: int, totals: tuple[int, int, int]) -> None:
+        """Notes what is booked up to a moment at which nothing has changed since the last event."""
+        done, spent = self.done_us.copy(), self.spent.copy()
+        for job in self.placed:
+            more, parts = self._due(job, time_us)
+            done[job] += more
+            spent[job] = [sum(pair) for pair in zip(spent[job], parts, strict=True)]
+        self.marks.append(Mark(time_us, done, [row.copy() for row in spent], totals, (len(self.placed), self.waiting)))
 
     def exchange(self, job: int, nodes: NDArray[np.int32]) -> None:
         """Gives a running job other nodes in place of some or all of its nodes, or fewer."""
@@ -299,10 +334,16 @@ class State:
 
     def roll_back(self, job: int, kept_us: int) -> None:
         """Takes back work that is lost."""
-        lost = (self.done_us[job] - kept_us) * self.accelerators[job]
-        self.done_us[job] = kept_us
-        self.spent[job][0] -= lost
-        self.spent[job][6] += lost
+        self._lose(job, self.done_us, self.spent, kept_us)
+        for mark in self.marks:
+            if mark.done_us[job] > kept_us:
+                self._lose(job, mark.done_us, mark.spent, kept_us)
+
+    def _lose(self, job: int, done_us: list[int], spent: list[list[int]], kept_us: int) -> None:
+        lost = (done_us[job] - kept_us) * self.accelerators[job]
+        done_us[job] = kept_us
+        spent[job][0] -= lost
+        spent[job][6] += lost
 
     def finish_us(self, job: int) -> int:
         """When a running job ends if nothing changes; -1: never."""
@@ -310,9 +351,6 @@ class State:
         if pace <= 0:
             return -1
         return max(self.now_us, self.ready_us[job]) + -(-self.left_us(job) * PPM // pace)
-
-    def _use(self, tenant: int, amount: int) -> None:
-        self.usage[tenant] += amount
 
     def decay(self) -> None:
         """Lets usage decay up to now."""

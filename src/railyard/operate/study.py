@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from railyard.errors import InputError
 from railyard.files import write_text
 from railyard.operate import files, saving
-from railyard.operate.accounts import columns, shares
 from railyard.operate.draws import draw_figures, draw_row
-from railyard.operate.money import usd_per_h
 from railyard.operate.prepare import prepare
+from railyard.operate.rules import HOUR
 from railyard.operate.service import services
-from railyard.operate.state import STUCK
+from railyard.operate.state import FUTURE, STUCK, WAITING
+from railyard.operate.steady import steady
 from railyard.operate.summary import summary
 from railyard.result.variants.operate import OperateVariant
 from railyard.scenario.variants import expand, resolved
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from railyard.economics.sources import Source
     from railyard.operate.loop import Operation
     from railyard.operate.prepare import Prepared
-    from railyard.result.operate import DrawFigures
+    from railyard.result.operate import DrawFigures, DrawRow
     from railyard.result.result import Result
     from railyard.scenario.load import Draft
 
@@ -160,8 +160,13 @@ def _drawn(prepared: Prepared, states: Path | None, progress: Callable[[float], 
         return play(prepared, state, partial(_part, progress, draw, prepared.draws), draw)
 
     first = played(0)
-    others = [draw_row(prepared, played(draw), draw) for draw in range(1, prepared.draws)]
-    return measured(prepared, first, draw_figures([draw_row(prepared, first, 0), *others]))
+    others = [_row(prepared, played(draw), draw) for draw in range(1, prepared.draws)]
+    return measured(prepared, first, draw_figures([_row(prepared, first, 0), *others]))
+
+
+def _row(prepared: Prepared, run: Operation, draw: int) -> DrawRow:
+    window = steady(run, given=prepared.steady_given).window
+    return draw_row(window, prepared.usd_per_h(window)[0].typical, prepared.variant.draft.scenario.seed + draw)
 
 
 def _part(progress: Callable[[float], None], number: int, count: int, done: float) -> None:
@@ -193,15 +198,17 @@ def measured(prepared: Prepared, run: Operation, draws: DrawFigures | None = Non
         run: How it ended.
         draws: What other draws of its failures gave.
     """
-    price, sources = usd_per_h(prepared.cluster, prepared.variant.draft.scenario, shares(run, columns(run)))
+    parts = steady(run, given=prepared.steady_given)
+    served = services(prepared.variant.draft, run)
+    figures = summary(run, parts, lambda part: prepared.usd_per_h(part)[0], prepared.modes, served=served, draws=draws)
     variant = OperateVariant(
         name=prepared.variant.name,
         settings=dict(prepared.variant.settings),
-        operate=summary(run, price, prepared.modes, services(prepared.variant.draft, run), draws),
-        warnings=(*prepared.notes, *_stuck(run), *_unserved(run)),
+        operate=figures,
+        warnings=(*prepared.notes, *parts.notes, *_stuck(run), *_unstarted(run), *_unserved(run)),
         digest=_digest(run),
     )
-    return Played(prepared, run, variant, sources)
+    return Played(prepared, run, variant, prepared.usd_per_h(parts.window)[1])
 
 
 def _digest(run: Operation) -> str:
@@ -230,6 +237,19 @@ def _stuck(run: Operation) -> list[str]:
     if len(left) == 1:
         return [f"the queue never drains: job `{left[0]}` waits for ever"]
     return [f"the queue never drains: {len(left)} jobs wait for ever, the first of them `{left[0]}`"]
+
+
+def _unstarted(run: Operation) -> list[str]:
+    """What never started before the end of the run, so that figures of waiting know too little of it."""
+    state = run.state
+    left = [job for job, status in enumerate(state.status) if status == WAITING and state.first_us[job] < 0]
+    if not left:
+        return []
+    waited = sum(run.ledger.time_us - int(run.jobs.submit_us[job]) for job in left) / len(left) / HOUR
+    return [
+        f"{len(left):,} of the {sum(status != FUTURE for status in state.status):,} submitted jobs never start before"
+        f" the run ends: they have waited {waited:.3g} h on average, and queue and completion times are of the others"
+    ]
 
 
 def _write(folder: Path, played: Sequence[Played]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -20,20 +20,56 @@ class SpreadFigures(Figures):
 
 
 class JobCounts(Figures):
-    """What became of the jobs."""
+    """What became of the jobs of the trace by the end of the run."""
 
-    all: Count = Field(description="that were submitted")
+    all: Count = Field(description="of the trace")
     done: Count = Field(description="that finished their work")
     ended: Count = Field(description="that were ended: at their limit, or after failing too often")
     running: Count = Field(description="that ran at the end")
-    waiting: Count = Field(description="that waited at the end, or came later")
+    waiting: Count = Field(description="that waited at the end")
     stuck: Count = Field(description="that wait for ever")
+    unsubmitted: Count = Field(description="whose submission is after the end of the run")
+    never_started: Count = Field(description="of those that wait: that never had nodes")
 
     @model_validator(mode="after")
     def _sum(self) -> Self:
-        parts = self.done + self.ended + self.running + self.waiting + self.stuck
+        parts = self.done + self.ended + self.running + self.waiting + self.stuck + self.unsubmitted
         require_equal("jobs: their parts do not add up", parts, self.all)
         return self
+
+
+class SteadyFigures(Figures):
+    """The part of the run whose figures are given, where nothing else is said: the steady window."""
+
+    start_s: float = Field(description="from when, from the start of the run, s")
+    end_s: float = Field(description="until when, s")
+    chosen: Literal["first to last submission", "scenario", "whole run"] = Field(
+        description="why: `whole run` where no job ends between the first submission and the last"
+    )
+    submitted: Count = Field(description="jobs submitted in it: their waits, completion times and slowdowns count")
+    running_at_end: Count = Field(description="jobs that run at its end, and past it")
+    waiting_at_end: Count = Field(description="jobs that wait at its end")
+
+
+class PeriodFigures(Figures):
+    """A part of the run."""
+
+    start_s: float = Field(description="from when, from the start of the run, s")
+    end_s: float = Field(description="until when, s")
+    utilization: Share = Field(description="accelerator time that jobs had, of all in this part")
+    goodput: Share = Field(description="accelerator time that was work, of all in this part")
+    useful_accelerator_hours: float = Field(description="that were work")
+    usd: Band = Field(description="what the cluster cost meanwhile, USD")
+    usd_per_useful_accelerator_hour: Band | None = Field(description="USD; null where no work was done")
+
+
+class WarmUpFigures(Figures):
+    """The first part of the window, while the cluster fills; found by MSER (White 1997) in the samples."""
+
+    until_s: float = Field(description="its end, from the start of the run, s")
+    span_s: float = Field(description="how long it is, s")
+    utilization: Share = Field(description="accelerator time that jobs had in it")
+    utilization_after: Share = Field(description="the same in the rest of the window")
 
 
 class TimePart(Figures):
@@ -42,7 +78,7 @@ class TimePart(Figures):
     name: str = Field(
         description="work, setup, contention, straggler, checkpoint, hang, lost, turnaround, idle, out of service"
     )
-    share: Share = Field(description="of all accelerator time of the run")
+    share: Share = Field(description="of all accelerator time of the window")
 
 
 class FragmentationFigures(Figures):
@@ -81,7 +117,9 @@ class SizeRow(Figures):
     queue_s: SpreadFigures | None = Field(description="from submission to first start, s; null where none started")
     slowdown: SpreadFigures | None = Field(description="completion over work alone; null where none finished")
     ettr: Share | None = Field(description="work over the time they had nodes; null where they had none")
-    mtbf_h: float | None = Field(description="hours with nodes for each failure; null where none failed")
+    mtbf_h: float | None = Field(
+        description="hours with nodes for each failure, in the whole run; null where none failed"
+    )
 
 
 class SlowedRow(Figures):
@@ -170,7 +208,7 @@ class ClusterPrice(Figures):
     """What the cluster cost while it ran."""
 
     per_h: Band = Field(description="of the cluster, USD/h")
-    total: Band = Field(description="of the run, USD")
+    total: Band = Field(description="of the window, USD")
     per_useful_accelerator_hour: Band | None = Field(description="USD for each hour of work; null where none was done")
 
 
@@ -215,12 +253,19 @@ class HeatFigures(Figures):
 
 
 class OperateFigures(Figures):
-    """A run of many jobs on one cluster."""
+    """A run of many jobs on one cluster; figures are those of its steady window where nothing else is said."""
 
-    span_s: float = Field(description="how long it was, s")
+    span_s: float = Field(description="how long the whole run was, s")
     nodes: Count = Field(description="of the cluster")
     accelerators: Count = Field(description="of the cluster")
-    jobs: JobCounts = Field(description="what became of them")
+    jobs: JobCounts = Field(description="what became of them by the end of the run")
+    steady: SteadyFigures = Field(description="the window whose figures these are")
+    before: PeriodFigures | None = Field(description="before a window that the scenario gives; null: nothing is")
+    drain: PeriodFigures | None = Field(description="after the window; null: the run ends with it")
+    whole: PeriodFigures = Field(description="the whole run, drain included")
+    warm_up: WarmUpFigures | None = Field(
+        description="of the window; null where leaving it out moves the utilization by less than a point"
+    )
     jct_s: SpreadFigures | None = Field(description="from submission to the end, s; null where none finished")
     queue_s: SpreadFigures | None = Field(description="from submission to first start, s; null where none started")
     slowdown: SpreadFigures | None = Field(description="completion over work alone, bounded at 10 s")
@@ -236,12 +281,12 @@ class OperateFigures(Figures):
     slowed_by: tuple[SlowedRow, ...] = Field(description="the pairs that cost most; empty without contention")
     tenants: tuple[TenantRow, ...] = Field(min_length=1, description="in the order of the trace")
     services: tuple[ServiceRow, ...] = Field(
-        description="serving jobs of classes that say what they answer; empty where none does"
+        description="serving jobs of classes that say what they answer, in the whole run; empty where none does"
     )
     usd: ClusterPrice = Field(description="what it cost")
     draws: DrawFigures | None = Field(description="the same over draws of the failures; null where there is one")
-    series: SeriesFigures = Field(description="the cluster over time")
-    heat: HeatFigures = Field(description="nodes against time")
+    series: SeriesFigures = Field(description="the cluster over time, in the whole run")
+    heat: HeatFigures = Field(description="nodes against time, in the whole run")
 
     @model_validator(mode="after")
     def _sums(self) -> Self:

@@ -233,6 +233,13 @@ class TurnaroundSection(Section):
     )
 
 
+class SteadySection(Section):
+    """The part of the run whose figures count."""
+
+    start: Span = Field(default=0.0, description="From when, from the start of the run: leaves a warm-up out.")
+    end: Span | None = Field(default=None, description="Until when; left out: the last submission.")
+
+
 def _file(value: object) -> object:
     return {"trace": value} if isinstance(value, str) else value
 
@@ -267,6 +274,11 @@ class OperateSection(Section):
         default_factory=dict,
         description="What serving jobs of a class answer, by the class of the trace: latencies while replicas are out."
         " Replicas come from the job, and the rate from its `load`.",
+    )
+    steady: SteadySection | None = Field(
+        default=None,
+        description="Whose figures count: utilization, goodput, dollars; left out: from the first submission to the"
+        " last. What follows, the drain, is shown separately.",
     )
     until: Span | None = Field(default=None, description="End of the run; left out: when every job has ended.")
     sample: Span = Field(default=3600.0, gt=0.0, description="Between two samples of the cluster's state.")
