@@ -322,11 +322,11 @@ export interface DeploymentPower {
   data_movement_share: number;
 }
 
-/** A variant against the leading one. */
+/** A variant against the first of the ranking. */
 export interface Difference {
   /** its name */
   variant: string;
-  /** its figure over the leading one's, less one */
+  /** its figure over that of the first, less one */
   difference: number;
   /** part of the model's error that does not cancel, as a logarithm */
   model_band: number;
@@ -336,7 +336,7 @@ export interface Difference {
   band: number;
   /** what both take from the same constants, so that its error cancels */
   shared: "computation" | "software and model" | "nothing";
-  /** whether the difference is inside both bands together */
+  /** whether both finished and the difference is inside both bands together */
   tied: boolean;
 }
 
@@ -472,23 +472,29 @@ export interface FailedVariant {
   error: string;
 }
 
-/** One death, and what became of the job. */
+/** One fault, what it hit, and what became of the job. */
 export interface FaultFigures {
-  /** what died, in words */
+  /** the fault in words */
   what: string;
-  /** from the start of the step, s */
+  /** from the start of the job, s */
   at_s: number;
-  /** rerouted, waited (until it was back), aborted, or unnoticed */
-  outcome: string;
+  /** rerouted: traffic has other paths; waited: until it was back; aborted: the job ended; slowed; stalled: traffic stood still though nothing was dead, until the job was aborted; unnoticed */
+  outcome: "rerouted" | "waited" | "aborted" | "slowed" | "stalled" | "unnoticed";
+  /** links of all tiers that are hit; both directions of a cable are one link */
+  links: number;
+  /** of the links of their tier; of several tiers, of the one that loses most */
+  share: number;
+  /** the same by tier, the one that loses most first */
+  tiers: TierHit[];
   /** hosts that it takes away or cuts off */
   hosts: number;
-  /** from the death until routes keep off it, or until the job is aborted, s */
+  /** from a death until routes keep off it, or until the job is aborted, s */
   detection_s: number;
   /** how much longer the step is in which it happens; of an aborted one all of it, s */
   stall_s: number;
-  /** a later step over a healthy one, while it lasts; 1 where nothing is lost */
+  /** a later step over one without the fault, while it lasts; 1 where it costs none */
   slower: number;
-  /** of the job, all parts, s; without later steps that are slower */
+  /** of the job, all parts, s; without steps that are slower for good */
   lost_s: number;
   /** of that time */
   parts: LostTime[];
@@ -688,11 +694,13 @@ export interface JobTimeFigures {
   seconds: number;
   /** stalls for checkpoints, s */
   checkpoint_s: number;
-  /** restarts and repeated work, s */
+  /** restarts and repeated work after failures that come by themselves, s */
   restart_s: number;
+  /** lost once to the scenario's faults, s */
+  fault_s: number;
   /** share of the time that is steps which count, 0 to 1 */
   goodput: number;
-  /** expected number */
+  /** expected number, without the scenario's faults */
   interruptions: number;
   /** mean time between interruptions of the job, h */
   mtbf_h: number;
@@ -1358,6 +1366,8 @@ export interface PipelineVariant {
   settings: Record<string, unknown>;
   /** bands of the predicted figures, from left-out measurements; absent where none was validated */
   model_error?: ErrorRow[];
+  /** whether nobody sells its network (`ideal`): a bound of what products reach */
+  bound: boolean;
   /** what became of the requests */
   serving: PipelineServing;
   /** what to know before the figures are believed */
@@ -1810,6 +1820,8 @@ export interface ServingVariant {
   settings: Record<string, unknown>;
   /** bands of the predicted figures, from left-out measurements */
   model_error: ErrorRow[];
+  /** whether nobody sells its network (`ideal`): a bound of what products reach */
+  bound: boolean;
   /** what became of the requests */
   serving: ModelServing;
   /** what to know before the figures are believed */
@@ -2020,7 +2032,7 @@ export interface SteadyFigures {
 
 /** The step time over the seeds, with what checkpoints, meetings and varying data add on average. */
 export interface StepFigures {
-  /** mean step, s */
+  /** mean step, with what faults take from the job once spread over its steps, s */
   seconds: number;
   /** median, s */
   p50_s: number;
@@ -2032,6 +2044,10 @@ export interface StepFigures {
   samples: number[];
   /** source of the law of jitter behind the percentiles; empty without one */
   jitter: string;
+  /** mean step without the scenario's faults, on the same engine, s; absent without faults */
+  without_faults_s?: number;
+  /** the step in which the fault that costs most comes, with all that is lost then, s; absent without faults */
+  longest_s?: number;
 }
 
 /** What a cluster draws while it trains. */
@@ -2174,6 +2190,18 @@ export interface ThroughputFigures {
   per_mw: number;
 }
 
+/** Links of one tier that a fault is about; both directions of a cable are one link. */
+export interface TierHit {
+  /** name of the tier */
+  tier: string;
+  /** links that are hit */
+  links: number;
+  /** links of the tier */
+  of: number;
+  /** of the tier, each direction by itself, 0 to 1 */
+  share: number;
+}
+
 /** One tier of links. */
 export interface TierRow {
   /** as in the cluster's link table */
@@ -2262,6 +2290,10 @@ export interface TraceVariant {
   settings: Record<string, unknown>;
   /** bands of the predicted figures, from left-out measurements; absent where none was validated */
   model_error?: ErrorRow[];
+  /** whether nobody sells its network (`ideal`): a bound of what products reach */
+  bound: boolean;
+  /** died: a fault ended the job, which starts again after the repair; stalled: a fault stopped its traffic, though nothing is dead, until the job was aborted */
+  outcome: "finished" | "died" | "stalled";
   /** how long it takes */
   step: StepFigures;
   /** how busy accelerators are */
@@ -2386,6 +2418,10 @@ export interface TrainingVariant {
   settings: Record<string, unknown>;
   /** bands of the predicted figures, from left-out measurements */
   model_error: ErrorRow[];
+  /** whether nobody sells its network (`ideal`): a bound of what products reach */
+  bound: boolean;
+  /** died: a fault ended the job, which starts again after the repair; stalled: a fault stopped its traffic, though nothing is dead, until the job was aborted */
+  outcome: "finished" | "died" | "stalled";
   /** how long it takes */
   step: StepFigures;
   /** how busy accelerators are */
@@ -2480,13 +2516,21 @@ export interface UtilizationFigures {
 export interface Verdict {
   /** the figure that is compared */
   by: "cpmt" | "step_s" | "goodput_rps";
-  /** the variant whose typical figure is best */
-  leading: string;
-  /** the same where no other is tied with it; null where one is */
+  /** the best of the variants that finished and can be bought; null where there is none, and where variants do different work */
+  leading: string | null;
+  /** the best of the variants on a network that nobody sells, an upper bound; null where there is none */
+  bound: string | null;
+  /** what the bound gets out of an accelerator (tokens; else steps or requests in time) over what the leading variant gets, less one; null without either */
+  above_bound: number | null;
+  /** the leading variant where no other is tied with it; null where one is */
   best: string | null;
   /** variants that cannot be told from the leading one */
   ties: string[];
-  /** a row a variant but the leading one */
+  /** variants that can be bought: those that finished, the best first, then the others, those that lose least to faults first; empty where variants do different work */
+  ranking: string[];
+  /** keys of the workload in which variants differ: none of them wins */
+  unlike: string[];
+  /** a row for every variant of the ranking but its first */
   differences: Difference[];
 }
 

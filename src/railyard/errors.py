@@ -2,7 +2,7 @@
 
     RailyardError
     ├── InputError        what the user wrote is wrong: exit code 2
-    ├── SimulationError   a run cannot finish: exit code 1 (`Hung`: for dead links)
+    ├── SimulationError   a run cannot finish: exit code 1 (`Hung`: for dead links; `Stalled`: though none is dead)
     ├── OutputError       what was found cannot be kept, the disk being full: exit code 1
     └── StaleCoreError    Railyard was updated and its compiled part was not: exit code 1
 
@@ -52,6 +52,10 @@ class Hung(SimulationError):
         super().__init__(message)
         self.since_ps = since_ps
         self.what = what
+
+
+class Stalled(SimulationError):
+    """Packets go on and flows never end, though no link is dead: pauses that wait for one another, too many errors."""
 
 
 class OutputError(RailyardError):

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from railyard.api import words
+from railyard.api import faults, words
 from railyard.result.model_error import Difference, Verdict
 
 HEADLINE = "The spine is full."
 
 
-def variant(name, rate, cost=None, step_s=2.0, *, samples=None, time=None, settings=None, tier="spine"):
+def variant(name, rate, cost=None, step_s=2.0, *, samples=None, time=None, settings=None, tier="spine", **more):
     """What sentences use of a variant: tokens of a GPU a second, dollars for a million of them, shares of time."""
     parts = [SimpleNamespace(cause=cause, share=share) for cause, share in (time or {"compute": 1.0}).items()]
     return SimpleNamespace(
         name=name,
         utilization=SimpleNamespace(tokens_per_s_per_gpu=rate, gpu=0.4),
-        cpmt=None if cost is None else SimpleNamespace(typical=cost),
-        step=SimpleNamespace(seconds=step_s, samples=samples or [step_s]),
+        cpmt=None if cost is None else SimpleNamespace(typical=cost, ends=(cost / 2, cost, 2 * cost)),
+        step=SimpleNamespace(seconds=step_s, samples=samples or [step_s], without_faults_s=more.get("without_s")),
         time=parts,
         settings=settings or {},
         bottleneck=SimpleNamespace(headline=HEADLINE, name=tier),
         network=SimpleNamespace(tiers=[SimpleNamespace(name="spine")], saturated_tier="leaf"),
+        bound=more.get("bound", False),
+        outcome=more.get("outcome", "finished"),
+        faults=more.get("faults"),
+        jct=None,
     )
 
 
-def result(*variants, ties=()):
+def result(*variants, ties=(), unlike=()):
     """The cheapest leads; some are tied with it: 1 % apart, with bands of 3 % (model) and 4 % (prices)."""
     priced = all(one.cpmt for one in variants)
-    leading = min(variants, key=lambda one: one.cpmt.typical if priced else one.step.seconds)
+    products = [one for one in variants if not one.bound]
+    dead = lambda one: sum(fault.lost_s for fault in one.faults or ()) if one.outcome != "finished" else 0.0  # noqa: E731
+    ranked = sorted(products, key=lambda one: (dead(one), one.cpmt.typical if priced else one.step.seconds))
+    leading, bound = ranked[0], next((one for one in variants if one.bound), None)
     rows = tuple(
         Difference(
             variant=one.name,
@@ -39,12 +46,20 @@ def result(*variants, ties=()):
             shared="computation",
             tied=one.name in ties,
         )
-        for one in variants
-        if one is not leading
+        for one in ranked[1:]
     )
-    best = None if ties else leading.name
-    by = "cpmt" if priced else "step_s"
-    verdict = Verdict(by=by, leading=leading.name, best=best, ties=tuple(ties), differences=rows)
+    name = None if unlike or dead(leading) else leading.name
+    verdict = Verdict(
+        by="cpmt" if priced else "step_s",
+        leading=name,
+        bound=None if bound is None else bound.name,
+        above_bound=None if bound is None else 0.021,
+        best=None if ties else name,
+        ties=tuple(ties),
+        ranking=() if unlike else tuple(one.name for one in ranked),
+        unlike=tuple(unlike),
+        differences=rows,
+    )
     compared = verdict if len(variants) > 1 else None
     return SimpleNamespace(
         steps=list(variants), variants=list(variants), jobs=[], served=[], operated=[], wide=[], verdict=compared
@@ -132,11 +147,88 @@ def test_of_those_tied_the_fastest_is_told_of():
     assert words.best_variant(result(*three)).name == "a"
 
 
-def test_other_jobs_compare_by_dollars_alone():
-    jobs = {"settings": {"workload.training.model": "llama-3-8b"}}
-    assert why(variant("small", 1000, 0.25, **jobs), variant("large", 10, 1.75, **jobs)) == (
-        "The variants are different jobs or machines: a million tokens costs from $0.250 (small) to $1.75 (large)."
-        f" small: {HEADLINE}"
+def test_other_machines_compare_by_dollars_alone():
+    machines = {"settings": {"cluster.server": "hgx-b200"}}
+    assert why(variant("small", 1000, 0.25, **machines), variant("large", 10, 1.75, **machines)) == (
+        f"The variants are different machines: a million tokens costs from $0.250 (small) to $1.75 (large). {HEADLINE}"
+    )
+
+
+def test_other_work_has_no_winner():
+    """Nine requests a second and four are different work, however it is written."""
+    one, other = variant("a", 1, 0.2, settings={"rate": 4}), variant("b", 1, 0.1, settings={"rate": 9})
+    assert words.why(result(one, other, unlike=["rate"])) == (
+        "The variants do different work (rate 4 against 9): none of them is the better one."
+    )
+    nested = variant("c", 1, 0.1, settings={"workload.serving": {"requests": {"rate": 9}}})
+    key = "workload.serving.requests.rate"
+    assert f"({key} its default against 9)" in words.why(result(one, nested, unlike=[key]))
+
+
+def fault(what="switch-down: spine 0", lost_s=0.0, outcome="aborted", tiers=((4, 8),)):
+    """A fault that hits so many of so many links of each tier."""
+    return SimpleNamespace(
+        what=what,
+        at_s=0.05,
+        lost_s=lost_s,
+        outcome=outcome,
+        parts=[SimpleNamespace(cause="until it is repaired", seconds=0.9 * lost_s)],
+        tiers=[SimpleNamespace(links=some, of=of, tier="spine", share=some / of) for some, of in tiers],
+    )
+
+
+def test_who_dies_is_told_first():
+    """86,400 s are a day, twice that two."""
+    dead = variant("a", 90, 1.2, outcome="died", faults=[fault(lost_s=86_400.0)])
+    worse = variant("b", 90, 1.3, outcome="died", faults=[fault(lost_s=172_800.0)])
+    alive = variant("c", 60, 1.5, faults=[fault(outcome="rerouted")])
+    assert why(dead, worse, alive).startswith(
+        "The job dies on a, b (switch-down: spine 0), and loses 1 d to 2 d. c is the only variant that finishes and"
+        " can be bought, at $"
+    )
+    assert why(dead, worse).startswith(
+        "The job dies on every variant (switch-down: spine 0), and loses 1 d to 2 d. a loses least of what can be"
+        " bought, at $"
+    )
+    assert why(dead).startswith(
+        "The job dies: switch-down: spine 0 at 50 ms ends it, and 1 d are lost, 21.6 h of it until it is repaired."
+    )
+
+
+def test_what_a_slow_link_costs_is_told_first():
+    """2.2 s with it and 2 s without are a tenth more; the bound, which does not feel it, is not in the range."""
+    slow = [fault("degrade-link: leaf 0 - spine 0 at 25 %", outcome="slowed")]
+    one = variant("a", 90, 1.2, 2.2, without_s=2.0, faults=slow)
+    assert why(one).startswith(
+        "The step takes 2.20 s with degrade-link: leaf 0 - spine 0 at 25 % and 2.00 s without it, 10.0 % longer. "
+    )
+    other = variant("b", 80, 1.3, 2.5, without_s=2.0, faults=slow)
+    ideal = variant("ideal", 99, 1.0, 2.0, without_s=2.0, faults=slow, bound=True)
+    assert why(one, other, ideal).startswith(
+        "degrade-link: leaf 0 - spine 0 at 25 % makes a step 10.0 % (a) to 25.0 % (b) longer. a gets 12.5 % more"
+    )
+    same = variant("a", 90, 1.2, 2.0, without_s=2.0, faults=slow)
+    assert why(same).startswith("The step takes 2.00 s with and without degrade-link")
+
+
+def test_links_that_faults_hit_are_printed_and_differences_are_warned_of():
+    alike = [variant(name, 1, 1.0, faults=[fault()]) for name in "ab"]
+    assert faults.hits(result(*alike)) == [
+        "fault: switch-down: spine 0 hits 4 of 8 links of spine (50.0 %) on every variant"
+    ]
+    apart = [*alike, variant("c", 1, 1.0, faults=[fault(tiers=((4, 16),))])]
+    assert faults.hits(result(*apart)) == [
+        "fault: switch-down: spine 0 hits 4 of 8 links of spine (50.0 %) on a, b; 4 of 16 links of spine (25.0 %) on c",
+        "warning: switch-down: spine 0 is not the same loss on these networks: links and shares differ, see above",
+    ]
+
+
+def test_the_bound_is_told_with_its_distance_and_never_leads():
+    """2.1 % is what the verdict says."""
+    said = why(variant("a", 1000, 1.2), variant("b", 900, 1.3), variant("ideal", 1021, 1.0, bound=True), ties=["b"])
+    assert said == (
+        "Both variants that can be bought are tied: 1.0 % in dollars a token is inside the error of model and prices"
+        f" (5.0 %). The bound, ideal, gets 2.1 % more out of an accelerator than a. {HEADLINE}"
     )
 
 

@@ -155,6 +155,8 @@ def result(evaluated, machine, spent):
     variant = {
         "name": "roce",
         "settings": {},
+        "bound": False,
+        "outcome": "finished",
         "layout": {"words": "DP 1024", "parallelism": {"dp": 1024}},
         "step": StepTimes((1.0,)).section().plain(),
         "utilization": utilization(decomposition, StepWork(4e6, 1e17, 1e17, 989e12)).section().plain(),

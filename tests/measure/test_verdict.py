@@ -9,10 +9,11 @@ import pytest
 from railyard.measure import verdict as verdicts
 from railyard.measure.model_error import ModelError, record
 from railyard.measure.verdict import may_be_in_time, shared_by, verdict_of
+from railyard.result.fault import FaultFigures
 from railyard.result.model_error import ErrorRow
 from railyard.result.section import Band
 from railyard.result.serving import ObjectiveFigures, RequestsFigures, ServingFigures
-from railyard.result.step import StepFigures, TimeShare
+from railyard.result.step import StepFigures, TimeShare, UtilizationFigures
 from railyard.result.variants.serving import ServedVariant
 from railyard.result.variants.training import TrainingVariant
 
@@ -34,11 +35,27 @@ def row(figure="cpmt", typical=1.0, low=0.9, high=1.3, between=0.1):
     )  # fmt: skip
 
 
-def step(name, cost, exposed=0.0, *, settings=None, samples=(2.0,), layout="tp 8", ends=(0.5, 2.0), **error):
+def step(
+    name,
+    cost,
+    exposed=0.0,
+    *,
+    settings=None,
+    samples=(2.0,),
+    layout="tp 8",
+    ends=(0.5, 2.0),
+    lost_s=0.0,
+    rate=None,
+    **error,
+):
     """A variant that costs so much a million tokens, with that share of its step exposed."""
     return TrainingVariant.model_construct(
         name=name,
         settings=settings or {},
+        bound=rate is not None and name == "ideal",
+        outcome="died" if lost_s else "finished",
+        faults=(FaultFigures.model_construct(lost_s=lost_s),),
+        utilization=UtilizationFigures.model_construct(tokens_per_s_per_gpu=rate),
         layout=layout,
         model_error=(row(typical=cost, **error),),
         step=StepFigures.model_construct(seconds=samples[0], samples=tuple(samples)),
@@ -88,10 +105,10 @@ def test_another_layout_shares_software_and_model():
     assert difference.model_band == pytest.approx(math.log(1.11))
 
 
-def test_another_model_shares_nothing():
+def test_another_machine_shares_nothing():
     """Ends of 30 and 40 % are 0.262 and 0.336 in logarithms: 0.427 together, and 2 % of prices."""
-    one = step("a", 1.0, settings={"workload.training.model": "x"}, high=1.3)
-    found, difference = only(one, step("b", 1.5, settings={"workload.training.model": "y"}, high=1.4))
+    one = step("a", 1.0, settings={"cluster.server": "x"}, high=1.3)
+    found, difference = only(one, step("b", 1.5, settings={"cluster.server": "y"}, high=1.4))
     assert difference.shared == "nothing"
     assert difference.model_band == pytest.approx(0.42667, rel=1e-4)
     assert difference.band == pytest.approx(0.53287, rel=1e-4)
@@ -140,6 +157,7 @@ def service(name, attainment, *, count=600, goodput=5.0):
     return ServedVariant.model_construct(
         name=name,
         settings={},
+        bound=False,
         model_error=(row("tokens_per_s_per_gpu", 10.0, between=0.2),),
         serving=ServingFigures.model_construct(
             cpmt=None,
@@ -163,6 +181,50 @@ def test_services_that_are_late_are_not_compared():
     (difference,) = found.differences
     assert (difference.variant, difference.band) == ("b", pytest.approx(0.2))
     assert difference.difference == pytest.approx(-0.2)  # 5 is 25 % more than 4: outside 20 %
+
+
+def test_a_job_that_dies_never_leads_however_cheap():
+    """Of the dead the one that loses least comes first; losses that differ by less than a thousandth are the same."""
+    dead = [step("a", 0.5, lost_s=86_400.0), step("b", 0.4, lost_s=86_410.0), step("c", 0.3, lost_s=90_000.0)]
+    found = verdict_of([*dead, step("d", 9.0)])
+    assert found is not None
+    assert (found.leading, found.best, found.ranking, found.ties) == ("d", "d", ("d", "b", "a", "c"), ())
+    found = verdict_of(dead)
+    assert found is not None
+    assert (found.leading, found.best, found.ranking, found.ties) == (None, None, ("b", "a", "c"), ())
+
+
+def test_the_bound_never_leads():
+    """It makes 105 tokens where the best product makes 100."""
+    found = verdict_of([step("ideal", 0.5, rate=105.0), step("a", 1.0, rate=100.0), step("b", 1.01, rate=100.0)])
+    assert found is not None
+    assert (found.leading, found.bound, found.ties) == ("a", "ideal", ("b",))
+    assert found.above_bound == pytest.approx(0.05)
+    assert [row.variant for row in found.differences] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [
+        ({"workload.training.tokens": "1 T"}, {"workload.training.tokens": "2 T"}, ("workload.training.tokens",)),
+        ({"rate": 4}, {"rate": 9}, ("rate",)),
+        ({"workload.serving.requests.synthetic.rate": 4}, {}, ("workload.serving.requests.synthetic.rate",)),
+        (
+            {"workload": {"training": {"model": "x"}}},
+            {"workload": {"training": {"model": "y"}}},
+            ("workload.training.model",),
+        ),
+        ({"workload.trace.file": "a.goal"}, {"workload.trace.file": "b.goal"}, ("workload.trace.file",)),
+        ({"workload.training.parallelism.tp": 4}, {"workload.training.parallelism.tp": 8}, ()),
+        ({"workload.serving.speculation.model": "x"}, {"workload.serving.speculation.model": "y"}, ()),
+        ({"fabric": "roce", "model": "x"}, {"fabric": "uec", "model": "x"}, ()),
+    ],
+)
+def test_variants_that_do_different_work_have_no_winner(one, other, apart):
+    found = verdict_of([step("a", 1.0, settings=one), step("b", 2.0, settings=other)])
+    assert found is not None
+    assert found.unlike == apart
+    assert (found.leading is None, found.ranking == ()) == (bool(apart), bool(apart))
 
 
 def test_every_question_of_the_record_has_a_band():

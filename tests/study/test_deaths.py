@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,10 @@ def test_a_dead_leaf_under_two_planes_stalls_the_step_until_the_first_try_after_
     assert fault["stall_s"] == pytest.approx(12e-3, rel=0.05)
     assert fault["lost_s"] == pytest.approx(fault["stall_s"])
     assert fault["hosts"] == 0
-    assert found["step"]["seconds"] == pytest.approx(healthy["step"]["seconds"] * fault["slower"])
+    assert found["step"]["p50_s"] == pytest.approx(healthy["step"]["p50_s"] * fault["slower"])
+    assert found["step"]["without_faults_s"] == healthy["step"]["seconds"]
+    assert found["step"]["longest_s"] == pytest.approx(found["step"]["seconds"] + fault["stall_s"])
+    assert (found["outcome"], healthy["outcome"]) == ("finished", "finished")
     assert "faults" not in healthy
 
 
@@ -94,7 +98,9 @@ def test_both_engines_agree_on_the_stall_of_dead_leafs_ports_nics_and_hosts():
 def test_the_same_leaf_of_single_homed_nics_ends_the_job_part_by_part(healthy):
     """8 hosts a leaf of the rail: both hosts lose NIC 0, and one spare is too few."""
     single = {**SINGLE, "recovery__spares": 1, "recovery__repair": "2 h", "recovery__diagnosis": "1 min"}
-    (fault,) = variant(STEP, {**LEAF, "switch": "leaf 0"}, **single)["faults"]
+    died = variant(STEP, {**LEAF, "switch": "leaf 0"}, **single)
+    (fault,) = died["faults"]
+    assert died["outcome"] == "died"
     assert fault["outcome"] == "aborted"
     assert fault["hosts"] == 2
     found = parts(fault)
@@ -109,6 +115,68 @@ def test_the_same_leaf_of_single_homed_nics_ends_the_job_part_by_part(healthy):
     }
     assert fault["lost_s"] == pytest.approx(hung_s + sum(found.values()))
     assert fault["detection_s"] == pytest.approx(hung_s - 5e-3 + 4.096e-6 * 2**20 * 7)
+
+
+@pytest.mark.parametrize("tokens", [2e9, 5e10])
+def test_the_days_that_a_death_costs_are_in_step_job_and_dollars(tokens):
+    """16 x 2,048 tokens a step; 30 s, 10 min, 1.32 d, 374 s and 15 min are lost once, however long the job is."""
+    given = {**SINGLE, "workload__training__tokens": f"{tokens:.0f}"}
+    died, plain = variant(STEP, {**LEAF, "switch": "leaf 0"}, **given), variant(STEP, **given)
+    lost_s = 4.096e-6 * 2**20 * 7 + 600 + 1.3158 * 86_400 + 374 + 900
+    assert died["jct"]["fault_s"] == pytest.approx(lost_s, rel=1e-4)
+    assert died["jct"]["seconds"] - plain["jct"]["seconds"] == pytest.approx(lost_s, rel=1e-4)
+    longer = died["jct"]["seconds"] / plain["jct"]["seconds"]
+    assert died["cpmt"]["typical"] / plain["cpmt"]["typical"] == pytest.approx(longer, rel=1e-6)
+    steps = math.ceil(tokens / (16 * 2048))
+    assert died["step"]["seconds"] - plain["step"]["seconds"] == pytest.approx(lost_s / steps, rel=1e-4)
+    assert died["step"]["p50_s"] == pytest.approx(plain["step"]["p50_s"])
+    (outage,) = [row["seconds"] for row in died["time"] if row["cause"] == "outage"]
+    assert outage == pytest.approx(lost_s / steps, rel=1e-4)
+
+
+def test_a_loss_of_a_job_without_a_length_is_spread_over_its_time_between_failures():
+    """50,675 h of one accelerator are 3,167 h of 16."""
+    died, plain = variant(STEP, {**LEAF, "switch": "leaf 0"}, **SINGLE), variant(STEP, **SINGLE)
+    (fault,) = died["faults"]
+    share = fault["lost_s"] / (50_675 * 3600 / 16)
+    assert died["step"]["seconds"] / plain["step"]["seconds"] == pytest.approx(1 + share, rel=1e-5)
+    assert any("spread over 3.17e+03 h" in line for line in died["warnings"])
+
+
+def test_a_death_in_a_later_step_is_a_death():
+    """3 h from the start is some moment of a later step; the job hangs there as it would in the first."""
+    (fault,) = variant(STEP, {**LEAF, "switch": "leaf 0", "at": "3 h"}, **SINGLE)["faults"]
+    assert (fault["outcome"], fault["at_s"]) == ("aborted", 3 * 3600.0)
+    assert fault["detection_s"] < 31.0
+
+
+def test_a_death_after_the_last_communication_of_a_step_hangs_the_next_one(healthy):
+    late = f"{1e3 * variant(STEP, **SINGLE)['step']['p50_s'] - 0.1:.3f} ms"
+    died = variant(STEP, {**LEAF, "switch": "leaf 0", "at": late}, **SINGLE)
+    assert died["outcome"] == "died"
+
+
+def test_a_slow_cable_for_a_while_slows_the_steps_of_that_while():
+    """10 min of steps that are 1 + x times as long do 600 / (1 + x) s of work."""
+    slow = {"kind": "degrade-link", "tier": "nic", "factor": 0.2}
+    found = variant(STEP, {**slow, "for": "10 min"}, **SINGLE)
+    (fault,) = found["faults"]
+    always = variant(STEP, slow, **SINGLE)
+    slower = always["step"]["seconds"] / always["step"]["without_faults_s"]
+    assert fault["slower"] == pytest.approx(slower)
+    assert fault["lost_s"] == pytest.approx(600 * (1 - 1 / slower))
+    assert found["step"]["samples"] == [pytest.approx(always["step"]["without_faults_s"])]
+
+
+def test_each_of_several_faults_is_priced_by_leaving_it_out():
+    nic = {"kind": "degrade-link", "cable": "server 1 nic 2 - leaf 2", "factor": 0.5}
+    idle = {"kind": "degrade-link", "cable": "server 1 nic 2 - leaf 2", "factor": 0.99}
+    slow, less = variant(STEP, nic, idle, **SINGLE)["faults"]
+    assert slow["slower"] > 1.1
+    assert 1 < less["slower"] < 1.02
+    (alone,) = variant(STEP, nic, **SINGLE)["faults"]
+    assert (alone["outcome"], alone["links"], alone["share"]) == ("slowed", 1, pytest.approx(1 / 16))
+    assert alone["tiers"] == [{"tier": "nic", "links": 1, "of": 16, "share": pytest.approx(1 / 16)}]
 
 
 def test_a_dead_host_has_its_place_taken_by_a_spare():
@@ -146,6 +214,7 @@ def test_work_since_the_checkpoint_and_its_loading_are_lost():
     (fault,) = found["faults"]
     lost = parts(fault)
     assert lost["work since the last checkpoint, on the mean"] == pytest.approx(20 * found["step"]["p50_s"], rel=0.05)
+    assert fault["links"] == fault["share"] == 0
     assert lost["loading the checkpoint"] == pytest.approx(found["storage"]["checkpoint"]["read_s"])
 
 

@@ -54,5 +54,5 @@ function faultOf(hall: Hall, device: number): string | undefined {
 /** The fault of all cables between two switches; those of a server are its NICs. */
 function cableOf(hall: Hall, one: number, other: number): string | undefined {
   const [lower, upper] = [hall.head.spoken[one], hall.head.spoken[other]];
-  return lower && upper ? `{kind: link-down, cable: ${lower} - ${upper}}` : undefined;
+  return lower && upper ? `{kind: link-down, cable: ${lower} - ${upper}, cables: all}` : undefined;
 }

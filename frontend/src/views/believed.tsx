@@ -34,16 +34,26 @@ export function Believed({ rows }: { rows: readonly ErrorRow[] }) {
   );
 }
 
-/** Which variant is best, where that can be said; ties are called ties. */
+/** What can be said of a comparison, in a line. */
+function headOf(verdict: VerdictFigures): string {
+  if (verdict.unlike.length > 0) return `Different work (${verdict.unlike.join(", ")}): none is the better one`;
+  if (verdict.leading === null) return verdict.ranking.length > 0 ? `No job finishes; ${verdict.ranking[0]} loses least` : "Nothing here can be bought";
+  return verdict.best === null ? `${verdict.leading} leads, but is tied with ${verdict.ties.join(", ")}` : `${verdict.best} is best`;
+}
+
+/** Which variant is best, where that can be said; ties are called ties, and bounds never lead. */
 export function Verdict({ verdict }: { verdict: VerdictFigures }) {
-  const head = verdict.best === null ? `${verdict.leading} leads, but is tied with ${verdict.ties.join(", ")}` : `${verdict.best} is best`;
+  const bound = verdict.bound !== null && verdict.above_bound !== null
+    ? ` The bound, ${verdict.bound}, gets ${percent(Math.max(verdict.above_bound, 0))} more out of an accelerator than ${verdict.leading}.` : "";
+  const note = `By ${BY[verdict.by]}. A difference inside the bands of model and prices together is a tie; a job that a fault ends is behind those that finish.${bound}`;
+  if (verdict.differences.length === 0) return <Section title={headOf(verdict)} note={bound || undefined}>{null}</Section>;
   return (
-    <Section title={head} note={`By ${BY[verdict.by]}. A difference inside the bands of model and prices together is a tie.`}>
+    <Section title={headOf(verdict)} note={note}>
       <Table
         rows={[...verdict.differences]}
         columns={[
           { head: "variant", text: true, cell: (row) => row.variant },
-          { head: `against ${verdict.leading}`, cell: (row) => `${row.difference < 0 ? "" : "+"}${percent(row.difference)}` },
+          { head: `against ${verdict.ranking[0]}`, cell: (row) => `${row.difference < 0 ? "" : "+"}${percent(row.difference)}` },
           { head: "a tie up to", cell: (row) => percent(row.band) },
           { head: "of the model", cell: (row) => percent(Math.expm1(row.model_band)) },
           { head: "of prices", cell: (row) => percent(Math.expm1(row.price_band)) },

@@ -1,35 +1,47 @@
-import { duration, fixed } from "../format";
+import { count, duration, fixed, percent } from "../format";
 import { Section, Table } from "../parts";
 import type { Stepped } from "../result";
+import type { FaultFigures } from "../result.gen";
 
-/** What died, what became of the job, and into what the lost time goes. */
+const hit = (fault: FaultFigures): string =>
+  fault.tiers.map((tier) => `${count(tier.links)} of ${count(tier.of)} links of ${tier.tier} (${percent(tier.share)})`).join(", ") || "no link";
+
+const BECAME = { finished: "the job finishes", died: "the job dies, and starts again after the repair", stalled: "the job stands still until it is aborted, and starts again" };
+
+/** What went wrong, what it hit, what became of the job, and into what the lost time goes. */
 export function Faults({ variant }: { variant: Stepped }) {
   const faults = variant.faults ?? [];
   if (faults.length === 0) return null;
   const parts = faults.flatMap((fault) => fault.parts.map((part) => ({ what: fault.what, ...part })));
   return (
-    <Section title="What dies" note="Steps, times and prices elsewhere are those of later steps; what a death costs the job stands here.">
+    <Section
+      title={`Faults: ${BECAME[variant.outcome]}`}
+      note={variant.step.without_faults_s === undefined ? undefined : `A mean step takes ${duration(variant.step.seconds)} with them and ${duration(variant.step.without_faults_s)} without. Where the step goes is shown of the steps after a death; what is lost once is in the mean step, the time of the job and its price.`}
+    >
       <Table
         rows={faults}
         columns={[
           { head: "what", text: true, cell: (row) => row.what },
+          { head: "hits", text: true, cell: hit },
           { head: "at", cell: (row) => duration(row.at_s) },
           { head: "outcome", text: true, cell: (row) => row.outcome },
           { head: "until it has other paths, is back, or the job is aborted", cell: (row) => duration(row.detection_s) },
           { head: "step longer by", cell: (row) => duration(row.stall_s) },
-          { head: "later steps", cell: (row) => (row.slower > 1 ? `x ${fixed(row.slower, 3)}` : "as long") },
-          { head: "lost", cell: (row) => duration(row.lost_s) },
+          { head: "steps with it", cell: (row) => (row.slower > 1 ? `x ${fixed(row.slower, 3)}` : "as long") },
+          { head: "lost once", cell: (row) => duration(row.lost_s) },
         ]}
       />
-      <h3>Lost time</h3>
-      <Table
-        rows={parts}
-        columns={[
-          { head: "what", text: true, cell: (row) => row.what },
-          { head: "goes into", text: true, cell: (row) => row.cause },
-          { head: "time", cell: (row) => duration(row.seconds) },
-        ]}
-      />
+      {parts.length > 0 && <h3>Lost time</h3>}
+      {parts.length > 0 && (
+        <Table
+          rows={parts}
+          columns={[
+            { head: "what", text: true, cell: (row) => row.what },
+            { head: "goes into", text: true, cell: (row) => row.cause },
+            { head: "time", cell: (row) => duration(row.seconds) },
+          ]}
+        />
+      )}
     </Section>
   );
 }

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from railyard.api import numbers
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from railyard.result.model_error import Difference, ErrorRow, Verdict
     from railyard.result.result import Result
     from railyard.result.variants.variant import BaseVariant
@@ -63,15 +65,61 @@ def peers(result: Result) -> tuple[str, ...]:
 
 
 def all_tied(result: Result) -> bool:
-    """Whether no variant can be told from the leading one."""
-    return result.verdict is not None and len(result.verdict.ties) == len(result.variants) - 1
+    """Whether no variant that can be bought can be told from the leading one."""
+    verdict = result.verdict
+    return verdict is not None and 0 < len(verdict.ties) == len(verdict.ranking) - 1
 
 
 def title(result: Result, single: str) -> str:
     """What the card calls the variant that it tells of: `best` only where nothing is tied with it."""
-    if result.verdict is None:
+    verdict = result.verdict
+    if verdict is None or verdict.unlike:
         return single
-    return "best" if result.verdict.best is not None else "tied"
+    if verdict.leading is None:
+        return "loses least" if verdict.ranking else "bound"
+    return "best" if verdict.best is not None else "tied"
+
+
+def unlike(result: Result) -> str:
+    """A sentence on variants that do different work; empty where all do the same."""
+    verdict = result.verdict
+    if verdict is None or not verdict.unlike:
+        return ""
+    values = ", ".join(f"{key} {_values(result, key)}" for key in verdict.unlike[:_MOST_KEYS])
+    more = len(verdict.unlike) - _MOST_KEYS
+    values += f" and {more} more keys" if more > 0 else ""
+    return f"The variants do different work ({values}): none of them is the better one."
+
+
+_MOST_KEYS = 3
+
+
+def _values(result: Result, key: str) -> str:
+    """`4 against 9`: what each variant has under a key."""
+    found = [_under(variant.settings, key) for variant in result.variants]
+    return " against ".join(dict.fromkeys(found))
+
+
+def _under(settings: Mapping[str, object], key: str) -> str:
+    """The value under a dotted key of settings whose keys may be dotted themselves."""
+    if key in settings:
+        return str(settings[key])
+    for name, value in settings.items():
+        if key.startswith(f"{name}.") and isinstance(value, dict):
+            return _under(value, key[len(name) + 1 :])
+    return "its default"
+
+
+def bound(result: Result) -> str:
+    """A sentence on how far the leading variant is from what no product reaches, with a space before it; or empty."""
+    verdict = result.verdict
+    if verdict is None or verdict.bound is None or verdict.leading is None or verdict.above_bound is None:
+        return ""
+    more, of = numbers.percent(max(verdict.above_bound, 0.0)), _MORE[verdict.by]
+    return f" The bound, {verdict.bound}, gets {more} more {of} than {verdict.leading}."
+
+
+_MORE = {"cpmt": "out of an accelerator", "step_s": "steps done", "goodput_rps": "requests answered in time"}
 
 
 def ties(result: Result) -> str:
@@ -81,12 +129,15 @@ def ties(result: Result) -> str:
         return ""
     tied = [row for row in verdict.differences if row.tied]
     widest = max(tied, key=lambda row: abs(row.difference))
-    whom = f"{_every(len(result.variants))} variants are tied" if all_tied(result) else _names(verdict)
+    whom = f"{_every(result, verdict)} are tied" if all_tied(result) else _names(verdict)
     return f" {whom}: {_inside(widest, verdict)}."
 
 
-def _every(many: int) -> str:
-    return "Both" if many == 2 else f"All {many}"
+def _every(result: Result, verdict: Verdict) -> str:
+    """`Both variants`, `All 5 variants that can be bought`."""
+    many = len(verdict.ranking)
+    sold = "" if many == len(result.variants) else " that can be bought"
+    return f"{'Both' if many == 2 else f'All {many}'} variants{sold}"
 
 
 def _names(verdict: Verdict) -> str:

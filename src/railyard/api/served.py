@@ -176,13 +176,16 @@ def why(result: Result) -> str:
     best = best_variant(result)
     if len(result.served) == 1:
         return "\n".join(filter(None, (first_token(best), bottleneck(best))))
+    if unlike := believed.unlike(result):
+        return unlike
     cost = best.serving.cpmt
     price = f"at ${numbers.band(cost.total)} per million tokens in time" if cost else "with most requests in time"
     many, good = len(result.served), len(_in_time(result))
     share = f"at least {100 * best.serving.slo.target:g} % of the requests in time"
     among = f"of the {good} of {many} variants with {share}" if good else f"though no variant has {share}"
     leads = "comes out best" if not believed.peers(result) else "leads, tied with others,"
-    return f"{best.name} {leads} {among}, {price}.{believed.ties(result)}\n{best.name}: {first_token(best)}"
+    said = f"{best.name} {leads} {among}, {price}.{believed.ties(result)}{believed.bound(result)}"
+    return f"{said}\n{best.name}: {first_token(best)}"
 
 
 def explain(result: Result) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from railyard.api import believed, jobs, numbers, operated, served, wide
+from railyard.api import believed, faults, jobs, numbers, operated, served, wide
 from railyard.measure.bottleneck import CONTENTION
 from railyard.result.variants.trace import TraceVariant
 
@@ -156,7 +156,7 @@ def notes(result: Result) -> list[str]:
         for line in lines:
             found.setdefault(line, []).append(name)
     everybody = len(result.variants)
-    return [f"note: {_whom(names, everybody)}{line}" for line, names in found.items()]
+    return [*faults.hits(result), *(f"note: {_whom(names, everybody)}{line}" for line, names in found.items())]
 
 
 def _whom(names: Sequence[str], everybody: int) -> str:
@@ -221,55 +221,68 @@ def _of_steps(result: Result) -> str:
     variants = result.steps
     best = best_variant(result)
     if len(variants) == 1:
-        return headline(best)
+        return f"{faults.opening(result)} {headline(best)}".strip()
+    if unlike := believed.unlike(result):
+        return unlike
     if any(one.utilization.tokens_per_s_per_gpu is None for one in variants):
-        return _fastest(result)
-    return _by_tokens(result, best)
+        said = _fastest(result, best)
+    else:
+        said = _by_tokens(result, best)
+    return f"{faults.opening(result)} {said}{believed.bound(result)} {headline(best)}".strip()
+
+
+def compared(result: Result) -> list[StepVariant]:
+    """Variants that are held against each other: those that finished and can be bought, else all."""
+    names = () if result.verdict is None or result.verdict.leading is None else result.verdict.ranking
+    return [one for one in result.steps if one.name in names and not faults.ended(one)] or list(result.steps)
 
 
 def _by_tokens(result: Result, best: StepVariant) -> str:
     """Which variant gets the most tokens for its money, and why; ties are called ties."""
-    variants = result.steps
-    if not _same_job(variants):
-        return f"{_other_jobs(variants)}{believed.ties(result)} {best.name}: {headline(best)}"
+    variants, verdict = compared(result), result.verdict
+    if verdict is not None and verdict.leading is None:
+        least = f"{best.name} loses least of what can be bought, at {_price(best)}."
+        return least if verdict.ranking else f"Nothing here can be bought: {best.name} is a bound."
+    if len(variants) == 1:
+        return f"{best.name} is the only variant that finishes and can be bought, at {_price(best)}."
+    if not _same_machine(variants):
+        return f"{_other_machines(variants)}{believed.ties(result)}"
     worst = min(variants, key=lambda one: (round(_rate(one) / _rate(best), 3), -_price_of(one)))
     if believed.all_tied(result):
-        return f"{believed.ties(result).strip()} {headline(best)}"
+        return believed.ties(result).strip()
     if worst.name in believed.peers(result) or worst is best:
         most = numbers.percent(_gain(variants, best))
         least = f"{best.name} costs least; none gets more than {most} more tokens out of a GPU."
-        return f"{least}{believed.ties(result)} {headline(best)}"
-    return f"{_contrast(best, worst)}{believed.ties(result)} {headline(best)}"
+        return f"{least}{believed.ties(result)}"
+    return f"{_contrast(best, worst)}{believed.ties(result)}"
 
 
-def _fastest(result: Result) -> str:
+def _fastest(result: Result, best: StepVariant) -> str:
     """Which variant of work without tokens is done first, and by how much."""
-    variants = result.steps
-    best, worst = max(variants, key=_rate), min(variants, key=_rate)
+    variants = compared(result)
+    if len(variants) == 1:
+        return f"{best.name} is the only variant that can be bought."
+    worst = min(variants, key=_rate)
     if believed.all_tied(result):
-        return f"{believed.ties(result).strip()} {headline(best)}"
+        return believed.ties(result).strip()
     saved = numbers.percent(1 - best.step.seconds / worst.step.seconds)
-    return f"{best.name} takes {saved} less time than {worst.name}.{believed.ties(result)} {headline(best)}"
+    return f"{best.name} takes {saved} less time than {worst.name}.{believed.ties(result)}"
 
 
-_JOB = frozenset({"model", "sequence", "server", "workload", "training"})
-"""Keys that make another job or another accelerator: tokens of one are not tokens of the other."""
-
-
-def _same_job(variants: Sequence[StepVariant]) -> bool:
-    """Whether tokens per accelerator may be compared."""
+def _same_machine(variants: Sequence[StepVariant]) -> bool:
+    """Whether tokens per accelerator may be compared: accelerators are the same."""
     keys = {key for variant in variants for key in variant.settings}
-    return not any(key.rpartition(".")[2] in _JOB or key.startswith("cluster.overrides") for key in keys)
+    return not any(key.rpartition(".")[2] == "server" or key.startswith("cluster.overrides") for key in keys)
 
 
-def _other_jobs(variants: Sequence[StepVariant]) -> str:
-    """What can be said of different jobs or machines: what a million tokens costs on each."""
+def _other_machines(variants: Sequence[StepVariant]) -> str:
+    """What can be said of different machines: what a million tokens costs on each."""
     priced = [(cost, variant.name) for variant in variants if (cost := _cost(variant)) is not None]
     if len(priced) < len(variants):
-        return "The variants are different jobs or machines, whose tokens do not compare."
+        return "The variants are different machines, whose tokens per accelerator do not compare."
     (low, cheap), (high, dear) = min(priced), max(priced)
     return (
-        f"The variants are different jobs or machines: a million tokens costs from ${numbers.short(low)} ({cheap})"
+        f"The variants are different machines: a million tokens costs from ${numbers.short(low)} ({cheap})"
         f" to ${numbers.short(high)} ({dear})."
     )
 
@@ -337,11 +350,15 @@ def _slowed(best: StepVariant, worst: StepVariant) -> str:
 
 
 def best_variant(result: Result) -> StepVariant:
-    """The variant to tell of: the fastest of those that cannot be told from the leading one."""
-    variants = result.steps
-    if result.verdict is None:
+    """The variant to tell of: the fastest of those that cannot be told from the leading one.
+
+    Where none leads it is the one that loses least; where variants do different work, the first.
+    """
+    variants, verdict = result.steps, result.verdict
+    if verdict is None or not (verdict.leading or verdict.ranking or verdict.bound) or verdict.unlike:
         return variants[0]
-    names = {result.verdict.leading, *(result.verdict.ties if _same_job(variants) else ())}
+    first = verdict.leading or (*verdict.ranking, verdict.bound)[0]
+    names = {first, *(verdict.ties if _same_machine(variants) else ())}
     among = [variant for variant in variants if variant.name in names]
     return max(among, key=lambda variant: (round(_rate(variant) / _rate(among[0]), 3), -_price_of(variant)))
 

@@ -111,6 +111,11 @@ class Cluster:
         return self.back_end.fabric
 
     @property
+    def is_bound(self) -> bool:
+        """Whether nobody sells its back-end: a crossbar that blocks nothing, a bound of what products reach."""
+        return self.fabric.load_balancing == "ideal"
+
+    @property
     def networks(self) -> tuple[Network, ...]:
         """All networks, each once."""
         listed: list[Network] = []

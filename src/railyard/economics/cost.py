@@ -41,6 +41,7 @@ class JobFacts:
         step_s: Mean step time.
         accelerators: All of the job.
         checkpointing: How it saves its state.
+        lost_s: What given faults take from it once.
     """
 
     tokens: float
@@ -48,6 +49,7 @@ class JobFacts:
     step_s: float
     accelerators: int
     checkpointing: Checkpointing
+    lost_s: float = 0.0
 
     def time(self, *, mtbf_h: float, restart_s: float) -> JobTime:
         """How long the job takes when it fails that often.
@@ -63,6 +65,7 @@ class JobFacts:
             checkpointing=self.checkpointing,
             mtbf_h=mtbf_h,
             restart_s=restart_s,
+            lost_s=self.lost_s,
         )
 
 

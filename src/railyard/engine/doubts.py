@@ -61,7 +61,7 @@ def doubts(cluster: Cluster, faults: Sequence[Fault], background: Sequence[Burst
 
 def _situations(cluster: Cluster, faults: Sequence[Fault], background: Sequence[Bursts]) -> list[str]:
     found = ["healthy"] if "healthy" in cluster.fabric.behaves.spread else []
-    ideal = cluster.fabric.load_balancing == "ideal"
+    ideal = cluster.is_bound
     if not ideal and any(isinstance(fault, DegradeLink) for fault in faults):
         found.append("slower link")
     if not ideal and any(isinstance(fault, LinkDown | SwitchDown) for fault in faults):

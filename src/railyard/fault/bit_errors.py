@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from railyard.fault.effect import LinkErrors
-from railyard.fault.fault import Spells, expect, faults
+from railyard.fault.fault import OnCable, expect, faults
 from railyard.schema import field as f
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class BitErrors(Spells):
+class BitErrors(OnCable):
     """A part of the bits on a cable, or on every link, arrives wrong; packets are lost or sent again by the link.
 
     Attributes:
@@ -34,11 +34,12 @@ class BitErrors(Spells):
     def __post_init__(self) -> None:
         """Refuses a part that is none."""
         super().__post_init__()
+        self.need_cable(self.cable)
         expect(0 <= self.ratio <= 1, "expected a part of all bits", "ratio", self.ratio, "0 to 1")
 
     def effects(self, places: Places) -> Iterator[LinkErrors]:
         """See `Fault`."""
-        links = places.every_link() if self.cable is None else places.cable(self.cable)
+        links = places.every_link() if self.cable is None else self.links(places, self.cable)
         for spell in self.spells:
             yield LinkErrors(links, self.ratio, spell)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from railyard.errors import InputError, did_you_mean
+from railyard.fault.fault import some_cables
 
 if TYPE_CHECKING:
     from railyard.cluster.links import LinkTable
@@ -58,8 +59,9 @@ class LinkPlaces:
         """See `Places`."""
         return np.arange(self.links.physical, dtype=np.int64)
 
-    def cable(self, ends: str) -> Links:
+    def cable(self, ends: str, cables: int | Literal["all"] = 1, first: int = 0) -> Links:
         """See `Places`."""
+        del cables, first
         raise self._nameless("cable", ends)
 
     def switch(self, name: str) -> Links:
@@ -102,17 +104,17 @@ class ClusterPlaces(LinkPlaces):
         """Of a cluster with all its ranks."""
         return cls(cluster.links, cluster.ranks, cluster)
 
-    def cable(self, ends: str) -> Links:
+    def cable(self, ends: str, cables: int | Literal["all"] = 1, first: int = 0) -> Links:
         """See `Places`."""
         names = ends.split(" - ") if " - " in ends else ends.split("-")
         if len(names) != 2:
             raise InputError("expected two nodes", key="cable", found=ends, allowed="such as `leaf 0 - spine 1`")
         one, other = (self._node(name, "cable") for name in names)
         source, target = self._ends
-        found = np.flatnonzero(((source == one) & (target == other)) | ((source == other) & (target == one)))
-        if not len(found):
+        forth = np.flatnonzero((source == one) & (target == other))
+        if not len(forth):
             raise self._no_cable(ends, one)
-        return found
+        return some_cables(forth, np.flatnonzero((source == other) & (target == one)), cables, first)
 
     def switch(self, name: str) -> Links:
         """See `Places`."""

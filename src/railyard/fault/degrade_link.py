@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from railyard.errors import InputError
 from railyard.fault.effect import LinkRate
-from railyard.fault.fault import Spells, expect, faults
+from railyard.fault.fault import OnCable, expect, faults
 from railyard.schema import field as f
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class DegradeLink(Spells):
+class DegradeLink(OnCable):
     """A link, a cable, or all links of a tier carry less than their rate.
 
     Attributes:
@@ -41,6 +41,7 @@ class DegradeLink(Spells):
         super().__post_init__()
         message = "a degraded link has some of its capacity, and not all of it"
         expect(0 < self.factor < 1, message, "factor", self.factor, "above 0 and below 1, such as 50 %")
+        self.need_cable(self.cable)
         if sum(place is not None for place in (self.link, self.tier, self.cable)) != 1:
             raise InputError(
                 "one of `link`, `cable` and `tier` says what is degraded", key="link", allowed="one of the three"
@@ -48,14 +49,14 @@ class DegradeLink(Spells):
 
     def effects(self, places: Places) -> Iterator[LinkRate]:
         """See `Fault`."""
-        links = self._links(places)
+        links = self._place(places)
         for spell in self.spells:
             yield LinkRate(links, self.factor, spell)
 
-    def _links(self, places: Places) -> Links:
+    def _place(self, places: Places) -> Links:
         if self.link is not None:
             return places.link(self.link)
-        return places.cable(self.cable) if self.cable is not None else places.tier(str(self.tier))
+        return self.links(places, self.cable) if self.cable is not None else places.tier(str(self.tier))
 
 
 faults.add(DegradeLink.kind, DegradeLink)

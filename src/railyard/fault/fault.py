@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+
+import numpy as np
 
 from railyard.errors import InputError
 from railyard.fault.effect import Spell
@@ -13,7 +15,6 @@ from railyard.schema import field as f
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from railyard.fault.effect import Effect
@@ -37,8 +38,8 @@ class Places(Protocol):
         """Both directions of all links of a tier."""
         ...
 
-    def cable(self, ends: str) -> Links:
-        """Both directions of all cables between two nodes: `leaf 0 - spine 1`."""
+    def cable(self, ends: str, cables: int | Literal["all"] = 1, first: int = 0) -> Links:
+        """Both directions of some of the cables between two nodes, `leaf 0 - spine 1`; see `some_cables`."""
         ...
 
     def switch(self, name: str) -> Links:
@@ -120,6 +121,63 @@ class Spells:
         step = self.every_ps or 0
         begins = [self.at_ps + turn * step for turn in range(self.times)]
         return tuple(Spell(begin, None if self.for_ps is None else begin + self.for_ps) for begin in begins)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnCable(Spells):
+    """A fault of a cable: of one, unless more of the bundle between two nodes are asked for.
+
+    Attributes:
+        cables: How many of the cables between the two nodes.
+        first: The first of them, where several join the two nodes.
+    """
+
+    cables: int | Literal["all"] = field(
+        default=1,
+        metadata=f.how_many("cables", "How many of the cables between the two nodes, or `all`; one when left out"),
+    )
+    first: int = field(
+        default=0, metadata=f.count("first", "The first of these cables, from 0, where several join the two nodes")
+    )
+
+    def links(self, places: Places, ends: str) -> Links:
+        """Both directions of the cables."""
+        return places.cable(ends, self.cables, self.first)
+
+    def need_cable(self, cable: str | None) -> None:
+        """Refuses to count cables where none is named.
+
+        Raises:
+            InputError: There is a count and no cable.
+        """
+        if cable is None and (self.cables != 1 or self.first):
+            key, found = ("first", self.first) if self.first else ("cables", self.cables)
+            raise InputError(f"`{key}` is about a `cable`, and none is named", key=key, found=found)
+
+
+def some_cables(forth: Links, back: Links, cables: int | Literal["all"], first: int) -> Links:
+    """Both directions of some of the cables between two nodes.
+
+    Args:
+        forth: int64[n], links from one node to the other, one a cable.
+        back: int64[n], links in the other direction, in the same order.
+        cables: How many.
+        first: The first of them.
+
+    Raises:
+        InputError: There are fewer cables.
+    """
+    last = len(forth) - 1
+    expect(0 <= first <= last, "fewer cables join the two nodes", "first", first, f"0 to {last}")
+    count = len(forth) - first if cables == "all" else cables
+    expect(
+        1 <= count <= len(forth) - first,
+        "fewer cables join the two nodes",
+        "cables",
+        cables,
+        f"`all`, or 1 to {len(forth) - first}",
+    )
+    return np.sort(np.concatenate([forth[first : first + count], back[first : first + count]]))
 
 
 def expect(holds: bool, message: str, key: str, found: object, allowed: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from railyard.fault.effect import LinkRate
-from railyard.fault.fault import Spells, faults
+from railyard.fault.fault import OnCable, faults
 from railyard.schema import field as f
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LinkDown(Spells):
-    """A cable, or all cables between two nodes, carry nothing; with `every` it flaps.
+class LinkDown(OnCable):
+    """A cable carries nothing; with `every` it flaps.
 
     Attributes:
         cable: Two nodes, both directions between them.
@@ -29,7 +29,7 @@ class LinkDown(Spells):
 
     def effects(self, places: Places) -> Iterator[LinkRate]:
         """See `Fault`."""
-        links = places.cable(self.cable)
+        links = self.links(places, self.cable)
         for spell in self.spells:
             yield LinkRate(links, 0.0, spell)
 

@@ -53,7 +53,7 @@ class Misconfigured:
         """See `Fault`."""
         mine = places.switch(self.switch)
         if self.towards is not None:
-            mine = np.intersect1d(mine, places.cable(f"{self.switch} - {self.towards}"))
+            mine = np.intersect1d(mine, places.cable(f"{self.switch} - {self.towards}", "all"))
         out = np.intersect1d(mine, places.out_of(self.switch))
         into = np.setdiff1d(mine, out)
         if not self.pauses:

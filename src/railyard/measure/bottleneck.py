@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from railyard.graph import HOST, Kind, Stream
+from railyard.measure.causes import OUTAGE
 from railyard.result.bottleneck import BottleneckFigures, ChangeRow, TrialRow
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ _NAMES = {
     HOST: "for the host to launch kernels",
     "release": "for work that a trace has not released",
     "fault": "for injected delays",
+    OUTAGE: "for the job to go on after faults",
 }
 """Causes of waiting, as sentences name them."""
 
@@ -109,6 +111,7 @@ _SHORT = {
     HOST: "kernel launches of the host",
     "release": "releases of the trace",
     "fault": "injected delays",
+    OUTAGE: "outages",
 }
 """Causes of waiting, as tables name them."""
 

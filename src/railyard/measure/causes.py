@@ -55,6 +55,9 @@ class Cause(IntEnum):
 PIPELINE_GROUP, PIPELINE_INDEX = "pp", 1
 """Communicator class of pipeline transfers, to which every bubble is booked."""
 
+OUTAGE = "outage"
+"""Cause of what the mean step has of faults that come once: hang, repair and restart, or a while of slow steps."""
+
 NETWORK_CAUSES = (Cause.LATENCY, Cause.BANDWIDTH, Cause.CONTENTION)
 CAUSES = len(Cause)
 

@@ -65,12 +65,13 @@ class StepTimes:
         """What a long job sees: its length is the mean times the number of steps."""
         return math.fsum(self.samples_s) / len(self.samples_s)
 
-    def section(self, *, mean_s: float | None = None, more_s: float = 0.0) -> StepFigures:
+    def section(self, *, mean_s: float | None = None, more_s: float = 0.0, **faulty: float) -> StepFigures:
         """The result's `step`.
 
         Args:
             mean_s: What a long job sees, where it is not the mean of the samples.
             more_s: What every step takes longer than its sample, on average; in `mean_s` already.
+            faulty: Further figures of a job with faults.
         """
         return StepFigures(
             seconds=self.mean_s if mean_s is None else mean_s,
@@ -79,6 +80,7 @@ class StepTimes:
             p99_s=self.quantile(0.99) + more_s,
             samples=tuple(sample_s + more_s for sample_s in self.samples_s),
             jitter="" if self.around is None else self.around.law.source,
+            **faulty,
         )
 
     def quantile(self, share: float) -> float:

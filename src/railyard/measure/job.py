@@ -79,6 +79,7 @@ class JobTime:
         seconds: From start to end, interruptions included (the expectation).
         checkpoint_s: Stalls for checkpoints.
         restart_s: Restarts and repeated work.
+        fault_s: Lost to the faults that a scenario gives.
         goodput: Share of the time that is steps which count.
         interruptions: Expected number.
         mtbf_s: Mean time between interruptions of the whole job; infinite when nothing fails.
@@ -92,6 +93,7 @@ class JobTime:
     seconds: float
     checkpoint_s: float
     restart_s: float
+    fault_s: float
     goodput: float
     interruptions: float
     mtbf_s: float
@@ -107,6 +109,7 @@ class JobTime:
             seconds=self.seconds,
             checkpoint_s=self.checkpoint_s,
             restart_s=self.restart_s,
+            fault_s=self.fault_s,
             goodput=self.goodput,
             interruptions=self.interruptions,
             mtbf_h=self.mtbf_s / _HOUR_S,
@@ -154,6 +157,7 @@ def job_time(
     checkpointing: Checkpointing | None = None,
     mtbf_h: float | None = None,
     restart_s: float | None = None,
+    lost_s: float = 0.0,
 ) -> JobTime:
     """How long a job takes on a number of accelerators.
 
@@ -165,6 +169,7 @@ def job_time(
         checkpointing: How it saves its state; None is in the background, every half hour.
         mtbf_h: Of one accelerator, hours; None takes `Reliability`'s typical value.
         restart_s: Of one restart; None takes `Reliability`'s typical value.
+        lost_s: Once, to faults that are given, beside those that come by themselves.
 
     Raises:
         InputError: Interruptions come so often that the job would never end.
@@ -183,7 +188,7 @@ def job_time(
         stall = saves.stall_s * lost / interval_s
         return expected_wall_s(work_s, interval_s=lost, stall_s=stall, mtbf_s=mtbf_s, restart_s=restart)
 
-    wall_s = wall(interval)
+    wall_s = wall(interval) + lost_s
     stalls_s = work_s / interval * saves.stall_s
     best = min(_best_s(saves, mtbf_s), work_s) if saves.stall_s > 0 and saves.lost_s is None else None
     return JobTime(
@@ -191,13 +196,14 @@ def job_time(
         steps=steps,
         seconds=wall_s,
         checkpoint_s=stalls_s,
-        restart_s=max(wall_s - work_s - stalls_s, 0.0),
+        restart_s=max(wall_s - lost_s - work_s - stalls_s, 0.0),
+        fault_s=lost_s,
         goodput=work_s / wall_s,
-        interruptions=wall_s / mtbf_s,
+        interruptions=(wall_s - lost_s) / mtbf_s,
         mtbf_s=mtbf_s,
         interval_s=interval,
         best_interval_s=best,
-        best_goodput=work_s / (wall_s if best is None else wall(best)),
+        best_goodput=work_s / (wall_s if best is None else wall(best) + lost_s),
     )
 
 

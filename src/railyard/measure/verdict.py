@@ -28,13 +28,14 @@ from typing import TYPE_CHECKING, Literal
 from railyard.measure.model_error import collective_error, unknown_error
 from railyard.result.model_error import Difference, Verdict
 from railyard.result.variants.serving import ServedVariant
-from railyard.result.variants.variant import BaseVariant, StepVariant
+from railyard.result.variants.variant import StepVariant
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from railyard.result.model_error import ErrorRow
     from railyard.result.section import Band
+    from railyard.result.variants.variant import ComparedVariant
 
 PRICED_ALIKE = 0.02
 """Typical costs that differ by less than this are equal within what prices are known: their bands span far more."""
@@ -51,13 +52,34 @@ Figure = Literal["cpmt", "step_s", "goodput_rps"]
 Shared = Literal["computation", "software and model", "nothing"]
 
 
+_WORK = frozenset({"model", "tokens", "sequence", "global_batch", "requests", "rate", "load", "slo", "trace"})
+"""Keys that say what is done, and not how: variants that differ in one do different work."""
+
+_ALIKE = 1e-3
+"""Losses to faults that differ by less than this share are the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Side:
     """One variant as the comparison sees it: `value` is better the lower it is."""
 
-    variant: BaseVariant
+    variant: ComparedVariant
     value: float
     prices: Band | None
+
+    @property
+    def lost_s(self) -> float:
+        """What faults that ended its job took; 0 where it finished."""
+        variant = self.variant
+        if not isinstance(variant, StepVariant) or variant.outcome == "finished":
+            return 0.0
+        return math.fsum(fault.lost_s for fault in variant.faults or ())
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """Those that finished come first, then those that lose least; among equals the figure decides."""
+        loss = self.lost_s
+        return (round(math.log(loss) / _ALIKE) if loss > 0 else -math.inf, self.value)
 
 
 def verdict_of(variants: Sequence[object]) -> Verdict | None:
@@ -67,8 +89,33 @@ def verdict_of(variants: Sequence[object]) -> Verdict | None:
     steps = [variant for variant in variants if isinstance(variant, StepVariant)]
     served = [variant for variant in variants if isinstance(variant, ServedVariant)]
     if len(steps) == len(variants):
-        return _judged(*_steps(steps))
-    return _judged(*_served(served)) if len(served) == len(variants) else None
+        return _judged(*_steps(steps), unlike(steps))
+    return _judged(*_served(served), unlike(served)) if len(served) == len(variants) else None
+
+
+def unlike(variants: Sequence[ComparedVariant]) -> tuple[str, ...]:
+    """Keys of the workload in which some variants differ from others."""
+    absent = object()
+    flat = [dict(_flat(variant.settings)) for variant in variants]
+    keys = dict.fromkeys(key for settings in flat for key in settings)
+    apart = [key for key in keys if any(one.get(key, absent) != flat[0].get(key, absent) for one in flat)]
+    return tuple(key for key in apart if _is_work(key))
+
+
+def _flat(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in settings.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _is_work(key: str) -> bool:
+    """Whether a key is of `workload.KIND` itself, or a short name of such a key."""
+    path = key.split(".")
+    if path[0] != "workload":
+        return path[0] in _WORK
+    return len(path) < 2 or path[1] == "trace" or (len(path) > 2 and path[2] in _WORK)
 
 
 def _steps(variants: Sequence[StepVariant]) -> tuple[Figure, list[_Side]]:
@@ -96,12 +143,39 @@ def may_be_in_time(variant: ServedVariant) -> bool:
     return slo.attainment + _EIGHT_OF_TEN * math.sqrt(slo.target * (1.0 - slo.target) / count) >= slo.target
 
 
-def _judged(by: Figure, sides: Sequence[_Side]) -> Verdict:
-    first = min(sides, key=lambda side: side.value)
-    rows = tuple(_difference(by, first, side) for side in sides if side is not first)
+def _judged(by: Figure, sides: Sequence[_Side], apart: tuple[str, ...]) -> Verdict:
+    products = sorted((side for side in sides if not side.variant.bound), key=lambda side: side.rank)
+    bound = min((side for side in sides if side.variant.bound), key=lambda side: side.value, default=None)
+    ranked = [] if apart else products
+    first = ranked[0] if ranked and not ranked[0].lost_s else None
+    rows = tuple(_difference(by, ranked[0], side) for side in ranked[1:])
     ties = tuple(row.variant for row in rows if row.tied)
-    name = first.variant.name
-    return Verdict(by=by, leading=name, best=None if ties else name, ties=ties, differences=rows)
+    name = None if first is None else first.variant.name
+    return Verdict(
+        by=by,
+        leading=name,
+        bound=None if bound is None else bound.variant.name,
+        above_bound=None if first is None or bound is None else _reach(bound.variant) / _reach(first.variant) - 1.0,
+        best=None if ties else name,
+        ties=ties,
+        ranking=tuple(side.variant.name for side in ranked),
+        unlike=apart,
+        differences=rows,
+    )
+
+
+def _reach(variant: ComparedVariant) -> float:
+    """What a variant gets out of its accelerators, more is better: tokens of one, steps, requests in time."""
+    if isinstance(variant, ServedVariant):
+        return max(variant.serving.slo.goodput_rps, 1e-12)
+    if not isinstance(variant, StepVariant):
+        raise TypeError(type(variant))
+    return variant.utilization.tokens_per_s_per_gpu or 1.0 / variant.step.seconds
+
+
+def _over(by: Figure, one: _Side, other: _Side) -> float:
+    """One's figure over the other's, less one; of goodput the larger is better, and `value` its inverse."""
+    return (other.value / one.value if by == "goodput_rps" else one.value / other.value) - 1.0
 
 
 def _difference(by: Figure, first: _Side, other: _Side) -> Difference:
@@ -109,19 +183,18 @@ def _difference(by: Figure, first: _Side, other: _Side) -> Difference:
     model = math.hypot(_model_band(by, first.variant, other.variant, shared), _seeds(first.variant, other.variant))
     prices = _price_band(first.prices, other.prices)
     apart, band = other.value / first.value - 1.0, math.expm1(math.hypot(model, prices))
-    shown = apart if by != "goodput_rps" else first.value / other.value - 1.0
     return Difference(
         variant=other.variant.name,
-        difference=shown,
+        difference=_over(by, other, first),
         model_band=model,
         price_band=prices,
         band=band,
         shared=shared,
-        tied=apart <= band,
+        tied=apart <= band and not first.lost_s and not other.lost_s,
     )
 
 
-def shared_by(one: BaseVariant, other: BaseVariant) -> Shared:
+def shared_by(one: ComparedVariant, other: ComparedVariant) -> Shared:
     """What two variants take from the same constants."""
     absent = object()
     keys = one.settings.keys() | other.settings.keys()
@@ -134,7 +207,7 @@ def shared_by(one: BaseVariant, other: BaseVariant) -> Shared:
     return "computation" if steps and alike and network else "software and model"
 
 
-def _model_band(by: Figure, one: BaseVariant, other: BaseVariant, shared: Shared) -> float:
+def _model_band(by: Figure, one: ComparedVariant, other: ComparedVariant, shared: Shared) -> float:
     """The part of the model's error that does not cancel, as a logarithm."""
     if shared == "computation" and isinstance(one, StepVariant) and isinstance(other, StepVariant):
         return math.hypot(*(collective_error().scatter * _exposed(side) for side in (one, other)))
@@ -151,17 +224,17 @@ def _exposed(variant: StepVariant) -> float:
     return math.fsum(part.share for part in variant.time if part.cause in EXPOSED)
 
 
-def _row(variant: BaseVariant, by: Figure) -> ErrorRow | None:
+def _row(variant: ComparedVariant, by: Figure) -> ErrorRow | None:
     figure = "tokens_per_s_per_gpu" if by == "goodput_rps" else by
     return next((row for row in variant.model_error or () if row.figure == figure), None)
 
 
-def _seeds(one: BaseVariant, other: BaseVariant) -> float:
+def _seeds(one: ComparedVariant, other: ComparedVariant) -> float:
     """Of the mean over the draws of each, as a share of the step."""
     return _EIGHT_OF_TEN * math.hypot(_standard_error(one), _standard_error(other))
 
 
-def _standard_error(variant: BaseVariant) -> float:
+def _standard_error(variant: ComparedVariant) -> float:
     samples = variant.step.samples if isinstance(variant, StepVariant) else ()
     if len(samples) < 2:
         return 0.0

@@ -85,6 +85,6 @@ def links_of(part: str, cluster: Cluster) -> NDArray[np.int64]:
             return places.host(int(host[1]))
         if (rank := _RANK.fullmatch(part)) is not None:
             return places.host(int(rank[1]) // cluster.ranks_per_server)
-        return places.cable(part) if " - " in part else places.switch(part)
+        return places.cable(part, "all") if " - " in part else places.switch(part)
     except InputError:
         return np.empty(0, np.int64)

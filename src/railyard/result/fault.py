@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
-from railyard.result.section import Count, Figures
+from railyard.result.section import Count, Figures, Share
 
 
 class LostTime(Figures):
@@ -14,19 +16,34 @@ class LostTime(Figures):
     seconds: float = Field(description="s")
 
 
-class FaultFigures(Figures):
-    """One death, and what became of the job."""
+class TierHit(Figures):
+    """Links of one tier that a fault is about; both directions of a cable are one link."""
 
-    what: str = Field(description="what died, in words")
-    at_s: float = Field(description="from the start of the step, s")
-    outcome: str = Field(description="rerouted, waited (until it was back), aborted, or unnoticed")
+    tier: str = Field(description="name of the tier")
+    links: Count = Field(description="links that are hit")
+    of: Count = Field(description="links of the tier")
+    share: Share = Field(description="of the tier, each direction by itself, 0 to 1")
+
+
+class FaultFigures(Figures):
+    """One fault, what it hit, and what became of the job."""
+
+    what: str = Field(description="the fault in words")
+    at_s: float = Field(description="from the start of the job, s")
+    outcome: Literal["rerouted", "waited", "aborted", "slowed", "stalled", "unnoticed"] = Field(
+        description="rerouted: traffic has other paths; waited: until it was back; aborted: the job ended; slowed; "
+        "stalled: traffic stood still though nothing was dead, until the job was aborted; unnoticed"
+    )
+    links: Count = Field(description="links of all tiers that are hit; both directions of a cable are one link")
+    share: Share = Field(description="of the links of their tier; of several tiers, of the one that loses most")
+    tiers: tuple[TierHit, ...] = Field(description="the same by tier, the one that loses most first")
     hosts: Count = Field(description="hosts that it takes away or cuts off")
-    detection_s: float = Field(description="from the death until routes keep off it, or until the job is aborted, s")
+    detection_s: float = Field(description="from a death until routes keep off it, or until the job is aborted, s")
     stall_s: float = Field(
         description="how much longer the step is in which it happens; of an aborted one all of it, s"
     )
-    slower: float = Field(description="a later step over a healthy one, while it lasts; 1 where nothing is lost")
-    lost_s: float = Field(description="of the job, all parts, s; without later steps that are slower")
+    slower: float = Field(description="a later step over one without the fault, while it lasts; 1 where it costs none")
+    lost_s: float = Field(description="of the job, all parts, s; without steps that are slower for good")
     parts: tuple[LostTime, ...] = Field(description="of that time")
 
 

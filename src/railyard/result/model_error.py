@@ -37,24 +37,39 @@ class ErrorRow(Figures):
 
 
 class Difference(Figures):
-    """A variant against the leading one."""
+    """A variant against the first of the ranking."""
 
     variant: str = Field(description="its name")
-    difference: float = Field(description="its figure over the leading one's, less one")
+    difference: float = Field(description="its figure over that of the first, less one")
     model_band: float = Field(description="part of the model's error that does not cancel, as a logarithm")
     price_band: float = Field(description="of what prices are known, as a logarithm; 0 for times")
     band: float = Field(description="both together, as a share: a difference up to it is a tie")
     shared: Literal["computation", "software and model", "nothing"] = Field(
         description="what both take from the same constants, so that its error cancels"
     )
-    tied: bool = Field(description="whether the difference is inside both bands together")
+    tied: bool = Field(description="whether both finished and the difference is inside both bands together")
 
 
 class Verdict(Figures):
     """Which variant is best, if that can be said."""
 
     by: Literal["cpmt", "step_s", "goodput_rps"] = Field(description="the figure that is compared")
-    leading: str = Field(description="the variant whose typical figure is best")
-    best: str | None = Field(description="the same where no other is tied with it; null where one is")
+    leading: str | None = Field(
+        description="the best of the variants that finished and can be bought; null where there is none, and where "
+        "variants do different work"
+    )
+    bound: str | None = Field(
+        description="the best of the variants on a network that nobody sells, an upper bound; null where there is none"
+    )
+    above_bound: float | None = Field(
+        description="what the bound gets out of an accelerator (tokens; else steps or requests in time) over what the "
+        "leading variant gets, less one; null without either"
+    )
+    best: str | None = Field(description="the leading variant where no other is tied with it; null where one is")
     ties: tuple[str, ...] = Field(description="variants that cannot be told from the leading one")
-    differences: tuple[Difference, ...] = Field(description="a row a variant but the leading one")
+    ranking: tuple[str, ...] = Field(
+        description="variants that can be bought: those that finished, the best first, then the others, those that "
+        "lose least to faults first; empty where variants do different work"
+    )
+    unlike: tuple[str, ...] = Field(description="keys of the workload in which variants differ: none of them wins")
+    differences: tuple[Difference, ...] = Field(description="a row for every variant of the ranking but its first")

@@ -12,12 +12,21 @@ from railyard.result.section import Count, Figures, Share
 class StepFigures(Figures):
     """The step time over the seeds, with what checkpoints, meetings and varying data add on average."""
 
-    seconds: float = Field(description="mean step, s")
+    seconds: float = Field(description="mean step, with what faults take from the job once spread over its steps, s")
     p50_s: float = Field(description="median, s")
     p95_s: float = Field(description="95th percentile, s")
     p99_s: float = Field(description="99th percentile, s")
     samples: tuple[float, ...] = Field(min_length=1, description="step time of each seed, s")
     jitter: str = Field(description="source of the law of jitter behind the percentiles; empty without one")
+    without_faults_s: float | None = Field(
+        default=None,
+        description="mean step without the scenario's faults, on the same engine, s; absent without faults",
+    )
+    longest_s: float | None = Field(
+        default=None,
+        description="the step in which the fault that costs most comes, with all that is lost then, s; absent without "
+        "faults",
+    )
 
 
 class TimeShare(Figures):
@@ -52,9 +61,10 @@ class JobTimeFigures(Figures):
     steps: Count = Field(description="steps that it takes")
     seconds: float = Field(description="from start to end, interruptions included, s")
     checkpoint_s: float = Field(description="stalls for checkpoints, s")
-    restart_s: float = Field(description="restarts and repeated work, s")
+    restart_s: float = Field(description="restarts and repeated work after failures that come by themselves, s")
+    fault_s: float = Field(description="lost once to the scenario's faults, s")
     goodput: Share = Field(description="share of the time that is steps which count, 0 to 1")
-    interruptions: float = Field(description="expected number")
+    interruptions: float = Field(description="expected number, without the scenario's faults")
     mtbf_h: float = Field(description="mean time between interruptions of the job, h")
     checkpoint_interval_s: float = Field(description="work between checkpoints, s")
     best_checkpoint_interval_s: float | None = Field(

@@ -169,14 +169,16 @@ def _summary(record: type) -> str:
 
 def _recorded_annotation(record: FieldRecord, inner: Any) -> Any:
     """The type that a field record asks for; None where a scenario holds no such value (ranges, tables, lists)."""
-    if record.shape == "flag":
-        return quantity.Flag
+    plain = {
+        "flag": quantity.Flag,
+        "how_many": quantity.Positive | Literal["all"],
+        "text": quantity.Text,
+        "topology": inner,
+    }
+    if record.shape in plain:
+        return plain[record.shape]
     if record.shape == "choice":
         return Literal[record.allowed]
-    if record.shape == "text":
-        return quantity.Text
-    if record.shape == "topology":
-        return inner
     number: Any = _READERS.get(record.read)
     if number is None or record.shape not in {"value", "numbers"}:
         return None

@@ -53,8 +53,8 @@ class FieldRecord:
     Attributes:
         key: The key in the file.
         shape: `value` (one number), `range` (low, typical, high), `table` (numbers by name), `text`, `choice`, `flag`,
-            `list` (texts), `numbers` (integers), `record` (a nested record), `records` (a list of
-            them), `topology` (one within another).
+            `list` (texts), `numbers` (integers), `how_many` (a positive integer or `all`), `record` (a nested record),
+            `records` (a list of them), `topology` (one within another).
         help: One sentence for people, with the convention that could be misread (one way, dense, per accelerator).
         read: Text to number; raises `units.UnitError`.
         unit: An example of a right value, for messages and the reference page.
@@ -125,6 +125,11 @@ def frequency(key: str, help_: str) -> dict[str, FieldRecord]:
 def count(key: str, help_: str) -> dict[str, FieldRecord]:
     """An integer, zero or more."""
     return _meta(FieldRecord(key, "value", help_, readers.integer, "8"))
+
+
+def how_many(key: str, help_: str) -> dict[str, FieldRecord]:
+    """`all`, or an integer above zero."""
+    return _meta(FieldRecord(key, "how_many", help_, unit="all"))
 
 
 def fraction(key: str, help_: str) -> dict[str, FieldRecord]:

@@ -1,4 +1,4 @@
-"""What dead links and ranks mean for any kind of work: who is cut off, and what died in words."""
+"""What a fault hits, for any kind of work: links and their share of each tier, ranks that are cut off; and words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from railyard.fault import LinkRate, RankDeath
+from railyard.fault import LinkErrors, LinkRate, LinkSetting, RankDeath
+from railyard.result.fault import TierHit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,15 +54,65 @@ def cut_off(link: NDArray[np.int64], cluster: Cluster) -> set[int]:
     return set(np.flatnonzero(np.isin(network.port_of_rank, gone).any(axis=1)).tolist())
 
 
+def hits_of(effects: Sequence[Effect], cluster: Cluster) -> tuple[TierHit, ...]:
+    """Links that effects are about and their share of each tier, the tier that loses most first.
+
+    Both directions of a cable are one link. The share counts directions: one direction of one of two cables is a
+    quarter.
+    """
+    found = [effect.link for effect in effects if isinstance(effect, LinkRate | LinkErrors | LinkSetting)]
+    if not found:
+        return ()
+    table = cluster.links
+    hit = np.unique(np.concatenate(found))
+    hits = []
+    for tier in np.unique(table.tier[hit]).tolist():
+        every = table.of_tier(table.tiers[tier])
+        mine = hit[table.tier[hit] == tier]
+        cables = (len(np.unique(_cable_of(some, cluster))) for some in (mine, every))
+        hits.append(TierHit(tier=table.tiers[tier], links=next(cables), of=next(cables), share=len(mine) / len(every)))
+    return tuple(sorted(hits, key=lambda one: -one.share))
+
+
+def _cable_of(link: NDArray[np.integer], cluster: Cluster) -> NDArray[np.int64]:
+    """A number for each link that both directions of a cable share; networks number these one after the other."""
+    number = 2 * link.astype(np.int64)
+    for network in cluster.networks:
+        mine = (link >= network.link_offset) & (link < network.link_offset + network.wiring.links)
+        number[mine] = 2 * network.link_offset + (link[mine] - network.link_offset) // 2 * 2
+    return number
+
+
+_PLACES = ("switch", "towards", "cable", "tier", "link", "host", "nic", "port", "rank")
+_BARE = frozenset({"switch", "cable"})
+"""Places whose names say what they are."""
+
+
 def words(fault: Fault) -> str:
-    """A fault in words: `switch-down: leaf 0`."""
-    named = {key: getattr(fault, key, None) for key in ("switch", "cable", "host", "nic", "port", "rank")}
-    listed = [
-        str(value) if key in ("switch", "cable") else f"{key} {value}"
-        for key, value in named.items()
-        if value is not None
-    ]
-    return f"{fault.kind}: {', '.join(listed)}"
+    """A fault in words: `switch-down: leaf 0`, `degrade-link: all cables leaf 0 - spine 0 at 25 %`."""
+    given = {key: getattr(fault, key, None) for key in _PLACES}
+    named = [str(value) if key in _BARE else f"{key} {value}" for key, value in given.items() if value is not None]
+    return f"{fault.kind}: {_cables(fault)}{', '.join(named)}{_amount(fault)}"
+
+
+def _cables(fault: Fault) -> str:
+    """Which of the cables between two nodes, where it is not the first of them."""
+    count, first = getattr(fault, "cables", 1), getattr(fault, "first", 0)
+    if count == "all":
+        return "all cables " if not first else f"all cables from number {first} on, "
+    if count > 1:
+        return f"{count} cables " if not first else f"{count} cables from number {first} on, "
+    return f"cable {first} of " if first else ""
+
+
+def _amount(fault: Fault) -> str:
+    """How much is left, or what is wrong."""
+    factor, ratio, by_ps = (getattr(fault, key, None) for key in ("factor", "ratio", "by_ps"))
+    if factor is not None:
+        return f" at {100 * factor:g} %"
+    if ratio is not None:
+        return f" with {ratio:.3g} of all bits wrong"
+    return "" if by_ps is None else f" by {span(by_ps * 1e-12)}"
 
 
 def span(seconds: float) -> str:

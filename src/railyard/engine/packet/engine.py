@@ -30,7 +30,7 @@ from railyard.engine.packet.running import run
 from railyard.engine.packet.stored import unsent_ps
 from railyard.engine.packet.task_flows import Slicing
 from railyard.engine.packet.tenants import classed, unclassed
-from railyard.errors import InputError, SimulationError
+from railyard.errors import InputError, Stalled
 from railyard.fault import Late, LinkRate, SlowAccelerator
 from railyard.fault.cluster_places import ClusterPlaces
 from railyard.graph import Kind, Merged, Record
@@ -429,9 +429,7 @@ def _raise_if_stuck(result: Record, traffic: LoweredTraffic, name: HostNames) ->
     row = int(stuck[0]) if stuck.size else int(np.flatnonzero(~result.ended)[0])
     flows = traffic.traffic
     ends = f"{name(int(flows.source[row]))} -> {name(int(flows.target[row]))}"
-    raise SimulationError(
-        f"{int((~result.ended).sum())} flows and tasks never end; the first one that had begun is {ends}"
-    )
+    raise Stalled(f"{int((~result.ended).sum())} flows and tasks never end; the first one that had begun is {ends}")
 
 
 PACKET = engines.add("packet", PacketEngine())

@@ -54,7 +54,7 @@ class Hardware:
     @property
     def bound(self) -> bool:
         """Whether no product can be as good: its network is a crossbar that blocks nothing."""
-        return self.cluster.fabric.load_balancing == "ideal"
+        return self.cluster.is_bound
 
     @classmethod
     def of(cls, cluster: Cluster) -> Hardware:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -171,8 +171,9 @@ class Priced(Paid):
     def under(self, inputs: Mapping[str, F], slower: F, goodputs: Goodputs) -> dict[str, F]:
         """Objectives for other inputs and steps."""
         step, job = self.step_s * slower, self.model.job
-        tokens_per_s = job.tokens_per_step / step * goodputs.of(job, inputs["mtbf_h"], inputs["restart_s"])
-        jct = job.tokens / tokens_per_s
+        running = job.tokens_per_step / step * goodputs.of(job, inputs["mtbf_h"], inputs["restart_s"])
+        jct = job.tokens / running + job.lost_s
+        tokens_per_s = job.tokens / jct
         return {
             **self.dollars(inputs, tokens_per_s),
             "jct": jct,
@@ -189,7 +190,8 @@ class Goodputs:
         self._known: dict[object, F] = {}
 
     def of(self, job: JobFacts, mtbf_h: F, restart_s: F) -> F:
-        """Share of the time that counts, float64[n]."""
+        """Share of the time that counts, float64[n]; what given faults take once is left out."""
+        job = replace(job, lost_s=0.0)
         key = (job.accelerators, job.checkpointing, hash(mtbf_h.tobytes()), hash(restart_s.tobytes()))
         if key not in self._known:
             pairs = zip(mtbf_h.tolist(), restart_s.tolist(), strict=True)

@@ -6,10 +6,10 @@ from pydantic import Field
 
 from railyard.result.model_error import ErrorRow
 from railyard.result.serving import ModelServing, ServingFigures
-from railyard.result.variants.variant import BaseVariant
+from railyard.result.variants.variant import ComparedVariant
 
 
-class ServedVariant(BaseVariant):
+class ServedVariant(ComparedVariant):
     """Requests that were answered, by one model or through stages."""
 
     serving: ServingFigures = Field(description="what became of the requests")

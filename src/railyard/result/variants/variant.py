@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -29,9 +29,19 @@ class BaseVariant(Figures):
     )
 
 
-class StepVariant(BaseVariant):
+class ComparedVariant(BaseVariant):
+    """A variant of which one can be better than another."""
+
+    bound: bool = Field(description="whether nobody sells its network (`ideal`): a bound of what products reach")
+
+
+class StepVariant(ComparedVariant):
     """Ranks that compute and communicate: a training step, or a trace."""
 
+    outcome: Literal["finished", "died", "stalled"] = Field(
+        description="died: a fault ended the job, which starts again after the repair; stalled: a fault stopped its "
+        "traffic, though nothing is dead, until the job was aborted",
+    )
     step: StepFigures = Field(description="how long it takes")
     utilization: UtilizationFigures = Field(description="how busy accelerators are")
     time: tuple[TimeShare, ...] = Field(min_length=1, description="where the step goes; shares add up to 1")

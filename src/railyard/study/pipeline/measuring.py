@@ -67,6 +67,7 @@ def measure(job: PipelineJob, journey: Record) -> MeasuredServing:
     variant = PipelineVariant(
         name=job.variant.name,
         settings=dict(job.variant.settings),
+        bound=job.network.is_bound,
         serving=PipelineServing(
             outcome=journey.meta["outcome"],
             requests=requests_of(journey.requests, found),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
@@ -23,6 +22,8 @@ _DOMAINS = "cluster.ranks_per_domain"
 def changed(job: Prepared, changes: Mapping[str, Any]) -> Prepared:
     """The job with other values under some keys of its scenario; a layout that was searched for stays as it is.
 
+    Its faults are those of the scenario, not told apart.
+
     Raises:
         InputError: The job does not divide, does not fit or cannot be built then.
     """
@@ -36,8 +37,7 @@ def changed(job: Prepared, changes: Mapping[str, Any]) -> Prepared:
     if use is not None and other.cluster.spec.ranks_per_domain is None:
         raise InputError("tensor or expert groups would straddle scale-up domains", key="ranks_per_domain")
     bounds.check_step(other.training)
-    # Deaths are sorted out already: the job is compared in the steps after them.
-    return other if "faults" in changes else replace(other, faults=job.faults)
+    return other
 
 
 def of_layout(**changes: Any) -> dict[str, Any]:

@@ -144,6 +144,7 @@ def measure(job: ServingJob, run: Record) -> MeasuredServing:
     variant = ServingVariant(
         name=job.variant.name,
         settings=dict(job.variant.settings),
+        bound=job.cluster.is_bound,
         model_error=serving_errors(serving, experts=bool(job.model.experts)),
         serving=serving,
         warnings=tuple(_warnings(job, run, found)),

@@ -76,6 +76,8 @@ def measure(simulated: SimulatedTrace) -> MeasuredTrace:
     variant = TraceVariant(
         name=job.variant.name,
         settings=dict(job.variant.settings),
+        bound=job.cluster.is_bound,
+        outcome="finished",
         trace=_about(job),
         step=StepTimes(simulated.samples_s).section(mean_s=record.makespan_ps * 1e-12),
         utilization=busy.section(),

@@ -12,7 +12,7 @@ Nodes are h0, h1, ... (hosts), leaf0, ..., spine0, ..., core0, ....
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import Field
@@ -20,6 +20,7 @@ from pydantic import Field
 from railyard.engine.packet.faults import both_ways, of_node
 from railyard.engine.packet.link_faults import changes
 from railyard.errors import InputError
+from railyard.fault.fault import some_cables
 from railyard.scenario import problems
 from railyard.scenario.load import check
 from railyard.scenario.section import Section
@@ -69,18 +70,20 @@ class TreePlaces:
             raise InputError("the network has no such tier", key="tier", found=name, allowed=allowed)
         return np.array(found, np.int64)
 
-    def cable(self, ends: str) -> Links:
+    def cable(self, ends: str, cables: int | Literal["all"] = 1, first: int = 0) -> Links:
         """See `Places`."""
         names = ends.replace(" ", "").split("-")
         if len(names) != 2:
             raise InputError("expected two nodes", key="cable", found=ends, allowed="such as `leaf0 - spine1`")
         try:
             one, other = (self.names.number(name, "cable") for name in names)
-            return both_ways(self.network, one, other)
+            found = both_ways(self.network, one, other)
         except InputError as error:
             if error.problems[0].key == "cable":
                 raise
             raise InputError("no cable joins the two", key="cable", found=ends) from None
+        forth = self.network.link_source[found] == one
+        return some_cables(found[forth], found[~forth], cables, first)
 
     def switch(self, name: str) -> Links:
         """See `Places`."""

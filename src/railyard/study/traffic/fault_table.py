@@ -5,24 +5,26 @@
     60 us,h3-leaf0,up,
     10 us,leaf0-spine1,rate,0.25
     5 us,core2,down,
+    0 us,leaf0-spine1:all,down,
     0 us,*,errors,1e-9
 
 `where` is a cable (two nodes and a dash between), a node with all its links, or `*`, every link; both directions of
-each. Nodes are h0, h1, ... (hosts), leaf0, ..., spine0, ..., core0, .... `down` and `up` need no value; `rate` takes
-the part that is kept, `errors` the part of bits that arrives wrong.
+each. Where several cables join two nodes, `:2` behind them is the third of these and `:all` the whole bundle; the first
+one without it. Nodes are h0, h1, ... (hosts), leaf0, ..., spine0, ..., core0, .... `down` and `up` need no value;
+`rate` takes the part that is kept, `errors` the part of bits that arrives wrong.
 """
 
 from __future__ import annotations
 
 import csv
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from railyard import units
 from railyard.engine.packet.faults import LinkFault, of_node
 from railyard.errors import InputError, did_you_mean
 from railyard.files import reading_csv
 from railyard.study.traffic.fault_file import TreePlaces
-from railyard.workload.replay.text_file import decimal, lines
+from railyard.workload.replay.text_file import decimal, integer, lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,4 +95,7 @@ def _links(where: str, network: PacketNetwork, names: LinkNames) -> Iterable[int
         return range(network.links)
     if "-" not in where:
         return [int(link) for link in of_node(network, names.number(where, "where"))]
-    return [int(link) for link in TreePlaces(network, names).cable(where)]
+    ends, _, which = where.partition(":")
+    cables: int | Literal["all"] = "all" if which == "all" else 1
+    first = integer(which, "where") if which and cables == 1 else 0
+    return [int(link) for link in TreePlaces(network, names).cable(ends, cables, first)]

@@ -23,8 +23,28 @@ def waited_for_data_s(decomposition: Decomposition) -> float:
     return sum(row.seconds for row in decomposition.rows if row.cause == "data")
 
 
-def economics(job: Prepared, saved: Saved, decomposition: Decomposition, step_s: float) -> Economics:
+def lost_in(job: Prepared, step_s: float, lost_s: float) -> float:
+    """What faults take once from the tokens that are priced, s.
+
+    A job without a token budget has no length over which to spread a loss: then it comes once in the job's mean time
+    between failures, and a step bears its part of that.
+    """
+    if job.training.tokens:
+        return lost_s
+    return lost_s * step_s / (job.assumptions.mtbf_h.typical * 3600 / job.cluster.ranks)
+
+
+def economics(
+    job: Prepared, saved: Saved, decomposition: Decomposition, step_s: float, lost_s: float = 0.0
+) -> Economics:
     """Money and power of a variant whose step takes so long, in seconds.
+
+    Args:
+        job: The variant.
+        saved: What a checkpoint takes.
+        decomposition: How its step is spent.
+        step_s: Mean step, without what faults take once.
+        lost_s: That, of the whole job.
 
     Raises:
         InputError: The job would never end.
@@ -35,6 +55,7 @@ def economics(job: Prepared, saved: Saved, decomposition: Decomposition, step_s:
         step_s=step_s,
         accelerators=job.cluster.ranks,
         checkpointing=_checkpointing(job.training, saved, step_s),
+        lost_s=lost_in(job, step_s, lost_s),
     )
     return evaluate(
         decomposition=decomposition,

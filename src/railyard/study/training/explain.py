@@ -12,18 +12,18 @@ from railyard.engine import Jitter
 from railyard.errors import InputError, SimulationError, did_you_mean
 from railyard.graph.parquet import read_record
 from railyard.measure import bottleneck
+from railyard.measure.causes import OUTAGE
 from railyard.measure.explain_tree import MEETINGS, STALL, VARIATION, tree_of
 from railyard.result.variants.training import TrainingVariant
 from railyard.scenario import load
 from railyard.study.folder import of_variant
 from railyard.study.kept import read_result, result_file
-from railyard.study.remedies.changed import changed
 from railyard.study.study import prepare
-from railyard.study.training.deaths import sorted_out
+from railyard.study.training.faults import JobFaults, sorted_out
 from railyard.study.training.graphs import Graphs
 from railyard.study.training.hash_seeds import redrawn
 from railyard.study.training.step_runs import StepRuns
-from railyard.study.training.trying import proposed, row_of, stepped, waits_of
+from railyard.study.training.trying import Remedied, proposed, row_of, waits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -154,7 +154,9 @@ def explain(
     steps = _steps(file, result)
     number = numbered([one.name for one in steps], variant)
     stored = steps[number]
-    job = _job(file, result, number)
+    whole = _job(file, result, number)
+    faults = _faults_of(whole)
+    job = faults.later(whole)
     timeline, notes = _timeline(file.parent, job, number, stored)
     job = replace(job, cluster=redrawn(job.cluster, int(str(timeline.meta.get("seed", 0)))))
     added = _added(stored, timeline.makespan_ps * 1e-12)
@@ -162,7 +164,10 @@ def explain(
     remedies: tuple[Tried, ...] = ()
     sensitivity: tuple[Tried, ...] = ()
     if with_remedies:
-        remedies, sensitivity, more = _Trials(job, timeline, tree, notify, sum(added.values()) * 1e-12).all()
+        lost_s = sum(fault.lost_s for fault in stored.faults or ())
+        bench = replace(_bench(job), lost_s=lost_s, seed=int(str(timeline.meta.get("seed", 0))))
+        remedied = Remedied(bench, whole, faults)
+        remedies, sensitivity, more = _Trials(remedied, timeline, tree, notify, sum(added.values()) * 1e-12).all()
         notes += more
     return Explanation(
         name=result.name,
@@ -214,15 +219,17 @@ def _job(file: Path, result: Result, number: int) -> Prepared:
     if len(jobs) != len(result.variants):
         text = f"the scenario beside the result has {len(jobs)} variants, the result {len(result.variants)}"
         raise InputError(text, file=file)
-    return _later(jobs[number])
+    return jobs[number]
 
 
-def _later(job: Prepared) -> Prepared:
-    """The job in the steps of which the result tells: those after its deaths."""
+def _faults_of(job: Prepared) -> JobFaults:
+    """The job's faults, told apart; the result tells of the steps after its deaths."""
     if not job.faults:
-        return job
+        return JobFaults()
     bench = _bench(job)
-    return sorted_out(bench, bench.graphs.of(job.training, job.cluster)).later(job)
+    graph = bench.graphs.of(job.training, job.cluster)
+    without_s = bench.step(graph, job.cluster, seed=bench.seed, faults=()).makespan_ps * 1e-12
+    return sorted_out(bench, graph, without_s)
 
 
 def _timeline(folder: Path, job: Prepared, number: int, stored: TrainingVariant) -> tuple[Record, tuple[str, ...]]:
@@ -245,8 +252,8 @@ def _timeline(folder: Path, job: Prepared, number: int, stored: TrainingVariant)
 def _added(stored: TrainingVariant, step_s: float) -> dict[str, int]:
     """What the mean step of the result has beyond its timeline, in ps by name."""
     rows = {(row.cause, row.phase): row.seconds for row in stored.time}
-    named = {VARIATION: rows.get(("data", "variation"), 0.0), MEETINGS: rows.get(("outer update", "outer update"), 0.0)}
-    rest = stored.step.seconds - step_s - sum(named.values())
+    named = {VARIATION: rows.get(("data", "variation"), 0.0), MEETINGS: rows.get(("outer update", "meeting"), 0.0)}
+    rest = stored.step.seconds - step_s - sum(named.values()) - rows.get((OUTAGE, ""), 0.0)
     named[STALL] = rest if rest > _SAME * step_s else 0.0
     return {name: round(seconds * 1e12) for name, seconds in named.items()}
 
@@ -260,14 +267,14 @@ class _Trials:
     """Tries remedies and better hardware on one job.
 
     Attributes:
-        job: The job.
+        remedied: Runs the job's later steps, with a remedy and without.
         timeline: Its stored step.
         tree: Where that step goes.
         notify: Takes what is being done, and its share from 0 to 1.
         added_s: What the mean step has beyond one step's timeline.
     """
 
-    job: Prepared
+    remedied: Remedied
     timeline: Record
     tree: TimeTree
     notify: Progress
@@ -275,17 +282,18 @@ class _Trials:
 
     def all(self) -> tuple[tuple[Tried, ...], tuple[Tried, ...], tuple[str, ...]]:
         """Every remedy, every resource made better, the most helpful first; and what a reader must know of them."""
-        job, seed = self.job, int(str(self.timeline.meta.get("seed", 0)))
-        bench = replace(_bench(job), seed=seed)
+        bench = self.remedied.bench
+        job, seed = bench.job, bench.seed
         graph = bench.graphs.of(job.training, job.cluster)
         base = bench.step(graph, job.cluster, seed=seed)
         base_s, stored_s = base.makespan_ps * 1e-12, self.timeline.makespan_ps * 1e-12
         bench = bench.for_trials(graph, base_s)
-        plain = stepped(job, bench)
+        remedied = replace(self.remedied, bench=bench)
+        plain = remedied.plain()
         wanted = list(proposed(job, waits_of(self.tree, job, plain.best_interval_steps)))
         found = bottleneck.resources(job.cluster, base, jitter=bool(job.faults) or job.jitter != Jitter())
         with ThreadPoolExecutor(max_workers=2) as pool:
-            begun = [pool.submit(self._remedy, remedy, bench, plain) for remedy in wanted]
+            begun = [pool.submit(self._remedy, remedy, remedied, plain) for remedy in wanted]
             begun += [pool.submit(self._resource, bench, resource, base_s) for resource in found]
             tried = []
             for number, future in enumerate(begun, 1):
@@ -296,10 +304,10 @@ class _Trials:
             notes.append(f"the same step now takes {base_s:.6g} s (stored: {stored_s:.6g} s); gains are against that")
         return _sorted(tried[: len(wanted)]), _sorted(tried[len(wanted) :]), tuple(notes)
 
-    def _remedy(self, remedy: Remedy, bench: StepRuns, plain: Stepped) -> Tried:
+    def _remedy(self, remedy: Remedy, remedied: Remedied, plain: Stepped) -> Tried:
         named = Tried(remedy.name, remedy.family, remedy.removes, remedy.assumes)
         try:
-            row = row_of(remedy, stepped(changed(self.job, remedy.changes), bench), plain)
+            row = row_of(remedy, remedied(remedy), plain)
         except (InputError, SimulationError) as error:
             reason = error.problems[0].message if isinstance(error, InputError) else str(error)
             return replace(named, reason=reason.splitlines()[0].partition("; nearest")[0])

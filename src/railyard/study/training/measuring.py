@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, TypedDict
 
 from railyard.cluster.bill import bill_of
@@ -12,6 +13,7 @@ from railyard.economics.ranges import band_of
 from railyard.economics.sources import of_entry
 from railyard.engine import Jitter
 from railyard.measure import tracks as timeline_tracks
+from railyard.measure.causes import OUTAGE
 from railyard.measure.decompose import decompose
 from railyard.measure.distribution import Around, StepTimes
 from railyard.measure.lockstep import lockstep
@@ -33,8 +35,8 @@ from railyard.result.variants.training import TrainingVariant
 from railyard.study.estimates import estimates
 from railyard.study.training.collectives import collective_rows
 from railyard.study.training.costing import economics, waited_for_data_s
-from railyard.study.training.deaths import sentences
 from railyard.study.training.hash_seeds import hashes
+from railyard.study.training.losses import sentence
 from railyard.study.training.packet_figures import packets_of
 from railyard.study.training.storing import checkpoint_of, loading_of, storage_warnings
 from railyard.workload.training import profiles
@@ -69,10 +71,17 @@ class Chosen(TypedDict, total=False):
     layouts: tuple[LayoutRow, ...]
 
 
-class Died(TypedDict, total=False):
-    """What died, where anything did."""
+class Faulty(TypedDict, total=False):
+    """What went wrong, where anything did."""
 
     faults: tuple[FaultFigures, ...]
+
+
+class StepsOfFaults(TypedDict, total=False):
+    """Steps to compare with, where anything went wrong."""
+
+    without_faults_s: float
+    longest_s: float
 
 
 @dataclass(frozen=True)
@@ -113,14 +122,17 @@ def measure(simulated: Simulated) -> MeasuredTraining:
     step_s = plain_s + varied_s + simulated.meeting_s
     price = ledger(job.training, job.cluster.scale_up_domain)
     stall_s = _stall_each_step(job.training, saved.stall_s)
-    busy = utilization(decomposition, _work(job), step_s=step_s + stall_s)
     carried = network_use(timeline, job.cluster, decomposition)
-    cost = economics(job, saved, decomposition, step_s)
+    cost = economics(job, saved, decomposition, step_s, sum(fault.lost_s for fault in simulated.faults))
+    outage_s = cost.jct.fault_s / cost.jct.steps
+    mean_s = step_s + stall_s + outage_s
+    busy = utilization(decomposition, _work(job), step_s=mean_s)
     ranks = timeline_tracks.sample_ranks(stages(timeline.graph), busy.per_rank)
     added = (
         ("data", "variation", varied_s),
         ("outer update", "meeting", simulated.meeting_s),
         ("checkpoint", "checkpoint", stall_s),
+        (OUTAGE, "", outage_s),
     )
     diluted = decomposition.step_s / (decomposition.step_s + sum(seconds for _, _, seconds in added))
     communication: Priced = {} if price is None else {"communication": price.section()}
@@ -128,9 +140,13 @@ def measure(simulated: Simulated) -> MeasuredTraining:
     variant = TrainingVariant(
         name=job.variant.name,
         settings=dict(job.variant.settings),
-        model_error=_model_error(job, step_s + stall_s, busy.tokens_per_s_per_gpu, cost),
+        bound=job.cluster.is_bound,
+        outcome=simulated.outcome,
+        model_error=_model_error(job, mean_s, busy.tokens_per_s_per_gpu, cost),
         layout=layout_figures(job.training.layout),
-        step=times.section(mean_s=step_s + stall_s, more_s=step_s + stall_s - plain_s),
+        step=times.section(
+            mean_s=mean_s, more_s=step_s + stall_s - plain_s, **_steps_of_faults(simulated, step_s + stall_s - plain_s)
+        ),
         utilization=busy.section(gpu=busy.gpu * diluted),
         time=time,
         lockstep=lockstep(decomposition).section(),
@@ -149,7 +165,8 @@ def measure(simulated: Simulated) -> MeasuredTraining:
         ),
         collectives=collective_rows(timeline, job.cluster, job.policy),
         warnings=(
-            *sentences(simulated.faults),
+            *map(sentence, simulated.faults),
+            *_unbudgeted(job, cost),
             *timeline.meta.get("warnings", []),
             *([] if price is None else price.notes()),
             *_straddling(job),
@@ -160,7 +177,7 @@ def measure(simulated: Simulated) -> MeasuredTraining:
         digest=str(timeline.meta["digest"]),
         **communication,
         **_chosen(job),
-        **_died(simulated.faults),
+        **_faults(simulated.faults),
         **packets_of(timeline, job.cluster),
     )
     left_out = _words(timeline.meta.get("left_out"))
@@ -205,8 +222,26 @@ def layout_figures(layout: Layout) -> LayoutFigures:
     return LayoutFigures(words=str(layout), parallelism=layout.parallelism())
 
 
-def _died(faults: tuple[FaultFigures, ...]) -> Died:
+def _faults(faults: tuple[FaultFigures, ...]) -> Faulty:
     return {"faults": faults} if faults else {}
+
+
+def _steps_of_faults(simulated: Simulated, more_s: float) -> StepsOfFaults:
+    """The mean step without faults, and the longest that faults make: of a death with all that is lost then."""
+    if not simulated.faults:
+        return {}
+    later_s = simulated.timeline.makespan_ps * 1e-12 + more_s
+    more = [max(fault.lost_s, fault.stall_s) for fault in simulated.faults if fault.outcome != "slowed" or fault.lost_s]
+    return {"without_faults_s": fmean(simulated.without_s) + more_s, "longest_s": later_s + max(more, default=0.0)}
+
+
+def _unbudgeted(job: Prepared, cost: Economics) -> Iterator[str]:
+    """How a loss is spread over a job that has no length."""
+    if cost.jct.fault_s and not job.training.tokens:
+        yield (
+            f"the job has no `tokens`: what faults take once is spread over {cost.jct.mtbf_s / 3600:.3g} h of work,"
+            " its mean time between failures"
+        )
 
 
 def _around(job: Prepared) -> Around | None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from statistics import fmean
+from typing import TYPE_CHECKING, Literal
 
 from railyard.engine import Jitter, Probes
+from railyard.errors import Stalled
 from railyard.measure import bottleneck
 from railyard.percentile import percentile
 from railyard.scenario.load import blaming
 from railyard.study.training import trying
-from railyard.study.training.deaths import priced, sorted_out
+from railyard.study.training.faults import JobFaults, sorted_out
 from railyard.study.training.hash_seeds import redrawn
+from railyard.study.training.losses import Losses, Steps
 from railyard.study.training.step_runs import StepRuns
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from railyard.cluster import Cluster
-    from railyard.graph import Record
+    from railyard.graph import Record, TaskGraph
     from railyard.measure.bottleneck import Bottleneck, Resource
     from railyard.result.fault import FaultFigures
     from railyard.study.training.prepare import Prepared
@@ -33,13 +36,15 @@ class Simulated:
     """What an engine found for one variant.
 
     Attributes:
-        job: The variant, with the cluster whose hashes gave the timeline.
+        job: The variant in its later steps, with the cluster whose hashes gave the timeline.
         timeline: The step under the seed whose step time is the median.
         samples_s: Step time under every seed.
         saved: What a checkpoint takes.
         bottleneck: What would help.
         meeting_s: How much longer a mean step is for meetings of workers that step by themselves.
-        faults: What deaths cost.
+        without_s: The samples without any fault; empty where the scenario has none.
+        faults: What each fault cost.
+        outcome: What became of the job.
     """
 
     job: Prepared
@@ -48,7 +53,9 @@ class Simulated:
     saved: Saved
     bottleneck: Bottleneck
     meeting_s: float = 0.0
+    without_s: tuple[float, ...] = ()
     faults: tuple[FaultFigures, ...] = ()
+    outcome: Literal["finished", "died", "stalled"] = "finished"
 
 
 def simulate(
@@ -70,37 +77,124 @@ def simulate(
     """
     with blaming(job.variant.draft, "workload", "training"):
         graph = job.graphs.of(job.training, job.cluster)
-    whole = job
-    bench = StepRuns(job, job.graphs, stop, done)
-    deaths = sorted_out(bench, graph)
-    job = deaths.later(job)
-    bench = replace(bench, job=job)
+    whole = StepRuns(job, job.graphs, stop, done)
     pool = ThreadPoolExecutor(max_workers=workers)
     try:
-        samples_s = bench.samples_s(graph, pool) if bench.random else ()
-        seed = job.seeds[samples_s.index(percentile(sorted(samples_s), 0.5))] if samples_s else job.seeds[0]
-        bench = replace(bench, job=replace(job, cluster=redrawn(job.cluster, seed)), seed=seed)
-        timeline = bench.step(
-            graph, bench.job.cluster, seed=seed, probes=Probes(full=True, windows=windows_of(bench.job.cluster))
-        )
-        step_s = timeline.makespan_ps * 1e-12
-        disturbed = bool(job.faults) or job.jitter != Jitter()
-        saved, meeting_s = bench.checkpoint(step_s), bench.meeting_s(job.cluster, bench.job.cluster, step_s)
-        stall_s = saved.stall_s / bench.saved_every
+        stepped = _stepped(whole, graph, pool)
+        bench, step_s = stepped.bench, stepped.timeline.makespan_ps * 1e-12
+        saved = bench.checkpoint(step_s)
+        meeting_s = bench.meeting_s(stepped.faults.later(job).cluster, bench.job.cluster, step_s)
+        lost = stepped.losses(whole, graph, saved)
+        search = bottleneck.UNSEARCHED
         if searched:
-            found = bottleneck.resources(
-                bench.job.cluster, timeline, jitter=disturbed, checkpoints=job.training.checkpoint is not None
+            tried = replace(
+                bench.for_trials(graph, step_s),
+                stall_s=saved.stall_s / bench.saved_every,
+                lost_s=sum(one.lost_s for one in lost),
             )
-            tried = replace(bench.for_trials(graph, step_s), stall_s=stall_s)
-            trials = {resource.name: pool.submit(tried.better, resource, bottleneck.FACTOR) for resource in found}
-            search = bottleneck.find(step_s + stall_s + meeting_s, found, BottleneckTrials(trials, tried.better))
-            search = trying.with_changes(search, tried)
-        else:
-            search = bottleneck.UNSEARCHED
-        lost = priced(deaths, replace(bench, job=replace(whole, cluster=redrawn(whole.cluster, seed))), graph, saved)
+            search = _searched(stepped, tried, job, step_s + tried.stall_s + meeting_s, pool)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-    return Simulated(bench.job, timeline, samples_s or (step_s,) * len(job.seeds), saved, search, meeting_s, lost)
+    return Simulated(
+        bench.job,
+        stepped.timeline,
+        stepped.samples_s,
+        saved,
+        search,
+        meeting_s,
+        stepped.without_s,
+        lost,
+        stepped.faults.outcome,
+    )
+
+
+@dataclass(frozen=True)
+class _Stepped:
+    """Steps of a job.
+
+    Attributes:
+        bench: Of its later steps, under the seed whose step is the median.
+        timeline: That step.
+        samples_s: Steps under every seed.
+        without_s: The same without any fault; empty where there is none.
+        faults: Told apart.
+    """
+
+    bench: StepRuns
+    timeline: Record
+    samples_s: tuple[float, ...]
+    without_s: tuple[float, ...]
+    faults: JobFaults
+
+    def losses(self, whole: StepRuns, graph: TaskGraph, saved: Saved) -> tuple[FaultFigures, ...]:
+        """What each fault cost; `whole` runs the job with all of them."""
+        if not self.without_s:
+            return ()
+        seed, job = self.bench.seed, whole.job
+        without_s = self.without_s[job.seeds.index(seed) if len(self.without_s) > 1 else 0]
+        drawn = replace(whole, job=replace(job, cluster=redrawn(job.cluster, seed)), seed=seed)
+        steps = Steps(without_s, self.timeline.makespan_ps * 1e-12)
+        return Losses(self.faults, drawn, graph, saved, steps).figures()
+
+
+def _stepped(whole: StepRuns, graph: TaskGraph, pool: ThreadPoolExecutor) -> _Stepped:
+    """A job's steps, without its faults and with them."""
+    job = whole.job
+    without_s = _samples_s(replace(whole, job=replace(job, faults=())), graph, pool) if job.faults else ()
+    faults = sorted_out(whole, graph, fmean(without_s)) if without_s else JobFaults()
+    try:
+        return _played(replace(whole, job=faults.later(job)), graph, pool, without_s, faults)
+    except Stalled:
+        if not faults.slowing:
+            raise
+    faults = faults.stalled()
+    return _played(replace(whole, job=faults.later(job)), graph, pool, without_s, faults)
+
+
+def _samples_s(bench: StepRuns, graph: TaskGraph, pool: ThreadPoolExecutor) -> tuple[float, ...]:
+    """Step time in seconds under every seed under which steps differ."""
+    if bench.random:
+        return bench.samples_s(graph, pool)
+    seed = bench.job.seeds[0]
+    return (bench.step(graph, redrawn(bench.job.cluster, seed), seed=seed).makespan_ps * 1e-12,)
+
+
+def _played(
+    bench: StepRuns, graph: TaskGraph, pool: ThreadPoolExecutor, without_s: tuple[float, ...], faults: JobFaults
+) -> _Stepped:
+    """Steps of a job under every seed, that of the median with all that is measured of it."""
+    job = bench.job
+    samples_s = bench.samples_s(graph, pool) if bench.random else ()
+    seed = job.seeds[samples_s.index(percentile(sorted(samples_s), 0.5))] if samples_s else job.seeds[0]
+    bench = replace(bench, job=replace(job, cluster=redrawn(job.cluster, seed)), seed=seed)
+    cluster = bench.job.cluster
+    timeline = bench.step(graph, cluster, seed=seed, probes=Probes(full=True, windows=windows_of(cluster)))
+    every_s = samples_s or (timeline.makespan_ps * 1e-12,) * len(job.seeds)
+    return _Stepped(bench, timeline, every_s, without_s, faults)
+
+
+def _searched(
+    stepped: _Stepped, tried: StepRuns, whole: Prepared, mean_s: float, pool: ThreadPoolExecutor
+) -> Bottleneck:
+    """What would help most: resources that are better, and what the user can change.
+
+    Args:
+        stepped: The job's steps.
+        tried: Runs trials.
+        whole: The job with all its faults.
+        mean_s: Its mean step.
+        pool: Runs trials beside one another.
+    """
+    job = stepped.bench.job
+    found = bottleneck.resources(
+        job.cluster,
+        stepped.timeline,
+        jitter=bool(job.faults) or job.jitter != Jitter(),
+        checkpoints=job.training.checkpoint is not None,
+    )
+    trials = {resource.name: pool.submit(tried.better, resource, bottleneck.FACTOR) for resource in found}
+    search = bottleneck.find(mean_s, found, BottleneckTrials(trials, tried.better))
+    return trying.with_changes(search, trying.Remedied(tried, whole, stepped.faults))
 
 
 MOST_WINDOWS = 200

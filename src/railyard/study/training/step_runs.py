@@ -44,6 +44,7 @@ class StepRuns:
         seed: Of what is random.
         scale: What step times of trials are multiplied by.
         stall_s: What checkpoints add to the mean step.
+        lost_s: What faults take from the job once.
     """
 
     job: Prepared
@@ -53,6 +54,7 @@ class StepRuns:
     seed: int = 0
     scale: float = 1.0
     stall_s: float = 0.0
+    lost_s: float = 0.0
 
     @property
     def saved_every(self) -> int:

@@ -12,8 +12,10 @@ from railyard.study import bounds
 from railyard.study.remedies import Waits, proposals
 from railyard.study.remedies.changed import PARALLELISM, changed
 from railyard.study.training.costing import economics, waited_for_data_s
+from railyard.study.training.faults import on_flow, sorted_out
 from railyard.study.training.hash_seeds import redrawn
-from railyard.study.training.storing import checkpoint_of, loading_of
+from railyard.study.training.losses import Losses, Steps
+from railyard.study.training.storing import Saved, checkpoint_of, loading_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from railyard.measure.bottleneck import Bottleneck
     from railyard.measure.explain import TimeTree
     from railyard.study.remedies import Remedy
+    from railyard.study.training.faults import JobFaults
     from railyard.study.training.prepare import Prepared
     from railyard.study.training.step_runs import StepRuns
 
@@ -65,8 +68,13 @@ class Stepped:
         return float(self.cost.capex.total_usd.typical)
 
 
-def stepped(job: Prepared, bench: StepRuns) -> Stepped:
+def stepped(job: Prepared, bench: StepRuns, lost_s: float = 0.0) -> Stepped:
     """One step of a job under the seed and on the engine of a bench, measured as `run` measures it.
+
+    Args:
+        job: In its later steps.
+        bench: Runs it.
+        lost_s: What faults take from it once.
 
     Raises:
         InputError: The job would never end.
@@ -82,10 +90,54 @@ def stepped(job: Prepared, bench: StepRuns) -> Stepped:
     loading = loading_of(on.job, record, once_s, bench.scale * waited_for_data_s(shares))
     step_s = once_s + on.meeting_s(job.cluster, cluster, record.makespan_ps * 1e-12)
     step_s += 0.0 if loading is None else loading.variation_s
-    cost = economics(on.job, saved, shares, step_s)
+    cost = economics(on.job, saved, shares, step_s, lost_s)
     storage = checkpoint_of(on.job, saved, step_s, cost.jct)
     best = None if storage is None else storage.best_interval_steps
     return Stepped(on.job, record, step_s + saved.stall_s / on.saved_every, cost, best)
+
+
+@dataclass(frozen=True)
+class Remedied:
+    """Steps of a job with a remedy, under the faults of its scenario.
+
+    Attributes:
+        bench: Runs them; of the job in its later steps.
+        whole: The job with all its faults.
+        faults: These, told apart.
+    """
+
+    bench: StepRuns
+    whole: Prepared
+    faults: JobFaults
+
+    def plain(self) -> Stepped:
+        """Without a remedy.
+
+        Raises:
+            InputError: The job would never end.
+            SimulationError: The step cannot end.
+        """
+        return stepped(self.bench.job, self.bench, self.bench.lost_s)
+
+    def __call__(self, remedy: Remedy) -> Stepped:
+        """With a remedy; one that changes the cluster may save a job that dies without it.
+
+        Raises:
+            InputError: It does not divide, does not fit or cannot be built then.
+            SimulationError: The step cannot end.
+        """
+        other = changed(self.whole, remedy.changes)
+        if not self.whole.faults or "faults" in remedy.changes:
+            return stepped(other, self.bench)
+        if not any(key.startswith("cluster.") for key in remedy.changes):
+            return stepped(self.faults.later(other), self.bench, self.bench.lost_s)
+        cluster = redrawn(other.cluster, self.bench.seed)
+        bench = on_flow(replace(self.bench, job=replace(other, cluster=cluster)))
+        graph = bench.graphs.of(other.training, cluster)
+        without_s = bench.step(graph, cluster, seed=bench.seed, faults=()).makespan_ps * 1e-12
+        faults = sorted_out(bench, graph, without_s)
+        lost_s = Losses(faults, bench, graph, Saved(), Steps(without_s, without_s)).once_s
+        return stepped(faults.later(bench.job), self.bench, lost_s)
 
 
 def waits_of(tree: TimeTree, job: Prepared, best_interval_steps: int | None) -> Waits:
@@ -127,34 +179,34 @@ def settings_of(job: Prepared, remedy: Remedy) -> dict[str, object]:
     return {**({PARALLELISM: job.training.layout.parallelism()} if job.layouts else {}), **remedy.changes}
 
 
-def with_changes(search: Bottleneck, bench: StepRuns) -> Bottleneck:
+def with_changes(search: Bottleneck, remedied: Remedied) -> Bottleneck:
     """A search for the bottleneck with what the user can change; as it is where a step is too large to be tried often.
 
     Args:
         search: What was found so far.
-        bench: Runs steps of the variant; of the engine that trials are made on.
+        remedied: Runs steps of the variant, on the engine that trials are made on.
     """
-    if bounds.about_tasks(bench.job.training) > TASKS:
+    if bounds.about_tasks(remedied.bench.job.training) > TASKS:
         return search
     try:
-        plain = stepped(bench.job, bench)
+        plain = remedied.plain()
     except (InputError, SimulationError):  # the run itself says why
         return search
-    return replace(search, changes=tuple(_rows(bench, plain, search.network_gain or 0.0)))
+    return replace(search, changes=tuple(_rows(remedied, plain, search.network_gain or 0.0)))
 
 
-def _rows(bench: StepRuns, plain: Stepped, network_gain: float) -> list[ChangeRow]:
+def _rows(remedied: Remedied, plain: Stepped, network_gain: float) -> list[ChangeRow]:
     """What each remedy that `run` tries gives, the one that saves most of a token's cost first, bounds last."""
     waits = Waits(_shares(plain.record), network_gain if network_gain >= WORTH else 0.0, plain.best_interval_steps)
     rows: list[ChangeRow] = []
     kinds = [kind for kind in map(proposals.get, proposals.names()) if kind.in_run]
     for kind in sorted(kinds, key=lambda kind: not kind.bounded):
-        for remedy in kind.propose(bench.job, waits):
+        for remedy in kind.propose(remedied.bench.job, waits):
             # Where the bound of all fabrics gives nothing, no fabric does.
             if kind.bounded and any(row.bound and row.gain < WORTH for row in rows):
                 continue
             try:
-                rows.append(row_of(remedy, stepped(changed(bench.job, remedy.changes), bench), plain))
+                rows.append(row_of(remedy, remedied(remedy), plain))
             except (InputError, SimulationError):
                 continue  # it does not divide, does not fit or cannot end
     return sorted(rows, key=lambda row: (row.bound, -(row.cpmt_gain or 0.0), -row.gain, row.name))

@@ -69,12 +69,12 @@ def first_sentence(text: str) -> str:
 
 def spines(variant: Mapping[str, Any]) -> int:
     """Spines of a variant's network."""
-    return sum(row["count"] for row in variant["topology"]["switches"] if row["role"] == "spine")
+    return int(sum(row["count"] for row in variant["topology"]["switches"] if row["role"] == "spine"))
 
 
 def tier_cables(variant: Mapping[str, Any], tier: str) -> int:
     """Cables of a tier; the result counts links one way each."""
-    return sum(row["links"] for row in variant["network"]["tiers"] if row["name"] == tier) // 2
+    return int(sum(row["links"] for row in variant["network"]["tiers"] if row["name"] == tier)) // 2
 
 
 def named(names: Sequence[str], sentence: str, everybody: int) -> Iterator[str]:
@@ -208,7 +208,7 @@ def one_cable(random: np.random.Generator, folder: Path) -> Case:
 
 def leafs(variant: Mapping[str, Any]) -> int:
     """Leafs of a variant's network."""
-    return sum(row["count"] for row in variant["topology"]["switches"] if row["role"] == "leaf")
+    return int(sum(row["count"] for row in variant["topology"]["switches"] if row["role"] == "leaf"))
 
 
 def bound(random: np.random.Generator, folder: Path) -> Case:
