@@ -3,6 +3,7 @@
 import pytest
 
 import railyard
+from railyard.api import words
 from railyard.cli import guard
 from railyard.errors import InputError
 
@@ -20,7 +21,7 @@ SMALL = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    for changes in ({}, {"fabric": "ideal"}, {"workload.training.sequence": 4096, "name": "longer"}):
+    for changes in ({}, {"fabric": "uec"}, {"workload.training.sequence": 4096, "name": "longer"}):
         railyard.run(SMALL, overrides=changes, out=folder)
     return folder
 
@@ -30,7 +31,7 @@ def runs(folder, *names):
 
 
 def fabric_of(path):
-    return "ideal" if "name: ideal" in (path / "scenario.yaml").read_text() else "roce"
+    return "uec" if "name: uec" in (path / "scenario.yaml").read_text() else "roce"
 
 
 def test_a_network_apart_shares_computations_as_a_comparison_of_one_scenario_does(folder):
@@ -46,10 +47,15 @@ def test_a_network_apart_shares_computations_as_a_comparison_of_one_scenario_doe
     assert mine.model_copy(update={"variant": theirs.variant}) == theirs
 
 
-def test_another_sequence_shares_nothing(folder):
+def test_runs_of_other_work_stand_side_by_side_without_a_winner(folder):
     joined = railyard.api.compare_runs(runs(folder, "small", "longer"), out=None).result
-    assert joined.verdict.differences[0].shared == "nothing"
     assert joined.name == "small against longer"
+    assert [one.name for one in joined.variants] == ["small", "longer"]
+    verdict = joined.verdict
+    assert (verdict.leading, verdict.best, verdict.ranking, verdict.differences) == (None, None, (), ())
+    assert verdict.unlike == ("workload.training.sequence",)
+    said = words.why(joined)
+    assert said.startswith("The variants do different work (workload.training.sequence 2048 against 4096)")
 
 
 def test_joined_runs_make_a_folder_that_can_be_joined_again(folder, tmp_path):
