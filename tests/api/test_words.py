@@ -227,7 +227,7 @@ def test_the_bound_is_told_with_its_distance_and_never_leads():
     """2.1 % is what the verdict says."""
     said = why(variant("a", 1000, 1.2), variant("b", 900, 1.3), variant("ideal", 1021, 1.0, bound=True), ties=["b"])
     assert said == (
-        "Both variants that can be bought are tied: 1.0 % in dollars a token is inside the error of model and prices"
+        "Both variants that are compared are tied: 1.0 % in dollars a token is inside the error of model and prices"
         f" (5.0 %). The bound, ideal, gets 2.1 % more out of an accelerator than a. {HEADLINE}"
     )
 

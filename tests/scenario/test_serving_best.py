@@ -20,7 +20,7 @@ def variant(name, attainment, usd):
     serving = ModelServing.model_construct(slo=slo, cpmt=cost, ttft_parts={}, requests=requests)
     error = ModelError("throughput", "dense", -0.1, 0.1, 0.05, 0.15, -0.05, 0.05, 50, 5, "source")
     rows = (error.row("cpmt", usd, inverse=True),)
-    return ServingVariant.model_construct(name=name, settings={}, serving=serving, model_error=rows)
+    return ServingVariant.model_construct(name=name, settings={}, bound=False, serving=serving, model_error=rows)
 
 
 def of(*variants):

@@ -74,9 +74,9 @@ def test_the_command_line_names_what_is_wrong(folder, capsys, tmp_path):
         (one, "examples/first.yaml"): "this is a scenario among runs",
         (one, str(runs(folder, "small")[0]), "--vary", "fabric=roce"): "--vary: runs that were kept cannot be changed",
     }
-    for arguments, words in cases.items():
+    for arguments, wrong in cases.items():
         assert guard.run(["compare", *arguments, "--out", str(tmp_path / "out")]) == 2
-        assert words in capsys.readouterr().err
+        assert wrong in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

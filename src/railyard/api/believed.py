@@ -134,9 +134,9 @@ def ties(result: Result) -> str:
 
 
 def _every(result: Result, verdict: Verdict) -> str:
-    """`Both variants`, `All 5 variants that can be bought`."""
+    """`Both variants`, or `All 5 variants that are compared` where some cannot be bought or are late."""
     many = len(verdict.ranking)
-    sold = "" if many == len(result.variants) else " that can be bought"
+    sold = "" if many == len(result.variants) else " that are compared"
     return f"{'Both' if many == 2 else f'All {many}'} variants{sold}"
 
 
