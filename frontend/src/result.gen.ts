@@ -1042,6 +1042,10 @@ export interface NetworkFigures {
   hot_links: HotLink[];
   /** for communication */
   waited: Waited;
+  /** whether anything crosses links between switches of the back-end */
+  crosses: boolean;
+  /** where nothing does: fewest servers with which this topology makes it cross; null where it could already, or never does */
+  crosses_from: number | null;
 }
 
 /** The network's share of each percentile: collectives and transfers. */
@@ -2484,6 +2488,18 @@ export interface TrialRow {
   bound_gain: number | null;
 }
 
+/** A key that a comparison varies without showing what it does. */
+export interface Unexercised {
+  /** as the comparison writes it */
+  key: string;
+  /** whether it matters on links between switches, which no variant crosses; else it moves no figure */
+  crossing: boolean;
+  /** fewest servers from which some variant would cross them; null where that is not known */
+  from_servers: number | null;
+  /** the same from which all would */
+  to_servers: number | null;
+}
+
 /** One technique that the job uses. */
 export interface UsedPart {
   /** key in the scenario */
@@ -2530,6 +2546,8 @@ export interface Verdict {
   ranking: string[];
   /** keys of the workload in which variants differ: none of them wins */
   unlike: string[];
+  /** what is varied and not shown by this comparison */
+  unexercised: Unexercised[];
   /** a row for every variant of the ranking but its first */
   differences: Difference[];
 }

@@ -29,7 +29,7 @@ def variant(name, rate, cost=None, step_s=2.0, *, samples=None, time=None, setti
     )
 
 
-def result(*variants, ties=(), unlike=()):
+def result(*variants, ties=(), unlike=(), **more):
     """The cheapest leads; some are tied with it: 1 % apart, with bands of 3 % (model) and 4 % (prices)."""
     priced = all(one.cpmt for one in variants)
     products = [one for one in variants if not one.bound]
@@ -58,6 +58,7 @@ def result(*variants, ties=(), unlike=()):
         ties=tuple(ties),
         ranking=() if unlike else tuple(one.name for one in ranked),
         unlike=tuple(unlike),
+        unexercised=more.get("unexercised", ()),
         differences=rows,
     )
     compared = verdict if len(variants) > 1 else None

@@ -11,6 +11,7 @@ from railyard.measure.model_error import ModelError, record
 from railyard.measure.verdict import may_be_in_time, shared_by, verdict_of
 from railyard.result.fault import FaultFigures
 from railyard.result.model_error import ErrorRow
+from railyard.result.network import NetworkFigures
 from railyard.result.section import Band
 from railyard.result.serving import ObjectiveFigures, RequestsFigures, ServingFigures
 from railyard.result.step import StepFigures, TimeShare, UtilizationFigures
@@ -56,6 +57,7 @@ def step(
         outcome="died" if lost_s else "finished",
         faults=(FaultFigures.model_construct(lost_s=lost_s),),
         utilization=UtilizationFigures.model_construct(tokens_per_s_per_gpu=rate),
+        network=NetworkFigures.model_construct(crosses=True, crosses_from=None),
         layout=layout,
         model_error=(row(typical=cost, **error),),
         step=StepFigures.model_construct(seconds=samples[0], samples=tuple(samples)),

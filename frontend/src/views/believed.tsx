@@ -41,12 +41,22 @@ function headOf(verdict: VerdictFigures): string {
   return verdict.best === null ? `${verdict.leading} leads, but is tied with ${verdict.ties.join(", ")}` : `${verdict.best} is best`;
 }
 
+/** What is varied and not shown by the comparison. */
+function unseen(verdict: VerdictFigures): string {
+  const crossing = verdict.unexercised.filter((row) => row.crossing);
+  const still = verdict.unexercised.filter((row) => !row.crossing).map((row) => row.key);
+  const first = crossing[0];
+  const from = first === undefined || first.from_servers === null ? "" : `; it would from ${count(first.from_servers)} servers`;
+  const said = first === undefined ? [] : [`This job does not cross the spine${from}: what ${crossing.map((row) => row.key).join(", ")} would do there is not seen here.`];
+  return [...said, ...(still.length > 0 ? [`${still.join(", ")} moves no figure of this work.`] : [])].join(" ");
+}
+
 /** Which variant is best, where that can be said; ties are called ties, and bounds never lead. */
 export function Verdict({ verdict }: { verdict: VerdictFigures }) {
   const bound = verdict.bound !== null && verdict.above_bound !== null
     ? ` The bound, ${verdict.bound}, gets ${percent(Math.max(verdict.above_bound, 0))} more out of an accelerator than ${verdict.leading}.` : "";
-  const note = `By ${BY[verdict.by]}. A difference inside the bands of model and prices together is a tie; a job that a fault ends is behind those that finish.${bound}`;
-  if (verdict.differences.length === 0) return <Section title={headOf(verdict)} note={bound || undefined}>{null}</Section>;
+  const note = `${unseen(verdict)} By ${BY[verdict.by]}. A difference inside the bands of model and prices together is a tie; a job that a fault ends is behind those that finish.${bound}`;
+  if (verdict.differences.length === 0) return <Section title={headOf(verdict)} note={`${unseen(verdict)}${bound}` || undefined}>{null}</Section>;
   return (
     <Section title={headOf(verdict)} note={note}>
       <Table

@@ -110,6 +110,24 @@ def _under(settings: Mapping[str, object], key: str) -> str:
     return "its default"
 
 
+def unexercised(result: Result) -> str:
+    """A sentence on what is varied and not shown, with a space behind it; empty where all is."""
+    if result.verdict is None:
+        return ""
+    crossing = [one for one in result.verdict.unexercised if one.crossing]
+    still = [one.key for one in result.verdict.unexercised if not one.crossing]
+    said = ""
+    if crossing:
+        low, high = crossing[0].from_servers, crossing[0].to_servers
+        would = "" if low is None else f"; it would from {low:,} servers"
+        would += "" if high in (None, low) else f", in all variants from {high:,}"
+        keys = ", ".join(one.key for one in crossing)
+        said = f"This job does not cross the spine{would}: what {keys} would do there is not seen here. "
+    if still:
+        said += f"{', '.join(still)} moves no figure of this work. "
+    return said
+
+
 def bound(result: Result) -> str:
     """A sentence on how far the leading variant is from what no product reaches, with a space before it; or empty."""
     verdict = result.verdict

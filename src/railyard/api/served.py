@@ -185,7 +185,7 @@ def why(result: Result) -> str:
     among = f"of the {good} of {many} variants with {share}" if good else f"though no variant has {share}"
     leads = "comes out best" if not believed.peers(result) else "leads, tied with others,"
     said = f"{best.name} {leads} {among}, {price}.{believed.ties(result)}{believed.bound(result)}"
-    return f"{said}\n{best.name}: {first_token(best)}"
+    return f"{believed.unexercised(result)}{said}\n{best.name}: {first_token(best)}"
 
 
 def explain(result: Result) -> str:

@@ -228,7 +228,8 @@ def _of_steps(result: Result) -> str:
         said = _fastest(result, best)
     else:
         said = _by_tokens(result, best)
-    return f"{faults.opening(result)} {said}{believed.bound(result)} {headline(best)}".strip()
+    opening = f"{believed.unexercised(result)}{faults.opening(result)}".strip()
+    return f"{opening} {said}{believed.bound(result)} {headline(best)}".strip()
 
 
 def compared(result: Result) -> list[StepVariant]:

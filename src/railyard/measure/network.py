@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.crossing import servers_to_cross
 from railyard.cluster.names import link_name
 from railyard.graph import Kind
 from railyard.graph.occupancy import members_of
@@ -77,6 +78,9 @@ class NetworkUse:
         load: float64[physical links]; load of each.
         waited_scale_up: Share of the step that a rank waits for communication inside scale-up domains.
         waited_scale_out: The same for communication that crosses them: what the network makes the GPUs wait.
+        crosses: Whether anything crosses links between switches of the back-end.
+        crosses_from: Where nothing does, fewest servers with which the topology makes it cross; None: it could already,
+            or never does.
     """
 
     tiers: tuple[TierUse, ...]
@@ -85,6 +89,8 @@ class NetworkUse:
     load: NDArray[np.float64]
     waited_scale_up: float
     waited_scale_out: float
+    crosses: bool
+    crosses_from: int | None
 
     def section(self) -> NetworkFigures:
         """The result's `network`."""
@@ -93,6 +99,8 @@ class NetworkUse:
             saturated_tier=self.saturated_tier,
             hot_links=tuple(HotLink(name=name, tier=tier, utilization=load) for name, tier, load in self.hot_links),
             waited=Waited(scale_up=self.waited_scale_up, scale_out=self.waited_scale_out),
+            crosses=self.crosses,
+            crosses_from=self.crosses_from,
         )
 
 
@@ -113,6 +121,8 @@ def network_use(record: Record, cluster: Cluster, decomposition: Decomposition, 
     tiers = tuple(_tier(cluster, number, carried, load, busy_s) for number in range(len(links.tiers)))
     tiers = tuple(tier for tier in tiers if tier.links)
     inside = scale_up_groups(record.graph, cluster)
+    between = {tier.name for tier in cluster.back_end.tiers if tier.kind != "access"}
+    crosses = any(tier.bytes > 0 for tier in tiers if tier.name in between)
     return NetworkUse(
         tiers=tiers,
         saturated_tier=_saturated(tiers, decomposition, inside),
@@ -120,6 +130,8 @@ def network_use(record: Record, cluster: Cluster, decomposition: Decomposition, 
         load=load,
         waited_scale_up=_waited(decomposition, inside, within=True),
         waited_scale_out=_waited(decomposition, inside, within=False),
+        crosses=crosses,
+        crosses_from=None if crosses else servers_to_cross(cluster),
     )
 
 

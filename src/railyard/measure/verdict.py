@@ -25,15 +25,16 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from railyard.measure.exercised import flat, unexercised
 from railyard.measure.model_error import collective_error, unknown_error
 from railyard.result.model_error import Difference, Verdict
 from railyard.result.variants.serving import ServedVariant
 from railyard.result.variants.variant import StepVariant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from railyard.result.model_error import ErrorRow
+    from railyard.result.model_error import ErrorRow, Unexercised
     from railyard.result.section import Band
     from railyard.result.variants.variant import ComparedVariant
 
@@ -89,25 +90,19 @@ def verdict_of(variants: Sequence[object]) -> Verdict | None:
     steps = [variant for variant in variants if isinstance(variant, StepVariant)]
     served = [variant for variant in variants if isinstance(variant, ServedVariant)]
     if len(steps) == len(variants):
-        return _judged(*_steps(steps), unlike(steps))
-    return _judged(*_served(served), unlike(served)) if len(served) == len(variants) else None
+        return _judged(*_steps(steps), unlike(steps), unexercised(steps))
+    if len(served) == len(variants):
+        return _judged(*_served(served), unlike(served), unexercised(served))
+    return None
 
 
 def unlike(variants: Sequence[ComparedVariant]) -> tuple[str, ...]:
     """Keys of the workload in which some variants differ from others."""
     absent = object()
-    flat = [dict(_flat(variant.settings)) for variant in variants]
-    keys = dict.fromkeys(key for settings in flat for key in settings)
-    apart = [key for key in keys if any(one.get(key, absent) != flat[0].get(key, absent) for one in flat)]
+    settings = [dict(flat(variant.settings)) for variant in variants]
+    keys = dict.fromkeys(key for one in settings for key in one)
+    apart = [key for key in keys if any(one.get(key, absent) != settings[0].get(key, absent) for one in settings)]
     return tuple(key for key in apart if _is_work(key))
-
-
-def _flat(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in settings.items():
-        if isinstance(value, dict) and value:
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _is_work(key: str) -> bool:
@@ -143,7 +138,7 @@ def may_be_in_time(variant: ServedVariant) -> bool:
     return slo.attainment + _EIGHT_OF_TEN * math.sqrt(slo.target * (1.0 - slo.target) / count) >= slo.target
 
 
-def _judged(by: Figure, sides: Sequence[_Side], apart: tuple[str, ...]) -> Verdict:
+def _judged(by: Figure, sides: Sequence[_Side], apart: tuple[str, ...], unused: tuple[Unexercised, ...]) -> Verdict:
     products = sorted((side for side in sides if not side.variant.bound), key=lambda side: side.rank)
     bound = min((side for side in sides if side.variant.bound), key=lambda side: side.value, default=None)
     ranked = [] if apart else products
@@ -160,6 +155,7 @@ def _judged(by: Figure, sides: Sequence[_Side], apart: tuple[str, ...]) -> Verdi
         ties=ties,
         ranking=tuple(side.variant.name for side in ranked),
         unlike=apart,
+        unexercised=unused,
         differences=rows,
     )
 

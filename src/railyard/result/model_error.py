@@ -50,6 +50,19 @@ class Difference(Figures):
     tied: bool = Field(description="whether both finished and the difference is inside both bands together")
 
 
+class Unexercised(Figures):
+    """A key that a comparison varies without showing what it does."""
+
+    key: str = Field(description="as the comparison writes it")
+    crossing: bool = Field(
+        description="whether it matters on links between switches, which no variant crosses; else it moves no figure"
+    )
+    from_servers: Count | None = Field(
+        description="fewest servers from which some variant would cross them; null where that is not known"
+    )
+    to_servers: Count | None = Field(description="the same from which all would")
+
+
 class Verdict(Figures):
     """Which variant is best, if that can be said."""
 
@@ -72,4 +85,5 @@ class Verdict(Figures):
         "lose least to faults first; empty where variants do different work"
     )
     unlike: tuple[str, ...] = Field(description="keys of the workload in which variants differ: none of them wins")
+    unexercised: tuple[Unexercised, ...] = Field(description="what is varied and not shown by this comparison")
     differences: tuple[Difference, ...] = Field(description="a row for every variant of the ranking but its first")

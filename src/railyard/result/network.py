@@ -42,6 +42,11 @@ class NetworkFigures(Figures):
     saturated_tier: str | None = Field(description="the tier that limits; null where none does")
     hot_links: tuple[HotLink, ...] = Field(description="the busiest links")
     waited: Waited = Field(description="for communication")
+    crosses: bool = Field(description="whether anything crosses links between switches of the back-end")
+    crosses_from: Count | None = Field(
+        description="where nothing does: fewest servers with which this topology makes it cross; null where it could "
+        "already, or never does"
+    )
 
 
 class PictureBox(Figures):
