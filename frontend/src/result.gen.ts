@@ -64,16 +64,14 @@ export interface Band {
 
 /** What would help most. */
 export interface BottleneckFigures {
-  /** the best resource, the largest wait where it is more than any resource saves, or `none` */
+  /** the best resource, the largest loss where it is more than any resource saves, or `none` */
   name: string;
-  /** the largest wait, and the remedies that help most */
+  /** the largest loss, and the remedies that help most */
   headline: string;
   /** how the step moves with hardware that one cannot buy, in words */
   sensitivity: string;
   /** sensitivity by resource, the most helpful first */
   ranking: TrialRow[];
-  /** share saved with all of the network unlimited; null if not tried */
-  network_gain: number | null;
   /** remedies, the one that saves most of a token's cost first; null where none was tried */
   changes: ChangeRow[] | null;
 }
@@ -2076,6 +2074,8 @@ export interface SteppedFigure {
   step_s: number;
   /** those that lie in the time in which all jobs run */
   steps: number;
+  /** tokens lost to the scale-out network, other jobs on it included */
+  tax: TaxFigures;
   /** communication that a step waits for, s */
   exposed_s?: number;
   /** the job's share of the machine; absent for a trace */
@@ -2154,6 +2154,36 @@ export interface TailRow {
   max_us: number;
   /** source and target of the slowest flow */
   slowest: string;
+}
+
+/** Tokens lost to the scale-out network, `1 - T1 / T`; `scale_up`, `(T1 - T0) / T`, is never added to it. */
+export interface TaxFigures {
+  /** share of tokens that a network of that kind without limit would add back */
+  tokens_lost: number;
+  /** of it, waits for communication by cause */
+  exposed: Partial<Record<"bandwidth" | "latency" | "contention" | "straggler", number>>;
+  /** of it, computation that runs longer beside communication */
+  slowed_kernels: number;
+  /** the same of scale-up networks */
+  scale_up: TaxShares;
+  /** share of the step by cause that no network changes, T0 / T */
+  rest: Record<string, number>;
+  /** T1, mean step on a scale-out network without limit, s */
+  step_without_scale_out_s: number;
+  /** T0, mean step on networks without limit, s */
+  step_without_networks_s: number;
+  /** that found T1 and T0; the run's own where that is fluid, else `flow` */
+  engine: string;
+}
+
+/** Tokens lost to one kind of network; shares of the step, which add up to it. */
+export interface TaxShares {
+  /** share of tokens that a network of that kind without limit would add back */
+  tokens_lost: number;
+  /** of it, waits for communication by cause */
+  exposed: Partial<Record<"bandwidth" | "latency" | "contention" | "straggler", number>>;
+  /** of it, computation that runs longer beside communication */
+  slowed_kernels: number;
 }
 
 /** A tenant; each pays for the cluster in proportion to the accelerator time that it had. */
@@ -2302,6 +2332,8 @@ export interface TraceVariant {
   step: StepFigures;
   /** how busy accelerators are */
   utilization: UtilizationFigures;
+  /** tokens lost to the scale-out network, and beside it to scale-up */
+  tax: TaxFigures;
   /** where the step goes; shares add up to 1 */
   time: TimeShare[];
   /** what lateness costs */
@@ -2430,6 +2462,8 @@ export interface TrainingVariant {
   step: StepFigures;
   /** how busy accelerators are */
   utilization: UtilizationFigures;
+  /** tokens lost to the scale-out network, and beside it to scale-up */
+  tax: TaxFigures;
   /** where the step goes; shares add up to 1 */
   time: TimeShare[];
   /** what lateness costs */

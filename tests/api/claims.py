@@ -15,14 +15,8 @@ _NEVER = re.compile(
 )
 """What no sentence for people may contain."""
 
-_NETWORK = ("bandwidth", "latency", "contention")
-_WAITING = (*_NETWORK, "straggler", "data", "checkpoint")
 _ROUNDED = 0.0006
 """Half of the last digit of a percentage, and a little."""
-
-
-def share(variant: dict[str, Any], causes: tuple[str, ...]) -> float:
-    return sum(part["share"] for part in variant["time"] if part["cause"] in causes)
 
 
 def rate(variant: dict[str, Any]) -> float:
@@ -40,22 +34,29 @@ def of_text(text: str) -> list[str]:
 def of_row(heads: list[str], cells: list[str], variant: dict[str, Any]) -> list[str]:
     """Faults of a line of the table: shares that do not add up, bands that are none."""
     row, found = dict(zip(heads, cells, strict=True)), []
-    if "exposed communication" in row:
-        parts = [row["GPU utilization"], *row["exposed communication"].split(";")]
-        shares = [float(_PERCENT.search(part).group(1)) for part in parts if _PERCENT.search(part)]
+    if "network tax" in row:
+        cells = [row["network tax"], row["scale-up tax"], *row["other waits"].split(",")]
+        shares = [float(_PERCENT.search(part).group(1)) for part in cells if _PERCENT.search(part)]
+        shares.append(100 * variant["tax"]["rest"].get("compute", 0.0))
         if abs(sum(shares) - 100) > 0.051 * len(shares) + 0.15:  # parts below 0.05 % are not printed
-            found.append(f"shares add up to {sum(shares):.1f} %: {parts}")
-        inner = re.search(r"([\d.]+) % \((.*)\)", parts[1])
-        if inner:
-            named = [float(number) for number in re.findall(r" ([\d.]+)(?:,|$)", inner.group(2))]
-            if abs(sum(named) - float(inner.group(1))) > 0.051 * (len(named) + 1) + 0.1:
-                found.append(f"causes do not add up: {parts[1]}")
+            found.append(f"shares add up to {sum(shares):.1f} %: {cells}")
+        found += [fault for cell in cells[:2] for fault in _causes(cell)]
     step = variant.get("step")
     if step and not min(step["samples"]) <= step["seconds"] <= max(step["samples"]):
         found.append(f"step outside its seeds: {step['seconds']} of {step['samples']}")
     for key in ("cpmt", "power", "capex"):
         found += _bands(key, variant.get(key))
     return found
+
+
+def _causes(cell: str) -> list[str]:
+    """Faults of causes in brackets behind their sum."""
+    inner = re.search(r"([\d.]+) % \((.*)\)", cell)
+    if not inner:
+        return []
+    named = [float(number) for number in re.findall(r" ([\d.]+)(?:,|$)", inner.group(2))]
+    whole = abs(sum(named) - float(inner.group(1))) <= 0.051 * (len(named) + 1) + 0.1
+    return [] if whole else [f"causes do not add up: {cell}"]
 
 
 def _bands(where: str, value: Any) -> list[str]:
@@ -80,26 +81,35 @@ def of_headline(variant: dict[str, Any]) -> list[str]:
             found.append(f"{name} is not the best of {gains}")
     if "No single resource" in text and trials and max(one["gain"] for one in trials) >= 0.01:
         found.append(f"none helps, but {trials[0]}")
-    wait = re.search(r"The largest wait is ([\w ()-]+), ([\d.]+)% of the step", text)
-    if wait:
-        most = max((part["share"] for part in variant["time"] if part["cause"] != "compute"), default=0.0)
-        total = max(share(variant, (cause,)) for cause in {part["cause"] for part in variant["time"]} - {"compute"})
-        if abs(total - float(wait.group(2)) / 100) > _ROUNDED or total < most - 1e-9:
-            found.append(f"largest wait {wait.group(2)} % but {total:.3%}")
+    loss = re.search(r"The largest loss is ([\w' -]+), ([\d.]+)% of the step", text)
+    if loss:
+        most = max(_losses(variant["tax"]))
+        if abs(most - float(loss.group(2)) / 100) > _ROUNDED:
+            found.append(f"largest loss {loss.group(2)} % but {most:.3%}")
     return found
+
+
+def _losses(tax: dict[str, Any]) -> list[float]:
+    """Shares of a step that are no computation at full speed."""
+    waits = [share for cause, share in tax["rest"].items() if cause != "compute"]
+    both = [part for one in (tax, tax["scale_up"]) for part in (*one["exposed"].values(), one["slowed_kernels"])]
+    return [*waits, *both]
 
 
 def of_comparison(text: str, variants: list[dict[str, Any]]) -> list[str]:
     """Faults of the sentence that sets variants apart."""
     by_name, found = {one["name"]: one for one in variants}, []
-    told = re.search(
-        r"(.+?) gets ([\d.]+) % more tokens out of a GPU than (.+?): waiting for .+? (falls|rises|stays)"
-        r".*? (?:from ([\d.]+) % to|at) ([\d.]+) % of the step(?:, mostly (\w+))?",
-        text,
-    )
+    for name, variant in by_name.items():
+        for words in (
+            f"{re.escape(name)} loses ([\\d.]+) %",
+            f"takes ([\\d.]+) %[^;]* of the tokens of {re.escape(name)}[,;]",
+        ):
+            found += [fault for what in re.findall(words, text) for fault in _lost(variant, what)]
+    told = re.search(r"(?:^|\. )(\S[^%]*?) gets ([\d.]+) % more tokens out of a GPU than (.+?)\. ", text + " ")
     if told:
-        best, worst = by_name[told.group(1)], by_name[told.group(3)]
-        found += _contrast(told, best, worst)
+        faster = rate(by_name[told.group(1)]) / rate(by_name[told.group(3)]) - 1
+        if abs(faster - float(told.group(2)) / 100) > _ROUNDED:
+            found.append(f"{told.group(2)} % more tokens, but {faster:.3%}")
     for name, number in re.findall(r"(\S+) costs least; none gets more than ([\d.]+) % more tokens", text):
         most = max(map(rate, variants)) / rate(by_name[name]) - 1
         if abs(most - float(number) / 100) > _ROUNDED:
@@ -109,21 +119,8 @@ def of_comparison(text: str, variants: list[dict[str, Any]]) -> list[str]:
     return found
 
 
-def _contrast(told: re.Match[str], best: dict[str, Any], worst: dict[str, Any]) -> list[str]:
-    found = []
-    faster = rate(best) / rate(worst) - 1
-    if abs(faster - float(told.group(2)) / 100) > _ROUNDED:
-        found.append(f"{told.group(2)} % more tokens, but {faster:.3%}")
-    before, after = share(worst, _WAITING), share(best, _WAITING)
-    printed = float(told.group(5) or told.group(6)), float(told.group(6))
-    if max(abs(before - printed[0] / 100), abs(after - printed[1] / 100)) > _ROUNDED:
-        found.append(f"waiting {printed} but {before:.2%}, {after:.2%}")
-    moved = {"falls": printed[1] < printed[0], "rises": printed[1] > printed[0], "stays": printed[1] == printed[0]}
-    if not moved[told.group(4)]:
-        found.append(f"waiting {told.group(4)} from {printed[0]} % to {printed[1]} %")
-    cause = told.group(7)
-    if cause:
-        grown = {one: share(worst, (one,)) - share(best, (one,)) for one in _WAITING}
-        if grown[cause] < max(grown.values()) - 1e-9 or grown[cause] <= 0:
-            found.append(f"mostly {cause}, but {grown}")
-    return found
+def _lost(variant: dict[str, Any], what: str) -> list[str]:
+    lost = variant["tax"]["tokens_lost"]
+    return (
+        [] if abs(lost - float(what) / 100) <= _ROUNDED else [f"{what} % lost to the scale-out network, but {lost:.3%}"]
+    )

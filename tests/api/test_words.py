@@ -4,22 +4,41 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from railyard.api import faults, words
+from railyard.api import faults, taxes, words
 from railyard.result.model_error import Difference, Verdict
+from railyard.result.tax import EXPOSED, TaxFigures, TaxShares
 
 HEADLINE = "The spine is full."
 
 
-def variant(name, rate, cost=None, step_s=2.0, *, samples=None, time=None, settings=None, tier="spine", **more):
-    """What sentences use of a variant: tokens of a GPU a second, dollars for a million of them, shares of time."""
-    parts = [SimpleNamespace(cause=cause, share=share) for cause, share in (time or {"compute": 1.0}).items()]
+LEAD = "The scale-out network takes 0.0 % of the {} of {}; scale-up networks take 0.0 %."
+
+
+def taxed(lost=None, inside=None, rest=None):
+    """A tax whose parts are given by cause; the rest is computation unless it is given."""
+    lost, inside = lost or {}, inside or {}
+    rest = rest or {"compute": 1 - sum(lost.values()) - sum(inside.values())}
+    return TaxFigures(
+        **shares(lost), scale_up=shares(inside), rest=rest, step_without_scale_out_s=1.0, step_without_networks_s=1.0,
+        engine="flow",
+    )  # fmt: skip
+
+
+def shares(lost):
+    exposed = {cause: lost.get(cause, 0.0) for cause in EXPOSED}
+    return {"tokens_lost": sum(lost.values()), "exposed": exposed, "slowed_kernels": lost.get("slowed", 0.0)}
+
+
+def variant(name, rate, cost=None, step_s=2.0, *, samples=None, tax=None, settings=None, tier="spine", **more):
+    """What sentences use of a variant: tokens of a GPU a second, dollars for a million of them, its tax."""
     return SimpleNamespace(
         name=name,
-        utilization=SimpleNamespace(tokens_per_s_per_gpu=rate, gpu=0.4),
+        utilization=SimpleNamespace(tokens_per_s_per_gpu=rate, gpu=0.4, mfu=0.3),
+        tax=tax or taxed(),
         cpmt=None if cost is None else SimpleNamespace(typical=cost, ends=(cost / 2, cost, 2 * cost)),
         step=SimpleNamespace(seconds=step_s, samples=samples or [step_s], without_faults_s=more.get("without_s")),
-        time=parts,
         settings=settings or {},
+        model_error=(),
         bottleneck=SimpleNamespace(headline=HEADLINE, name=tier),
         network=SimpleNamespace(tiers=[SimpleNamespace(name="spine")], saturated_tier="leaf"),
         bound=more.get("bound", False),
@@ -71,60 +90,52 @@ def why(*variants, ties=()):
     return words.why(result(*variants, ties=ties))
 
 
-def test_one_variant_has_its_headline_alone():
-    assert why(variant("a", 100)) == HEADLINE
+def test_the_tax_leads():
+    """4 % of contention, 3 % of slowed kernels and 0.04 % of latency are 7.0 %; what is below 0.05 % is not named."""
+    tax = taxed({"contention": 0.04, "slowed": 0.03, "latency": 0.0004}, {"bandwidth": 0.02})
+    assert why(variant("a", 100, tax=tax)) == (
+        "The scale-out network takes 7.0 % (contention 4.0, slowed kernels 3.0) of the tokens; scale-up networks take"
+        f" 2.0 % (bandwidth 2.0). {HEADLINE}"
+    )
 
 
 def test_variants_that_cannot_be_told_apart_are_tied():
     """3 % of the model and 4 % of prices are 5 % together."""
     assert why(variant("a", 1000, 1.0), variant("b", 1001.9, 1.01), ties=["b"]) == (
-        f"Both variants are tied: 1.0 % in dollars a token is inside the error of model and prices (5.0 %). {HEADLINE}"
+        f"{LEAD.format('tokens', 'b')} Both variants are tied: 1.0 % in dollars a token is inside the error of model"
+        f" and prices (5.0 %). {HEADLINE}"
     )
 
 
 def test_a_variant_without_a_price_is_not_compared_by_cost():
     assert why(variant("a", 1000, 1.0), variant("b", 1001, None), ties=["b"]) == (
-        f"Both variants are tied: 1.0 % in step time is inside the error of the model (3.0 %). {HEADLINE}"
+        f"{LEAD.format('tokens', 'b')} Both variants are tied: 1.0 % in step time is inside the error of the model"
+        f" (3.0 %). {HEADLINE}"
     )
 
 
 def test_what_sets_two_apart():
-    """60 tokens more than 48 are 25 % more; waiting was 0.20 + 0.10 and is 0.05 + 0.02, contention fell most."""
-    slow = variant("slow", 48, 2.0, time={"compute": 0.7, "contention": 0.2, "straggler": 0.1})
-    fast = variant("fast", 60, 1.6, time={"compute": 0.93, "contention": 0.05, "straggler": 0.02})
+    """60 tokens more than 48 are 25 % more; the tier is named where the other waits for bandwidth or contention."""
+    slow = variant("slow", 48, 2.0, tax=taxed({"contention": 0.2, "slowed": 0.02}, {"bandwidth": 0.04}))
+    fast = variant("fast", 60, 1.6, tax=taxed({"contention": 0.025}, {"bandwidth": 0.05}))
     assert why(slow, fast) == (
-        "fast gets 25.0 % more tokens out of a GPU than slow: waiting for the network and for stragglers falls from"
-        f" 30.0 % to 7.0 % of the step, mostly contention at spine. {HEADLINE}"
+        "fast loses 2.5 % (contention 2.5) of its tokens to the scale-out network, slow 22.0 % (contention at spine"
+        " 20.0, slowed kernels 2.0); to scale-up networks 5.0 % and 4.0 %. fast gets 25.0 % more tokens out of a GPU"
+        f" than slow. {HEADLINE}"
     )
 
 
 def test_of_two_that_are_as_fast_the_price_is_told():
     """$1.50 against $2.00 at the same speed are 25 % less; the dearer of two slow ones is the one compared with."""
     dear, cheap = variant("dear", 60, 2.0), variant("cheap", 60, 1.5)
-    assert why(dear, cheap) == f"cheap and dear take the same step; a token costs 25.0 % less on cheap. {HEADLINE}"
-    assert why(variant("between", 60, 1.8), dear, cheap).startswith("cheap and dear take the same step")
+    same = f"{LEAD.format('tokens', 'cheap')} cheap and dear take the same step"
+    assert why(dear, cheap) == f"{same}; a token costs 25.0 % less on cheap. {HEADLINE}"
+    assert why(variant("between", 60, 1.8), dear, cheap).startswith(same)
 
 
 def test_a_tier_that_trying_did_not_find_is_the_fullest_one():
-    slow = variant("slow", 48, 2.0, time={"compute": 0.7, "bandwidth": 0.3}, tier="memory")
-    assert "mostly bandwidth at leaf." in why(slow, variant("fast", 60, 1.6))
-
-
-def test_storage_is_named_where_it_counts():
-    slow = variant("slow", 48, 2.0, time={"compute": 0.8, "data": 0.2})
-    assert "waiting for the network, stragglers and storage falls from 20.0 % to 0.0 %" in why(
-        slow, variant("fast", 60, 1.6)
-    )
-
-
-def test_computation_beside_longer_collectives():
-    """Of 60 tokens/s against 48, 0.93 / 60 = 15.5 ms of a token against 0.84 / 48 = 17.5: 12.9 % longer."""
-    apart = {"settings": {"fabric": "roce"}}
-    slow = variant("slow", 48, 2.0, time={"compute": 0.84, "bandwidth": 0.16}, **apart)
-    fast = variant("fast", 60, 1.6, time={"compute": 0.93, "bandwidth": 0.07})
-    assert "; computation beside its longer collectives takes 12.9 % longer." in why(slow, fast)
-    slow.settings = {"cluster.accelerators": 8}
-    assert "longer collectives" not in why(slow, fast)
+    slow = variant("slow", 48, 2.0, tax=taxed({"bandwidth": 0.3}), tier="memory")
+    assert "slow 30.0 % (bandwidth at leaf 30.0)" in why(slow, variant("fast", 60, 1.6))
 
 
 def test_peers_of_the_best():
@@ -139,7 +150,10 @@ def test_peers_of_the_best():
 def test_the_cheapest_is_best_though_another_is_faster():
     """1,200 tokens for 1.50 dollars a million against 1,000 for one: the cheaper is told of."""
     cheap, fast = variant("cheap", 1000, 1.0), variant("fast", 1200, 1.5)
-    assert why(cheap, fast) == (f"cheap costs least; none gets more than 20.0 % more tokens out of a GPU. {HEADLINE}")
+    assert why(cheap, fast) == (
+        f"{LEAD.format('tokens', 'cheap')} cheap costs least; none gets more than 20.0 % more tokens out of a GPU."
+        f" {HEADLINE}"
+    )
 
 
 def test_of_those_tied_the_fastest_is_told_of():
@@ -151,7 +165,8 @@ def test_of_those_tied_the_fastest_is_told_of():
 def test_other_machines_compare_by_dollars_alone():
     machines = {"settings": {"cluster.server": "hgx-b200"}}
     assert why(variant("small", 1000, 0.25, **machines), variant("large", 10, 1.75, **machines)) == (
-        f"The variants are different machines: a million tokens costs from $0.250 (small) to $1.75 (large). {HEADLINE}"
+        f"{LEAD.format('tokens', 'small')} The variants are different machines: a million tokens costs from $0.250"
+        f" (small) to $1.75 (large). {HEADLINE}"
     )
 
 
@@ -184,11 +199,12 @@ def test_who_dies_is_told_first():
     worse = variant("b", 90, 1.3, outcome="died", faults=[fault(lost_s=172_800.0)])
     alive = variant("c", 60, 1.5, faults=[fault(outcome="rerouted")])
     assert why(dead, worse, alive).startswith(
-        "The job dies on a, b (switch-down: spine 0), and loses 1 d to 2 d. c is the only variant that finishes and"
-        " can be bought, at $"
+        "The job dies on a, b (switch-down: spine 0), and loses 1 d to 2 d. The scale-out network takes 0.0 % of the"
+        " tokens of c; scale-up networks take 0.0 %. c is the only variant that finishes and can be bought, at $"
     )
     assert why(dead, worse).startswith(
-        "The job dies on every variant (switch-down: spine 0), and loses 1 d to 2 d. a loses least of what can be"
+        "The job dies on every variant (switch-down: spine 0), and loses 1 d to 2 d."
+        f" {LEAD.format('tokens', 'a')} a loses least of what can be"
         " bought, at $"
     )
     assert why(dead).startswith(
@@ -206,7 +222,8 @@ def test_what_a_slow_link_costs_is_told_first():
     other = variant("b", 80, 1.3, 2.5, without_s=2.0, faults=slow)
     ideal = variant("ideal", 99, 1.0, 2.0, without_s=2.0, faults=slow, bound=True)
     assert why(one, other, ideal).startswith(
-        "degrade-link: leaf 0 - spine 0 at 25 % makes a step 10.0 % (a) to 25.0 % (b) longer. a gets 12.5 % more"
+        "degrade-link: leaf 0 - spine 0 at 25 % makes a step 10.0 % (a) to 25.0 % (b) longer."
+        f" {LEAD.format('tokens', 'a')} a gets 12.5 % more"
     )
     same = variant("a", 90, 1.2, 2.0, without_s=2.0, faults=slow)
     assert why(same).startswith("The step takes 2.00 s with and without degrade-link")
@@ -228,18 +245,20 @@ def test_the_bound_is_told_with_its_distance_and_never_leads():
     """2.1 % is what the verdict says."""
     said = why(variant("a", 1000, 1.2), variant("b", 900, 1.3), variant("ideal", 1021, 1.0, bound=True), ties=["b"])
     assert said == (
-        "Both variants that are compared are tied: 1.0 % in dollars a token is inside the error of model and prices"
-        f" (5.0 %). The bound, ideal, gets 2.1 % more out of an accelerator than a. {HEADLINE}"
+        f"{LEAD.format('tokens', 'a')} Both variants that are compared are tied: 1.0 % in dollars a token is inside the"
+        " error of model and prices (5.0 %). The distance to ideal, a bound with the same NICs, is 2.1 %: it gets so"
+        f" much more out of an accelerator than a. {HEADLINE}"
     )
 
 
 def test_work_without_tokens_is_compared_by_time():
     """1.5 s are a quarter less than 2."""
     assert why(variant("a", None, step_s=2.0), variant("b", None, step_s=1.5)) == (
-        f"b takes 25.0 % less time than a. {HEADLINE}"
+        f"{LEAD.format('time', 'b')} b takes 25.0 % less time than a. {HEADLINE}"
     )
     assert why(variant("a", None, step_s=2.0), variant("b", None, step_s=1.9961), ties=["a"]) == (
-        f"Both variants are tied: 1.0 % in step time is inside the error of the model (3.0 %). {HEADLINE}"
+        f"{LEAD.format('time', 'b')} Both variants are tied: 1.0 % in step time is inside the error of the model"
+        f" (3.0 %). {HEADLINE}"
     )
 
 
@@ -249,16 +268,17 @@ def test_a_step_with_and_without_a_range():
     assert words.step_words(variant("a", 1, step_s=1.0, samples=[0.9, 1.2])) == "1.00 s (900 ms to 1.20 s)"
 
 
-def test_exposed_communication():
-    """Causes below half a thousandth are not named, but count."""
-    shares = {"bandwidth": 0.091, "latency": 0.0004, "contention": 0.032, "straggler": 0.2}
-    assert words.exposed_words(variant("a", 1, time=shares)) == "12.3 % (bandwidth 9.1, contention 3.2)"
-    assert words.exposed_words(variant("a", 1)) == "0.0 %"
-
-
-def test_the_cell_adds_up_with_the_utilization():
-    """76.9 % of computation, 8.7 % of exposed communication: the bubble of 14.4 % stands there too."""
-    shares = {"compute": 0.769, "bandwidth": 0.05, "contention": 0.037, "bubble": 0.14, "straggler": 0.004}
-    cell = words.exposed_cell(variant("a", 1, time=shares))
-    assert cell == "8.7 % (bandwidth 5.0, contention 3.7); bubble 14.0 %; straggler 0.4 %"
-    assert words.exposed_cell(variant("a", 1, time={"compute": 0.9996, "bubble": 0.0004})) == "0.0 %"
+def test_cells_of_the_table():
+    """The two taxes, the other waits and the computation without networks add up to the step."""
+    tax = taxed(
+        {"bandwidth": 0.091, "latency": 0.0004, "slowed": 0.032},
+        {"latency": 0.05},
+        {"compute": 0.6826, "bubble": 0.14, "host": 0.004},
+    )
+    one = variant("a", 1, tax=tax)
+    assert taxes.cell(one.tax) == "12.3 % (bandwidth 9.1, slowed kernels 3.2)"
+    assert taxes.cell(one.tax, "spine") == "12.3 % (bandwidth at spine 9.1, slowed kernels 3.2)"
+    assert taxes.cell(one.tax.scale_up) == "5.0 % (latency 5.0)"
+    assert taxes.others_cell(one) == "bubble 14.0 %, host 0.4 %"
+    assert taxes.others_cell(variant("a", 1)) == "none"
+    assert taxes.cell(TaxShares(**shares({}))) == "0.0 %"

@@ -49,7 +49,7 @@ def test_compare_prints_a_plain_table_a_reason_and_the_report(call, file, tmp_pa
     code, out, err = call("compare", str(file), "--vary", "fabric=roce,uec,ideal", "--out", str(tmp_path / "runs"))
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0].split()[:3] == ["variant", "GPU", "utilization"]
+    assert lines[0].split()[:3] == ["variant", "network", "tax"]
     assert [line.split()[0] for line in lines[1:4]] == ["roce", "uec", "ideal"]
     assert lines[4] == ""
     assert out.isascii()  # no box drawing in a pipe
@@ -119,10 +119,11 @@ def test_tables_add_up(finished):
         finished.table("rank")
 
 
-def test_the_printed_card_has_seven_lines(finished):
+def test_the_printed_card_has_eight_lines(finished):
     lines = str(finished).splitlines()
-    assert len(lines) == 7
-    assert lines[2].startswith("model error step ")
+    assert len(lines) == 8
+    assert lines[2].startswith("network tax ")
+    assert lines[3].startswith("model error step ")
     assert lines[0].startswith("small: 2 variants")
     assert lines[-1].endswith("report.html")
 
@@ -157,4 +158,4 @@ def test_figures_for_people():
 
 def test_alike_variants_are_said_to_be_alike(finished):
     twin = finished.result.model_copy(update={"variants": finished.result.variants[:1] * 2})
-    assert words.why(twin).startswith("Both variants are tied")
+    assert " Both variants are tied" in words.why(twin)

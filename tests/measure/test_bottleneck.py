@@ -11,21 +11,18 @@ from railyard import catalog, cluster
 from railyard.measure import bottleneck
 from railyard.measure.bottleneck import FLOPS, LATENCY, MEMORY, NIC, SCALE_UP, UNLIMITED, Bottleneck, Resource, Trial
 from railyard.result.bottleneck import ChangeRow
-from railyard.result.step import TimeShare
+from railyard.result.tax import EXPOSED, TaxFigures
 
 SPINE = Resource("leaf-spine", "network", tiers=("leaf-spine",))
 
 
 def amdahl(parts, fixed):
-    """A step of parts that shrink with a resource, and one that does not; the whole network shrinks its own parts."""
+    """A step of parts that shrink with a resource, and one that does not."""
     asked = []
 
     def simulate(resource, factor):
         asked.append((resource.name, factor))
-        better = {resource.name} | (
-            {NIC.name, SPINE.name, LATENCY.name} if resource.name == "the whole network" else set()
-        )
-        return fixed + sum(seconds / (factor if name in better else 1) for name, seconds in parts.items())
+        return fixed + sum(seconds / (factor if name == resource.name else 1) for name, seconds in parts.items())
 
     return simulate, asked
 
@@ -38,15 +35,16 @@ def test_the_largest_part_is_the_bottleneck_and_the_gain_is_exact():
     assert [trial.resource.name for trial in found.ranking] == [SPINE.name, FLOPS.name, LATENCY.name, MEMORY.name]
     assert found.ranking[0].gain == pytest.approx(5.0 * (1 - 1 / 1.25) / 10)
     assert found.ranking[0].bound_gain == pytest.approx(0.5, abs=1e-5)
-    assert found.network_gain == pytest.approx(0.6, abs=1e-5)
     assert found.sensitivity == "1.25 x leaf-spine shortens the step by 10.0%, without limit by 50.0%."
 
 
-def test_it_is_said_when_nothing_in_the_network_helps():
-    simulate, _ = amdahl({FLOPS.name: 9.99, NIC.name: 0.01}, fixed=0.0)
-    found = bottleneck.find(10.0, [FLOPS, NIC, LATENCY], simulate)
+def test_the_part_of_the_networks_that_helps_most_is_named():
+    simulate, _ = amdahl({FLOPS.name: 9.0, NIC.name: 0.6, LATENCY.name: 0.4}, fixed=0.0)
+    found = bottleneck.find(10.0, [FLOPS, LATENCY, NIC], simulate)
     assert found.name == FLOPS.name
-    assert found.sensitivity.endswith("Nothing in the network helps, even all of it without limit.")
+    assert found.sensitivity.endswith("without limit by 90.0%. Of the networks, NIC rate helps most (1.2%).")
+    simulate, _ = amdahl({FLOPS.name: 9.99, NIC.name: 0.01}, fixed=0.0)
+    assert "networks" not in bottleneck.find(10.0, [FLOPS, NIC], simulate).sensitivity
 
 
 def test_it_is_said_when_nothing_at_all_helps():
@@ -62,7 +60,7 @@ def test_only_what_is_needed_is_simulated():
     assert asked == [(FLOPS.name, 1.25), (NIC.name, 1.25)]
     asked.clear()
     bottleneck.find(10.0, [FLOPS, NIC], simulate)
-    assert asked == [(FLOPS.name, 1.25), (NIC.name, 1.25), (FLOPS.name, UNLIMITED), ("the whole network", UNLIMITED)]
+    assert asked == [(FLOPS.name, 1.25), (NIC.name, 1.25), (FLOPS.name, UNLIMITED)]
 
 
 def test_scaling_arguments_are_those_of_the_cluster():
@@ -92,52 +90,71 @@ def test_resources_that_the_job_does_not_use_are_left_out(yard):
     assert NIC.name in names(["nic"])
 
 
-def share(cause, value):
-    return TimeShare(cause=cause, group="", phase="", seconds=value, share=value)
+def taxed(lost=None, inside=None, rest=None):
+    """Shares of a step by cause: lost to the scale-out network, to scale-up, and neither."""
+    lost, inside, rest = ({**given} if given else {} for given in (lost, inside, rest))
+    rest["compute"] = 1 - sum(lost.values()) - sum(inside.values()) - sum(rest.values())
+    more = {"step_without_scale_out_s": 1.0, "step_without_networks_s": 1.0, "engine": "flow"}
+    return TaxFigures(**shares(lost), scale_up=shares(inside), rest=rest, **more)
 
 
-def test_the_sentence_names_the_largest_cause_of_the_breakdown():
-    """Contention takes 12.0 + 16.8 = 28.8 % in two communicators; latency, which shortens most, 3.2 %."""
+def shares(lost):
+    exposed = {cause: lost.get(cause, 0.0) for cause in EXPOSED}
+    return {"tokens_lost": sum(lost.values()), "exposed": exposed, "slowed_kernels": lost.get("compute", 0.0)}
+
+
+@pytest.mark.parametrize(
+    ("tax", "words"),
+    [
+        (taxed({"contention": 0.288, "latency": 0.112}), "contention in the scale-out network"),
+        (taxed({"latency": 0.1}, {"latency": 0.288}), "waiting for latency of the scale-up network"),
+        (taxed({"compute": 0.288}), "kernels slowed by communication over the scale-out network"),
+        (taxed({"compute": 0.1}, {}, {"bubble": 0.288}), "the pipeline's bubble"),
+    ],
+)
+def test_the_sentence_names_the_largest_loss_and_its_network(tax, words):
     plain = Bottleneck("network latency", "1.25 x network latency shortens the step by 3.2%.")
-    found = plain.led_by(
-        [share("compute", 0.6), share("contention", 0.12), share("contention", 0.168), share("latency", 0.112)]
-    )
-    assert found.headline == "The largest wait is contention in the network, 28.8% of the step."
+    found = plain.led_by(tax)
+    assert found.headline == f"The largest loss is {words}, 28.8% of the step."
     assert found.section().headline == found.headline
     assert found.section().sensitivity == "1.25 x network latency shortens the step by 3.2%."
 
 
-def test_without_waits_the_sentence_stays():
+def test_without_losses_the_sentence_stays():
     plain = Bottleneck("none", "Nothing helps.")
-    assert plain.led_by([share("compute", 0.996), share("latency", 0.004)]) == plain
-    assert plain.led_by([share("compute", 1.0)]) == plain
+    assert plain.led_by(taxed({"latency": 0.004})) == plain
+    assert plain.led_by(taxed()) == plain
 
 
 def trial(resource, gain):
     return Trial(resource, 1.25, 10 * (1 - gain), gain)
 
 
-def test_a_wait_longer_than_what_any_resource_saves_is_the_bottleneck():
+def test_a_loss_larger_than_what_any_resource_saves_is_the_bottleneck():
     """28.8 % of contention is not network latency, though a quarter less of that saves most, 3.2 %."""
     ranking = (trial(LATENCY, 0.032), trial(SPINE, 0.02), trial(NIC, 0.01), trial(FLOPS, -0.01))
     plain = Bottleneck("network latency", "", ranking)
-    rest = [share("compute", 0.6), share("bandwidth", 0.112)]
-    assert plain.led_by([*rest, share("contention", 0.288)]).name == "contention at leaf-spine"
-    assert plain.led_by([*rest, share("straggler", 0.288)]).name == "stragglers"
-    assert plain.led_by([*rest, share("bubble", 0.288)]).name == "pipeline bubble"
-    assert plain.led_by([*rest, share("latency", 0.288)]).name == "network latency"
-    assert plain.led_by([share("compute", 0.888), share("bandwidth", 0.112)]).name == "bandwidth over round trips"
-    near = dataclasses.replace(plain, ranking=ranking[1:])
-    assert near.led_by([share("compute", 0.888), share("bandwidth", 0.112)]).name == "leaf-spine"
-    without = dataclasses.replace(plain, ranking=ranking[:1])
-    assert without.led_by([*rest, share("contention", 0.288)]).name == "contention"
-    assert dataclasses.replace(plain, ranking=()).led_by([share("bandwidth", 0.112)]).name == "network bandwidth"
+
+    def named(tax, found=plain):
+        return found.led_by(tax).name
+
+    assert named(taxed({"bandwidth": 0.112, "contention": 0.288})) == "contention at leaf-spine"
+    assert named(taxed({"bandwidth": 0.112}, {}, {"straggler": 0.288})) == "stragglers"
+    assert named(taxed({"bandwidth": 0.112}, {}, {"bubble": 0.288})) == "pipeline bubble"
+    assert named(taxed({"bandwidth": 0.112}, {"bandwidth": 0.288})) == "scale-up bandwidth"
+    assert named(taxed({"compute": 0.288})) == "kernels slowed by scale-out communication"
+    assert named(taxed({"bandwidth": 0.112})) == "bandwidth over round trips"
+    assert named(taxed({"bandwidth": 0.112}), dataclasses.replace(plain, ranking=ranking[1:])) == "leaf-spine"
+    assert (
+        named(taxed({"contention": 0.288}), dataclasses.replace(plain, ranking=ranking[:1])) == "scale-out contention"
+    )
+    assert named(taxed({"bandwidth": 0.112}), dataclasses.replace(plain, ranking=())) == "scale-out bandwidth"
 
 
-def test_a_wait_shorter_than_what_a_resource_saves_is_not():
+def test_a_loss_smaller_than_what_a_resource_saves_is_not():
     plain = Bottleneck(FLOPS.name, "", (trial(FLOPS, 0.13), trial(SPINE, 0.02)))
-    assert plain.led_by([share("compute", 0.872), share("contention", 0.128)]).name == FLOPS.name
-    assert plain.led_by([share("compute", 0.868), share("contention", 0.132)]).name == "contention at leaf-spine"
+    assert plain.led_by(taxed({"contention": 0.128})).name == FLOPS.name
+    assert plain.led_by(taxed({"contention": 0.132})).name == "contention at leaf-spine"
 
 
 def changed(name, family, gain, *, bound=False, capex=0.0, assumes=""):
@@ -163,12 +180,12 @@ def test_the_sentence_names_the_best_remedy_of_each_family():
         changed("4 queue pairs", "queue pairs", 0.16), changed("placement packed", "placement", 0.074),
         changed("fabric ideal", "fabric", 0.31, bound=True),
     )  # fmt: skip
-    found = Bottleneck("none", "Rest.", changes=rows).led_by([share("compute", 1.0)])
+    found = Bottleneck("none", "Rest.", changes=rows).led_by(taxed())
     assert found.headline == (
         "What you can change, each by itself: fabric uec lowers the cost of a token by 30.0%"
         " (step 30.0% shorter, $1.25M less capital); 4 queue pairs by 16.0%;"
         " FP8 products lowers it by 50.0% if the loss converges."
     )
     assert found.section().changes == rows
-    none = Bottleneck("none", "Rest.", changes=(changed("fabric uec", "fabric", 0.004),)).led_by([])
+    none = Bottleneck("none", "Rest.", changes=(changed("fabric uec", "fabric", 0.004),)).led_by(taxed())
     assert none.headline == "Nothing that you can change was found to lower the cost of a token by more than 0.5%."

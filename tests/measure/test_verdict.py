@@ -6,15 +6,17 @@ import math
 
 import pytest
 
+from railyard.measure import model_error
 from railyard.measure import verdict as verdicts
-from railyard.measure.model_error import ModelError, record
+from railyard.measure.model_error import ModelError, record, tax_row
 from railyard.measure.verdict import may_be_in_time, shared_by, verdict_of
 from railyard.result.fault import FaultFigures
 from railyard.result.model_error import ErrorRow
 from railyard.result.network import NetworkFigures
 from railyard.result.section import Band
 from railyard.result.serving import ObjectiveFigures, RequestsFigures, ServingFigures
-from railyard.result.step import StepFigures, TimeShare, UtilizationFigures
+from railyard.result.step import StepFigures, UtilizationFigures
+from railyard.result.tax import TaxFigures
 from railyard.result.variants.serving import ServedVariant
 from railyard.result.variants.training import TrainingVariant
 
@@ -24,9 +26,17 @@ COLLECTIVE = ModelError(
 )
 
 
+# The farther end is e^0.5.
+SLOWED = ModelError(
+    "slowed kernels", "all", math.exp(-0.1) - 1.0, math.exp(0.5) - 1.0, 0.1, 0.3, -0.1, 0.1, 3, 2, "source"
+)
+
+
 @pytest.fixture(autouse=True)
 def known(monkeypatch):
-    monkeypatch.setattr(verdicts, "collective_error", lambda: COLLECTIVE)
+    for where in (verdicts, model_error):
+        monkeypatch.setattr(where, "collective_error", lambda: COLLECTIVE)
+        monkeypatch.setattr(where, "slowed_error", lambda: SLOWED)
 
 
 def row(figure="cpmt", typical=1.0, low=0.9, high=1.3, between=0.1):
@@ -36,10 +46,15 @@ def row(figure="cpmt", typical=1.0, low=0.9, high=1.3, between=0.1):
     )  # fmt: skip
 
 
+def taxed(exposed, slowed=0.0):
+    return TaxFigures.model_construct(tokens_lost=exposed + slowed, slowed_kernels=slowed)
+
+
 def step(
     name,
     cost,
     exposed=0.0,
+    slowed=0.0,
     *,
     settings=None,
     samples=(2.0,),
@@ -49,7 +64,7 @@ def step(
     rate=None,
     **error,
 ):
-    """A variant that costs so much a million tokens, with that share of its step exposed."""
+    """A variant that costs so much a million tokens, with these parts of its network tax."""
     return TrainingVariant.model_construct(
         name=name,
         settings=settings or {},
@@ -62,10 +77,7 @@ def step(
         model_error=(row(typical=cost, **error),),
         step=StepFigures.model_construct(seconds=samples[0], samples=tuple(samples)),
         cpmt=Band(low=cost * ends[0], typical=cost, high=cost * ends[1]),
-        time=(
-            TimeShare(cause="compute", group="", phase="", seconds=2.0, share=1.0 - exposed),
-            TimeShare(cause="contention", group="", phase="", seconds=0.0, share=exposed),
-        ),
+        tax=taxed(exposed, slowed),
     )
 
 
@@ -90,6 +102,22 @@ def test_the_network_alone():
     assert difference.difference == pytest.approx(0.1)
     assert difference.tied  # ln 1.1 = 9.5 % is inside 10.2 %
     assert (found.by, found.leading, found.best, found.ties) == ("cpmt", "a", None, ("b",))
+
+
+def test_slowed_kernels_err_together():
+    """Taxes of 15 and 20 % at 40 % are 10 % together; 6 and 14 % of slowed kernels at 50 % differ by 4 %: 10.8 %."""
+    one, other = {"fabric": "roce"}, {"fabric": "uec"}
+    _, difference = only(step("a", 1.0, 0.09, 0.06, settings=one), step("b", 1.1, 0.06, 0.14, settings=other))
+    assert difference.model_band == pytest.approx(math.hypot(0.10, 0.04))
+
+
+def test_the_band_of_a_tax():
+    """A tax of 20 %, of which 10 are slowed kernels: e^0.6 of all of it and e^0.5 of these, together."""
+    row = tax_row(taxed(0.1, 0.1))
+    assert row.typical == 0.2
+    assert row.high - 0.2 == pytest.approx(math.hypot(0.2 * math.expm1(0.6), 0.1 * math.expm1(0.5)))
+    assert 0.2 - row.low == pytest.approx(math.hypot(0.2 * math.expm1(-0.2), 0.1 * math.expm1(-0.1)))
+    assert (row.figure, row.rows, row.sources) == ("network_tax", 103, 7)
 
 
 def test_outside_the_band_one_is_best():
@@ -235,7 +263,7 @@ def test_every_question_of_the_record_has_a_band():
         assert 0.0 < error.median <= error.widest
         assert error.rows >= error.sources >= 1
     questions = {question for question, _ in record()}
-    assert questions == {"step", "tpot", "ttft", "throughput", "power", "collective"}
+    assert questions == {"step", "tpot", "ttft", "throughput", "power", "collective", "slowed kernels"}
 
 
 def test_a_rate_falls_as_a_step_grows():

@@ -18,7 +18,7 @@ from railyard.study.study import run as execute
 
 VARIANT_KEYS = {
     "name", "settings", "model_error",
-    "layout", "step", "storage", "utilization", "time", "lockstep", "jct", "power", "capex", "cpmt",
+    "layout", "step", "storage", "utilization", "tax", "time", "lockstep", "jct", "power", "capex", "cpmt",
     "bottleneck", "network", "memory", "timeline", "topology", "collectives", "warnings", "digest",
 }  # fmt: skip
 

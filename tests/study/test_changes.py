@@ -10,7 +10,6 @@ import pytest
 
 import railyard
 from railyard import api
-from railyard.api import words
 from railyard.scenario.load import load
 from railyard.scenario.variants import expand
 from railyard.study.remedies import proposals
@@ -150,7 +149,7 @@ def test_where_the_network_costs_nothing_no_other_network_is_tried():
         "workload": {"training": plain},
     }
     (variant,) = api.run(scenario, out=None).result.steps
-    assert variant.bottleneck.network_gain < trying.WORTH
+    assert variant.tax.tokens_lost < trying.WORTH
     families = {row.family for row in variant.bottleneck.changes}
     assert not families & {"fabric", "queue pairs", "placement", "collectives", "link rate"}
     # A network that costs no time may be cheaper.
@@ -179,39 +178,37 @@ def test_every_kind_of_remedy_is_registered():
     ]  # fmt: skip
 
 
-CAUSES = {
-    "contention in the network": ("contention", "contention"),
-    "for bandwidth of the network": ("bandwidth", "bandwidth|round trips|NIC rate|scale-up|leaf|spine|core|torus|long"),
-    "for latency of the network": ("latency", "latency"),
-    "for stragglers": ("straggler", "stragglers"),
-    "the pipeline's bubble": ("bubble", "pipeline bubble"),
-    "for data": ("data", "data loading"),
-    "for checkpoints": ("checkpoint", "checkpoints"),
-    "for computations elsewhere": ("dependency", "computations elsewhere"),
+PARTS = "round trips|NIC rate|leaf|spine|core|torus|long"
+LOSSES = {
+    "contention in the scale-out network": "contention",
+    "waiting for bandwidth of the scale-out network": f"scale-out bandwidth|{PARTS}",
+    "waiting for latency of the scale-out network": "scale-out latency",
+    "kernels slowed by communication over the scale-out network": "kernels slowed by scale-out communication",
+    "waiting for bandwidth of the scale-up network": "scale-up bandwidth",
+    "waiting for latency of the scale-up network": "scale-up latency",
+    "contention in the scale-up network": "scale-up contention",
+    "kernels slowed by communication over the scale-up network": "kernels slowed by scale-up communication",
+    "waiting for stragglers": "stragglers",
+    "the pipeline's bubble": "pipeline bubble",
 }
 
 
 def agrees(variant):
-    """The sentence names the largest wait and its share, the table that or a resource that saves more."""
-    shares = {}
-    for part in variant.time:
-        shares[part.cause] = shares.get(part.cause, 0.0) + part.share
-    cell = [float(part) for part in re.findall(r"([0-9.]+) %", words.exposed_cell(variant))]
-    assert 100 * variant.utilization.gpu + sum(cell) == pytest.approx(100, abs=0.4)
-    shares.pop("compute", None)
-    found = re.search(r"The largest wait is ([^,]+), ([0-9.]+)% of the step", variant.bottleneck.headline)
-    largest = max(shares, key=shares.__getitem__, default="")
+    """The sentence names the largest loss and its share, the table that or a resource that saves more."""
+    losses = [share for cause, share in variant.tax.rest.items() if cause != "compute"]
+    for one in (variant.tax, variant.tax.scale_up):
+        losses += [*one.exposed.values(), one.slowed_kernels]
+    largest = max(losses)
+    found = re.search(r"The largest loss is ([^,]+), ([0-9.]+)% of the step", variant.bottleneck.headline)
     if found is None:
-        assert not largest or shares[largest] < 0.005
+        assert largest < 0.005
         return
-    cause, names = CAUSES[found.group(1)]
-    assert cause == largest
-    assert float(found.group(2)) == pytest.approx(100 * shares[largest], abs=0.051)
+    assert float(found.group(2)) == pytest.approx(100 * largest, abs=0.051)
     saved = {row.resource: row.gain for row in variant.bottleneck.ranking}
-    if variant.bottleneck.name in saved and saved[variant.bottleneck.name] >= shares[largest]:
+    if max(saved.values()) >= largest:
         assert saved[variant.bottleneck.name] == max(saved.values())
-    elif max(saved.values()) < shares[largest]:
-        assert re.search(names, variant.bottleneck.name), (variant.bottleneck.name, cause)
+    else:
+        assert re.search(LOSSES[found.group(1)], variant.bottleneck.name), (variant.bottleneck.name, found.group(1))
 
 
 def drawn(seed):

@@ -62,6 +62,11 @@ def test_two_jobs_across_the_spines_slow_each_other():
         (cost,) = one["costs"]
         assert cost["share"] == pytest.approx(one["slowdown"] - 1, abs=1e-12)
         assert one["together"]["usd_per_mtoken"]["typical"] > one["alone"]["usd_per_mtoken"]["typical"]
+        # Without a scale-out network a job takes the same step, whoever else is there.
+        alone, together = one["alone"], one["together"]
+        free_s = [figure["step_s"] * (1 - figure["tax"]["tokens_lost"]) for figure in (alone, together)]
+        assert free_s == pytest.approx([alone["tax"]["step_without_scale_out_s"]] * 2)
+        assert together["tax"]["tokens_lost"] > alone["tax"]["tokens_lost"] > 0
     assert variant["rounds"] == {"count": 1, "moved": 0.0, "agree": True}
 
 

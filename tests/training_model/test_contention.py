@@ -10,7 +10,6 @@ import pytest
 from railyard import catalog
 from railyard.model.machine import MachineColumns
 from railyard.workload.training import Layout, Machine, Training, estimate
-from railyard.workload.training import operators as op
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.contention import concurrent_passes
 from railyard.workload.training.passes import layer_passes
@@ -30,49 +29,6 @@ def machine(device, **changes):
 def job(model, *, seq_len=2048, software=None, **layout):
     software = software or SoftwareProfile(name="test")
     return Training(model=model, layout=Layout(**layout), seq_len=seq_len, software=software)
-
-
-def slowdowns(known, device, ctas):
-    """Times of passes beside FSDP's collectives over the same passes alone, four GPUs of one server."""
-    device, found = known.accelerator(device), []
-    for name in ("llama-2-7b", "llama-2-13b", "llama-3-8b"):
-        for micro_batch in (1, 4, 8):
-            model = known.model(name)
-            software = SoftwareProfile(name="test", data_ctas=ctas)
-            what = job(model, software=software, dp=4, zero=3, micro_batch=micro_batch, global_batch=4 * micro_batch)
-            columns, rates = Columns.of([what], [device]), MachineColumns.of([machine(device)])
-            held = (float(model.layers), 0.0, 1.0, 1.0)
-            loss = concurrent_passes(columns, rates).loss(layer_passes(columns).stage(*held), held)
-            found += [float(1 / (1 - side["dp"][0])) for side in (loss.forward, loss.backward)]
-    return np.array(found)
-
-
-def test_overlap_slows_computation_as_was_measured(known):
-    """arXiv 2507.03114, 4 GPUs of A100, H100, MI250: 18.9 % on average, 40.0 % at most; NCCL takes 16 to 24 units."""
-    cases = [("a100-sxm-80gb", 16), ("a100-sxm-80gb", 24), ("h100-sxm", 16), ("h100-sxm", 24), ("mi250x", 16)]
-    found = np.concatenate([slowdowns(known, device, ctas) for device, ctas in cases])
-    assert found.mean() == pytest.approx(1.189, abs=0.04)
-    assert 1.30 < found.max() < 1.42
-
-
-def test_a_full_wave_beside_24_units_needs_a_second_one(known):
-    """A product of 132 tiles on the 132 units of an H100 fell from 80 to 47 % of peak beside a NCCL of 24 units.
-
-    NVIDIA developer forum 337991. The share of the units alone would leave 65 %.
-    """
-    device = known.accelerator("h100-sxm")
-    columns = Columns.of([job(known.model("llama-3-8b"), global_batch=1)], [device])
-    fewer = dataclasses.replace(
-        columns.device, units=columns.device.units - 24, gemm16=columns.device.gemm16 * 108 / 132
-    )
-    m, n, k, sixteen, two, one = (np.array([float(x)]) for x in (12 * 128, 11 * 256, 8192, 16, 2, 1))
-
-    def seconds(on):
-        rate = op.gemm_rate(on, sixteen)
-        return float(op.gemm_s(on, m, n, k, bits=sixteen, out_bytes=two, batch=one, rate=rate)[0])
-
-    left = 80 * seconds(columns) / seconds(dataclasses.replace(columns, device=fewer))
-    assert 39 < left < 58
 
 
 def test_nothing_is_lost_to_copies_without_units_and_without_bytes(known):

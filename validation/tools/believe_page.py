@@ -23,6 +23,7 @@ QUESTIONS = {
     "ttft": "time to the first token (TTFT), median",
     "power": "power of the accelerators",
     "collective": "one collective",
+    "slowed kernels": "what kernels lose beside a collective",
 }
 SHORT = {
     "step": "training time and cost",
@@ -31,9 +32,12 @@ SHORT = {
     "ttft": "time to the first token",
     "power": "power",
     "collective": "collectives",
+    "slowed kernels": "slowed kernels",
 }
 NEAR = 0.2
 """How far eight of ten may lie from a figure that one signs on, in its worst family."""
+FEWEST = 10
+"""Rows below which nobody signs, however near they lie."""
 
 TEXT = """# How far to believe it
 
@@ -67,8 +71,9 @@ Each band is read off runs of other people, predicted as yours would be: by cons
   narrow, a row's error is of that row: measure the deployment that you mean to buy.
 - **Comparisons are surer than single figures**, for what two variants share cancels: same software, model and
   accelerator, other layout or replicas: the sixth column. If only the network differs, computation cancels as well,
-  and what is left is the error of a collective times the share of the step that waits for the network. A difference
-  inside that and inside what prices are known is called a *tie*; *best* is said only outside.
+  and what is left is the error of the two network taxes: that of a collective on all of a tax, and that of what kernels
+  lose beside a collective on the part that is slowed kernels. A difference inside that and inside what prices are known
+  is called a *tie*; *best* is said only outside.
 - **Prices are another matter**: dollars carry a band of their own (low, typical, high) beside this one. Of a service
   that gets fewer requests than it could answer, a token's cost depends on the requests and errs less than shown.
 
@@ -110,10 +115,9 @@ def page() -> str:
     order = list(QUESTIONS)
     errors = sorted(record().values(), key=lambda error: order.index(error.question))
     by_question = {question: [error for error in errors if error.question == question] for question in order}
-    sure = [question for question, some in by_question.items() if _widest(some, "low", "high") <= NEAR]
-    near = [
-        question for question, some in by_question.items() if _widest(some, "calibrated_low", "calibrated_high") <= NEAR
-    ]
+    known = {question: some for question, some in by_question.items() if min(one.rows for one in some) >= FEWEST}
+    sure = [question for question, some in known.items() if _widest(some, "low", "high") <= NEAR]
+    near = [question for question, some in known.items() if _widest(some, "calibrated_low", "calibrated_high") <= NEAR]
     return TEXT.format(
         rows="\n".join(map(line, errors)),
         short="\n".join(short(question, some) for question, some in by_question.items()),

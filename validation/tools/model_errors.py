@@ -1,6 +1,6 @@
 """Writes the record of model error: every left-out error of the validation, and the bands that the package ships.
 
-python validation/tools/model_errors.py [training] [collectives] [serving]
+python validation/tools/model_errors.py [training] [collectives] [serving] [slowdowns]
 
 Writes validation/data/left_out.csv (a row a left-out error) and src/railyard/measure/data/model_errors.json (a band for
 each question and family). With names only those are computed anew, the others stay as they are on record. Run it, then
@@ -26,6 +26,7 @@ from railyard_validation.serving.left_out import cases_of, source_of
 from railyard_validation.training.cases import predicted_s, read_cases
 from railyard_validation.training.fit import scored
 from railyard_validation.training.leave_out import left_out
+from railyard_validation.training.slowdowns import slowdowns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,6 +41,7 @@ QUESTIONS = {
     "training": ("step",),
     "collectives": ("collective",),
     "serving": ("tpot", "ttft", "throughput", "power"),
+    "slowdowns": ("slowed kernels",),
 }
 MIB = 1 << 20
 SIZES = ((MIB, "below 1 MiB"), (64 * MIB, "1 to 64 MiB"), (math.inf, "from 64 MiB"))
@@ -83,10 +85,17 @@ def of_serving(known: Catalog) -> Iterator[Miss]:
             yield Miss(metric, kind, source_of(case), group, -math.log1p(error), "source")
 
 
+def of_slowdowns(known: Catalog) -> Iterator[Miss]:
+    """What computation loses beside collectives; no constant was fitted to these figures."""
+    for one in slowdowns(known):
+        yield Miss("slowed kernels", "all", one.source, one.source, math.log(one.measured / one.predicted), "source")
+
+
 PARTS: dict[str, Callable[[Catalog], Iterator[Miss]]] = {
     "training": of_training,
     "collectives": of_collectives,
     "serving": of_serving,
+    "slowdowns": of_slowdowns,
 }
 
 

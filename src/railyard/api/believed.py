@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _FIGURES = {
     "step_s": ("step", numbers.seconds),
+    "network_tax": ("network tax", numbers.percent),
     "ttft_s": ("TTFT p50", numbers.seconds),
     "tpot_s": ("TPOT p50", numbers.seconds),
     "cpmt": ("$/Mtoken", numbers.short),
@@ -134,7 +135,8 @@ def bound(result: Result) -> str:
     if verdict is None or verdict.bound is None or verdict.leading is None or verdict.above_bound is None:
         return ""
     more, of = numbers.percent(max(verdict.above_bound, 0.0)), _MORE[verdict.by]
-    return f" The bound, {verdict.bound}, gets {more} more {of} than {verdict.leading}."
+    far = f"The distance to {verdict.bound}, a bound with the same NICs, is {more}"
+    return f" {far}: it gets so much more {of} than {verdict.leading}."
 
 
 _MORE = {"cpmt": "out of an accelerator", "step_s": "steps done", "goodput_rps": "requests answered in time"}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 #: The tables of a result and where in a variant their rows stand.
 TABLES = {
     "variants": "one row a variant: the figures to compare",
+    "tax": "what each network takes of the step, by cause, and what no network changes",
     "time": "where the step goes, by cause, communicator and phase",
     "ranks": "GPU utilization of each rank (sampled beyond 4,096)",
     "tiers": "load of each tier of links",

@@ -147,6 +147,8 @@ def _summary(variant: StepVariant) -> Iterable[Row]:
     low, typical, high = (None, None, None) if variant.cpmt is None else variant.cpmt.ends
     row = _settings(variant) | {
         "step_s": variant.step.seconds,
+        "network_tax": variant.tax.tokens_lost,
+        "scale_up_tax": variant.tax.scale_up.tokens_lost,
         "gpu_utilization": variant.utilization.gpu,
         "mfu": variant.utilization.mfu,
         "tokens_per_s_per_gpu": variant.utilization.tokens_per_s_per_gpu,
@@ -160,6 +162,16 @@ def _summary(variant: StepVariant) -> Iterable[Row]:
     for part in variant.time:
         shares[f"share_{part.cause}"] = shares.get(f"share_{part.cause}", 0.0) + part.share
     return [row | shares]
+
+
+def _tax(variant: StepVariant) -> Iterable[Row]:
+    """A row for each part of the step: what each network takes, and what no network changes."""
+    tax, rows = variant.tax, list[tuple[str | None, str, float]]()
+    for network, lost in (("scale-out", tax), ("scale-up", tax.scale_up)):
+        rows += [(network, cause, share) for cause, share in lost.exposed.items()]
+        rows.append((network, "slowed kernels", lost.slowed_kernels))
+    rows += [(None, cause, share) for cause, share in tax.rest.items()]
+    return [{"network": network, "cause": cause, "share": share} for network, cause, share in rows]
 
 
 def _ranks(variant: StepVariant) -> Iterable[Row]:
@@ -177,6 +189,7 @@ def _flat(sections: Iterable[Figures]) -> Iterable[Row]:
 _STEP_ROWS: Mapping[str, Callable[[StepVariant], Iterable[Row]]] = {
     "variants": _summary,
     "ranks": _ranks,
+    "tax": _tax,
     "time": lambda variant: _flat(variant.time),
     "tiers": lambda variant: _flat(variant.network.tiers),
     "links": lambda variant: _flat(variant.network.hot_links),

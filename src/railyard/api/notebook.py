@@ -42,7 +42,7 @@ def card(result: Result, report: Path | None) -> str:
     hidden = len(result.steps) - len(variants)
     more = f"<p>and {hidden} more: <code>run.table('variants')</code></p>" if hidden else ""
     place = f"<p>report: <code>{escape(str(report))}</code></p>" if report is not None else ""
-    head = _head("variant", "GPU utilization", "", "step", "tokens/s per GPU", "$/Mtoken")
+    head = _head("variant", "network tax", "", "GPU utilization", "step", "tokens/s per GPU", "$/Mtoken")
     title = f"<h4>{escape(result.name)}</h4><p>{escape(words.why(result))}</p>"
     body = f"<table>{head}{rows}</table>{more}{_parts(words.best_variant(result))}{place}"
     return f"<div class='railyard'><style>{_STYLE}</style>{title}{body}</div>"
@@ -76,15 +76,15 @@ def _head(*titles: str) -> str:
 
 
 def _row(variant: StepVariant) -> str:
-    busy = variant.utilization.gpu
-    waiting = words.share_of(variant, words.WAITING)
-    title = escape(f"computing {numbers.percent(busy)}, waiting for communication {numbers.percent(waiting)}")
-    blue, orange = f"<i style='width:{100 * busy:.1f}%'></i>", f"<b style='width:{100 * waiting:.1f}%'></b>"
+    lost, kept = variant.tax.tokens_lost, variant.tax.rest.get("compute", 0.0)
+    title = escape(f"computing {numbers.percent(kept)}, lost to the scale-out network {numbers.percent(lost)}")
+    blue, orange = f"<i style='width:{100 * kept:.1f}%'></i>", f"<b style='width:{100 * lost:.1f}%'></b>"
     bar = f"<span class='track' title='{title}'>{blue}{orange}</span>"
     cells = [
         escape(variant.name),
-        numbers.percent(busy),
+        numbers.percent(lost),
         bar,
+        numbers.percent(variant.utilization.gpu),
         numbers.seconds(variant.step.seconds),
         numbers.short(variant.utilization.tokens_per_s_per_gpu),
         numbers.short(None if variant.cpmt is None else variant.cpmt.typical),

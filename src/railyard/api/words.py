@@ -1,33 +1,28 @@
-"""A result in words: the comparison's figures, a card of seven lines, and an explanation."""
+"""A result in words: the comparison's figures, a card of eight lines, and an explanation."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from railyard.api import believed, faults, jobs, numbers, operated, served, wide
+from railyard.api import believed, faults, jobs, numbers, operated, served, taxes, wide
 from railyard.measure.bottleneck import CONTENTION
 from railyard.result.variants.trace import TraceVariant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from railyard.result.result import Result
     from railyard.result.variants.variant import StepVariant
 
-#: Causes of a step's time that are the network's doing, in the order in which they are told.
-EXPOSED = ("bandwidth", "latency", "contention")
-# Computation that takes less more time beside collectives is not worth a sentence.
-_LEAST_SLOWED = 0.01
-# What would be printed as 0.0 %.
-_LEAST_SEEN = 0.0005
-WAITING = (*EXPOSED, "straggler", "data", "checkpoint")
-
 HEADINGS = (
     "variant",
+    "network tax",
+    "scale-up tax",
+    "other waits",
     "GPU utilization",
-    "exposed communication",
+    "MFU",
     "step",
     "tokens/s per GPU",
     "JCT",
@@ -38,15 +33,18 @@ HEADINGS = (
     "model error",
     "bottleneck",
 )
-RIGHT = (1, 3, 4, 5, 6, 7, 8, 9, 10)
+RIGHT = (4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
 
 
 def row(variant: StepVariant) -> list[str]:
     """One variant's cells under `HEADINGS`."""
     return [
         variant.name,
+        taxes.cell(variant.tax),
+        taxes.cell(variant.tax.scale_up),
+        taxes.others_cell(variant),
         numbers.percent(variant.utilization.gpu),
-        exposed_cell(variant),
+        numbers.percent(variant.utilization.mfu),
         step_words(variant),
         numbers.short(variant.utilization.tokens_per_s_per_gpu),
         numbers.seconds(None if variant.jct is None else variant.jct.seconds),
@@ -78,32 +76,8 @@ def ports_words(variant: StepVariant) -> str:
     return f"{used:,} of {ports:,} ({stranded:,} stranded)"
 
 
-def share_of(variant: StepVariant, causes: Iterable[str]) -> float:
-    """Share of the step that went to some causes."""
-    wanted = set(causes)
-    return float(sum(part.share for part in variant.time if part.cause in wanted))
-
-
-def exposed_words(variant: StepVariant) -> str:
-    """`12.3 % (bandwidth 9.1, contention 3.2)`."""
-    parts = [(cause, share_of(variant, [cause])) for cause in EXPOSED]
-    shares = ", ".join(f"{cause} {100 * share:.1f}" for cause, share in parts if share >= _LEAST_SEEN)
-    total = numbers.percent(sum(share for _, share in parts))
-    return f"{total} ({shares})" if shares else total
-
-
-def exposed_cell(variant: StepVariant) -> str:
-    """The same with all other waiting behind it, so that it adds up to the step with the GPU utilization."""
-    others: dict[str, float] = {}
-    for part in variant.time:
-        if part.cause != "compute" and part.cause not in EXPOSED:
-            others[part.cause] = others.get(part.cause, 0.0) + part.share
-    seen = [f"{cause} {100 * share:.1f} %" for cause, share in others.items() if share >= _LEAST_SEEN]
-    return "; ".join([exposed_words(variant), *seen])
-
-
 def card(result: Result, report: Path | None) -> str:
-    """Seven lines on a run; of several jobs a line each."""
+    """Eight lines on a run; of several jobs a line each."""
     if jobs.are_jobs(result):
         return jobs.card(result, report)
     if operated.are_operated(result):
@@ -117,10 +91,11 @@ def card(result: Result, report: Path | None) -> str:
     title = believed.title(result, "step")
     lines = [
         f"{result.name}: {_many(variants)}, engine {result.provenance.engine}",
-        f"{title:<12}{best.name}: GPU utilization {numbers.percent(best.utilization.gpu)}, "
-        f"step {numbers.seconds(best.step.seconds)}",
+        f"{title:<12}{best.name}: step {numbers.seconds(best.step.seconds)}, GPU utilization "
+        f"{numbers.percent(best.utilization.gpu)}, MFU {numbers.percent(best.utilization.mfu)}",
+        f"network tax {taxes.cell(best.tax)}{taxes.error(best)}; scale-up tax {taxes.cell(best.tax.scale_up)}",
         *believed.lines(best),
-        f"waiting     {_waiting(best)}",
+        f"other waits {taxes.others_cell(best)}",
         f"cost        {_price(best)}, "
         f"capex {numbers.dollars(best.capex.total_usd.typical)}, "
         f"{numbers.power(best.power.total_w.typical)}",
@@ -139,10 +114,6 @@ def _price(variant: StepVariant) -> str:
     if isinstance(variant, TraceVariant):
         return f"${numbers.band(variant.cost.usd_per_h)} an hour"
     return f"${numbers.band(variant.cpmt)} per million tokens"
-
-
-STORED = ("data", "checkpoint")
-"""Causes of a step's time that are the storage system's or the loader's doing."""
 
 
 def notes(result: Result) -> list[str]:
@@ -164,13 +135,6 @@ def _whom(names: Sequence[str], everybody: int) -> str:
     return "" if len(names) == everybody else f"{', '.join(names)}: "
 
 
-def _waiting(variant: StepVariant) -> str:
-    """What the accelerators wait for: communication, and storage where they do."""
-    stored = [(cause, share_of(variant, [cause])) for cause in STORED]
-    shares = [f"{cause} {numbers.percent(share)}" for cause, share in stored if share >= 0.0005]
-    return ", ".join([f"communication {exposed_words(variant)}", *shares])
-
-
 def explain(result: Result) -> str:
     """Where the step of every variant goes, and what would help."""
     if jobs.are_jobs(result):
@@ -185,7 +149,7 @@ def explain(result: Result) -> str:
 
 
 def _explain(variant: StepVariant) -> str:
-    lines = [f"{variant.name}: {numbers.seconds(variant.step.seconds)} a step"]
+    lines = [f"{variant.name}: {numbers.seconds(variant.step.seconds)} a step", f"  {taxes.sentence(variant)}"]
     for part in sorted(variant.time, key=lambda part: -part.seconds)[:8]:
         where = " ".join(word for word in (part.group, part.phase) if word)
         figures = f"{numbers.percent(part.share):>7}  {numbers.seconds(part.seconds):>8}"
@@ -200,11 +164,11 @@ def _explain(variant: StepVariant) -> str:
 
 
 def _changed(share: float) -> str:
-    return numbers.percent(share) if abs(share) >= _LEAST_SEEN else "as long"
+    return numbers.percent(share) if abs(share) >= taxes.LEAST_SEEN else "as long"
 
 
 def why(result: Result) -> str:
-    """A sentence or two: which variant is best, by how much, what the others wait for, and what would help the best."""
+    """A few sentences: faults, what the networks take, which variant is best, by how much, and what would help it."""
     if jobs.are_jobs(result):
         return jobs.why(result)
     if operated.are_operated(result):
@@ -221,15 +185,22 @@ def _of_steps(result: Result) -> str:
     variants = result.steps
     best = best_variant(result)
     if len(variants) == 1:
-        return f"{faults.opening(result)} {headline(best)}".strip()
+        return " ".join(filter(None, (faults.opening(result), taxes.sentence(best), headline(best))))
     if unlike := believed.unlike(result):
         return unlike
     if any(one.utilization.tokens_per_s_per_gpu is None for one in variants):
         said = _fastest(result, best)
     else:
         said = _by_tokens(result, best)
-    opening = f"{believed.unexercised(result)}{faults.opening(result)}".strip()
-    return f"{opening} {said}{believed.bound(result)} {headline(best)}".strip()
+    said = f"{believed.unexercised(result)}{said}{believed.bound(result)}"
+    return " ".join(filter(None, (faults.opening(result), _taxed(result, best), said, headline(best))))
+
+
+def _taxed(result: Result, best: StepVariant) -> str:
+    """What the networks take of the variant that is told of, and of the one that they take most of."""
+    worst = max(compared(result), key=lambda one: one.tax.tokens_lost)
+    same = numbers.percent(best.tax.tokens_lost) == numbers.percent(worst.tax.tokens_lost)
+    return taxes.sentence(best, best.name) if same else taxes.of_two(best, worst, _bottleneck_tier(worst))
 
 
 def compared(result: Result) -> list[StepVariant]:
@@ -318,36 +289,16 @@ def _bottleneck_tier(variant: StepVariant) -> str | None:
 
 
 def _contrast(best: StepVariant, worst: StepVariant) -> str:
-    """What sets the two apart: throughput of an accelerator, and the cause of waiting that grew most."""
+    """What sets the two apart in tokens, or else in dollars."""
     faster = _gain([best], worst)
-    if faster < _LEAST_SEEN:
+    if faster < taxes.LEAST_SEEN:
         return f"{best.name} and {worst.name} take the same step{_cheaper(best, worst)}."
-    waits = [numbers.percent(share_of(variant, WAITING)) for variant in (worst, best)]
-    grown = max(WAITING, key=lambda cause: share_of(worst, [cause]) - share_of(best, [cause]))
-    tier = _bottleneck_tier(worst)
-    where = f" at {tier}" if tier and grown in {"bandwidth", "contention"} else ""
-    network = share_of(worst, STORED) < 0.0005
-    whom = "the network and for stragglers" if network else "the network, stragglers and storage"
-    return (
-        f"{best.name} gets {numbers.percent(faster)} more tokens out of a GPU than {worst.name}: waiting for "
-        f"{whom} falls from {waits[0]} to {waits[1]} of the step, mostly {grown}{where}{_slowed(best, worst)}."
-    )
+    return f"{best.name} gets {numbers.percent(faster)} more tokens out of a GPU than {worst.name}."
 
 
 def _cheaper(best: StepVariant, worst: StepVariant) -> str:
     low, high = _price_of(best), _price_of(worst)
     return f"; a token costs {numbers.percent(1 - low / high)} less on {best.name}" if low < high < math.inf else ""
-
-
-def _slowed(best: StepVariant, worst: StepVariant) -> str:
-    """What computation loses to collectives that run beside it for longer, where the two compute the same."""
-    times = [share_of(variant, ["compute"]) / _rate(variant) for variant in (worst, best)]
-    longer = times[0] / times[1] - 1.0 if times[1] else 0.0
-    # Another accelerator or another layout computes otherwise: only what collectives can take is laid to them.
-    same = worst.settings.keys() <= {"fabric", "topology", "oversubscription", "link_rate"}
-    if not same or longer < _LEAST_SLOWED:
-        return ""
-    return f"; computation beside its longer collectives takes {numbers.percent(longer)} longer"
 
 
 def best_variant(result: Result) -> StepVariant:
@@ -366,4 +317,4 @@ def best_variant(result: Result) -> StepVariant:
 
 def headline(variant: StepVariant) -> str:
     """What the bottleneck search says of a variant."""
-    return variant.bottleneck.headline or "No bottleneck was searched."
+    return variant.bottleneck.headline

@@ -187,9 +187,9 @@ class LinkTable:
         out[member] += load[bundle] * part
         return out
 
-    def scaled(self, factor: NDArray[np.float64], *, latency: float = 1.0) -> LinkTable:
-        """A copy whose rates are multiplied by `factor[links]` and whose latencies by `latency`; the rest is shared."""
-        latency_ps = self.latency_ps if latency == 1.0 else np.rint(self.latency_ps * latency).astype(np.int64)
+    def scaled(self, factor: NDArray[np.float64], *, latency: NDArray[np.float64] | float = 1.0) -> LinkTable:
+        """A copy whose rates are multiplied by `factor[links]`, and latencies by one factor or `latency[links]`."""
+        latency_ps = np.rint(self.latency_ps * latency).astype(np.int64)
         free, reach = self.free_bps * factor, self.reach_bps / latency
         return replace(
             self,

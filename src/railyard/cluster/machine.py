@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from railyard.fabric.fabric import Fabric
 
 
+UNLIMITED = 1e6
+"""Factor of a resource without limit: finite, so that rates stay numbers."""
+
+
 @dataclass(frozen=True, eq=False)
 class StorageServers:
     """Where data comes from and checkpoints go.
@@ -211,6 +215,7 @@ class Cluster:
         nic: float = 1.0,
         fabric_tiers: float | Mapping[str, float] = 1.0,
         latency: float = 1.0,
+        scale_out_latency: float = 1.0,
         storage: float = 1.0,
         memory_pool: float = 1.0,
     ) -> Cluster:
@@ -224,6 +229,7 @@ class Cluster:
             fabric_tiers: Factor on all tiers of links between switches of the back-end, or factors by name of a tier
                 (`leaf-spine`; any tier of the link table will do).
             latency: Factor on every network and scale-up latency.
+            scale_out_latency: A further factor on those of the back-end.
             storage: Factor on storage devices and on the front-end and storage networks.
             memory_pool: Factor on the memory pool and its CXL ports.
 
@@ -231,13 +237,15 @@ class Cluster:
             InputError: A tier is unknown or a factor not positive.
         """
         given = {"scale_up": scale_up, "nic": nic, "latency": latency, "storage": storage, "flops": flops}
-        given["memory_pool"] = memory_pool
+        given |= {"memory_pool": memory_pool, "scale_out_latency": scale_out_latency}
         for name, value in {**given, "memory_bandwidth": memory_bandwidth}.items():
             if not value > 0:
                 raise InputError("a factor is more than zero", key=name, found=value)
         factor = self._tier_factors(scale_up, nic, fabric_tiers, storage)
         factor[np.isin(self.links.tiers, TIERS)] = memory_pool
-        links = self.links.scaled(factor[self.links.tier], latency=latency)
+        outside = np.isin(self.links.tiers, [tier.name for tier in self.back_end.tiers])
+        slower = latency * np.where(outside, scale_out_latency, 1.0)
+        links = self.links.scaled(factor[self.links.tier], latency=slower[self.links.tier])
         accelerator = self.accelerator
         accelerator = replace(
             accelerator,
@@ -247,9 +255,13 @@ class Cluster:
             scale_up_collective_bps=accelerator.scale_up_collective_bps * scale_up,
             scale_up_latency_ps=round(accelerator.scale_up_latency_ps * latency),
         )
-        copies = {id(network): _slower(network, links, latency) for network in self.networks}
+        copies = {
+            id(network): _slower(network, links, latency * (scale_out_latency if network is self.back_end else 1.0))
+            for network in self.networks
+        }
         return replace(
             self.with_networks(copies),
+            spec=_with_nics(self.spec, nic),
             accelerator=accelerator,
             nic=replace(self.nic, rate_bps=self.nic.rate_bps * nic),
             links=links,
@@ -259,6 +271,10 @@ class Cluster:
                 latency_ps=round(self.scale_up.latency_ps * latency),
             ),
         )
+
+    def without_scale_out_limits(self) -> Cluster:
+        """The same machine whose NICs and back-end network have no limit: rates `UNLIMITED` times, no latency."""
+        return self.scaled(nic=UNLIMITED, fabric_tiers=UNLIMITED, scale_out_latency=1 / UNLIMITED)
 
     def _tier_factors(
         self, scale_up: float, nic: float, fabric_tiers: float | Mapping[str, float], storage: float
@@ -298,6 +314,14 @@ def _check_domains(order: NDArray[np.int32], ranks: int, domain: int) -> None:
 def _by_tier(between: set[str], factors: float | Mapping[str, float]) -> dict[str, float]:
     """Factors by name of a tier; a single one holds for all tiers between switches."""
     return dict.fromkeys(between, factors) if isinstance(factors, float | int) else dict(factors)
+
+
+def _with_nics(spec: ClusterSpec, factor: float) -> ClusterSpec:
+    """With the rate of NICs' links that was asked for, where one was, multiplied."""
+    asked_bps = spec.back_end.link_rate_bps
+    return (
+        spec if asked_bps is None else replace(spec, back_end=replace(spec.back_end, link_rate_bps=asked_bps * factor))
+    )
 
 
 def _slower(network: Network, links: LinkTable, latency: float) -> Network:

@@ -16,7 +16,7 @@ from railyard.engine.contract import Jitter, Probes, Progress
 from railyard.engine.doubts import doubts
 from railyard.engine.faults import FaultColumns, effects_of, expand, noted, placed
 from railyard.engine.joint import jitter_keys, joint
-from railyard.engine.lowering import Lowered, lower
+from railyard.engine.lowering import Free, Lowered, freed, lower
 from railyard.engine.outages import outages_of
 from railyard.engine.priorities import prioritized
 from railyard.engine.rerouting import Rerouted, rerouted
@@ -65,6 +65,7 @@ class FluidEngine:
         contention: Whether communications share links or each has the network to itself.
         left_out: What its result does not contain.
         background: Other traffic on the back-end while the jobs would run without it.
+        free: Communications that take no time.
     """
 
     name: str
@@ -72,6 +73,7 @@ class FluidEngine:
     contention: bool
     left_out: tuple[str, ...]
     background: tuple[Bursts, ...] = ()
+    free: Free = "nothing"
 
     def simulate(
         self,
@@ -104,7 +106,7 @@ class FluidEngine:
             jitter=jitter,
             progress=progress,
         )
-        lowered = prioritized(found.lowered, found.rows, merged)
+        lowered = prioritized(freed(found.lowered, merged.graph, arranged.links, self.free), found.rows, merged)
         timeline = played(merged, lowered)
         if self.background:
             bursts = tuple(until(arranged, self.background, timeline.makespan_ps))

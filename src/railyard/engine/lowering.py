@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.cluster import Cluster
+    from railyard.cluster import Cluster, LinkTable
     from railyard.collective import EntityTable
     from railyard.collective.policy import CollectivePolicy
     from railyard.graph import TaskGraph
@@ -112,6 +112,33 @@ class Lowered:
     entity: NDArray[np.int32]
     algorithm: NDArray[np.str_] = field(default_factory=_no_words)
     protocol: NDArray[np.str_] = field(default_factory=_no_words)
+
+
+Free = Literal["nothing", "scale-out", "all"]
+"""Communications between accelerators that take no time: none, those that use no scale-up link, or all."""
+
+
+def freed(lowered: Lowered, graph: TaskGraph, links: LinkTable, free: Free) -> Lowered:
+    """The same where some communications between accelerators take no time; storage and memory pools keep theirs.
+
+    Args:
+        lowered: Of the graph.
+        graph: The tasks.
+        links: That communications use.
+        free: Which take no time.
+    """
+    if free == "nothing":
+        return lowered
+    between = np.isin(graph.kind, (Kind.COLLECTIVE, Kind.TRANSFER)) & (lowered.entity >= 0)
+    entities = lowered.entities
+    chosen = np.zeros(len(entities), np.bool_)
+    chosen[lowered.entity[between]] = True
+    if free == "scale-out":
+        owner = np.repeat(np.arange(len(entities)), np.diff(entities.link_ptr))
+        chosen[owner[links.tier[entities.link_idx] == links.tiers.index("scale-up")]] = False
+    columns = ("volume_bytes", "latency_ps", "even_latency_ps", "even_ps")
+    none = {name: np.where(chosen, 0, getattr(entities, name)) for name in columns}
+    return replace(lowered, entities=replace(entities, **none))
 
 
 def lower(graph: TaskGraph, cluster: Cluster, policy: CollectivePolicy | None = None) -> Lowered:

@@ -16,21 +16,19 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
+from railyard.cluster.machine import UNLIMITED
 from railyard.graph import HOST, Kind, Stream
 from railyard.measure.causes import OUTAGE
 from railyard.result.bottleneck import BottleneckFigures, ChangeRow, TrialRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from railyard.cluster import Cluster
     from railyard.graph import Record
-    from railyard.result.step import TimeShare
+    from railyard.result.tax import TaxFigures
 
 FACTOR = 1.25
-UNLIMITED = 1e6
-"""Stands for a resource without limit: finite, so that rates stay numbers."""
-
 NEGLIGIBLE = 0.005
 """Below this gain (half a percent of the step) a resource is said not to help."""
 
@@ -61,6 +59,11 @@ class Resource:
     rebuilds_workload: bool = False
     divides_loading: bool = False
 
+    @property
+    def scales_out(self) -> bool:
+        """Whether it is part of the scale-out network."""
+        return self.family == "network" and self != SCALE_UP
+
     def scaled(self, cluster: Cluster, factor: float) -> Cluster:
         """The cluster with this resource better by a factor."""
         arguments: dict[str, Any] = dict.fromkeys(self.better, factor)
@@ -81,39 +84,52 @@ LOADERS = Resource("loader workers", "storage", rebuilds_workload=True, divides_
 STEADINESS = Resource("steady accelerators", "software", divides_jitter=True)
 
 
-_NAMES = {
-    "bandwidth": "for bandwidth of the network",
-    "latency": "for latency of the network",
-    "contention": "contention in the network",
-    "straggler": "for stragglers",
-    "bubble": "the pipeline's bubble",
-    "data": "for data",
-    "checkpoint": "for checkpoints",
-    "dependency": "for computations elsewhere",
-    HOST: "for the host to launch kernels",
-    "release": "for work that a trace has not released",
-    "fault": "for injected delays",
-    OUTAGE: "for the job to go on after faults",
+Loss = tuple[str, str]
+"""A network ("scale-out", "scale-up", "" for none) and a cause of `TaxFigures`."""
+
+_NETWORKS = {"scale-out": "the scale-out network", "scale-up": "the scale-up network"}
+_EXPOSED = {
+    "bandwidth": "waiting for bandwidth of {}",
+    "latency": "waiting for latency of {}",
+    "contention": "contention in {}",
+    "straggler": "waiting for ranks that {} made late",
+    "compute": "kernels slowed by communication over {}",
 }
-"""Causes of waiting, as sentences name them."""
+"""What a network costs, as sentences name it."""
+
+_SHORT = {
+    "bandwidth": "{} bandwidth",
+    "latency": "{} latency",
+    "contention": "{} contention",
+    "straggler": "ranks late by {} network",
+    "compute": "kernels slowed by {} communication",
+}
+"""The same, as tables name it."""
+
+_RESTS = {
+    "straggler": ("waiting for stragglers", "stragglers"),
+    "bubble": ("the pipeline's bubble", "pipeline bubble"),
+    "data": ("waiting for data", "data loading"),
+    "checkpoint": ("checkpoints", "checkpoints"),
+    "dependency": ("waiting for computations elsewhere", "computations elsewhere"),
+    HOST: ("waiting for the host to launch kernels", "kernel launches of the host"),
+    "release": ("waiting for work that a trace has not released", "releases of the trace"),
+    "fault": ("injected delays", "injected delays"),
+    OUTAGE: ("waiting for the job to go on after faults", "outages"),
+}
+"""What no network changes, as sentences and tables name it."""
 
 CONTENTION = "contention at "
 FAR = "bandwidth over round trips"
-_SHORT = {
-    "bandwidth": "network bandwidth",
-    "latency": "network latency",
-    "contention": "contention",
-    "straggler": "stragglers",
-    "bubble": "pipeline bubble",
-    "data": "data loading",
-    "checkpoint": "checkpoints",
-    "dependency": "computations elsewhere",
-    HOST: "kernel launches of the host",
-    "release": "releases of the trace",
-    "fault": "injected delays",
-    OUTAGE: "outages",
-}
-"""Causes of waiting, as tables name them."""
+
+
+def losses_of(tax: TaxFigures) -> dict[Loss, float]:
+    """Shares of the step that are no computation at full speed."""
+    found: dict[Loss, float] = {("", cause): share for cause, share in tax.rest.items() if cause != "compute"}
+    for network, shares in (("scale-out", tax), ("scale-up", tax.scale_up)):
+        found |= {(network, cause): share for cause, share in shares.exposed.items()}
+        found[network, "compute"] = shares.slowed_kernels
+    return found
 
 
 class SimulateVariant(Protocol):
@@ -164,8 +180,6 @@ class Bottleneck:
         name: Of the best resource, or of the largest wait where that is more than any resource saves, or "none".
         sensitivity: What the trials say, in words.
         ranking: All trials, the most helpful first.
-        network_gain: Share of the step saved when the whole network is unlimited at once, or None when that was not
-            tried.
         changes: Remedies, the one that saves most of a token's cost first; None: none were tried.
         headline: The largest wait and the best remedies, for people.
     """
@@ -173,41 +187,41 @@ class Bottleneck:
     name: str
     sensitivity: str
     ranking: tuple[Trial, ...] = field(default=())
-    network_gain: float | None = None
     changes: tuple[ChangeRow, ...] | None = None
     headline: str = ""
 
-    def led_by(self, time: Iterable[TimeShare]) -> Bottleneck:
-        """The same with a headline: the largest cause of waiting, and the remedies that help most.
+    def led_by(self, tax: TaxFigures) -> Bottleneck:
+        """The same with a headline: the largest loss, and the remedies that help most.
 
         The resource that helps most may be of another cause: a wait that is removed often turns into another one. But
-        where a wait is longer than what any resource saves, it is the bottleneck.
+        where a loss is larger than what any resource saves, it is the bottleneck.
         """
-        shares: dict[str, float] = {}
-        for part in time:
-            cause = HOST if part.cause == "dependency" and part.phase == HOST else part.cause
-            shares[cause] = shares.get(cause, 0.0) + part.share
-        shares.pop("compute", None)
-        cause = max(shares, key=shares.__getitem__, default="")
+        losses = losses_of(tax)
+        loss = max(losses, key=losses.__getitem__, default=("", ""))
         tried = self.headline if self.changes is None else _tried(self.changes)
-        if not cause or shares[cause] < NEGLIGIBLE:
+        if losses.get(loss, 0.0) < NEGLIGIBLE:
             return replace(self, headline=tried)
-        most = f"The largest wait is {_NAMES.get(cause, cause)}, {shares[cause]:.1%} of the step."
+        network, cause = loss
+        what = _EXPOSED[cause].format(_NETWORKS[network]) if network else _RESTS.get(cause, (cause,))[0]
         saved = max((trial.gain for trial in self.ranking), default=0.0)
-        name = self.name if shares[cause] <= saved else self._named(cause)
-        return replace(self, name=name, headline=f"{most} {tried}".strip())
+        name = self.name if losses[loss] <= saved else self._named(loss)
+        return replace(
+            self, name=name, headline=f"The largest loss is {what}, {losses[loss]:.1%} of the step. {tried}".strip()
+        )
 
-    def _named(self, cause: str) -> str:
-        """A cause of waiting as a bottleneck: with the part of the network that helps most against it."""
-        network = [trial.resource for trial in self.ranking if trial.resource.family == "network" and trial.gain > 0]
-        parts = [resource for resource in network if resource is not LATENCY]
-        if cause == "bandwidth" and network:
+    def _named(self, loss: Loss) -> str:
+        """A loss as a bottleneck: with the part of the scale-out network that helps most against it."""
+        network, cause = loss
+        if not network:
+            return _RESTS.get(cause, (cause, cause))[1]
+        outside = [trial.resource for trial in self.ranking if trial.resource.scales_out and trial.gain > 0]
+        if network == "scale-out" and cause == "bandwidth" and outside:
             # What may be on its way bounds the rate over long links: a shorter way helps, a faster link does not.
-            return FAR if network[0] is LATENCY else network[0].name
-        tiers = [resource.name for resource in parts if resource.tiers]
-        if cause == "contention" and tiers:
+            return FAR if outside[0] is LATENCY else outside[0].name
+        tiers = [resource.name for resource in outside if resource.tiers]
+        if network == "scale-out" and cause == "contention" and tiers:
             return f"{CONTENTION}{tiers[0]}"
-        return _SHORT.get(cause, cause)
+        return _SHORT[cause].format(network)
 
     def section(self) -> BottleneckFigures:
         """The result's `bottleneck`."""
@@ -216,7 +230,6 @@ class Bottleneck:
             headline=self.headline,
             sensitivity=self.sensitivity,
             ranking=tuple(trial.row() for trial in self.ranking),
-            network_gain=self.network_gain,
             changes=self.changes,
         )
 
@@ -302,20 +315,6 @@ def _used_tiers(cluster: Cluster, record: Record) -> list[str]:
     return [tier for tier, volume in zip(links.tiers, carried, strict=True) if volume > 0]
 
 
-def network_as_one(found: Sequence[Resource]) -> Resource | None:
-    """All network resources as one, or None when the job uses no network."""
-    parts = [resource for resource in found if resource.family == "network"]
-    if not parts:
-        return None
-    return Resource(
-        "the whole network",
-        "network",
-        better=tuple(name for part in parts for name in part.better),
-        tiers=tuple(tier for part in parts for tier in part.tiers),
-        shorter=tuple(name for part in parts for name in part.shorter),
-    )
-
-
 UNSEARCHED = Bottleneck("not searched", "", headline="What would help most is searched when the scenario is run.")
 """Of a rough answer."""
 
@@ -335,17 +334,14 @@ def find(
         found: From `resources`, at least one.
         simulate_variant: Simulates the job with one resource made better.
         factor: How much better, above 1.
-        bounds: For which resources the step is also simulated without their limit: none, the best one and the network
-            as a whole, or all.
+        bounds: For which resources the step is also simulated without their limit: none, the best one, or all.
     """
     trials = [_try(step_s, resource, simulate_variant, factor, bound=bounds == "all") for resource in found]
     trials.sort(key=lambda trial: (-trial.gain, trial.resource.name))
     if bounds == "best" and trials:
         trials[0] = _try(step_s, trials[0].resource, simulate_variant, factor, bound=True, known=trials[0])
-    network = network_as_one(found) if bounds != "none" else None
-    gain = None if network is None else 1 - simulate_variant(network, UNLIMITED) / step_s
-    name, headline = _words(trials, gain)
-    return Bottleneck(name, headline, tuple(trials), gain)
+    name, sensitivity = _words(trials)
+    return Bottleneck(name, sensitivity, tuple(trials))
 
 
 def _try(
@@ -364,24 +360,17 @@ def _try(
     return Trial(resource, factor, better, 1 - better / step_s, best, 1 - best / step_s)
 
 
-def _words(trials: Sequence[Trial], network_gain: float | None) -> tuple[str, str]:
+def _words(trials: Sequence[Trial]) -> tuple[str, str]:
     if not trials or trials[0].gain < NEGLIGIBLE:
-        return "none", f"No single resource shortens the step by more than {NEGLIGIBLE:.1%}." + _network(network_gain)
+        return "none", f"No single resource shortens the step by more than {NEGLIGIBLE:.1%}."
     best = trials[0]
     words = f"{best.factor:g} x {best.resource.name} shortens the step by {best.gain:.1%}"
     if best.bound_gain is not None:
         words += f", without limit by {best.bound_gain:.1%}"
-    if best.resource.family == "network":
+    helpful = [trial for trial in trials[1:] if trial.resource.family == "network" and trial.gain >= NEGLIGIBLE]
+    if best.resource.family == "network" or not helpful:
         return best.resource.name, f"{words}."
-    return best.resource.name, f"{words}.{_network(network_gain, trials)}"
-
-
-def _network(gain: float | None, trials: Sequence[Trial] = ()) -> str:
-    helpful = [trial for trial in trials if trial.resource.family == "network" and trial.gain >= NEGLIGIBLE]
-    if helpful:
-        return f" In the network, {helpful[0].resource.name} helps most ({helpful[0].gain:.1%})."
-    if gain is None:
-        return ""
-    if gain < NEGLIGIBLE:
-        return " Nothing in the network helps, even all of it without limit."
-    return f" No part of the network helps by itself; all of it without limit saves {gain:.1%}."
+    return (
+        best.resource.name,
+        f"{words}. Of the networks, {helpful[0].resource.name} helps most ({helpful[0].gain:.1%}).",
+    )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.graph import Record, Stream
+from railyard.graph import HOST, Record, Stream
 from railyard.measure import walk
 from railyard.measure.causes import CAUSES, NETWORK_CAUSES, Cause, Vocabulary
 from railyard.measure.charge import AT_STEP_END, Charger
@@ -84,6 +84,14 @@ class Decomposition:
         if not self.ranks:
             return 0.0
         return float(self.by_rank_ps[:, list(causes)].sum(axis=1).mean() * 1e-12)
+
+    def by_cause(self) -> dict[str, float]:
+        """Mean seconds over ranks by cause, waits for the host by themselves; they add up to the step."""
+        found: dict[str, float] = {}
+        for row in self.rows:
+            cause = HOST if row.cause == "dependency" and row.phase == HOST else row.cause
+            found[cause] = found.get(cause, 0.0) + row.seconds
+        return found
 
     def network_s(self) -> float:
         """Mean over ranks of what the network made a rank wait: latency, bandwidth and contention."""

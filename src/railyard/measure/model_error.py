@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from railyard.result.section import Band
+    from railyard.result.tax import TaxFigures
 
 # Standard deviations of a normal distribution between which eight of ten, and one of two, lie.
 _EIGHT_OF_TEN, _HALF = 1.2816, 0.6745
-Question = Literal["step", "tpot", "ttft", "throughput", "power", "collective"]
+Question = Literal["step", "tpot", "ttft", "throughput", "power", "collective", "slowed kernels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,28 @@ def power_error() -> ModelError:
 def collective_error() -> ModelError:
     """Of one collective of the sizes that training moves."""
     return record()["collective", "1 to 64 MiB"]
+
+
+def slowed_error() -> ModelError:
+    """Of what computation loses while a collective runs beside it."""
+    return record()["slowed kernels", "all"]
+
+
+def tax_row(tax: TaxFigures) -> ErrorRow:
+    """The band of a network tax: a collective's error is on all of it, that of slowed kernels on its part beside it."""
+    collective, slowed, share = collective_error(), slowed_error(), tax.tokens_lost
+    return ErrorRow(
+        figure="network_tax",
+        family=f"{collective.question}: {collective.family}; {slowed.question}",
+        low=share - math.hypot(collective.low * share, slowed.low * tax.slowed_kernels),
+        typical=share,
+        high=share + math.hypot(collective.high * share, slowed.high * tax.slowed_kernels),
+        between=collective.between,
+        rows=collective.rows + slowed.rows,
+        sources=collective.sources + slowed.sources,
+        held_out=collective.held_out,
+        prices=None,
+    )
 
 
 def unknown_error() -> ModelError:

@@ -3,11 +3,13 @@
 Two predictions share what they take from the same constants, and that part of their error cancels. What is left
 depends on what sets them apart:
 
-- **the network alone** (same job, layout and accelerators): computations are the same kernels and their error cancels.
-  What differs is exposed communication, x_a and x_b of the steps' share, each with the error e of a collective:
-  band = e sqrt(x_a^2 + x_b^2). The middle of the band of collectives is a bias that both fabrics have of the same
-  library, and cancels; e is half its width, taken as independent from fabric to fabric. That is assumed: no log shows
-  two fabrics under one machine. It is cautious, for more than the bias may cancel.
+- **the network alone** (same job, layout and accelerators): computations are the same kernels and their error cancels,
+  and so does the step without a scale-out network. What differs is the network tax, x_a and x_b, of which s_a and s_b
+  are slowed kernels: band = sqrt((e x_a)^2 + (e x_b)^2 + (l (s_a - s_b))^2). e is the error of a collective, which
+  exposes it and slows kernels for longer. The middle of the band of collectives is a bias that both fabrics have of the
+  same library, and cancels; e is half its width, taken as independent from fabric to fabric. That is assumed: no log
+  shows two fabrics under one machine. It is cautious, for more than the bias may cancel. l is the error of what a
+  kernel loses beside a collective: the kernels are the same on both, so that it is one error of the difference.
 - **layout, batch or replicas** with the same model, device and software: the band of a difference, read off pairs of
   left-out rows that share these (`ErrorRow.between`).
 - **another model, accelerator or precision**: nothing cancels, band = sqrt(e_a^2 + e_b^2).
@@ -26,7 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from railyard.measure.exercised import flat, unexercised
-from railyard.measure.model_error import collective_error, unknown_error
+from railyard.measure.model_error import collective_error, slowed_error, unknown_error
 from railyard.result.model_error import Difference, Verdict
 from railyard.result.variants.serving import ServedVariant
 from railyard.result.variants.variant import StepVariant
@@ -36,13 +38,11 @@ if TYPE_CHECKING:
 
     from railyard.result.model_error import ErrorRow, Unexercised
     from railyard.result.section import Band
+    from railyard.result.tax import TaxFigures
     from railyard.result.variants.variant import ComparedVariant
 
 PRICED_ALIKE = 0.02
 """Typical costs that differ by less than this are equal within what prices are known: their bands span far more."""
-
-EXPOSED = ("bandwidth", "latency", "contention", "straggler")
-"""Causes of a step's time that another network changes."""
 
 _NETWORK = frozenset({"fabric", "topology", "oversubscription", "link_rate", "qps"})
 _ELSE = frozenset({"model", "server", "accelerators", "precision", "sequence"})
@@ -206,7 +206,7 @@ def shared_by(one: ComparedVariant, other: ComparedVariant) -> Shared:
 def _model_band(by: Figure, one: ComparedVariant, other: ComparedVariant, shared: Shared) -> float:
     """The part of the model's error that does not cancel, as a logarithm."""
     if shared == "computation" and isinstance(one, StepVariant) and isinstance(other, StepVariant):
-        return math.hypot(*(collective_error().scatter * _exposed(side) for side in (one, other)))
+        return _tax_band(one.tax, other.tax)
     rows = [_row(side, by) for side in (one, other)]
     found = [row for row in rows if row is not None]
     if len(found) < 2:
@@ -216,8 +216,10 @@ def _model_band(by: Figure, one: ComparedVariant, other: ComparedVariant, shared
     return math.hypot(*(math.log1p(row.widest) for row in found))
 
 
-def _exposed(variant: StepVariant) -> float:
-    return math.fsum(part.share for part in variant.time if part.cause in EXPOSED)
+def _tax_band(one: TaxFigures, other: TaxFigures) -> float:
+    """Error of the difference of two network taxes of one job, as a share of the step."""
+    collectives = (collective_error().scatter * side.tokens_lost for side in (one, other))
+    return math.hypot(*collectives, math.log1p(slowed_error().widest) * (one.slowed_kernels - other.slowed_kernels))
 
 
 def _row(variant: ComparedVariant, by: Figure) -> ErrorRow | None:

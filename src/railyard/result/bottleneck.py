@@ -37,12 +37,11 @@ class BottleneckFigures(Figures):
     """What would help most."""
 
     name: str = Field(
-        description="the best resource, the largest wait where it is more than any resource saves, or `none`"
+        description="the best resource, the largest loss where it is more than any resource saves, or `none`"
     )
-    headline: str = Field(description="the largest wait, and the remedies that help most")
+    headline: str = Field(description="the largest loss, and the remedies that help most")
     sensitivity: str = Field(description="how the step moves with hardware that one cannot buy, in words")
     ranking: tuple[TrialRow, ...] = Field(description="sensitivity by resource, the most helpful first")
-    network_gain: float | None = Field(description="share saved with all of the network unlimited; null if not tried")
     changes: tuple[ChangeRow, ...] | None = Field(
         description="remedies, the one that saves most of a token's cost first; null where none was tried"
     )

@@ -130,6 +130,7 @@ def _bought(draft: Draft, cluster: Cluster) -> float:
 FIGURES: dict[str, Figure] = {
     "step": Figure("mean step", STEPS, "step.seconds", units.seconds, _time, band="step_s"),
     "p99_step": Figure("99th percentile of steps", STEPS, "step.p99_s", units.seconds, _time),
+    "network_tax": Figure("share of tokens lost to the scale-out network", STEPS, "tax.tokens_lost", _part, _share),
     "gpu_utilization": Figure("GPU utilization, 0 to 1", STEPS, "utilization.gpu", _part, _share),
     "mfu": Figure("model FLOPs utilization, 0 to 1", TRAINING, "utilization.mfu", _part, _share),
     "jct": Figure("time of the job, interruptions included", TRAINING, "jct.seconds", units.seconds, _time),

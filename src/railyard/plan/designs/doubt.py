@@ -23,8 +23,8 @@ from railyard.economics.assumptions import NAMES
 from railyard.economics.parts import ACCELERATORS, MANAGEMENT, SERVERS, STORAGE
 from railyard.economics.sensitivity import SHOWN
 from railyard.measure.model_error import collective_error, step_error
-from railyard.measure.verdict import EXPOSED
 from railyard.plan.designs.price import HARDWARE, Goodputs
+from railyard.result.tax import EXPOSED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

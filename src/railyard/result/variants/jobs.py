@@ -8,6 +8,7 @@ from pydantic import Field
 
 from railyard.result.section import Band, Count, Figures
 from railyard.result.serving import Percentiles
+from railyard.result.tax import TaxFigures
 from railyard.result.variants.variant import BaseVariant
 
 
@@ -23,6 +24,7 @@ class SteppedFigure(Figures):
 
     step_s: float = Field(description="mean of the steps counted, s")
     steps: Count = Field(description="those that lie in the time in which all jobs run")
+    tax: TaxFigures = Field(description="tokens lost to the scale-out network, other jobs on it included")
     exposed_s: float | None = Field(default=None, description="communication that a step waits for, s")
     usd_per_h: Band | None = Field(default=None, description="the job's share of the machine; absent for a trace")
     usd_per_mtoken: Band | None = Field(default=None, description="per million tokens; absent for a trace")

@@ -15,6 +15,7 @@ from railyard.result.network import CollectiveRow, NetworkFigures, TopologyFigur
 from railyard.result.packet import PacketFigures
 from railyard.result.section import Figures, Values, require_equal
 from railyard.result.step import JobTimeFigures, LockstepFigures, StepFigures, TimeShare, UtilizationFigures
+from railyard.result.tax import TaxFigures
 from railyard.result.training import MemoryFigures, StorageFigures, TimelineFigures
 
 
@@ -44,6 +45,7 @@ class StepVariant(ComparedVariant):
     )
     step: StepFigures = Field(description="how long it takes")
     utilization: UtilizationFigures = Field(description="how busy accelerators are")
+    tax: TaxFigures = Field(description="tokens lost to the scale-out network, and beside it to scale-up")
     time: tuple[TimeShare, ...] = Field(min_length=1, description="where the step goes; shares add up to 1")
     lockstep: LockstepFigures = Field(description="what lateness costs")
     jct: JobTimeFigures | None = Field(description="null where the scenario names no token budget")

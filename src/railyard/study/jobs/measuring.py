@@ -21,6 +21,7 @@ from railyard.measure.causes import NETWORK_CAUSES
 from railyard.measure.decompose import decompose
 from railyard.measure.job import Checkpointing
 from railyard.measure.serving.objective import goodput
+from railyard.measure.tax import tax_of
 from railyard.result.serving import Percentiles
 from railyard.result.variants.jobs import (
     CostRow,
@@ -34,7 +35,7 @@ from railyard.result.variants.jobs import (
     SharedTier,
     SteppedFigure,
 )
-from railyard.study.jobs.simulate import ENOUGH, Answering, Stepped
+from railyard.study.jobs.simulate import ENOUGH, Answering, Free, Stepped
 from railyard.study.serving.measuring import SHORTEST_S, latencies, objective_of
 from railyard.study.serving.spending import uses_of
 
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
 
     from railyard.economics.sources import Source
     from railyard.graph import Record
+    from railyard.measure.decompose import Decomposition
     from railyard.result.section import Band
+    from railyard.result.tax import TaxFigures
     from railyard.study.jobs.prepare import Shared, Tenant
     from railyard.study.jobs.simulate import Figure, Outcome
     from railyard.study.serving.prepare import ServingJob
@@ -65,12 +68,14 @@ class Compared:
         alone: By number of a job.
         together: All of them.
         without: By number of the one that is left out.
+        free: By number of a job of steps, a step of it on networks without limit.
     """
 
     shared: Shared
     alone: dict[int, Outcome]
     together: Outcome
     without: dict[int, Outcome]
+    free: dict[int, Free]
 
 
 class TransferNumbers(TypedDict, total=False):
@@ -161,8 +166,8 @@ def _job(compared: Compared, tenant: Tenant) -> JobRow:
         placement=PlacementFigures(policy=section.placement.policy, seed=section.placement.seed),
         leafs=_leafs(compared.shared, tenant),
         start_s=section.start,
-        alone=_figure(compared.shared, tenant, alone),
-        together=_figure(compared.shared, tenant, together),
+        alone=_figure(compared, tenant, alone),
+        together=_figure(compared, tenant, together),
         slowdown=_ratio(together, alone),
         costs=tuple(_cost(compared, number, other) for other in compared.without if other != number),
     )
@@ -193,9 +198,13 @@ def _cost(compared: Compared, number: int, other: int) -> CostRow:
     )
 
 
-def _figure(shared: Shared, tenant: Tenant, figure: Figure) -> SteppedFigure | ServingFigure:
+def _figure(compared: Compared, tenant: Tenant, figure: Figure) -> SteppedFigure | ServingFigure:
+    shared = compared.shared
     if isinstance(figure, Stepped):
-        return SteppedFigure(step_s=figure.step_s, steps=figure.steps, **_trained(shared, tenant, figure))
+        split = decompose(figure.record)
+        tax = _tax(figure, split, compared.free[tenant.number], slows=figure.record.graph.loss is not None)
+        trained = _trained(shared, tenant, figure, split)
+        return SteppedFigure(step_s=figure.step_s, steps=figure.steps, tax=tax, **trained)
     job = cast("ServingJob", tenant.serving)  # only a serving job answers
     usd_per_h, usd_per_mtoken = _served_money(shared, tenant, job, figure)
     return ServingFigure(
@@ -209,12 +218,17 @@ def _figure(shared: Shared, tenant: Tenant, figure: Figure) -> SteppedFigure | S
     )
 
 
-def _trained(shared: Shared, tenant: Tenant, figure: Stepped) -> Trained:
+def _tax(figure: Stepped, split: Decomposition, free: Free, *, slows: bool) -> TaxFigures:
+    """What networks, and the other jobs on them, take of a mean step."""
+    step = {cause: seconds / split.step_s * figure.step_s for cause, seconds in split.by_cause().items()}
+    return tax_of(step, free.without_scale_out, free.without_networks, free.engine, slows=slows)
+
+
+def _trained(shared: Shared, tenant: Tenant, figure: Stepped, split: Decomposition) -> Trained:
     """Communication that a step waits for, and its cost; the job pays for its share of the machine."""
     if tenant.training is None:
         return {}
     training, prepared = tenant.training.training, tenant.training
-    split = decompose(figure.record)
     cost = evaluate(
         decomposition=split,
         accelerator=shared.machine.accelerator,

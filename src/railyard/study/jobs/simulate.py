@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.engine.unlimited import FREED, Conditions
 from railyard.errors import Stopped
 from railyard.graph import Job
 from railyard.graph.repeat import repeat
+from railyard.measure.decompose import decompose
 from railyard.measure.serving.percentiles import quantiles
+from railyard.model.machine import Machine
 from railyard.study.jobs.traffic import middle_ps, slowed, traffic_of
 from railyard.study.serving.measuring import latencies
+from railyard.workload.training.build import losses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from railyard.cluster import Cluster
     from railyard.engine.serving import Links
     from railyard.graph import Record, TaskGraph
     from railyard.study.jobs.prepare import Shared, Tenant
@@ -107,6 +112,21 @@ class Outcome:
     moved: float = 0.0
 
 
+@dataclass(frozen=True)
+class Free:
+    """Where a step goes on networks without limit, seconds by cause; see `measure.tax`.
+
+    Attributes:
+        without_scale_out: On a scale-out network without limit.
+        without_networks: On networks without limit.
+        engine: That found them.
+    """
+
+    without_scale_out: Mapping[str, float]
+    without_networks: Mapping[str, float]
+    engine: str
+
+
 @dataclass
 class JobSetRuns:
     """Runs sets of jobs of one variant, each set once.
@@ -145,6 +165,19 @@ class JobSetRuns:
             self._found[key] = self._settled(key)
             self.done(self.shared.variant.name)
         return self._found[key]
+
+    def unlimited(self, number: int) -> Free:
+        """Where a step of a job goes without limits of the scale-out network, and of all: no other job is felt."""
+        shared, tenant = self.shared, self._tenant(number)
+        plain = Conditions(shared.engine, shared.machine, shared.policy, shared.faults)
+
+        def spent(on: Conditions) -> dict[str, float]:
+            there = replace(shared, engine=on.engine, machine=on.cluster, policy=on.policy, faults=on.faults)
+            record = replace(self, shared=there)._record([Job(_beside(tenant, on.cluster), tenant.placement)])
+            return decompose(record.of(0)).by_cause()
+
+        without_scale_out, without_networks = map(plain.unlimited, FREED)
+        return Free(spent(without_scale_out), spent(without_networks), without_networks.engine.name)
 
     def _settled(self, members: tuple[int, ...]) -> Outcome:
         """Rounds of serving and fabric, until nothing moves."""
@@ -246,6 +279,14 @@ def _step(tenant: Tenant) -> TaskGraph:
     if tenant.step is None:
         raise TypeError("a serving job has no steps")
     return tenant.step
+
+
+def _beside(tenant: Tenant, machine: Cluster) -> TaskGraph:
+    """A step whose computations lose to communication what they lose on a machine."""
+    step = _step(tenant)
+    if tenant.training is None or step.loss is None:
+        return step
+    return replace(step, loss=losses(tenant.training.training, machine.accelerator, Machine.of(machine)))
 
 
 def _answering(outcome: Outcome, number: int) -> Answering:

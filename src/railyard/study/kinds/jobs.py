@@ -27,7 +27,8 @@ def _run(shared: Shared, control: Control) -> Compared:
     together = bench.of(every)
     alone = {number: bench.of([number]) for number in every}
     without = {number: bench.of([one for one in every if one != number]) for number in every if len(every) > 1}
-    return Compared(shared, alone, together, without)
+    free = {tenant.number: bench.unlimited(tenant.number) for tenant in shared.tenants if tenant.step is not None}
+    return Compared(shared, alone, together, without, free)
 
 
 def _write(folder: Path, compared: Compared, _found: MeasuredJobs) -> None:

@@ -14,7 +14,6 @@ from railyard.economics.parts import parts_of_rows
 from railyard.economics.sources import of_entry
 from railyard.graph import AT_SENDER, Kind
 from railyard.measure import tracks as timeline_tracks
-from railyard.measure.decompose import decompose
 from railyard.measure.distribution import StepTimes
 from railyard.measure.lockstep import lockstep
 from railyard.measure.network import network_use
@@ -66,13 +65,12 @@ def measure(simulated: SimulatedTrace) -> MeasuredTrace:
     """Everything about one variant."""
     job, record = simulated.job, simulated.record
     traces = simulated.by_trace
-    decomposition = decompose(traces)
+    decomposition = simulated.shares
     carried = network_use(record, job.cluster, decomposition)
     bill = parts_of_rows(bill_of(job.cluster))
     cost = hourly(decomposition, job.cluster.accelerator, bill, job.assumptions)
     busy = utilization(decomposition, None)
     ranks = timeline_tracks.sample_ranks(stages(traces.graph), busy.per_rank)
-    time = _time(decomposition)
     variant = TraceVariant(
         name=job.variant.name,
         settings=dict(job.variant.settings),
@@ -81,14 +79,15 @@ def measure(simulated: SimulatedTrace) -> MeasuredTrace:
         trace=_about(job),
         step=StepTimes(simulated.samples_s).section(mean_s=record.makespan_ps * 1e-12),
         utilization=busy.section(),
-        time=time,
+        tax=simulated.tax,
+        time=_time(decomposition),
         lockstep=lockstep(decomposition).section(),
         jct=None,
         power=cost.power.section(),
         capex=cost.capex.section(),
         cost=cost.section(),
         cpmt=None,
-        bottleneck=simulated.bottleneck.led_by(time).section(),
+        bottleneck=simulated.bottleneck.led_by(simulated.tax).section(),
         network=carried.section(),
         memory=MemoryFigures(rows=()),
         timeline=timeline_tracks.tracks(traces, ranks),

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.machine import UNLIMITED
 from railyard.engine import Jitter
 from railyard.engine import get as engine_named
 from railyard.engine.fluid import FluidEngine
+from railyard.engine.unlimited import FREED, Conditions
 from railyard.errors import InputError, Stopped
 from railyard.graph import Job
 from railyard.measure import bottleneck
 from railyard.measure.bottleneck import FLOPS, MEMORY, Resource
+from railyard.measure.decompose import decompose
+from railyard.measure.tax import tax_of
 from railyard.percentile import percentile
 from railyard.scenario.load import blaming
 from railyard.study.training.hash_seeds import hashes, redrawn
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.graph import Record
     from railyard.measure.bottleneck import Bottleneck
+    from railyard.measure.decompose import Decomposition
+    from railyard.result.tax import TaxFigures
     from railyard.study.trace.prepare import PreparedTrace
 
 SPEED = Resource("accelerator speed", "compute", rebuilds_workload=True)
@@ -38,20 +44,23 @@ class SimulatedTrace:
     Attributes:
         job: The variant, with the cluster whose hashes gave the record.
         record: The run under the seed whose length is the median, by ranks of the cluster.
+        shares: Where its time goes, by ranks of the trace.
         samples_s: Length under every seed.
+        tax: What networks cost.
         bottleneck: What would help.
     """
 
     job: PreparedTrace
     record: Record
+    shares: Decomposition
     samples_s: tuple[float, ...]
+    tax: TaxFigures
     bottleneck: Bottleneck
 
     @property
     def by_trace(self) -> Record:
-        """The run by ranks of the trace, without the accelerators that it leaves idle between them."""
-        graph = self.job.trace.graph
-        return replace(self.record, who=graph.rank, work=graph)
+        """The run by ranks of the trace."""
+        return _by_trace(self.job, self.record)
 
 
 def simulate(job: PreparedTrace, *, stop: Event, done: Callable[[str], None]) -> SimulatedTrace:
@@ -82,8 +91,31 @@ def simulate(job: PreparedTrace, *, stop: Event, done: Callable[[str], None]) ->
     found = [one for one in known if one not in (FLOPS, MEMORY)]
     computes = bool(job.trace.graph.duration_ps[job.trace.graph.on_accelerator].any())
     search = bottleneck.find(record.makespan_ps * 1e-12, [*([SPEED] if computes else []), *found], tried)
-    samples = tuple(lengths[seed] * 1e-12 for seed in seeds)
-    return SimulatedTrace(replace(job, cluster=cluster), record, samples * (len(job.seeds) // len(samples)), search)
+    lasted = tuple(lengths[seed] * 1e-12 for seed in seeds)
+    samples = lasted * (len(job.seeds) // len(lasted))
+    job = replace(job, cluster=cluster)
+    shares = decompose(_by_trace(job, record))
+    return SimulatedTrace(job, record, shares, samples, _taxed(replace(bench, job=job, seed=chosen), shares), search)
+
+
+def _by_trace(job: PreparedTrace, record: Record) -> Record:
+    """A run by ranks of the trace, without the accelerators that it leaves idle between them."""
+    graph = job.trace.graph
+    return replace(record, who=graph.rank, work=graph)
+
+
+def _taxed(bench: _Bench, shares: Decomposition) -> TaxFigures:
+    """What networks cost a run."""
+    job = bench.job
+    plain = Conditions(job.engine, job.cluster, job.policy, job.faults)
+
+    def spent(on: Conditions) -> dict[str, float]:
+        run = replace(bench, job=replace(job, **on._asdict())).run(on.cluster, bench.seed)
+        return decompose(_by_trace(job, run)).by_cause()
+
+    without_scale_out, without_networks = map(plain.unlimited, FREED)
+    taxed = shares.by_cause(), spent(without_scale_out), spent(without_networks)
+    return tax_of(*taxed, without_networks.engine.name, slows=job.trace.graph.loss_index is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +150,7 @@ class _Bench:
                 [Job(graph, job.placement)],
                 cluster,
                 seed=seed,
-                faults=job.faults if steady < bottleneck.UNLIMITED else (),
+                faults=job.faults if steady < UNLIMITED else (),
                 jitter=job.jitter if steady == 1 else job.jitter.steadier(steady),
                 policy=job.policy,
                 progress=self._poll,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from railyard.cluster.bill import bill_of
@@ -12,15 +13,10 @@ from railyard.measure.job import Checkpointing
 
 if TYPE_CHECKING:
     from railyard.economics.evaluate import Economics
-    from railyard.measure.decompose import Decomposition
+    from railyard.study.training.mean_step import MeanStep
     from railyard.study.training.prepare import Prepared
     from railyard.study.training.storing import Saved
     from railyard.workload.training.spec import Training
-
-
-def waited_for_data_s(decomposition: Decomposition) -> float:
-    """Seconds of a step in which ranks wait for their samples, mean over ranks."""
-    return sum(row.seconds for row in decomposition.rows if row.cause == "data")
 
 
 def lost_in(job: Prepared, step_s: float, lost_s: float) -> float:
@@ -34,17 +30,14 @@ def lost_in(job: Prepared, step_s: float, lost_s: float) -> float:
     return lost_s * step_s / (job.assumptions.mtbf_h.typical * 3600 / job.cluster.ranks)
 
 
-def economics(
-    job: Prepared, saved: Saved, decomposition: Decomposition, step_s: float, lost_s: float = 0.0
-) -> Economics:
-    """Money and power of a variant whose step takes so long, in seconds.
+def outage_s(job: Prepared, step_s: float, lost_s: float) -> float:
+    """What a mean step is longer for what faults take from the whole job once, s."""
+    tokens = float(job.training.tokens or job.training.step_tokens)
+    return lost_in(job, step_s, lost_s) / math.ceil(tokens / job.training.step_tokens)
 
-    Args:
-        job: The variant.
-        saved: What a checkpoint takes.
-        decomposition: How its step is spent.
-        step_s: Mean step, without what faults take once.
-        lost_s: That, of the whole job.
+
+def economics(job: Prepared, mean: MeanStep) -> Economics:
+    """Money and power of a variant with that mean step.
 
     Raises:
         InputError: The job would never end.
@@ -52,13 +45,13 @@ def economics(
     facts = JobFacts(
         tokens=float(job.training.tokens or job.training.step_tokens),
         tokens_per_step=float(job.training.step_tokens),
-        step_s=step_s,
+        step_s=mean.step_s,
         accelerators=job.cluster.ranks,
-        checkpointing=_checkpointing(job.training, saved, step_s),
-        lost_s=lost_in(job, step_s, lost_s),
+        checkpointing=_checkpointing(job.training, mean.saved, mean.step_s),
+        lost_s=lost_in(job, mean.step_s, mean.lost_s),
     )
     return evaluate(
-        decomposition=decomposition,
+        decomposition=mean.shares,
         accelerator=job.cluster.accelerator,
         parts=parts_of_rows(bill_of(job.cluster)),
         job=facts,

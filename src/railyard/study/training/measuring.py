@@ -13,11 +13,9 @@ from railyard.economics.ranges import band_of
 from railyard.economics.sources import of_entry
 from railyard.engine import Jitter
 from railyard.measure import tracks as timeline_tracks
-from railyard.measure.causes import OUTAGE
-from railyard.measure.decompose import decompose
 from railyard.measure.distribution import Around, StepTimes
 from railyard.measure.lockstep import lockstep
-from railyard.measure.model_error import power_error, step_error
+from railyard.measure.model_error import power_error, step_error, tax_row
 from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
 from railyard.measure.stages import stages
@@ -34,11 +32,11 @@ from railyard.result.training import (
 from railyard.result.variants.training import TrainingVariant
 from railyard.study.estimates import estimates
 from railyard.study.training.collectives import collective_rows
-from railyard.study.training.costing import economics, waited_for_data_s
+from railyard.study.training.costing import economics
 from railyard.study.training.hash_seeds import hashes
 from railyard.study.training.losses import sentence
 from railyard.study.training.packet_figures import packets_of
-from railyard.study.training.storing import checkpoint_of, loading_of, storage_warnings
+from railyard.study.training.storing import checkpoint_of, storage_warnings
 from railyard.workload.training import profiles
 from railyard.workload.training.jitter import law_of
 from railyard.workload.training.memory import memory
@@ -46,13 +44,13 @@ from railyard.workload.training.pace import own_count, pace_of, step_width
 from railyard.workload.training.sync.ledger import ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from railyard.economics.evaluate import Economics
     from railyard.economics.sources import Source
-    from railyard.measure.decompose import Decomposition
     from railyard.result.fault import FaultFigures
     from railyard.result.model_error import ErrorRow
+    from railyard.study.training.mean_step import MeanStep
     from railyard.study.training.prepare import Prepared
     from railyard.study.training.simulate import Simulated
     from railyard.workload.training.memory import MemoryRow
@@ -114,54 +112,40 @@ def measure(simulated: Simulated) -> MeasuredTraining:
     Raises:
         InputError: The job would never end.
     """
-    job, timeline = simulated.job, simulated.timeline
-    decomposition = decompose(timeline)
-    times, plain_s, saved = StepTimes(simulated.samples_s, _around(job)), timeline.makespan_ps * 1e-12, simulated.saved
-    loading = loading_of(job, timeline, plain_s, waited_for_data_s(decomposition))
-    varied_s = 0.0 if loading is None else loading.variation_s
-    step_s = plain_s + varied_s + simulated.meeting_s
+    job, mean, timeline = simulated.job, simulated.mean, simulated.timeline
+    decomposition, loading, saved = mean.shares, mean.loading, mean.saved
+    times = StepTimes(simulated.samples_s, _around(job))
     price = ledger(job.training, job.cluster.scale_up_domain)
-    stall_s = _stall_each_step(job.training, saved.stall_s)
     carried = network_use(timeline, job.cluster, decomposition)
-    cost = economics(job, saved, decomposition, step_s, sum(fault.lost_s for fault in simulated.faults))
-    outage_s = cost.jct.fault_s / cost.jct.steps
-    mean_s = step_s + stall_s + outage_s
-    busy = utilization(decomposition, _work(job), step_s=mean_s)
+    cost = economics(job, mean)
+    busy = utilization(decomposition, _work(job), step_s=mean.mean_s)
     ranks = timeline_tracks.sample_ranks(stages(timeline.graph), busy.per_rank)
-    added = (
-        ("data", "variation", varied_s),
-        ("outer update", "meeting", simulated.meeting_s),
-        ("checkpoint", "checkpoint", stall_s),
-        (OUTAGE, "", outage_s),
-    )
-    diluted = decomposition.step_s / (decomposition.step_s + sum(seconds for _, _, seconds in added))
     communication: Priced = {} if price is None else {"communication": price.section()}
-    time = _time(decomposition, added)
+    more_s = mean.mean_s - mean.outage_s - mean.once_s
     variant = TrainingVariant(
         name=job.variant.name,
         settings=dict(job.variant.settings),
         bound=job.cluster.is_bound,
         outcome=simulated.outcome,
-        model_error=_model_error(job, mean_s, busy.tokens_per_s_per_gpu, cost),
+        model_error=_model_error(simulated, busy.tokens_per_s_per_gpu, cost),
         layout=layout_figures(job.training.layout),
-        step=times.section(
-            mean_s=mean_s, more_s=step_s + stall_s - plain_s, **_steps_of_faults(simulated, step_s + stall_s - plain_s)
-        ),
-        utilization=busy.section(gpu=busy.gpu * diluted),
-        time=time,
+        step=times.section(mean_s=mean.mean_s, more_s=more_s, **_steps_of_faults(simulated, more_s)),
+        utilization=busy.section(gpu=busy.gpu * mean.once_s / mean.mean_s),
+        tax=simulated.tax,
+        time=_time(mean),
         lockstep=lockstep(decomposition).section(),
         jct=cost.jct.section() if job.training.tokens else None,
         power=cost.power.section(),
         capex=cost.capex.section(),
         cpmt=cost.section(),
-        bottleneck=simulated.bottleneck.led_by(time).section(),
+        bottleneck=simulated.bottleneck.led_by(simulated.tax).section(),
         network=carried.section(),
         memory=_memory(job),
         timeline=timeline_tracks.tracks(timeline, ranks),
         topology=topology_picture(job.cluster, carried.load),
         storage=StorageFigures(
             data=None if loading is None else loading.section(),
-            checkpoint=checkpoint_of(job, saved, step_s, cost.jct),
+            checkpoint=checkpoint_of(job, saved, mean.step_s, cost.jct),
         ),
         collectives=collective_rows(timeline, job.cluster, job.policy),
         warnings=(
@@ -172,7 +156,7 @@ def measure(simulated: Simulated) -> MeasuredTraining:
             *_straddling(job),
             *notes_of(job.cluster),
             *estimates(job.training.model),
-            *storage_warnings(job, loading, saved, step_s, cost.jct),
+            *storage_warnings(job, loading, saved, mean.step_s, cost.jct),
         ),
         digest=str(timeline.meta["digest"]),
         **communication,
@@ -186,15 +170,20 @@ def measure(simulated: Simulated) -> MeasuredTraining:
     return MeasuredTraining(variant, tuple(_sources(job, cost)), left_out, tuple(_defaults(job)), tuple(ranks))
 
 
-def _model_error(job: Prepared, step_s: float, rate: float | None, cost: Economics) -> tuple[ErrorRow, ...]:
-    """Bands of step, tokens, cost and power: dollars an hour are prices, so that a token costs what a step errs."""
+def _model_error(simulated: Simulated, rate: float | None, cost: Economics) -> tuple[ErrorRow, ...]:
+    """Bands of step, tax, tokens, cost, power: dollars an hour are prices, so that a token costs what a step errs."""
+    job = simulated.job
     error = step_error(experts=bool(job.training.model.experts), precision=job.training.precision)
     device = job.cluster.accelerator.name
     own = own_count(job.training, device)
     if own:
         error = error.narrowed(own, step_width(job.training, device))
     price = band_of(cost.cpmt.total)
-    rows = [error.row("step_s", step_s), error.row("cpmt", price.typical, prices=price)]
+    rows = [
+        error.row("step_s", simulated.mean.mean_s),
+        tax_row(simulated.tax),
+        error.row("cpmt", price.typical, prices=price),
+    ]
     if rate is not None:
         rows.append(error.row("tokens_per_s_per_gpu", rate, inverse=True))
     return (*rows, power_error().row("power_w", cost.power.total_w.typical))
@@ -251,17 +240,12 @@ def _around(job: Prepared) -> Around | None:
     return Around(law_of(job.cluster.accelerator), job.cluster.ranks, job.training.layout.micro_batches)
 
 
-def _stall_each_step(training: Training, stall_s: float) -> float:
-    return stall_s / training.checkpoint.interval_steps if training.checkpoint is not None else 0.0
-
-
-def _time(decomposition: Decomposition, added: Sequence[tuple[str, str, float]]) -> tuple[TimeShare, ...]:
-    """The rows of the decomposition; beside them what the mean step has of data that varies, and of checkpoints."""
-    mean_s = decomposition.step_s + sum(seconds for _, _, seconds in added)
-    rows = [(row.cause, row.group, row.phase, row.seconds) for row in decomposition.rows]
-    rows += [(cause, "", phase, seconds) for cause, phase, seconds in added if seconds > 0]
+def _time(mean: MeanStep) -> tuple[TimeShare, ...]:
+    """The rows of the decomposition, and what the mean step has beyond it."""
+    rows = [(row.cause, row.group, row.phase, row.seconds) for row in mean.shares.rows]
+    rows += [(cause, "", phase, seconds) for cause, phase, seconds in mean.added if seconds > 0]
     return tuple(
-        TimeShare(cause=cause, group=group, phase=phase, seconds=seconds, share=seconds / mean_s)
+        TimeShare(cause=cause, group=group, phase=phase, seconds=seconds, share=seconds / mean.mean_s)
         for cause, group, phase, seconds in rows
     )
 

@@ -8,25 +8,31 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
 from railyard.engine import Jitter, Probes
+from railyard.engine.unlimited import FREED
 from railyard.errors import Stalled
 from railyard.measure import bottleneck
+from railyard.measure.tax import tax_of
 from railyard.percentile import percentile
 from railyard.scenario.load import blaming
+from railyard.study.deaths import words
 from railyard.study.training import trying
 from railyard.study.training.faults import JobFaults, sorted_out
 from railyard.study.training.hash_seeds import redrawn
 from railyard.study.training.losses import Losses, Steps
+from railyard.study.training.mean_step import MeanStep
 from railyard.study.training.step_runs import StepRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
     from threading import Event
 
     from railyard.cluster import Cluster
+    from railyard.engine.lowering import Free
     from railyard.graph import Record, TaskGraph
     from railyard.measure.bottleneck import Bottleneck, Resource
     from railyard.result.fault import FaultFigures
+    from railyard.result.tax import TaxFigures
     from railyard.study.training.prepare import Prepared
     from railyard.study.training.storing import Saved
 
@@ -37,25 +43,28 @@ class Simulated:
 
     Attributes:
         job: The variant in its later steps, with the cluster whose hashes gave the timeline.
-        timeline: The step under the seed whose step time is the median.
+        mean: The mean step, around the one under the seed whose step time is the median.
         samples_s: Step time under every seed.
-        saved: What a checkpoint takes.
+        tax: What networks cost.
         bottleneck: What would help.
-        meeting_s: How much longer a mean step is for meetings of workers that step by themselves.
         without_s: The samples without any fault; empty where the scenario has none.
         faults: What each fault cost.
         outcome: What became of the job.
     """
 
     job: Prepared
-    timeline: Record
+    mean: MeanStep
     samples_s: tuple[float, ...]
-    saved: Saved
+    tax: TaxFigures
     bottleneck: Bottleneck
-    meeting_s: float = 0.0
     without_s: tuple[float, ...] = ()
     faults: tuple[FaultFigures, ...] = ()
     outcome: Literal["finished", "died", "stalled"] = "finished"
+
+    @property
+    def timeline(self) -> Record:
+        """The step under the seed whose step time is the median."""
+        return self.mean.record
 
 
 def simulate(
@@ -83,25 +92,23 @@ def simulate(
         stepped = _stepped(whole, graph, pool)
         bench, step_s = stepped.bench, stepped.timeline.makespan_ps * 1e-12
         saved = bench.checkpoint(step_s)
-        meeting_s = bench.meeting_s(stepped.faults.later(job).cluster, bench.job.cluster, step_s)
         lost = stepped.losses(whole, graph, saved)
+        bench = replace(bench, lost_s=sum(one.lost_s for one in lost))
+        mean = MeanStep.of(bench, stepped.timeline, saved)
+        tax = _taxed(whole, bench, mean, lost, pool)
         search = bottleneck.UNSEARCHED
         if searched:
-            tried = replace(
-                bench.for_trials(graph, step_s),
-                stall_s=saved.stall_s / bench.saved_every,
-                lost_s=sum(one.lost_s for one in lost),
-            )
-            search = _searched(stepped, tried, job, step_s + tried.stall_s + meeting_s, pool)
+            tried = replace(bench.for_trials(graph, step_s), stall_s=mean.stall_s)
+            search = _searched(stepped, tried, mean.once_s + mean.meeting_s + mean.stall_s, pool)
+            search = trying.with_changes(search, trying.Remedied(tried, job, stepped.faults), tax.tokens_lost)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     return Simulated(
         bench.job,
-        stepped.timeline,
+        mean,
         stepped.samples_s,
-        saved,
+        tax,
         search,
-        meeting_s,
         stepped.without_s,
         lost,
         stepped.faults.outcome,
@@ -173,16 +180,35 @@ def _played(
     return _Stepped(bench, timeline, every_s, without_s, faults)
 
 
-def _searched(
-    stepped: _Stepped, tried: StepRuns, whole: Prepared, mean_s: float, pool: ThreadPoolExecutor
-) -> Bottleneck:
-    """What would help most: resources that are better, and what the user can change.
+def _taxed(
+    whole: StepRuns, bench: StepRuns, mean: MeanStep, lost: Sequence[FaultFigures], pool: ThreadPoolExecutor
+) -> TaxFigures:
+    """What networks cost a mean step, what their faults took from the job once included.
+
+    Args:
+        whole: Runs the job with all its faults.
+        bench: In its later steps, under the seed of the mean step.
+        mean: That step.
+        lost: What each fault cost.
+        pool: Runs steps beside one another.
+    """
+
+    def unlimited(free: Free) -> dict[str, float]:
+        kept = {words(fault) for fault in whole.unlimited(free).job.faults}
+        on = replace(bench.unlimited(free), lost_s=sum(one.lost_s for one in lost if one.what in kept))
+        return MeanStep.simulated(on).by_cause()
+
+    without_scale_out, without_networks = pool.map(unlimited, FREED)
+    return tax_of(mean.by_cause(), without_scale_out, without_networks, bench.unlimited("all").job.engine.name)
+
+
+def _searched(stepped: _Stepped, tried: StepRuns, mean_s: float, pool: ThreadPoolExecutor) -> Bottleneck:
+    """What would help most of the resources that could be better.
 
     Args:
         stepped: The job's steps.
         tried: Runs trials.
-        whole: The job with all its faults.
-        mean_s: Its mean step.
+        mean_s: Its mean step, as trials find it.
         pool: Runs trials beside one another.
     """
     job = stepped.bench.job
@@ -193,8 +219,7 @@ def _searched(
         checkpoints=job.training.checkpoint is not None,
     )
     trials = {resource.name: pool.submit(tried.better, resource, bottleneck.FACTOR) for resource in found}
-    search = bottleneck.find(mean_s, found, BottleneckTrials(trials, tried.better))
-    return trying.with_changes(search, trying.Remedied(tried, whole, stepped.faults))
+    return bottleneck.find(mean_s, found, BottleneckTrials(trials, tried.better))
 
 
 MOST_WINDOWS = 200

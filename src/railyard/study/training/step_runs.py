@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from railyard.cluster.machine import UNLIMITED
 from railyard.engine import Jitter, Probes
 from railyard.engine import get as engine_named
 from railyard.engine.fluid import FluidEngine
 from railyard.engine.lowering import lower
+from railyard.engine.unlimited import Conditions
 from railyard.errors import Stopped
 from railyard.fault import DegradeLink, Late, SlowAccelerator
 from railyard.graph import Job, Kind, Merged
-from railyard.measure import bottleneck
 from railyard.scenario.load import blaming
 from railyard.study.training.hash_seeds import hashes, redrawn
 from railyard.study.training.storing import Saved, protected_s, state_flows
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from railyard.cluster import Cluster
+    from railyard.engine.lowering import Free
     from railyard.fault import Fault
     from railyard.graph import Record, TaskGraph
     from railyard.measure.bottleneck import Resource
@@ -73,6 +75,12 @@ class StepRuns:
         bench = replace(self, job=replace(self.job, engine=engine_named("flow")))
         plain_s = bench.step(graph, self.job.cluster, seed=self.seed).makespan_ps * 1e-12
         return replace(bench, scale=step_s / plain_s if plain_s > 0 else 1.0)
+
+    def unlimited(self, free: Free) -> StepRuns:
+        """The bench on which the scale-out network, or all networks, have no limit."""
+        job = self.job
+        on = Conditions(job.engine, job.cluster, job.policy, job.faults).unlimited(free)
+        return replace(self, job=replace(job, **on._asdict()), scale=1.0)
 
     def step(
         self,
@@ -145,7 +153,7 @@ class StepRuns:
         faults, jitter = self.job.faults, self.job.jitter
         if resource.divides_jitter:
             jitter = jitter.steadier(factor)
-            if factor >= bottleneck.UNLIMITED:
+            if factor >= UNLIMITED:
                 faults = tuple(fault for fault in faults if not isinstance(fault, Late | SlowAccelerator))
         timeline = self.step(graph, cluster, seed=self.seed, faults=faults, jitter=jitter)
         step_s, stall_s = timeline.makespan_ps * 1e-12, self.stall_s
@@ -154,13 +162,21 @@ class StepRuns:
             stall_s = max(ended.makespan_ps * 1e-12 - step_s, 0.0) / self.saved_every
         return self.scale * step_s + stall_s + self.meeting_s(built, cluster, step_s)
 
-    def checkpoint(self, step_s: float) -> Saved:
-        """What a checkpoint takes, the step that ends with one and its reads and writes by themselves."""
+    def stalled(self, step_s: float) -> Saved:
+        """What a checkpoint takes of the step that ends with one."""
         training = self.job.training
         if training.checkpoint is None:
             return Saved()
         graph = self.graphs.of(training, self.job.cluster, checkpoint=True)
         timeline = self.step(graph, self.job.cluster, seed=self.seed)
+        return Saved(max(timeline.makespan_ps * 1e-12 - step_s, 0.0))
+
+    def checkpoint(self, step_s: float) -> Saved:
+        """The same, and its reads and writes by themselves."""
+        training = self.job.training
+        if training.checkpoint is None:
+            return Saved()
+        graph = self.graphs.of(training, self.job.cluster, checkpoint=True)
         alone = state_flows(graph, 1 if not training.checkpoint.asynchronous else training.checkpoint.interval_steps)
         plain: dict[str, Any] = {"faults": (), "jitter": Jitter()}
         # Terabytes packet by packet would take longer than the question is worth.
@@ -174,7 +190,7 @@ class StepRuns:
             for kind in (Kind.WRITE, Kind.READ)
         )
         write_s, read_s = protected_s(training.checkpoint, alone, write_s, read_s)
-        return Saved(max(timeline.makespan_ps * 1e-12 - step_s, 0.0), write_s, read_s, alone.bytes, alone.writers)
+        return replace(self.stalled(step_s), write_s=write_s, read_s=read_s, bytes=alone.bytes, writers=alone.writers)
 
     def meeting_s(self, built: Cluster, cluster: Cluster, step_s: float) -> float:
         """How much longer a mean step is for meetings of workers that step by themselves.

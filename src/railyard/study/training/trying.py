@@ -6,22 +6,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError, SimulationError
-from railyard.measure.decompose import decompose
 from railyard.result.bottleneck import ChangeRow
 from railyard.study import bounds
 from railyard.study.remedies import Waits, proposals
 from railyard.study.remedies.changed import PARALLELISM, changed
-from railyard.study.training.costing import economics, waited_for_data_s
+from railyard.study.training.costing import economics
 from railyard.study.training.faults import on_flow, sorted_out
 from railyard.study.training.hash_seeds import redrawn
 from railyard.study.training.losses import Losses, Steps
-from railyard.study.training.storing import Saved, checkpoint_of, loading_of
+from railyard.study.training.mean_step import MeanStep
+from railyard.study.training.storing import Saved, checkpoint_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from railyard.economics.evaluate import Economics
-    from railyard.graph import Record
     from railyard.measure.bottleneck import Bottleneck
     from railyard.measure.explain import TimeTree
     from railyard.study.remedies import Remedy
@@ -30,12 +29,13 @@ if TYPE_CHECKING:
     from railyard.study.training.step_runs import StepRuns
 
 WORTH = 0.02
-"""Share of the step that an endless network saves, or that a branch of the tree takes, from which on `run` tries what
-would spare it."""
+"""Share of tokens that the scale-out network takes, or of the step that a branch of the tree takes, from which on `run`
+tries what would spare it."""
 
 TASKS = 300_000
 """Tasks of a step up to which `run` tries it a dozen times more; `explain` always does."""
 
+TOO_LARGE = "The step is too large to try remedies in a run: `railyard explain` tries them."
 _BRANCHES = {"bubble": "pipeline bubble", "straggler": "stragglers", "data": "waiting for data"}
 
 
@@ -45,15 +45,13 @@ class Stepped:
 
     Attributes:
         job: What ran.
-        record: Its step.
-        step_s: Mean step, with checkpoints, meetings and data that vary.
+        mean: Its mean step.
         cost: Money and power of it.
         best_interval_steps: Between the checkpoints that make the job shortest; None where checkpoints do not stall it.
     """
 
     job: Prepared
-    record: Record
-    step_s: float
+    mean: MeanStep
     cost: Economics
     best_interval_steps: int | None
 
@@ -84,16 +82,10 @@ def stepped(job: Prepared, bench: StepRuns, lost_s: float = 0.0) -> Stepped:
     cluster = job.cluster if job.cluster is bench.job.cluster else redrawn(job.cluster, bench.seed)
     on = replace(bench, job=replace(job, cluster=cluster, engine=bench.job.engine))
     record = on.step(on.graphs.of(job.training, cluster), cluster, seed=bench.seed)
-    once_s = bench.scale * record.makespan_ps * 1e-12
-    saved = on.checkpoint(record.makespan_ps * 1e-12)
-    shares = decompose(record)
-    loading = loading_of(on.job, record, once_s, bench.scale * waited_for_data_s(shares))
-    step_s = once_s + on.meeting_s(job.cluster, cluster, record.makespan_ps * 1e-12)
-    step_s += 0.0 if loading is None else loading.variation_s
-    cost = economics(on.job, saved, shares, step_s, lost_s)
-    storage = checkpoint_of(on.job, saved, step_s, cost.jct)
-    best = None if storage is None else storage.best_interval_steps
-    return Stepped(on.job, record, step_s + saved.stall_s / on.saved_every, cost, best)
+    mean = MeanStep.of(replace(on, lost_s=lost_s), record, on.checkpoint(record.makespan_ps * 1e-12))
+    cost = economics(on.job, mean)
+    storage = checkpoint_of(on.job, mean.saved, mean.step_s, cost.jct)
+    return Stepped(on.job, mean, cost, None if storage is None else storage.best_interval_steps)
 
 
 @dataclass(frozen=True)
@@ -165,8 +157,8 @@ def row_of(remedy: Remedy, found: Stepped, plain: Stepped) -> ChangeRow:
         family=remedy.family,
         settings=settings_of(plain.job, remedy),
         assumes=remedy.assumes,
-        step_seconds=found.step_s,
-        gain=1 - found.step_s / plain.step_s,
+        step_seconds=found.mean.mean_s,
+        gain=1 - found.mean.mean_s / plain.mean.mean_s,
         cpmt_usd=None if remedy.bound else found.cpmt_usd,
         cpmt_gain=None if remedy.bound else 1 - found.cpmt_usd / plain.cpmt_usd,
         capex_change_usd=None if remedy.bound else found.capex_usd - plain.capex_usd,
@@ -179,25 +171,26 @@ def settings_of(job: Prepared, remedy: Remedy) -> dict[str, object]:
     return {**({PARALLELISM: job.training.layout.parallelism()} if job.layouts else {}), **remedy.changes}
 
 
-def with_changes(search: Bottleneck, remedied: Remedied) -> Bottleneck:
+def with_changes(search: Bottleneck, remedied: Remedied, tax: float) -> Bottleneck:
     """A search for the bottleneck with what the user can change; as it is where a step is too large to be tried often.
 
     Args:
         search: What was found so far.
         remedied: Runs steps of the variant, on the engine that trials are made on.
+        tax: Share of its tokens that the scale-out network takes.
     """
     if bounds.about_tasks(remedied.bench.job.training) > TASKS:
-        return search
+        return replace(search, headline=TOO_LARGE)
     try:
         plain = remedied.plain()
     except (InputError, SimulationError):  # the run itself says why
         return search
-    return replace(search, changes=tuple(_rows(remedied, plain, search.network_gain or 0.0)))
+    return replace(search, changes=tuple(_rows(remedied, plain, tax)))
 
 
-def _rows(remedied: Remedied, plain: Stepped, network_gain: float) -> list[ChangeRow]:
+def _rows(remedied: Remedied, plain: Stepped, tax: float) -> list[ChangeRow]:
     """What each remedy that `run` tries gives, the one that saves most of a token's cost first, bounds last."""
-    waits = Waits(_shares(plain.record), network_gain if network_gain >= WORTH else 0.0, plain.best_interval_steps)
+    waits = Waits(_shares(plain), tax if tax >= WORTH else 0.0, plain.best_interval_steps)
     rows: list[ChangeRow] = []
     kinds = [kind for kind in map(proposals.get, proposals.names()) if kind.in_run]
     for kind in sorted(kinds, key=lambda kind: not kind.bounded):
@@ -212,11 +205,10 @@ def _rows(remedied: Remedied, plain: Stepped, network_gain: float) -> list[Chang
     return sorted(rows, key=lambda row: (row.bound, -(row.cpmt_gain or 0.0), -row.gain, row.name))
 
 
-def _shares(record: Record) -> Mapping[str, float]:
+def _shares(plain: Stepped) -> Mapping[str, float]:
     """Shares of a step by branch of the tree, as far as a decomposition tells them."""
-    found = decompose(record)
     shares: dict[str, float] = {}
-    for row in found.rows:
+    for row in plain.mean.shares.rows:
         branch = _BRANCHES.get(row.cause, row.cause)
-        shares[branch] = shares.get(branch, 0.0) + row.seconds / found.step_s
+        shares[branch] = shares.get(branch, 0.0) + row.share
     return shares
