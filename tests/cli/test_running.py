@@ -10,6 +10,7 @@ import pytest
 import railyard
 from railyard.api import TABLES, numbers, words
 from railyard.cli import guard
+from railyard.measure.verdict import verdict_of
 from railyard.result.section import Band
 
 SMALL = """\
@@ -157,5 +158,6 @@ def test_figures_for_people():
 
 
 def test_alike_variants_are_said_to_be_alike(finished):
-    twin = finished.result.model_copy(update={"variants": finished.result.variants[:1] * 2})
+    variants = finished.result.variants[:1] * 2
+    twin = finished.result.model_copy(update={"variants": variants, "verdict": verdict_of(variants)})
     assert " Both variants are tied" in words.why(twin)

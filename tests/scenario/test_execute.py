@@ -17,7 +17,7 @@ from railyard.scenario import load
 from railyard.study.study import run as execute
 
 VARIANT_KEYS = {
-    "name", "settings", "model_error",
+    "name", "settings", "model_error", "bound", "outcome",
     "layout", "step", "storage", "utilization", "tax", "time", "lockstep", "jct", "power", "capex", "cpmt",
     "bottleneck", "network", "memory", "timeline", "topology", "collectives", "warnings", "digest",
 }  # fmt: skip
