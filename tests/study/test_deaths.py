@@ -294,6 +294,13 @@ def test_deaths_that_traces_and_jobs_do_not_survive_are_refused_before_the_run(b
     assert caught.value.problems[0].key == "faults.1.kind"
 
 
+def test_work_that_would_pass_over_faults_refuses_them():
+    path = Path(__file__).parents[2] / "examples/edge/two-sites.yaml"
+    with pytest.raises(InputError, match="knows no faults") as caught:
+        railyard.run(path, overrides={"faults": [{"kind": "late", "rank": 0, "by": "1 ms"}]}, out=None)
+    assert caught.value.problems[0].key == "faults"
+
+
 def test_a_trace_goes_on_beside_deaths_of_what_it_does_not_use_or_for_a_while():
     assert variant(TRACE, {"kind": "nic-down", "host": 1, "nic": 2, "at": "5 us"})["step"]["seconds"] > 0
     assert variant(TRACE, {"kind": "nic-down", "host": 1, "nic": 3, "at": "5 us", "for": "1 ms"})["step"]["seconds"] > 0

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError, did_you_mean
+from railyard.fault.recovery import Recovery as Retries
+from railyard.measure.job import Reliability
 from railyard.operate import trace
 from railyard.operate.accounts import shares
 from railyard.operate.contention.assigned import assigned, refuse_classes, work_class
@@ -18,6 +20,7 @@ from railyard.operate.discipline import backfills, disciplines
 from railyard.operate.failures.checkpoint import daly_s, young_s
 from railyard.operate.failures.drawn import DrawnFaults, mttf_s
 from railyard.operate.failures.fault import Effect
+from railyard.operate.failures.given import GivenFaults, mode_of, rows_of
 from railyard.operate.failures.modes import HOURS, Mode, profiles
 from railyard.operate.kinds import drawn_jobs
 from railyard.operate.loop import Operation
@@ -29,7 +32,9 @@ from railyard.operate.rules import SECOND, Recovery, Rules, Turnaround, Window
 from railyard.operate.service import check_services
 from railyard.operate.tree import NodeTree
 from railyard.scenario.load import blaming
+from railyard.scenario.section import build
 from railyard.study import compose
+from railyard.study.training.prepare import faults_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +43,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
     from railyard.economics.sources import Source
-    from railyard.operate.failures.fault import Faults
+    from railyard.operate.failures.fault import Fault, Faults
     from railyard.operate.jobs import JobTable
     from railyard.operate.loop import Contention
     from railyard.operate.steady import Period
@@ -100,7 +105,7 @@ class Prepared:
     @property
     def draws(self) -> int:
         """How many draws of faults are played: one where nothing is drawn."""
-        return 1 if self.faults is None else self.variant.draft.scenario.operate.draws
+        return 1 if self.faults is None or not self.faults.random else self.variant.draft.scenario.operate.draws
 
     def operation(self, draw: int = 0) -> Operation:
         """A run at its beginning.
@@ -167,7 +172,7 @@ def prepare(variant: Variant) -> Prepared:
         check_placeable(jobs, tree, rules)
         check_services(draft, jobs)
         _check_steady(section, jobs)
-    faults = _faults(section, modes, tree, cluster, draft.scenario.seed)
+    faults, modes = _with_given(draft, cluster, _faults(section, modes, tree, cluster, draft.scenario.seed), modes)
     contention = _contention(draft, cluster, tree, jobs)
     notes = (*_notes(jobs, tree, section), *owned_notes(tree, section))
     return Prepared(variant, cluster, tree, jobs, rules, modes, faults, contention, notes)
@@ -243,7 +248,7 @@ def _rules(draft: Draft, tree: NodeTree, jobs: JobTable, modes: tuple[Mode, ...]
         windows=_windows(section, tree, jobs),
         within=section.within or "",
         setup_us=_us(section.setup),
-        recovery=_recovery(section, tree, jobs, modes),
+        recovery=_recovery(section, tree, jobs, modes, given=bool(draft.scenario.faults)),
         turnaround=turnaround,
         seed=draft.scenario.seed,
     )
@@ -346,6 +351,22 @@ def _faults(
     return DrawnFaults(modes, tree, timeout_s=failures.timeout, reroute_s=reroute, around_s=around, seed=seed)
 
 
+def _with_given(
+    draft: Draft, cluster: Cluster, drawn: Faults | None, modes: tuple[Mode, ...]
+) -> tuple[Faults | None, tuple[Mode, ...]]:
+    """What is drawn and the scenario's own faults, each of which is a mode for the accounts."""
+    given = faults_of(draft)
+    if not given:
+        return drawn, modes
+    with blaming(draft, "recovery"):
+        recovery = build(draft.scenario.recovery, Retries)
+    rows: list[Fault] = []
+    for number, fault in enumerate(given):
+        with blaming(draft, "faults", str(number)):
+            rows += rows_of(fault, len(modes) + number, cluster, recovery)
+    return GivenFaults(rows, drawn), (*modes, *map(mode_of, given))
+
+
 def stall_s(settings: RecoverySettings, each: int) -> float:
     """How long a job stands still for a checkpoint."""
     if settings.checkpoint == "sync":
@@ -358,18 +379,20 @@ def write_s(settings: RecoverySettings, each: int) -> float:
     return settings.state * each * 8 / settings.bandwidth
 
 
-def _recovery(section: OperateSection, tree: NodeTree, jobs: JobTable, modes: tuple[Mode, ...]) -> Recovery:
+def _recovery(
+    section: OperateSection, tree: NodeTree, jobs: JobTable, modes: tuple[Mode, ...], *, given: bool
+) -> Recovery:
     settings = section.recovery
     each = int(tree.accelerators.max())
     if settings.spares >= tree.nodes:
         allowed = f"less than {tree.nodes}"
         raise InputError("spares leave no node", key="recovery.spares", found=settings.spares, allowed=allowed)
     check_spares(tree, settings.spares)
-    fails = section.failures is not None and bool(modes)
+    fails = given or (section.failures is not None and bool(modes))
     stall = stall_s(settings, each) if fails and settings.interval != "none" else 0.0
     rerouted = section.failures is not None and section.failures.reroute is not None
     intervals = {
-        nodes: _us(_interval_s(settings, stall, mttf_s(modes, nodes, rerouted=rerouted), each))
+        nodes: _us(_interval_s(settings, stall, _mttf_s(modes, nodes, each, rerouted=rerouted, given=given), each))
         for nodes in np.unique(jobs.nodes).tolist()
     }
     return Recovery(
@@ -383,6 +406,12 @@ def _recovery(section: OperateSection, tree: NodeTree, jobs: JobTable, modes: tu
         grace=settings.grace,
         elastic=settings.elastic,
     )
+
+
+def _mttf_s(modes: tuple[Mode, ...], nodes: int, each: int, *, rerouted: bool, given: bool) -> float:
+    """Mean time to a failure of a job; without rates by the accelerators of a large fleet."""
+    found = mttf_s(modes, nodes, rerouted=rerouted)
+    return Reliability().mtbf_h.typical * HOURS / (nodes * each) if given and found == float("inf") else found
 
 
 def _interval_s(settings: RecoverySettings, stall: float, mttf: float, each: int) -> float:

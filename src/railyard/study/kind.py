@@ -127,6 +127,7 @@ class StudyKind(Generic[D, V, P, O, M]):
         settled: The document with what the run decided (a layout that was searched for) written out.
         write_inputs: The document and the files that it names into the folder of the run.
         parallel: Whether variants run at the same time: engines free the GIL.
+        faulty: Whether it plays the scenario's faults; those of other work are refused.
     """
 
     name: str
@@ -143,6 +144,7 @@ class StudyKind(Generic[D, V, P, O, M]):
     search: Callable[[O, M, Control], M] = _as_measured
     relate: Callable[[Sequence[M]], Sequence[M]] = _unrelated
     parallel: bool = False
+    faulty: bool = False
 
     def one(self, prepared: P, place: Path | None, control: Control) -> M:
         """A variant through its steps.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.result.result import Result
+    from railyard.scenario.load import Draft
     from railyard.study.control import Progress
     from railyard.study.kind import Document, Failed, Measured, Named, StudyKind
     from railyard.study.sweep import Sweep
@@ -150,7 +151,18 @@ def _prepared(
     """Variants, and these ready to run: all, or the `first` alone where others are made ready elsewhere."""
     kind.check(document, engine)
     variants = kind.expand(document, varies)
+    for variant in variants:
+        _refuse_faults(kind, getattr(variant, "draft", None))
     return variants, kind.prepare(variants[:1] if first else variants, engine) if prepared is None else prepared
+
+
+def _refuse_faults(kind: AnyKind, draft: Draft | None) -> None:
+    """Refuses faults that work of a kind would pass over."""
+    if draft is None or kind.faulty or not draft.scenario.faults:
+        return
+    known = [name for name, one in kinds.items() if one.faulty]
+    message = f"work of the kind `{kind.name}` knows no faults"
+    raise draft.blame(InputError(message, key="faults", allowed=[*known, "operate"], hint="leave them out"))
 
 
 def _sweep_of(

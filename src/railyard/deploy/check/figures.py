@@ -66,9 +66,19 @@ class Figure:
         if self.packets:
             left = variant.packet.flows_total - variant.packet.flows_finished
             return f"{left:,} of {variant.packet.flows_total:,} flows did not finish" if left else ""
+        if self.path.startswith(("step.", "utilization.")):
+            return ended(variant)
         if self.kinds == SERVICES and variant.serving.outcome != "finished":
             return f"the run ended in {variant.serving.outcome}"
         return ""
+
+
+def ended(variant: Any) -> str:
+    """Which fault ended the variant's job; empty where it finished."""
+    if getattr(variant, "outcome", "finished") == "finished":
+        return ""
+    first = next(fault for fault in variant.faults if fault.outcome in ("aborted", "stalled"))
+    return f"the job {'dies' if variant.outcome == 'died' else 'stalls'}: {first.what}"
 
 
 def rounded(words: Callable[[float], str], value: float) -> str:

@@ -38,6 +38,7 @@ class DrawnFaults:
     """
 
     chunk_us = 7 * DAY
+    random = True
 
     def __init__(
         self,

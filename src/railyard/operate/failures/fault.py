@@ -52,6 +52,10 @@ class Faults(Protocol):
 
     chunk_us: int
 
+    @property
+    def random(self) -> bool:
+        """Whether another draw differs."""
+
     def again(self, seed: int) -> Faults:
         """The same in another draw."""
 

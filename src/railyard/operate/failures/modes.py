@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from railyard.operate.failures.fault import Effect
 
 HOURS = 3600.0
+SLOW_SEEN_S = 2 * HOURS
+"""Until a slow accelerator is seen; an assumption."""
 
 
 @dataclass(frozen=True)

@@ -50,5 +50,6 @@ JOBS = kinds.add(
         write=_write,
         write_inputs=write_inputs,
         parallel=True,
+        faulty=True,
     ),
 )

@@ -86,5 +86,6 @@ SERVING = kinds.add(
         relate=with_fronts,
         write=_write,
         write_inputs=write_inputs,
+        faulty=True,
     ),
 )

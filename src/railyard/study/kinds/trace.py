@@ -43,5 +43,6 @@ TRACE = kinds.add(
         write=_write,
         write_inputs=write_inputs,
         parallel=True,
+        faulty=True,
     ),
 )

@@ -63,5 +63,6 @@ TRAINING = kinds.add(
         settled=_settled,
         write_inputs=write_inputs,
         parallel=True,
+        faulty=True,
     ),
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from railyard.deploy.check.assertion import Outcome, assertions
-from railyard.deploy.check.figures import FIGURES, Figure
+from railyard.deploy.check.figures import FIGURES, Figure, ended
 from railyard.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -87,11 +87,12 @@ class FigureHolds:
         return Outcome(figure.words(value), COMPARISONS[self.comparison](value, self.bound), remark)
 
     def _remark(self, variant: Any, figure: Figure) -> str:
-        """Whether the bound lies where the model's error alone decides."""
+        """Whether a fault ended the job, and whether the bound lies where the model's error alone decides."""
+        said = [ended(variant)]
         row = next((row for row in variant.model_error or () if row.figure == figure.band), None)
-        if row is None or not row.low <= self.bound <= row.high:
-            return ""
-        return f"the bound lies within the model's error: {figure.words(row.low)} to {figure.words(row.high)}"
+        if row is not None and row.low <= self.bound <= row.high:
+            said.append(f"the bound lies within the model's error: {figure.words(row.low)} to {figure.words(row.high)}")
+        return "; ".join(filter(None, said))
 
 
 assertions.add("figure", FigureHolds)

@@ -12,7 +12,17 @@ Cables between switches interrupted nothing there: the fabric led around them.
 from __future__ import annotations
 
 from railyard.operate.failures.fault import Effect
-from railyard.operate.failures.modes import ERROR_S, HOURS, QUICK, REPAIR, TIMEOUT, FailureProfile, Mode, profiles
+from railyard.operate.failures.modes import (
+    ERROR_S,
+    HOURS,
+    QUICK,
+    REPAIR,
+    SLOW_SEEN_S,
+    TIMEOUT,
+    FailureProfile,
+    Mode,
+    profiles,
+)
 
 SOURCE = "Llama 3, arXiv 2407.21783, table 5"
 NODE_DAYS = 54 * 2048 / 1000
@@ -42,7 +52,7 @@ MODES = (
     _mode("nic", 7, detect_s=TIMEOUT, rerouted=True),
     _mode("watchdog", 7, Effect.CRASH, detect_s=TIMEOUT),
     _mode("silent corruption", 6, Effect.CORRUPT, detect_s=12 * HOURS),
-    _mode("gpu thermal", 6, Effect.SLOW, detect_s=2 * HOURS, slow=0.7),
+    _mode("gpu thermal", 6, Effect.SLOW, detect_s=SLOW_SEEN_S, slow=0.7),
     _mode("ssd", 3),
     _mode("power supply", 3),
     _mode("chassis", 2),
