@@ -238,6 +238,8 @@ export interface PlanAnswer {
   unverified: PlanUnverified[];
   /** what cannot be, the most frequent first */
   failed: PlanFailure[];
+  /** designs whose job dies, the best of these first */
+  ended: PlanEnded[];
   /** all that can be, thinned to two thousand or so */
   points: PlanPoint[];
   /** whether it was stopped before its end */
@@ -298,6 +300,8 @@ export interface PlanDesign {
   front: boolean;
   /** that judged it */
   engine: string;
+  /** died: a fault of the scenario ends its job under some demand, as it does in every design then */
+  outcome: "finished" | "died";
   /** layout of its job by demand */
   layouts: Record<string, string>;
   /** typical value by objective */
@@ -318,6 +322,24 @@ export interface PlanDesign {
   why_not: string;
   /** a design that beats it in every objective */
   beaten_by: string | null;
+}
+
+/** A design whose job a fault of the scenario ends; it is chosen only where the job of every design ends. */
+export interface PlanEnded {
+  /** its settings in words */
+  variant: string;
+  /** values of the space by key */
+  settings: Record<string, unknown>;
+  /** the first such fault, in words */
+  fault: string;
+  /** what faults take from the job once, s */
+  lost_s: number;
+  /** that judged it */
+  engine: string;
+  /** by which it is listed */
+  objective: string;
+  /** of that objective, with what is lost; null: without end */
+  value: number | null;
 }
 
 /** Designs that cannot be, and why. */

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { ObjectiveBand, PlanAnswer, PlanConstraint, PlanDesign, PlanObjective, PlanSwing } from "../answers.gen";
-import { capital, dollars, percent, whole } from "../format";
+import { capital, dollars, duration, percent, whole } from "../format";
 import { ButtonRow, Figure, Legend, List, Section, Spelt, Table } from "../parts";
 import { choose as keep, chosen as kept } from "../place";
 import { Scatter, type Dot } from "../scatter";
@@ -41,6 +41,7 @@ export function PlanView({ answer }: { answer: PlanAnswer }) {
       <Measure answer={answer} />
       <Even answer={answer} />
       <Ports answer={answer} />
+      <Ended answer={answer} />
       <Failed answer={answer} />
       <Looked answer={answer} />
     </>
@@ -324,6 +325,24 @@ function Ports({ answer }: { answer: PlanAnswer }) {
             cell: (row) => (row.even_usd_per_port === null ? "not at any price" : `less than ${dollars(row.even_usd_per_port)}`),
           },
           { head: "today", cell: (row) => dollars(row.usd_per_port) },
+        ]}
+      />
+    </Section>
+  );
+}
+
+/** Designs whose job a fault of the scenario ends: chosen only where every job dies. */
+function Ended({ answer }: { answer: PlanAnswer }) {
+  if (answer.ended.length === 0) return null;
+  return (
+    <Section title="Designs whose job dies">
+      <Table
+        rows={answer.ended.slice(0, MOST)}
+        columns={[
+          { head: "design", text: true, cell: (row) => row.variant },
+          { head: "by", text: true, cell: (row) => row.fault },
+          { head: "lost once", cell: (row) => duration(row.lost_s) },
+          { head: "judged by", text: true, cell: (row) => row.engine },
         ]}
       />
     </Section>

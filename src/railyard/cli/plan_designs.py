@@ -14,6 +14,7 @@ from railyard.plan.designs.reasons import answered_per_s
 from railyard.plan.designs.study import plan
 from railyard.report import answer_page
 from railyard.scenario import load
+from railyard.study.deaths import span
 from railyard.study.workers import workers
 
 if TYPE_CHECKING:
@@ -179,11 +180,24 @@ def _closing(result: dict[str, Any]) -> str:
             f"left to gain on a network that blocks nothing, which no product reaches: {bound['ahead']:.1%} of"
             f" {bound['objective']} ({bound['variant']}, {bound['engine']})"
         )
+    lines += _ended(result)
     lines += _ends(result)
     lines += [f"{row['designs']} cannot be ({row['engine']}): {row['error']}" for row in result["failed"][:3]]
     if result["stopped"]:
         lines.append("stopped before its end: best so far; the same command goes on from here")
     return "\n".join(lines)
+
+
+def _ended(result: dict[str, Any]) -> list[str]:
+    """Designs whose job a fault ends."""
+    if result["front"][0]["outcome"] == "died":
+        return ["the job dies in every design: ranked with what it loses"]
+    rows = result["ended"]
+    if not rows:
+        return []
+    names = ", ".join(row["variant"] for row in rows[:3])
+    more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
+    return [f"not chosen, because the job dies ({rows[0]['fault']}, {span(rows[0]['lost_s'])} lost): {names}{more}"]
 
 
 def _ends(result: dict[str, Any]) -> list[str]:

@@ -46,6 +46,30 @@ class Recovery:
         if not 0 <= self.ib_retries <= 7:
             raise InputError("three bits count retries", key="ib_retries", found=self.ib_retries, allowed="0 to 7")
 
+    def restart(
+        self, *, hosts: int, spell_s: float | None, read_s: float, unsaved_s: float
+    ) -> tuple[tuple[str, float], ...]:
+        """From the abort of a job to where it was: causes and seconds.
+
+        Args:
+            hosts: That are gone, or cut off.
+            spell_s: How long what is wrong lasts; None: until it is repaired.
+            read_s: Loading of the checkpoint.
+            unsaved_s: Work since it.
+        """
+        place = ("until it is repaired", self.repair_s)
+        if 0 < hosts <= self.spares:
+            place = ("until a spare has its place", self.schedule_s)
+        elif spell_s is not None:
+            place = ("until it is back", max(spell_s - self.abort_s - self.diagnosis_s, 0.0))
+        return (
+            ("diagnosis", self.diagnosis_s),
+            place,
+            ("start of the processes", self.init_s),
+            ("loading the checkpoint", read_s),
+            ("work since the last checkpoint, on the mean", unsaved_s),
+        )
+
     @property
     def abort_s(self) -> float:
         """From the first packet that nobody acknowledges to the abort of the communicator."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from railyard.cluster.withdrawal import lost, neighbours
 from railyard.fault import LinkErrors, LinkRate, LinkSetting, RankDeath
 from railyard.result.fault import TierHit
 
@@ -32,8 +33,8 @@ def from_the_start(fault: Fault, **changes: Any) -> Fault:
 
 def cut_off_by(effects: Sequence[Effect], cluster: Cluster) -> set[int]:
     """Ranks with a NIC of which effects leave no link."""
-    links = [effect.link for effect in effects if isinstance(effect, LinkRate) and effect.factor == 0]
-    return cut_off(np.unique(np.concatenate(links)), cluster) if links else set()
+    link = dead_links(effects)
+    return cut_off(link, cluster) if len(link) else set()
 
 
 def cut_off(link: NDArray[np.int64], cluster: Cluster) -> set[int]:
@@ -81,6 +82,37 @@ def _cable_of(link: NDArray[np.integer], cluster: Cluster) -> NDArray[np.int64]:
         mine = (link >= network.link_offset) & (link < network.link_offset + network.wiring.links)
         number[mine] = 2 * network.link_offset + (link[mine] - network.link_offset) // 2 * 2
     return number
+
+
+def parted(link: NDArray[np.int64], cluster: Cluster) -> set[int]:
+    """Servers of which some NIC no longer reaches its like in the largest part of the back-end.
+
+    Args:
+        link: Links that carry nothing.
+        cluster: The cluster.
+    """
+    wiring = cluster.back_end.wiring
+    own = link - cluster.back_end.link_offset
+    gone = lost(wiring, own[(own >= 0) & (own < wiring.links)], neighbours(wiring))
+    ports = wiring.port_of[: cluster.servers]
+    left, parts = set(range(cluster.servers)), list[set[int]]()
+    while left:
+        first = min(left)
+        rest = np.array(sorted(left - {first}), np.int64)
+        apart = np.zeros(len(rest), np.bool_)
+        for rail, port in enumerate(ports[first].tolist()):
+            for low, high in gone.get(port, ()):
+                apart |= (ports[rest, rail] >= low) & (ports[rest, rail] < high)
+        out = set(rest[apart].tolist())
+        parts.append(left - out)
+        left = out
+    return set(range(cluster.servers)) - max(parts, key=len)
+
+
+def dead_links(effects: Sequence[Effect]) -> NDArray[np.int64]:
+    """Links that some effect stops altogether."""
+    links = [effect.link for effect in effects if isinstance(effect, LinkRate) and effect.factor == 0]
+    return np.unique(np.concatenate(links)) if links else np.empty(0, np.int64)
 
 
 _PLACES = ("switch", "towards", "cable", "tier", "link", "host", "nic", "port", "rank")

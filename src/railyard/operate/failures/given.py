@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.withdrawal import lost, neighbours
 from railyard.errors import InputError
 from railyard.fault import LinkRate, RankDeath, RankSpeed
 from railyard.fault.cluster_places import ClusterPlaces
 from railyard.operate.failures.fault import Effect, Fault
 from railyard.operate.failures.modes import SLOW_SEEN_S, Mode
 from railyard.operate.rules import DAY, PPM, SECOND
-from railyard.study.deaths import cut_off_by, is_death, words
+from railyard.study.deaths import cut_off, dead_links, is_death, parted, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
     from railyard.fault import Effect as LinkEffect
@@ -115,12 +116,13 @@ def _rows(
     links = [one for one in effects if isinstance(one, LinkRate)]
     if not links:
         return
-    off = tuple(sorted({*_servers(cut_off_by(links, cluster), cluster), *_parted(links, cluster)} - {*killed}))
+    dead = dead_links(links)
+    off = tuple(sorted({*_servers(cut_off(dead, cluster), cluster), *parted(dead, cluster)} - {*killed}))
     if off and lasts_s is not None and lasts_s < recovery.abort_s:
         yield _stall(begin_us, off, mode, cluster.fabric.recovery_ps(round(lasts_s / 1e-12)))
     elif off:
         yield Fault(begin_us, off, Effect.OUT, mode, _us(recovery.abort_s), repair_us)
-    elif not killed and (below := _below(links, cluster)):
+    elif not killed and (below := _below(dead, cluster)):
         yield _stall(begin_us, below, mode, cluster.fabric.recovery_ps())
 
 
@@ -136,37 +138,11 @@ def _servers(ranks: set[int], cluster: Cluster) -> tuple[int, ...]:
     return tuple(sorted({rank // cluster.ranks_per_server for rank in ranks}))
 
 
-def _own(links: Sequence[LinkRate], cluster: Cluster) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Links of the back-end, in its own numbers."""
-    network = cluster.back_end
-    link = np.unique(np.concatenate([one.link for one in links])) - network.link_offset
-    return link[(link >= 0) & (link < network.wiring.links)]
-
-
-def _parted(links: Sequence[LinkRate], cluster: Cluster) -> set[int]:
-    """Servers of which some NIC no longer reaches its like in the largest part of the network."""
-    wiring = cluster.back_end.wiring
-    gone = lost(wiring, _own(links, cluster), neighbours(wiring))
-    ports = wiring.port_of[: cluster.servers]
-    left, parts = set(range(cluster.servers)), list[set[int]]()
-    while left:
-        first = min(left)
-        rest = np.array(sorted(left - {first}), np.int64)
-        apart = np.zeros(len(rest), np.bool_)
-        for rail, port in enumerate(ports[first].tolist()):
-            for low, high in gone.get(port, ()):
-                apart |= (ports[rest, rail] >= low) & (ports[rest, rail] < high)
-        out = set(rest[apart].tolist())
-        parts.append(left - out)
-        left = out
-    largest = max(parts, key=len)
-    return set(range(cluster.servers)) - largest
-
-
-def _below(links: Sequence[LinkRate], cluster: Cluster) -> tuple[int, ...]:
+def _below(dead: NDArray[np.int64], cluster: Cluster) -> tuple[int, ...]:
     """Servers with a NIC on a switch that loses a link, all of them where it has none; of dead NICs nobody else."""
     wiring = cluster.back_end.wiring
-    own = _own(links, cluster)
+    own = dead - cluster.back_end.link_offset
+    own = own[(own >= 0) & (own < wiring.links)]
     between = own[(wiring.source[own] >= wiring.ports) & (wiring.target[own] >= wiring.ports)]
     if not len(between):
         return ()

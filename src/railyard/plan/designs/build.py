@@ -9,11 +9,15 @@ from railyard.cluster import bill_of
 from railyard.economics.assumptions import Assumptions
 from railyard.economics.grids import grid
 from railyard.errors import InputError
+from railyard.fault.recovery import Recovery
 from railyard.plan.designs.price import parts_of
 from railyard.scenario.load import blaming
+from railyard.scenario.section import build
 from railyard.study import compose
 from railyard.study.memo import Memo
+from railyard.study.training.closed_faults import ClosedFaults, closed_faults
 from railyard.study.training.designs import Site
+from railyard.study.training.prepare import faults_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _CLUSTER = frozenset({"cluster", "catalog"})
+_FAULTS = frozenset({"faults", "recovery"})
 _WORK = frozenset({"workload", "catalog"})
 _MONEY = frozenset({"economics", "catalog"})
 
@@ -39,13 +44,15 @@ class Hardware:
 
     Attributes:
         cluster: The machine.
-        site: The same for closed forms; None where its topology has none.
+        faulty: The same under the scenario's faults, as closed forms see it.
+        site: That for closed forms of the network; None where its topology has none.
         parts: Its bill.
         names: Catalogue names and makers of everything in it.
         lead_s: By catalogue name, from the order until it is there, where the catalogue has that.
     """
 
     cluster: Cluster
+    faulty: ClosedFaults
     site: Site | None
     parts: tuple[Part, ...]
     names: frozenset[str]
@@ -57,28 +64,34 @@ class Hardware:
         return self.cluster.is_bound
 
     @classmethod
-    def of(cls, cluster: Cluster) -> Hardware:
-        """The same of any cluster."""
+    def of(cls, cluster: Cluster, faulty: ClosedFaults | None = None) -> Hardware:
+        """The same of any cluster, under faults where there are any."""
+        faulty = faulty or ClosedFaults(cluster)
         try:
-            site = Site.of(cluster)
+            site = Site.of(faulty.cluster)
         except InputError:
             site = None
         bill = bill_of(cluster)
-        return cls._with(cluster, site, parts_of(bill), _leads(cluster, bill))
+        return cls._with(faulty, cluster, site, parts_of(bill), _leads(cluster, bill))
 
     @classmethod
     def bought(cls, cluster: Cluster, parts: Sequence[Part]) -> Hardware:
         """A cluster of which some servers are others than its own, by its bill; without a closed form of steps."""
-        return cls._with(cluster, None, tuple(parts), _leads(cluster, bill_of(cluster)))
+        return cls._with(ClosedFaults(cluster), cluster, None, tuple(parts), _leads(cluster, bill_of(cluster)))
 
     @classmethod
     def _with(
-        cls, cluster: Cluster, site: Site | None, parts: tuple[Part, ...], lead_s: Mapping[str, float]
+        cls,
+        faulty: ClosedFaults,
+        cluster: Cluster,
+        site: Site | None,
+        parts: tuple[Part, ...],
+        lead_s: Mapping[str, float],
     ) -> Hardware:
         switches = [box for plan in cluster.plans.values() for box in plan.switches.values()]
         makers = {cluster.accelerator.vendor, cluster.nic.vendor, *(switch.vendor for switch in switches)}
         names = frozenset(makers | {part.name for part in parts if part.count})
-        return cls(cluster, site, parts, names, lead_s)
+        return cls(cluster, faulty, site, parts, names, lead_s)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,13 +165,14 @@ class Bench:
         Raises:
             InputError: It cannot be built.
         """
-        key = ("cluster", self.space.part(point, demand, _CLUSTER), use)
+        key = ("cluster", self.space.part(point, demand, _CLUSTER | _FAULTS), use)
 
         def make() -> Hardware:
             draft = self.space.draft(point, demand)
             catalog = self._catalog(draft)
             cluster = compose.cluster_of(draft, catalog)
-            return Hardware.of(cluster if use is None else compose.placed(draft, cluster, catalog, use))
+            seated = cluster if use is None else compose.placed(draft, cluster, catalog, use)
+            return Hardware.of(seated, _under_faults(draft, seated))
 
         return self._once(key, make)
 
@@ -232,6 +246,16 @@ def _leads(cluster: Cluster, bill: BillOfMaterials) -> dict[str, float]:
             found[row.name] = getattr(cluster.catalog.entry(kind, row.name), "lead_s", None)
     bought = {row.name for row in bill}
     return {name: lead_s for name, lead_s in found.items() if lead_s is not None and name in bought}
+
+
+def _under_faults(draft: Draft, cluster: Cluster) -> ClosedFaults | None:
+    """The cluster under the scenario's faults; None where it has none."""
+    if not draft.scenario.faults:
+        return None
+    with blaming(draft, "recovery"):
+        recovery: Recovery = build(draft.scenario.recovery, Recovery)
+    with blaming(draft, "faults"):
+        return closed_faults(cluster, faults_of(draft), recovery)
 
 
 def _everything(space: Space) -> frozenset[str]:

@@ -48,8 +48,22 @@ def able(planned: Planned) -> list[int]:
 
 
 def good(planned: Planned) -> list[int]:
-    """Points that may be chosen: those that keep every constraint, bounds only where nothing else does."""
-    return products(planned, [point for point in able(planned) if point not in planned.missed])
+    """Points that may be chosen: those that keep every constraint.
+
+    Bounds only where nothing else does, designs whose job a fault ends only where no other job finishes.
+    """
+    return finishing(planned, products(planned, [point for point in able(planned) if point not in planned.missed]))
+
+
+def finishing(planned: Planned, points: Sequence[int]) -> list[int]:
+    """Of some points those whose jobs finish; all of them where none does."""
+    return [point for point in points if not ended(planned, point)] or list(points)
+
+
+def ended(planned: Planned, point: int) -> str:
+    """The fault that ends a point's job under some demand, in words; empty where all finish."""
+    seen = (planned.seen(point, demand) for demand in range(len(planned.space.demands)))
+    return next((one.ended for one in seen if one is not None and one.ended), "")
 
 
 def products(planned: Planned, points: Sequence[int]) -> list[int]:

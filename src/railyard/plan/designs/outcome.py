@@ -35,6 +35,8 @@ class Outcome:
         kept: Of a service, goodput tokens a second where everything takes as long as `SLOWER` says.
         drawn_w: Of a service, mean power of an accelerator of each pool.
         bound: Whether no product can be as good: its network is a crossbar that blocks nothing.
+        ended: The fault that ends the job, in words; empty where it finishes.
+        lost_s: What faults take from the job once.
     """
 
     point: int
@@ -54,6 +56,8 @@ class Outcome:
     kept: tuple[float, ...] = ()
     drawn_w: tuple[float, ...] = ()
     bound: bool = False
+    ended: str = ""
+    lost_s: float = 0.0
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it; what is as usual is left out."""

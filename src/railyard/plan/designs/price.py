@@ -17,6 +17,7 @@ from railyard.economics.parts import Part, component_of
 from railyard.measure.job import Checkpointing
 from railyard.model import flops
 from railyard.plan.designs.outcome import Outcome, Spent
+from railyard.study.training.costing import lost_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -233,6 +234,7 @@ def priced(
         step_s=outcome.step_s,
         accelerators=cluster.ranks,
         checkpointing=saves,
+        lost_s=lost_in(training, outcome.step_s, outcome.lost_s, assumptions.mtbf_h.typical / cluster.ranks),
     )
     spent = Spent(outcome.rows, outcome.step_s, cluster.ranks)
     capex, power, model = cost_model(

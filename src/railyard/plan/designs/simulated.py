@@ -14,7 +14,10 @@ from railyard.plan.designs.outcome import Outcome, layout_of
 from railyard.plan.designs.price import priced
 from railyard.plan.designs.sweep import reason
 from railyard.scenario.variants import Variant
+from railyard.study.deaths import words
+from railyard.study.training.faults import JobFaults, sorted_out
 from railyard.study.training.hash_seeds import redrawn
+from railyard.study.training.losses import Losses, Steps
 from railyard.study.training.packet_figures import packets_of
 from railyard.study.training.prepare import prepared
 from railyard.study.training.step_runs import StepRuns
@@ -62,10 +65,17 @@ def _one(bench: Bench, point: int, demand: int, engine: str, values: Mapping[str
     return replace(outcome, figures=figures_of(money))
 
 
-def _stepped(job: Prepared) -> Outcome:
-    """The step of the seed whose step is the median, with what meetings and uneven data add to it."""
-    bench = StepRuns(job, job.graphs, Event(), lambda _what: None)
-    graph = job.graphs.of(job.training, job.cluster)
+def _stepped(whole: Prepared) -> Outcome:
+    """The step of the seed whose step is the median, with what meetings and uneven data add to it, under all faults."""
+    bench = StepRuns(whole, whole.graphs, Event(), lambda _what: None)
+    graph = whole.graphs.of(whole.training, whole.cluster)
+    faults = JobFaults()
+    if whole.faults:
+        cluster = redrawn(whole.cluster, whole.seeds[0])
+        without_s = bench.step(graph, cluster, seed=whole.seeds[0], faults=()).makespan_ps * 1e-12
+        faults = sorted_out(bench, graph, without_s)
+    job = faults.later(whole)
+    bench = replace(bench, job=job)
     seeds = job.seeds if bench.random else job.seeds[:1]
     runs = [(bench.step(graph, redrawn(job.cluster, seed), seed=seed), seed) for seed in seeds]
     samples = tuple(run.makespan_ps * 1e-12 for run, _ in runs)
@@ -77,6 +87,8 @@ def _stepped(job: Prepared) -> Outcome:
     waited_s = sum(row.seconds for row in found.rows if row.cause == "data")
     loading = loading_of(bench.job, timeline, samples[middle], waited_s)
     saved = bench.checkpoint(samples[middle])
+    hit = replace(bench, job=replace(whole, cluster=redrawn(whole.cluster, seed)))
+    losses = Losses(faults, hit, graph, saved, Steps(samples[middle], samples[middle]))
     more_s = bench.meeting_s(job.cluster, drawn, samples[middle]) + (0.0 if loading is None else loading.variation_s)
     step_s = samples[middle] + more_s
     rows = tuple((row.cause, row.group, row.phase, row.seconds / step_s) for row in found.rows)
@@ -90,6 +102,8 @@ def _stepped(job: Prepared) -> Outcome:
         time=rows if not more_s else (*rows, ("bandwidth", "dp", "meeting", more_s / step_s)),
         checkpoint_s=(saved.stall_s, saved.write_s, saved.read_s),
         tail=0.0 if section is None else _tail(section),
+        ended=words(faults.fatal[0].fault) if faults.fatal else "",
+        lost_s=losses.once_s if whole.faults else 0.0,
     )
 
 

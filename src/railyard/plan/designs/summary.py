@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.plan.designs.front import dominator
-from railyard.plan.designs.judgement import best_bound, products
+from railyard.plan.designs.judgement import able, best_bound, ended, products
 from railyard.plan.designs.objectives import measured_by
 from railyard.plan.designs.reasons import why
 from railyard.result.answers.plan import PlanAnswer
@@ -17,6 +17,9 @@ from railyard.study.provenance import version
 
 if TYPE_CHECKING:
     from railyard.plan.designs.planned import Planned
+
+_SHOWN = 24
+"""Designs whose job dies that are listed."""
 
 _POINTS = 2000
 """Points of the picture, but for those that were looked at closely; the table of points has all."""
@@ -50,6 +53,7 @@ def _plain_answer(planned: Planned) -> dict[str, Any]:
         "port_prices": [_plain(vars(one)) for one in planned.ports[:20]],
         "looked_at": _looked_at(planned),
         "failed": _failed(planned),
+        "ended": _ended(planned),
         "points": _points(planned),
         "unverified": [_plain(vars(one)) for one in planned.unverified],
         "stopped": bool(planned.stopped),
@@ -72,6 +76,7 @@ def _row(planned: Planned, at: int) -> dict[str, Any]:
         "settings": planned.space.settings(choice.point),
         "front": planned.on_front[at],
         "engine": choice.engine,
+        "outcome": "died" if ended(planned, choice.point) else "finished",
         "layouts": dict(zip((demand.name for demand in demands), choice.layouts, strict=True)),
         "objectives": {name: choice.figures[name] for name in names},
         "bands": bands,
@@ -164,6 +169,28 @@ def _failed(planned: Planned) -> list[dict[str, Any]]:
         for (engine, text), points in reasons.items()
     ]
     return sorted(rows, key=lambda row: (-int(str(row["designs"])), str(row["error"])))
+
+
+def _ended(planned: Planned) -> list[dict[str, Any]]:
+    """Products whose job a fault ends, those first that would cost least with what they lose."""
+    what = measured_by(planned.objectives)
+    points = [point for point in products(planned, able(planned)) if ended(planned, point)]
+    rows = []
+    for point in points:
+        seen = [planned.seen(point, demand) for demand in range(len(planned.space.demands))]
+        value = (planned.figures(point) or {})[what.name]
+        rows.append(
+            {
+                "variant": planned.space.name(point),
+                "settings": planned.space.settings(point),
+                "fault": ended(planned, point),
+                "lost_s": max(one.lost_s for one in seen if one is not None),
+                "engine": planned.engine if planned.ran(point) else "analytic",
+                "objective": what.name,
+                "value": _finite(value),
+            }
+        )
+    return sorted(rows, key=lambda row: what.sign * (row["value"] or math.inf))[:_SHOWN]
 
 
 def _points(planned: Planned) -> list[dict[str, Any]]:

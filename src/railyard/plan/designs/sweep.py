@@ -14,6 +14,7 @@ from railyard.plan.designs.objectives import figures_of
 from railyard.plan.designs.outcome import Outcome, layout_values
 from railyard.plan.designs.price import priced
 from railyard.study.training.designs import evaluate
+from railyard.study.training.losses import unsaved_s
 from railyard.workload.training import stored
 from railyard.workload.training.estimate import estimate
 
@@ -117,7 +118,7 @@ def _steps(jobs: Sequence[Training], designs: Sequence[Design], *, contended: bo
         sites = [design.hardware.site for design in designs]
         found = evaluate(jobs, [site for site in sites if site is not None])
         return _Steps(found.step, found.alone)
-    machines = [Machine.of(design.hardware.cluster) for design in designs]
+    machines = [Machine.of(design.hardware.faulty.cluster) for design in designs]
     plain = estimate(jobs, machines)
     return _Steps(plain, plain)
 
@@ -156,6 +157,9 @@ def _outcome(bench: Bench, design: Design, jobs: Sequence[Training], steps: _Ste
         tried=len(design.jobs),
         checkpoint_s=_saved(design, training),
     )
+    if seated.faulty.ended:
+        lost_s = seated.faulty.lost_s + unsaved_s(training, outcome.step_s)
+        outcome = replace(outcome, ended=seated.faulty.ended, lost_s=lost_s)
     try:
         found = priced(
             *(seated.cluster, training, outcome, seated.parts, design.assumptions),

@@ -33,6 +33,9 @@ class PlanDesign(Figures):
     settings: Values = Field(description="values of the space by key")
     front: bool = Field(description="whether nothing beats it in every objective")
     engine: str = Field(description="that judged it")
+    outcome: Literal["finished", "died"] = Field(
+        description="died: a fault of the scenario ends its job under some demand, as it does in every design then"
+    )
     layouts: dict[str, str] = Field(description="layout of its job by demand")
     objectives: dict[str, float] = Field(description="typical value by objective")
     bands: dict[str, ObjectiveBand] = Field(description="by objective; empty where no doubts were drawn")
@@ -132,6 +135,18 @@ class PlanFailure(Figures):
     such_as: str = Field(description="one of them")
 
 
+class PlanEnded(Figures):
+    """A design whose job a fault of the scenario ends; it is chosen only where the job of every design ends."""
+
+    variant: str = Field(description="its settings in words")
+    settings: Values = Field(description="values of the space by key")
+    fault: str = Field(description="the first such fault, in words")
+    lost_s: float = Field(description="what faults take from the job once, s")
+    engine: str = Field(description="that judged it")
+    objective: str = Field(description="by which it is listed")
+    value: float | None = Field(description="of that objective, with what is lost; null: without end")
+
+
 class PlanPoint(Figures):
     """A point of the space, for the picture of all."""
 
@@ -184,6 +199,7 @@ class PlanAnswer(Figures):
         description="kinds of designs that may win within the closed form's error and did not run, the likeliest first"
     )
     failed: tuple[PlanFailure, ...] = Field(description="what cannot be, the most frequent first")
+    ended: tuple[PlanEnded, ...] = Field(description="designs whose job dies, the best of these first")
     points: tuple[PlanPoint, ...] = Field(description="all that can be, thinned to two thousand or so")
     stopped: bool = Field(description="whether it was stopped before its end")
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from railyard.study.training.faults import JobFaults, Placed
     from railyard.study.training.step_runs import StepRuns
     from railyard.study.training.storing import Saved
+    from railyard.workload.training.spec import Training
 
 _COSTS_NOTHING = 1e-9
 """Share of a step: a difference below it is rounding."""
@@ -172,33 +173,18 @@ class Losses:
             parts=(
                 ("this step until it hangs", hung_s),
                 ("until the job is aborted", abort_s),
-                *self._restart(one),
+                *self._recovery.restart(
+                    hosts=one.hosts(self._cluster),
+                    spell_s=one.spell_s,
+                    read_s=self.saved.read_s,
+                    unsaved_s=self._unsaved_s,
+                ),
             ),
-        )
-
-    def _restart(self, one: Placed) -> tuple[tuple[str, float], ...]:
-        recovery, hosts = self._recovery, one.hosts(self._cluster)
-        spared = 0 < hosts <= recovery.spares
-        place = (
-            ("until a spare has its place", recovery.schedule_s)
-            if spared
-            else ("until it is repaired", recovery.repair_s)
-        )
-        if not spared and one.spell_s is not None:
-            place = ("until it is back", max(one.spell_s - recovery.abort_s - recovery.diagnosis_s, 0.0))
-        return (
-            ("diagnosis", recovery.diagnosis_s),
-            place,
-            ("start of the processes", recovery.init_s),
-            ("loading the checkpoint", self.saved.read_s),
-            ("work since the last checkpoint, on the mean", self._unsaved_s),
         )
 
     @property
     def _unsaved_s(self) -> float:
-        """Work since the last checkpoint, mean over all moments at which a job may be aborted."""
-        section = self.bench.job.training.checkpoint
-        return (USUAL_INTERVAL_S if section is None else section.interval_steps * self.steps.later_s) / 2
+        return unsaved_s(self.bench.job.training, self.steps.later_s)
 
     def _figures(
         self,
@@ -226,6 +212,12 @@ class Losses:
             lost_s=sum(part.seconds for part in listed),
             parts=listed,
         )
+
+
+def unsaved_s(training: Training, step_s: float) -> float:
+    """Work since the last checkpoint, mean over all moments at which a job may be aborted."""
+    section = training.checkpoint
+    return (USUAL_INTERVAL_S if section is None else section.interval_steps * step_s) / 2
 
 
 def _slowed(slower: float) -> str:
