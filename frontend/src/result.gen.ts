@@ -256,6 +256,14 @@ export interface CommunicationFigures {
   convergence: PublishedEffect[];
 }
 
+/** Share of each percentile that is collectives and transfers, inside servers and between them. */
+export interface CommunicationShare {
+  /** of the time to the first token, 0 to 1 */
+  ttft: Partial<Record<"p50" | "p90" | "p99" | "p999" | "mean", number>>;
+  /** of the time of each further token, 0 to 1 */
+  tpot: Partial<Record<"p50" | "p90" | "p99" | "p999" | "mean", number>>;
+}
+
 /** Dollars or joules, and their parts. */
 export interface CostFigures {
   /** they add up to `total` */
@@ -747,7 +755,7 @@ export interface LatencyParts {
   /** keys and values on their way, s */
   transfer_s: number;
   /** collectives that nothing hides, s */
-  network_s: number;
+  collectives_s: number;
   /** the rest, s */
   compute_s: number;
 }
@@ -935,7 +943,7 @@ export interface ModelPoolRow {
   /** of the run, for answers, 0 to 1 */
   decode: number;
   /** of the run, for collectives that nothing hides, 0 to 1 */
-  network: number;
+  collectives: number;
   /** of the run, for collectives that run behind other work, 0 to 1 */
   hidden: number;
   /** null where attention and feed-forward networks are together */
@@ -985,7 +993,7 @@ export interface ModelServing {
   /** what each percentile of the first token is made of */
   ttft_parts: Partial<Record<"p50" | "p90" | "p99" | "p999" | "mean", LatencyParts>>;
   /** of each percentile */
-  network_share: NetworkShare;
+  communication_share: CommunicationShare;
   /** limits, and what met them */
   slo: ObjectiveFigures;
   /** what was served */
@@ -1044,14 +1052,6 @@ export interface NetworkFigures {
   crosses: boolean;
   /** where nothing does: fewest servers with which this topology makes it cross; null where it could already, or never does */
   crosses_from: number | null;
-}
-
-/** The network's share of each percentile: collectives and transfers. */
-export interface NetworkShare {
-  /** of the time to the first token, 0 to 1 */
-  ttft: Partial<Record<"p50" | "p90" | "p99" | "p999" | "mean", number>>;
-  /** of the time of each further token, 0 to 1 */
-  tpot: Partial<Record<"p50" | "p90" | "p99" | "p999" | "mean", number>>;
 }
 
 /** The limits, and what met them. */
@@ -1333,7 +1333,7 @@ export interface PipelineServing {
   /** what each percentile of the first token is made of */
   ttft_parts: Partial<Record<"p50" | "p90" | "p99" | "p999" | "mean", LatencyParts>>;
   /** of each percentile */
-  network_share: NetworkShare;
+  communication_share: CommunicationShare;
   /** limits, and what met them */
   slo: ObjectiveFigures;
   /** what was served */
@@ -1469,7 +1469,7 @@ export interface PoolRow {
   /** of the run, for answers, 0 to 1 */
   decode: number;
   /** of the run, for collectives that nothing hides, 0 to 1 */
-  network: number;
+  collectives: number;
   /** of the run, for collectives that run behind other work, 0 to 1 */
   hidden: number;
 }
@@ -1814,6 +1814,28 @@ export interface ServingFigure {
   usd_per_mtoken: Band | null;
 }
 
+/** What the scale-out network takes of a service; `scale_up` is never added to it. */
+export interface ServingTax {
+  /** share of the goodput that a network of that kind without limit would give */
+  goodput_lost: number;
+  /** share of each percentile of the time to the first token */
+  ttft: Partial<Record<"p50" | "p90" | "p99" | "p999" | "mean", number>>;
+  /** share of each percentile of the time of each further token */
+  tpot: Partial<Record<"p50" | "p90" | "p99" | "p999" | "mean", number>>;
+  /** the same of scale-up networks */
+  scale_up: ServingTaxShares;
+}
+
+/** What one kind of network takes of a service: its figures as they are against those without that network. */
+export interface ServingTaxShares {
+  /** share of the goodput that a network of that kind without limit would give */
+  goodput_lost: number;
+  /** share of each percentile of the time to the first token */
+  ttft: Partial<Record<"p50" | "p90" | "p99" | "p999" | "mean", number>>;
+  /** share of each percentile of the time of each further token */
+  tpot: Partial<Record<"p50" | "p90" | "p99" | "p999" | "mean", number>>;
+}
+
 /** One model that answers requests. */
 export interface ServingVariant {
   /** how it is called in tables */
@@ -1830,6 +1852,8 @@ export interface ServingVariant {
   warnings: string[];
   /** fingerprint of the run */
   digest: string;
+  /** what the scale-out network takes, and beside it scale-up */
+  tax: ServingTax;
 }
 
 /** One of the busiest links. */
@@ -2003,7 +2027,7 @@ export interface StageRow {
   /** mean, s */
   compute_s: number;
   /** mean, s */
-  network_s: number;
+  collectives_s: number;
   /** mean, s */
   transfer_s: number;
   /** its part of the time to the first token */

@@ -109,7 +109,7 @@ def test_json_and_terminal(run: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert content["format"] == "railyard/explain-1"
     assert set(content) == {
         "format", "name", "run", "engine", "variants", "variant", "step_s", "step_ps", "ranks", "tree", "notes",
-        "cpmt_usd", "remedies", "sensitivity",
+        "tax", "cpmt_usd", "remedies", "sensitivity",
     }  # fmt: skip
     _adds_up(content["tree"])
     assert content["tree"]["amount_ps"] == content["step_ps"] * content["ranks"]

@@ -31,8 +31,8 @@ def run_of(rows):
             "prefill_start_ps": (column[:, 1] * S).astype(np.int64),
             "first_token_ps": (column[:, 2] * S).astype(np.int64),
             "transfer_end_ps": np.where(column[:, 4] < 0, -1, column[:, 4] * S).astype(np.int64),
-            "network_prefill_ps": (column[:, 5] * S).astype(np.int64),
-            "network_ps": (column[:, 5] * S).astype(np.int64),
+            "collectives_prefill_ps": (column[:, 5] * S).astype(np.int64),
+            "collectives_ps": (column[:, 5] * S).astype(np.int64),
             "decode_replica": np.where(column[:, 4] < 0, -1, 1).astype(np.int32),
             "cached_tokens": np.zeros(count, np.int64),
             "status": np.zeros(count, np.uint8),
@@ -46,7 +46,7 @@ def test_parts_of_the_first_token():
     assert found.ttft_s[0] == pytest.approx(6.0)
     assert found.queue_s[0] == pytest.approx(1.0)
     assert found.transfer_s[0] == pytest.approx(2.5)
-    assert found.network_s[0] == pytest.approx(0.25)
+    assert found.collectives_s[0] == pytest.approx(0.25)
     assert found.compute_s[0] == pytest.approx(2.25)
     assert found.tpot_s[0] == pytest.approx(2.0)
     assert found.e2e_s[0] == pytest.approx(10.0)

@@ -192,7 +192,7 @@ def test_goodput_of_slower_replicas_is_what_still_keeps_its_limits():
         output_tokens=np.array([6, 60, 600, 7]),
         cached_tokens=np.zeros(4, np.int64),
         ttft_s=np.array([0.5, 1.0, 0.1, np.nan]),
-        **dict.fromkeys(("queue_s", "transfer_s", "network_s", "compute_s", "decode_network_s"), none),
+        **dict.fromkeys(("queue_s", "transfer_s", "collectives_s", "compute_s", "decode_collectives_s"), none),
         tpot_s=np.array([0.01, np.nan, 0.08, np.nan]),
         e2e_s=none + 1.0,
         status=np.array([0, 0, 0, 2], np.uint8),

@@ -243,7 +243,7 @@ def test_a_folder_holds_requests_and_a_trace(tmp_path):
     finished = api.run(BASE, overrides={"workload.serving.pools": APART["pools"]}, out=tmp_path)
     table = finished.table("requests")
     assert len(table) == 200
-    parts = table.select("queue_s", "transfer_s", "network_s", "compute_s").sum_horizontal()
+    parts = table.select("queue_s", "transfer_s", "collectives_s", "compute_s").sum_horizontal()
     assert np.allclose(parts, table["ttft_s"])
     events = json.loads((finished.folder / "trace.json").read_text())["traceEvents"]
     assert {"X", "b", "e", "s", "f"} <= {event["ph"] for event in events}

@@ -28,7 +28,7 @@ def test_waits_on_an_ideal_network_are_those_of_m_d_1(load):
     queue = _served(arrivals="poisson", rate=load / service, count=100_000)
     assert alone["queue_s"]["mean"] == 0
     assert _service_s(queue) == pytest.approx(service, rel=1e-9)
-    for part in ("network_s", "compute_s"):
+    for part in ("collectives_s", "compute_s"):
         assert queue["ttft_parts"]["mean"][part] == pytest.approx(alone["ttft_parts"]["mean"][part], rel=1e-9)
     rate = queue["requests"]["rate_per_s"]
     assert queue["queue_s"]["mean"] == pytest.approx(rate * service**2 / (2 * (1 - rate * service)), rel=0.04)

@@ -49,10 +49,11 @@ def test_the_network_part_of_the_slowest_first_tokens_adds_up():
     for serving in found.values():
         parts, whole = serving["ttft_parts"]["p99"], serving["ttft_s"]["p99"]
         assert sum(parts.values()) == pytest.approx(whole, rel=1e-9)
-        network = parts["network_s"] + parts["transfer_s"]
-        assert serving["network_share"]["ttft"]["p99"] == pytest.approx(network / whole, rel=1e-9)
+        network = parts["collectives_s"] + parts["transfer_s"]
+        assert serving["communication_share"]["ttft"]["p99"] == pytest.approx(network / whole, rel=1e-9)
     slowest, mean = (
-        {name: serving["network_share"]["ttft"][level] for name, serving in found.items()} for level in ("p99", "mean")
+        {name: serving["communication_share"]["ttft"][level] for name, serving in found.items()}
+        for level in ("p99", "mean")
     )
     assert min(slowest["roce"], slowest["scheduled"]) > slowest["ideal"] > 0
     # WHY the mean: 40 requests make a p99, so that one transfer of 5 s moves its share by 0.02, as fabrics do.

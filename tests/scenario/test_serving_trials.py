@@ -27,8 +27,8 @@ def answered(requests: RequestTable) -> Served:
     return Served(
         arrival_s=arrival, done_s=arrival + ANSWER_S, input_tokens=np.full(count, 100),
         output_tokens=np.full(count, 11), cached_tokens=np.zeros(count, np.int64), ttft_s=np.full(count, 0.73),
-        queue_s=zero, transfer_s=zero, network_s=zero, compute_s=zero, tpot_s=np.full(count, 0.657),
-        decode_network_s=zero, e2e_s=np.full(count, ANSWER_S), status=np.zeros(count, np.uint8),
+        queue_s=zero, transfer_s=zero, collectives_s=zero, compute_s=zero, tpot_s=np.full(count, 0.657),
+        decode_collectives_s=zero, e2e_s=np.full(count, ANSWER_S), status=np.zeros(count, np.uint8),
     )  # fmt: skip
 
 

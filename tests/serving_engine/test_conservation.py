@@ -33,7 +33,7 @@ def test_tokens_and_blocks_are_conserved_and_skipping_shows_in_no_bit(router):
     assert run.column("cached_tokens").sum() > 0
     assert (run.column("admitted_ps") >= requests.arrival_ps).all()
     assert (run.column("first_token_ps") > run.column("prefill_start_ps")).all()
-    assert (run.column("network_ps") < run.end_ps - run.column("prefill_start_ps")).all()
+    assert (run.column("collectives_ps") < run.end_ps - run.column("prefill_start_ps")).all()
     for name in COLUMNS:
         assert (run.column(name) == stepped.column(name)).all(), name
     assert (run.table("gaps")["count"] == stepped.table("gaps")["count"]).all()

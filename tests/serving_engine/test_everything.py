@@ -64,11 +64,11 @@ def _check(made, deployment, run):
     assert (np.diff(at, axis=0) >= 0).all()
     assert (run.column("first_token_ps")[done] > run.column("prefill_start_ps")[done]).all()
     assert (run.column("transfer_end_ps") >= run.column("transfer_start_ps")).all()
-    assert (run.column("network_prefill_ps") <= run.column("network_ps")).all()
-    assert (run.column("network_prefill_ps") <= run.column("first_token_ps") - run.column("prefill_start_ps"))[
+    assert (run.column("collectives_prefill_ps") <= run.column("collectives_ps")).all()
+    assert (run.column("collectives_prefill_ps") <= run.column("first_token_ps") - run.column("prefill_start_ps"))[
         done
     ].all()
-    assert (run.column("network_ps") <= run.end_ps - run.column("prefill_start_ps"))[done].all()
+    assert (run.column("collectives_ps") <= run.end_ps - run.column("prefill_start_ps"))[done].all()
     assert (run.table("replicas")["busy_ps"] <= run.table("replicas")["up_ps"] + 1).all()
     assert (run.table("replicas")["up_ps"] <= run.meta["end_ps"]).all()
     peaks = np.array([one.kv_blocks for one in deployment.pools])[run.table("replicas")["pool"]]

@@ -35,7 +35,7 @@ def test_by_hand():
     assert run.column("prefill_start_ps") == pytest.approx([0, 15 * MS])
     assert run.end_ps == pytest.approx([23.5 * MS, 23.5 * MS])
     # Collectives of the tokens of all: 10, 5 and 2 of them for the first request, 5 and 2 for the second.
-    assert run.column("network_ps") == pytest.approx([1.7 * MS, 0.7 * MS])
+    assert run.column("collectives_ps") == pytest.approx([1.7 * MS, 0.7 * MS])
 
 
 def test_a_group_waits_only_for_its_own():

@@ -70,7 +70,7 @@ def test_fair_shares_while_collectives_send():
     assert took == pytest.approx(8 * 200 * SENT / rate, rel=1e-9)
     lost = took * more / (STEP_S + more)
     assert (both.end_ps[0] - alone.end_ps[0]) / S == pytest.approx(lost, rel=1e-7)
-    assert (both.column("network_ps")[0] - alone.column("network_ps")[0]) / S == pytest.approx(lost, rel=1e-7)
+    assert (both.column("collectives_ps")[0] - alone.column("collectives_ps")[0]) / S == pytest.approx(lost, rel=1e-7)
     assert both.table("replicas")["slowed_ps"][1] / S == pytest.approx(lost, rel=1e-7)
     assert alone.table("replicas")["slowed_ps"].tolist() == [0, 0]
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from railyard.scenario import load
+from railyard.study.serving.measuring import latencies
 from railyard.study.serving.measuring import measure as measure_serving
 from railyard.study.study import prepare
 
@@ -24,7 +25,9 @@ def alone(stage: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
         "workload": {"serving": {**model, "requests": {"synthetic": asked}}},
     }
     ready = prepare(load.from_values(values))[0]
-    found: dict[str, Any] = measure_serving(ready, ready.run(ready.requests)).variant.serving.kv.plain()
+    run = ready.run(ready.requests)
+    served = latencies(ready, ready.requests, run)
+    found: dict[str, Any] = measure_serving(ready, run, (served, served)).variant.serving.kv.plain()
     return found
 
 

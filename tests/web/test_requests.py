@@ -43,7 +43,7 @@ def test_requests_over_time_and_one_by_one(client, run):
     about, rows = opened(client.get(f"{base}/rows?order=ttft&count=5").content)
     assert about["count"] == 5
     assert rows["ttft_s"] == pytest.approx(np.sort(table["ttft_s"].to_numpy())[::-1][:5], rel=1e-5)
-    parts = sum(rows[name] for name in ("queue_s", "compute_s", "network_s", "transfer_s"))
+    parts = sum(rows[name] for name in ("queue_s", "compute_s", "collectives_s", "transfer_s"))
     assert parts == pytest.approx(rows["ttft_s"], rel=1e-4)
     _, second = opened(client.get(f"{base}/rows?first=3&count=2").content)
     assert second["row"].tolist() == [3, 4]

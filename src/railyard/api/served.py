@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from railyard.api import believed, numbers
 from railyard.measure.verdict import may_be_in_time
+from railyard.result.variants.serving import ServingVariant
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         ReplicaTrial,
         ServingFigures,
     )
+    from railyard.result.tax import ServingTax, ServingTaxShares
     from railyard.result.variants.serving import ServedVariant
 
 HEADINGS = (
@@ -32,7 +34,8 @@ HEADINGS = (
     "most req/s in time",
     "tokens/s per GPU",
     "tokens/s per user",
-    "network of p99 TTFT",
+    "network tax of goodput / p99 TTFT / TPOT",
+    "scale-up tax",
     "KV hits",
     "$/M tokens",
     "its model error",
@@ -46,7 +49,7 @@ _NOBODY = 0.05
 """Requests that wait in the mean of a span, below which a pool is said to have no queue."""
 _HELPS = 0.01
 """Share by which a trial must differ to be said to help."""
-PARTS = (("queue_s", "queue"), ("compute_s", "compute"), ("network_s", "network"), ("transfer_s", "transfer"))
+PARTS = (("queue_s", "queue"), ("compute_s", "compute"), ("collectives_s", "collectives"), ("transfer_s", "transfer"))
 
 
 def is_served(result: Result) -> bool:
@@ -57,7 +60,7 @@ def is_served(result: Result) -> bool:
 def row(variant: ServedVariant) -> list[str]:
     """One variant's cells under `HEADINGS`."""
     serving = variant.serving
-    cost = serving.cpmt
+    cost, taxes = serving.cpmt, _taxes(variant)
     return [
         variant.name,
         numbers.short(serving.requests.rate_per_s),
@@ -69,7 +72,7 @@ def row(variant: ServedVariant) -> list[str]:
         capacity_words(serving.capacity),
         numbers.short(serving.throughput.per_gpu),
         numbers.short(serving.throughput.per_user),
-        numbers.percent(serving.network_share.ttft.get("p99")),
+        *map(_tax, (taxes, taxes and taxes.scale_up)),
         numbers.percent(serving.kv.hit_rate),
         numbers.band(None if cost is None else cost.total),
         believed.band_of(variant, "cpmt"),
@@ -77,6 +80,40 @@ def row(variant: ServedVariant) -> list[str]:
         numbers.band(None if cost is None else cost.split_output),
         numbers.power(serving.power.total_w.typical),
     ]
+
+
+def _taxes(variant: ServedVariant) -> ServingTax | None:
+    """What networks take of a service; None of a pipeline, which has none."""
+    return variant.tax if isinstance(variant, ServingVariant) else None
+
+
+def _tax(shares: ServingTaxShares | None) -> str:
+    """`0.0 % / 2.1 % / 0.4 %`: of goodput, of the 99th percentiles of the first token and of each further one."""
+    if shares is None:
+        return numbers.NOT_APPLICABLE
+    lost = (shares.goodput_lost, shares.ttft.get("p99"), shares.tpot.get("p99"))
+    return " / ".join(map(numbers.percent, lost))
+
+
+def taxed(variant: ServedVariant, name: str = "") -> str:
+    """What networks take of a variant, the first sentence of an answer; empty for a pipeline."""
+    tax = _taxes(variant)
+    if tax is None:
+        return ""
+    of = f" of {name}" if name else ""
+    return f"The scale-out network takes {_parts(tax)}{of}; scale-up networks take {_parts(tax.scale_up)}."
+
+
+def _parts(shares: ServingTaxShares) -> str:
+    """`0.0 % of the goodput, 2.1 % of the p99 of first tokens and 0.4 % of that of further tokens`."""
+    first, further = shares.ttft.get("p99"), shares.tpot.get("p99")
+    lost = f"{numbers.percent(shares.goodput_lost)} of the goodput"
+    if first is None or further is None:
+        return lost
+    return (
+        f"{lost}, {numbers.percent(first)} of the p99 of first tokens and {numbers.percent(further)} of that of further"
+        " tokens"
+    )
 
 
 def capacity_words(capacity: CapacityFigures | None) -> str:
@@ -104,7 +141,7 @@ def best_variant(result: Result) -> ServedVariant:
 
 
 def first_token(variant: ServedVariant, level: Level = "p99") -> str:
-    """`p99 of the first token, 2.1 s: queue 1.2 s, compute 0.7 s, network 0.1 s, transfer 0.1 s`."""
+    """`p99 of the first token, 2.1 s: queue 1.2 s, compute 0.7 s, collectives 0.1 s, transfer 0.1 s`."""
     serving = variant.serving
     parts = serving.ttft_parts.get(level)
     if not parts:
@@ -172,10 +209,10 @@ def bottleneck(variant: ServedVariant) -> str:
 
 
 def why(result: Result) -> str:
-    """Which variant costs least per token in time, and what its first tokens wait for."""
+    """What networks take, which variant costs least per token in time, and what its first tokens wait for."""
     best = best_variant(result)
     if len(result.served) == 1:
-        return "\n".join(filter(None, (first_token(best), bottleneck(best))))
+        return "\n".join(filter(None, (taxed(best), first_token(best), bottleneck(best))))
     if unlike := believed.unlike(result):
         return unlike
     cost = best.serving.cpmt
@@ -185,7 +222,8 @@ def why(result: Result) -> str:
     among = f"of the {good} of {many} variants with {share}" if good else f"though no variant has {share}"
     leads = "comes out best" if not believed.peers(result) else "leads, tied with others,"
     said = f"{best.name} {leads} {among}, {price}.{believed.ties(result)}{believed.bound(result)}"
-    return f"{believed.unexercised(result)}{said}\n{best.name}: {first_token(best)}"
+    lines = (taxed(best, best.name), f"{believed.unexercised(result)}{said}", f"{best.name}: {first_token(best)}")
+    return "\n".join(filter(None, lines))
 
 
 def explain(result: Result) -> str:
@@ -196,11 +234,12 @@ def explain(result: Result) -> str:
 def explained(variant: ServedVariant) -> list[str]:
     """The same of one variant, without its name."""
     parts = [first_token(variant, level) for level in ("p50", "p90", "p99", "p999")]
-    return [f"  {line}" for line in (*parts, *queues(variant), *trials(variant))]
+    lines = (taxed(variant), *parts, *queues(variant), *trials(variant))
+    return [f"  {line}" for line in lines if line]
 
 
 def card(result: Result, report: Path | None) -> str:
-    """Seven lines on a run."""
+    """Eight lines on a run."""
     best = best_variant(result)
     serving = best.serving
     many = len(result.served)
@@ -209,6 +248,7 @@ def card(result: Result, report: Path | None) -> str:
         f"{result.name}: {many} variant{'s' if many > 1 else ''}, {serving.requests.count} requests",
         f"{believed.title(result, 'latency'):<12}{best.name}: TTFT {_pair(serving.ttft_s)},"
         f" TPOT {_pair(serving.tpot_s)} (p50 / p99)",
+        f"network tax {_tax(_taxes(best))} of goodput, p99 of the first token, p99 of further ones",
         *believed.lines(best),
         f"in time     {numbers.percent(serving.slo.attainment)},"
         f" goodput {numbers.short(serving.slo.goodput_rps)} requests/s",

@@ -7,7 +7,7 @@ import textwrap
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from railyard.api import numbers, served
+from railyard.api import numbers, served, taxes
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.measure.explain import TimeNode
@@ -73,6 +73,7 @@ def _head(found: Explanation) -> str:
     lines = [
         f"{found.name}: {tree.variant}" if tree.variant != found.name else found.name,
         f"step {numbers.seconds(tree.step_ps * 1e-12)}, mean over {tree.ranks:,} ranks, engine {found.engine}",
+        _wrapped(taxes.sentence(found.variant)),
     ]
     if others:
         lines.append(_wrapped(f"other variants: {', '.join(others)} (--variant NAME)"))
@@ -151,8 +152,8 @@ def _remedies(found: Explanation) -> None:
         table.add(*_row(tried, found))
     if possible:
         table.print()
-    if money and found.cpmt_usd is not None:
-        emit(f"as it is: ${numbers.short(found.cpmt_usd)} per million tokens; - where no price is known")
+    if money:
+        emit(f"as it is: ${numbers.short(found.variant.cpmt.typical)} per million tokens; - where no price is known")
     for tried in found.remedies:
         if tried.assumes and tried.step_s is not None:
             emit(_wrapped(f"{tried.name} takes for granted: {tried.assumes}"))
@@ -175,8 +176,8 @@ def _sensitivity(found: Explanation) -> None:
 def _row(tried: Tried, found: Explanation) -> tuple[str, str, str, str, str]:
     gain = 0.0 if tried.gain is None else tried.gain
     money = "-"
-    if tried.cpmt_usd is not None and found.cpmt_usd:
-        money = f"{100 * (tried.cpmt_usd / found.cpmt_usd - 1):+.1f} %"
+    if tried.cpmt_usd is not None:
+        money = f"{100 * (tried.cpmt_usd / found.variant.cpmt.typical - 1):+.1f} %"
     return (
         textwrap.shorten(tried.name, 30, placeholder="…"),
         numbers.seconds(tried.step_s),

@@ -86,6 +86,7 @@ class Cluster:
         catalog: Where its parts come from.
         nodes: Number of nodes: ranks, scale-up switches, ports, switches, storage nodes.
         placement: The order in which it numbers its servers.
+        scale_out_latency: What-if factor on latencies of the back-end, the library's steps through NICs included.
     """
 
     spec: ClusterSpec
@@ -108,6 +109,7 @@ class Cluster:
     catalog: Catalog = field(repr=False)
     nodes: int
     placement: Placement = PACKED
+    scale_out_latency: float = 1.0
 
     @property
     def fabric(self) -> Fabric:
@@ -229,7 +231,7 @@ class Cluster:
             fabric_tiers: Factor on all tiers of links between switches of the back-end, or factors by name of a tier
                 (`leaf-spine`; any tier of the link table will do).
             latency: Factor on every network and scale-up latency.
-            scale_out_latency: A further factor on those of the back-end.
+            scale_out_latency: A further factor on those of the back-end, the library's steps through NICs included.
             storage: Factor on storage devices and on the front-end and storage networks.
             memory_pool: Factor on the memory pool and its CXL ports.
 
@@ -262,6 +264,7 @@ class Cluster:
         return replace(
             self.with_networks(copies),
             spec=_with_nics(self.spec, nic),
+            scale_out_latency=self.scale_out_latency * scale_out_latency,
             accelerator=accelerator,
             nic=replace(self.nic, rate_bps=self.nic.rate_bps * nic),
             links=links,

@@ -34,7 +34,7 @@ class CollectiveMachine:
         scale_up_bps: Of one rank, one way, all links, as specified.
         plan_bps: The same as a library plans with it.
         scale_up_latency_ps: One way between two ranks of a domain.
-        latency_factor: What-if factor on latencies, 1 for a cluster as it is.
+        latency_factor: What-if factor on latencies inside domains, 1 for a cluster as it is.
         nvls: Whether the scale-up switch reduces.
         nic_bps: Of a server's slowest NIC port, one way, on the wire, as far as its host can use it.
         payload_efficiency: Share of the wire rate that is payload.
@@ -43,6 +43,7 @@ class CollectiveMachine:
         sharp: Whether the network's switches reduce.
         transport: What carries its messages between domains, and what that leaves the library to choose.
         measured: Constants of its library that were read off logs.
+        nic_factor: What-if factor on the library's own steps through NICs.
     """
 
     architecture: str
@@ -64,6 +65,11 @@ class CollectiveMachine:
     sharp: bool
     transport: Transport = VERBS
     measured: LogConstants = field(default=MEASURED, hash=False)
+    nic_factor: float = 1.0
+
+    def software_us(self, protocol: str) -> float:
+        """A step through a NIC without its path, us."""
+        return self.nic_factor * self.measured.software_us[protocol]
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,7 @@ def machine_of(cluster: Cluster, measured: LogConstants = MEASURED) -> Collectiv
         sharp=network.fabric.sharp,
         transport=transport_of(cluster.nic.name, cluster.hardware.server.name),
         measured=measured,
+        nic_factor=cluster.scale_out_latency,
     )
 
 

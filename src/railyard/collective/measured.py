@@ -6,7 +6,7 @@ Each says on which measurements it rests; `validation/tools/collectives_left_out
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.collective.tuner import constants
@@ -89,16 +89,6 @@ class LogConstants:
         if generation in ("volta", "ampere"):
             return self.ampere_hop
         return self.blackwell_hop if generation == "blackwell" and protocol != "simple" else 1.0
-
-    def without_nics(self) -> LogConstants:
-        """The same where a step through a NIC takes no time: on a scale-out network without limit."""
-        return _WithoutNics(**asdict(self))
-
-
-class _WithoutNics(LogConstants):
-    @property
-    def software_us(self) -> Mapping[str, float]:
-        return dict.fromkeys(SOFTWARE_US, 0.0)
 
 
 MEASURED = LogConstants()

@@ -144,7 +144,7 @@ def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np
         hop_us=factor * _hop_us(case.machine, algorithm, protocol),
         post_us=factor * _peer_us(case.machine),
         pass_us=factor * SWITCH_PASS_US,
-        software_us=case.measured.software_us[protocol],
+        software_us=case.machine.software_us(protocol),
         reduce_us=reduce_us(algorithm),
         rate_gbs=total.rate_gbs,
     )
@@ -192,7 +192,7 @@ def _inside_us(case: Case, algorithm: Algorithm, protocol: str, steps: Steps) ->
 
 def _outside_us(case: Case, algorithm: Algorithm, protocol: str, steps: Steps) -> float:
     """The steps through NICs, without the paths themselves."""
-    return steps.scale_out * case.measured.software_us[protocol] + steps.reduction * reduce_us(algorithm)
+    return steps.scale_out * case.machine.software_us(protocol) + steps.reduction * reduce_us(algorithm)
 
 
 def reduce_us(algorithm: Algorithm) -> float:

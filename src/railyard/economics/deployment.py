@@ -60,7 +60,7 @@ class Use:
         drawn_w: Mean power of one of them.
         prompt: Share of the time in which prompts are computed.
         decode: Share in which answers are.
-        network: Share in collectives that nothing hides.
+        collectives: Share in collectives that nothing hides.
         hidden: Share in which collectives run behind other work.
     """
 
@@ -69,7 +69,7 @@ class Use:
     drawn_w: Range
     prompt: float = 0.0
     decode: float = 0.0
-    network: float = 0.0
+    collectives: float = 0.0
     hidden: float = 0.0
 
 

@@ -52,22 +52,31 @@ class Conditions(NamedTuple):
             InputError: A fault names a place that is not there.
         """
         engine = self.engine if isinstance(self.engine, FluidEngine) else FLOW
-        policy = replace(self.policy, network_overhead_ps=0, measured=self.policy.measured.without_nics())
+        policy = replace(self.policy, network_overhead_ps=0)
         return Conditions(
             replace(engine, background=(), free=free),
             self.cluster.without_scale_out_limits(),
             policy,
-            _kept(self.faults, self.cluster, free),
+            kept(self.faults, self.cluster, free),
         )
 
 
-def _kept(faults: Sequence[Fault], cluster: Cluster, free: Free) -> tuple[Fault, ...]:
-    """The faults that do something beyond the networks without limit."""
+def kept(faults: Sequence[Fault], cluster: Cluster, free: Free) -> tuple[Fault, ...]:
+    """The faults that do something beyond the networks without limit.
+
+    Args:
+        faults: Of a run.
+        cluster: As it is.
+        free: See `Conditions.unlimited`.
+
+    Raises:
+        InputError: A fault names a place that is not there.
+    """
     gone = {tier.name for tier in cluster.back_end.tiers} | ({"scale-up"} if free == "all" else set())
     free_link = np.isin(cluster.links.tiers, list(gone))[cluster.links.tier]
-    kept = {
+    lasting = {
         number
         for number, effect in effects_of(faults, ClusterPlaces.of(cluster))
         if not (isinstance(effect, LinkRate | LinkErrors | LinkSetting) and free_link[effect.link].all())
     }
-    return tuple(fault for number, fault in enumerate(faults) if number in kept)
+    return tuple(fault for number, fault in enumerate(faults) if number in lasting)

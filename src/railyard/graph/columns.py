@@ -130,20 +130,22 @@ for _column in (
     Column("requeued", "int32", "How often it lost its replica."),
     Column("transfer_start_ps", "int64", "When its KV cache began to travel from prefill to decode.", moment=True),
     Column("transfer_end_ps", "int64", "When all of its KV cache was there.", moment=True),
-    Column("network_prefill_ps", "int64", "Collectives that nothing hid in its iterations up to the first token."),
-    Column("network_ps", "int64", "Collectives that nothing hid in all of its iterations."),
+    Column("collectives_prefill_ps", "int64", "Collectives that nothing hid in its iterations up to the first token."),
+    Column("collectives_ps", "int64", "Collectives that nothing hid in all of its iterations."),
     Column("status", "uint8", "0 done; 1 dropped, longer than any replica's cache; 2 unfinished when the run ended."),
     Column("predecessor", "int32", "Stage whose end let a request come to this one; -1: it came as it was asked."),
     Column("travel_ps", "int64", "How long its data were on their way from there, up to its start."),
     Column("queue_s", "float64", "Of its time at a stage, waiting."),
     Column("compute_s", "float64", "Of its time at a stage, computing."),
-    Column("network_s", "float64", "Of its time at a stage, collectives that nothing hid."),
+    Column("collectives_s", "float64", "Of its time at a stage, collectives that nothing hid."),
     Column("transfer_s", "float64", "Of its time at a stage, data on their way."),
     Column("first_queue_s", "float64", "Of its time at a stage up to the first token, waiting."),
     Column("first_compute_s", "float64", "Of its time at a stage up to the first token, computing."),
-    Column("first_network_s", "float64", "Of its time at a stage up to the first token, collectives that nothing hid."),
+    Column(
+        "first_collectives_s", "float64", "Of its time at a stage up to the first token, collectives that nothing hid."
+    ),
     Column("first_transfer_s", "float64", "Of its time at a stage up to the first token, data on their way."),
-    Column("decode_network_s", "float64", "Collectives that nothing hid, for each further token."),
+    Column("decode_collectives_s", "float64", "Collectives that nothing hid, for each further token."),
 ):
     COLUMNS.add(_column.name, _column)
 

@@ -38,6 +38,7 @@ class Machine:
             itself. 0 where a switch gives each pair the whole rate.
         scale_out_bps: Goodput of the NICs of one accelerator, bit/s.
         nvls: Whether the scale-up switch reduces.
+        scale_out_latency: What-if factor on the latency of a step from one domain to another.
         share: Of the scale-out rate left by other traffic and by what the fabric loses to collisions.
         storage: The storage system; None where there is none, or its time is left out.
         memory_pool: Memory beyond the accelerators' own; None where there is none.
@@ -50,6 +51,7 @@ class Machine:
     scale_out_bps: float
     scale_up_peers: int = 0
     nvls: bool = False
+    scale_out_latency: float = 1.0
     share: float = 1.0
     storage: StorageRates | None = None
     memory_pool: PoolRates | None = None
@@ -79,6 +81,7 @@ class Machine:
             scale_up_peers=cluster.scale_up.peers if cluster.scale_up.kind == "mesh" else 0,
             scale_out_bps=link_bps * usable * server.nics_per_accelerator * cluster.fabric.payload_efficiency,
             nvls=accelerator.nvls,
+            scale_out_latency=cluster.scale_out_latency,
             share=cluster.fabric.congestion_efficiency,
             storage=StorageRates.of(cluster),
             memory_pool=PoolRates.of(cluster),
@@ -105,7 +108,8 @@ class MachineColumns:
     """Machines of many designs, in bytes/s; `slowed` where communications share links with others.
 
     `curves` are those of their libraries, where all have one, `longer` how many times longer the bytes of one class of
-    communicators take, on scale-up links, on NICs, and there of aggregated trees.
+    communicators take, on scale-up links, on NICs, and there of aggregated trees. `crossing` is a factor on the latency
+    of a step from one domain to another.
     """
 
     up_bytes_s: F
@@ -113,6 +117,7 @@ class MachineColumns:
     domain: F
     peers: F
     nvls: F
+    crossing: F
     slowed: Slowdowns | None = None
     curves: Curves | None = None
     longer: tuple[F, F, F] | None = None
@@ -122,15 +127,18 @@ class MachineColumns:
         """Columns of many machines."""
         rows = np.array(
             [
-                (m.scale_up_bps / 8.0, m.scale_out_bps / 8.0 * m.share, m.scale_up_domain, m.scale_up_peers, m.nvls)
+                (
+                    *(m.scale_up_bps / 8.0, m.scale_out_bps / 8.0 * m.share),
+                    *(m.scale_up_domain, m.scale_up_peers, m.nvls, m.scale_out_latency),
+                )
                 for m in machines
             ],
             dtype=np.float64,
-        ).reshape(len(machines), 5)
-        up, out, domain, peers, nvls = (np.ascontiguousarray(rows[:, column]) for column in range(5))
+        ).reshape(len(machines), 6)
+        up, out, domain, peers, nvls, crossing = (np.ascontiguousarray(rows[:, column]) for column in range(6))
         libraries = [m.library for m in machines if m.library is not None]
         curves = Curves.of(libraries) if len(libraries) == len(machines) else None
-        return cls(up, out, domain, peers, nvls, slowed, curves)
+        return cls(up, out, domain, peers, nvls, crossing, slowed, curves)
 
     def seen_by(self, name: str) -> MachineColumns:
         """The machines as a class of communicators finds them."""

@@ -47,13 +47,13 @@ class LatencyParts(Figures):
 
     queue_s: float = Field(description="until a replica admits the request, s")
     transfer_s: float = Field(description="keys and values on their way, s")
-    network_s: float = Field(description="collectives that nothing hides, s")
+    collectives_s: float = Field(description="collectives that nothing hides, s")
     compute_s: float = Field(description="the rest, s")
 
     @property
     def total_s(self) -> float:
         """All of it, s."""
-        return math.fsum((self.queue_s, self.transfer_s, self.network_s, self.compute_s))
+        return math.fsum((self.queue_s, self.transfer_s, self.collectives_s, self.compute_s))
 
 
 PartsByLevel = Annotated[dict[Level, LatencyParts], AfterValidator(_all_or_none)]
@@ -80,8 +80,8 @@ class RequestsFigures(Figures):
         return self
 
 
-class NetworkShare(Figures):
-    """The network's share of each percentile: collectives and transfers."""
+class CommunicationShare(Figures):
+    """Share of each percentile that is collectives and transfers, inside servers and between them."""
 
     ttft: ShareByLevel = Field(description="of the time to the first token, 0 to 1")
     tpot: ShareByLevel = Field(description="of the time of each further token, 0 to 1")
@@ -185,7 +185,7 @@ class PoolRow(Figures):
     accelerators: Count = Field(description="of the pool")
     prompt: Share = Field(description="of the run, for prompts, 0 to 1")
     decode: Share = Field(description="of the run, for answers, 0 to 1")
-    network: Share = Field(description="of the run, for collectives that nothing hides, 0 to 1")
+    collectives: Share = Field(description="of the run, for collectives that nothing hides, 0 to 1")
     hidden: Share = Field(description="of the run, for collectives that run behind other work, 0 to 1")
 
 
@@ -269,7 +269,7 @@ class StageRow(Figures):
     seconds: Percentiles = Field(description="from coming to leaving, s")
     queue_s: float = Field(description="mean, s")
     compute_s: float = Field(description="mean, s")
-    network_s: float = Field(description="mean, s")
+    collectives_s: float = Field(description="mean, s")
     transfer_s: float = Field(description="mean, s")
     ttft_parts: PartsByLevel = Field(description="its part of the time to the first token")
     e2e_parts: PartsByLevel = Field(description="its part of the time to the end")
@@ -288,7 +288,7 @@ class ServingFigures(Figures):
     e2e_s: Percentiles = Field(description="time to the last token, s")
     queue_s: Percentiles = Field(description="wait for a replica, s")
     ttft_parts: PartsByLevel = Field(description="what each percentile of the first token is made of")
-    network_share: NetworkShare = Field(description="of each percentile")
+    communication_share: CommunicationShare = Field(description="of each percentile")
     slo: ObjectiveFigures = Field(description="limits, and what met them")
     throughput: ThroughputFigures = Field(description="what was served")
     kv: CacheFigures = Field(description="caches of keys and values")
@@ -310,17 +310,17 @@ class ServingFigures(Figures):
         return self
 
     def _first_token(self, level: Level, parts: LatencyParts) -> None:
-        """Parts of a percentile are the percentile; the network's share of it is collectives and transfers."""
+        """Parts of a percentile are the percentile; the share of communication is collectives and transfers."""
         total = getattr(self.ttft_s, level)
         if total is None:
             raise ValueError(f"ttft_parts.{level}: parts of a percentile that is not known")
         require_equal(f"ttft_parts.{level}: the parts do not add up to the percentile", parts.total_s, total)
-        least = min(parts.queue_s, parts.transfer_s, parts.network_s, parts.compute_s)
+        least = min(parts.queue_s, parts.transfer_s, parts.collectives_s, parts.compute_s)
         if least < -SAME * max(total, 1e-9):
             raise ValueError(f"ttft_parts.{level}: a part is below zero: {least}")
-        share = self.network_share.ttft[level] * total
-        what = f"network_share.ttft.{level}: the share is not that of the parts"
-        require_equal(what, share, parts.network_s + parts.transfer_s)
+        share = self.communication_share.ttft[level] * total
+        what = f"communication_share.ttft.{level}: the share is not that of the parts"
+        require_equal(what, share, parts.collectives_s + parts.transfer_s)
 
     def _bill(self, cost: ServingCostFigures) -> None:
         """Each way of dividing the dollars of an hour gives them back."""

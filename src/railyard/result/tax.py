@@ -8,9 +8,24 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from railyard.result.section import Figures, Share, require_equal
+from railyard.result.serving import ShareByLevel
 
 ExposedCause = Literal["bandwidth", "latency", "contention", "straggler"]
 EXPOSED: tuple[ExposedCause, ...] = ("bandwidth", "latency", "contention", "straggler")
+
+
+class ServingTaxShares(Figures):
+    """What one kind of network takes of a service: its figures as they are against those without that network."""
+
+    goodput_lost: Share = Field(description="share of the goodput that a network of that kind without limit would give")
+    ttft: ShareByLevel = Field(description="share of each percentile of the time to the first token")
+    tpot: ShareByLevel = Field(description="share of each percentile of the time of each further token")
+
+
+class ServingTax(ServingTaxShares):
+    """What the scale-out network takes of a service; `scale_up` is never added to it."""
+
+    scale_up: ServingTaxShares = Field(description="the same of scale-up networks")
 
 
 class TaxShares(Figures):

@@ -133,7 +133,7 @@ def _latency_ps(
     policy: CollectivePolicy,
 ) -> NDArray[np.int64]:
     hop = np.where(small, transfer_us(machine, "ll"), transfer_us(machine, "simple"))
-    software = np.where(small, machine.measured.software_us["ll"], machine.measured.software_us["simple"])
+    software = np.where(small, machine.software_us("ll"), machine.software_us("simple"))
     base = transfer_us(machine, "base")
     network_ps = 1e6 * (base + software) + path_ps + policy.network_overhead_ps
     latency = np.where(inside, 1e6 * (base + hop), network_ps)

@@ -31,8 +31,8 @@ COLUMNS: dict[str, tuple[str, type[np.generic], int]] = {
     "requeued": ("requeued", np.int32, 0),
     "transfer_start_ps": ("transfer_start_ps", np.int64, -1),
     "transfer_end_ps": ("transfer_end_ps", np.int64, -1),
-    "network_prefill_ps": ("network_prefill_ps", np.int64, 0),
-    "network_ps": ("network_ps", np.int64, 0),
+    "collectives_prefill_ps": ("network_prefill_ps", np.int64, 0),
+    "collectives_ps": ("network_ps", np.int64, 0),
     "generated_tokens": ("output_tokens", np.int64, 0),
     "status": ("status", np.uint8, 2),
 }

@@ -62,13 +62,13 @@ class Batched:
         answered = (run.column("status") == 0).reshape(-1, self.items).all(axis=1)
         end = run.end_ps[last]
         queue = (run.column("admitted_ps")[last] - texts.arrival_ps[last]) / PS
-        network = run.column("network_ps")[last] / PS
+        collectives = run.column("collectives_ps")[last] / PS
         total = (end - texts.arrival_ps[last] + self.entry_ps) / PS
         return visits(
             rows,
             requests.arrival_ps,
             np.where(answered, end, -1),
-            parts(queue=queue, network=network, compute=total - queue - network),
+            parts(queue=queue, collectives=collectives, compute=total - queue - collectives),
             refused=(run.column("status") == 1).reshape(-1, self.items).any(axis=1),
             overloaded=run.meta["overloaded"],
             run=run,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int], None]
 
-CAUSES = ("queue", "compute", "network", "transfer")
+CAUSES = ("queue", "compute", "collectives", "transfer")
 """Of which every time is made: waiting, computing, collectives that nothing hides, data on its way."""
 PS = 1e12
 

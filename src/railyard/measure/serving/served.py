@@ -1,10 +1,10 @@
 """Requests as they were served, in seconds, with the parts of each one's time to first token.
 
-    TTFT = queue + transfer + network + compute
+    TTFT = queue + transfer + collectives + compute
 
 `queue` is the wait for a replica that admits the request. `transfer` is keys and values on their way: those loaded from
 tiers below a replica's memory before its prompt is computed, and those that move to the replica that decodes, for the
-user sees the first token when that one has them. `network` are the collectives that nothing hides in the iterations of
+user sees the first token when that one has them. `collectives` are those that nothing hides in the iterations of
 the prompt; `compute` is the rest of these iterations, with what other requests in the same batches take, and the entry:
 tokenizer and first schedule.
 """
@@ -30,11 +30,11 @@ _NEEDED = (
     "first_token_ps",
     "prefill_start_ps",
     "admitted_ps",
-    "network_prefill_ps",
-    "network_ps",
+    "collectives_prefill_ps",
+    "collectives_ps",
     "cached_tokens",
 )
-PARTS = ("queue", "transfer", "network", "compute")
+PARTS = ("queue", "transfer", "collectives", "compute")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +46,9 @@ class Served:
         input_tokens, output_tokens: Of the request.
         cached_tokens: Of its prompt, not computed anew.
         ttft_s: From arrival to the first token that the user sees; the sum of the four parts.
-        queue_s, transfer_s, network_s, compute_s: Its parts.
+        queue_s, transfer_s, collectives_s, compute_s: Its parts.
         tpot_s: Mean time of each further token; NaN for answers of one token.
-        decode_network_s: Collectives that nothing hides, per further token.
+        decode_collectives_s: Collectives that nothing hides, per further token.
         e2e_s: From arrival to the last token.
         status: 0 done, 1 dropped (no replica can ever hold it), 2 not finished when the run ended.
     """
@@ -61,10 +61,10 @@ class Served:
     ttft_s: NDArray[np.float64]
     queue_s: NDArray[np.float64]
     transfer_s: NDArray[np.float64]
-    network_s: NDArray[np.float64]
+    collectives_s: NDArray[np.float64]
     compute_s: NDArray[np.float64]
     tpot_s: NDArray[np.float64]
-    decode_network_s: NDArray[np.float64]
+    decode_collectives_s: NDArray[np.float64]
     e2e_s: NDArray[np.float64]
     status: NDArray[np.uint8]
 
@@ -117,7 +117,7 @@ def served(
     queue = _seconds(np.asarray(run.column("admitted_ps")) - arrival_ps - entry_ps, done)
     behind = np.maximum(seen - first - handover_ps, 0)
     moving = _seconds((start - np.asarray(run.column("admitted_ps"))) + behind, done)
-    network = _seconds(np.asarray(run.column("network_prefill_ps")), done)
+    collectives = _seconds(np.asarray(run.column("collectives_prefill_ps")), done)
     ttft = _seconds(seen - arrival_ps, done)
     steps = np.where(output_tokens > 1, output_tokens - 1.0, np.nan)
     return Served(
@@ -129,10 +129,11 @@ def served(
         ttft_s=ttft,
         queue_s=queue,
         transfer_s=moving,
-        network_s=network,
-        compute_s=ttft - queue - moving - network,
+        collectives_s=collectives,
+        compute_s=ttft - queue - moving - collectives,
         tpot_s=_seconds(np.maximum(np.asarray(run.end_ps) - seen, 0), done) / steps,
-        decode_network_s=_seconds(run.column("network_ps") - run.column("network_prefill_ps"), done) / steps,
+        decode_collectives_s=_seconds(run.column("collectives_ps") - run.column("collectives_prefill_ps"), done)
+        / steps,
         e2e_s=_seconds(np.maximum(run.end_ps, seen) - arrival_ps, done),
         status=np.asarray(run.column("status"), np.uint8),
     )

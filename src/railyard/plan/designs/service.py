@@ -142,7 +142,7 @@ def _seen(job: ServingJob, found: Expected) -> Served:
         output_tokens=requests.output_tokens.astype(np.int64),
         cached_tokens=np.zeros(len(requests), np.int64),
         ttft_s=ttft,
-        **dict.fromkeys(("queue_s", "transfer_s", "network_s", "compute_s", "decode_network_s"), none),
+        **dict.fromkeys(("queue_s", "transfer_s", "collectives_s", "compute_s", "decode_collectives_s"), none),
         tpot_s=found.tpot_s,
         e2e_s=found.done_s - arrival_s,
         status=np.full(len(requests), DONE, np.uint8),

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from railyard.result.model_error import ErrorRow
 from railyard.result.serving import ModelServing, ServingFigures
+from railyard.result.tax import ServingTax
 from railyard.result.variants.variant import ComparedVariant
 
 
@@ -21,4 +22,5 @@ class ServingVariant(ServedVariant):
     """One model that answers requests."""
 
     model_error: tuple[ErrorRow, ...] = Field(description="bands of the predicted figures, from left-out measurements")
+    tax: ServingTax = Field(description="what the scale-out network takes, and beside it scale-up")
     serving: ModelServing = Field(description="what became of the requests")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from railyard.study.serving.files import write_variant
 from railyard.study.serving.measuring import as_served, latencies, measure, objective_of
 from railyard.study.serving.one_more import is_worth, with_trials
 from railyard.study.serving.prepare import prepare
+from railyard.study.serving.unlimited import crosses, unlimited
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,10 +38,12 @@ class Answered:
     Attributes:
         job: With its requests as they were sent.
         run: What the engine found.
+        unlimited: The requests on a scale-out network without limit, and on networks without limit.
     """
 
     job: ServingJob
     run: Record
+    unlimited: tuple[Served, Served]
 
 
 def _run(job: ServingJob, control: Control) -> Answered:
@@ -50,7 +54,17 @@ def _run(job: ServingJob, control: Control) -> Answered:
         log=logged,
         progress=lambda done, _now: control.progress(f"serving {name}", RUN_SHARE * done / total),
     )
-    return Answered(job.as_sent(run), run)
+    sent = job.as_sent(run)
+    return Answered(sent, run, _unlimited(job, latencies(sent, sent.requests, run), control))
+
+
+def _unlimited(job: ServingJob, found: Served, control: Control) -> tuple[Served, Served]:
+    """The requests without limits of the scale-out network, and of all networks; as they are where nothing crosses."""
+    control.progress(f"{job.variant.name} on networks without limit", RUN_SHARE)
+    with ThreadPoolExecutor(max_workers=control.workers) as pool:
+        none = pool.submit(lambda: as_served(unlimited(job, "all")))
+        outside = as_served(unlimited(job, "scale-out")) if crosses(job) else found
+        return outside, none.result()
 
 
 def _search(answered: Answered, found: MeasuredServing, control: Control) -> MeasuredServing:
@@ -81,7 +95,7 @@ SERVING = kinds.add(
         prepare=prepare,
         engine=lambda _job: ENGINE,
         run=_run,
-        measure=lambda answered: measure(answered.job, answered.run),
+        measure=lambda answered: measure(answered.job, answered.run, answered.unlimited),
         search=_search,
         relate=with_fronts,
         write=_write,

@@ -53,7 +53,7 @@ def stage_rows(
                 seconds=Percentiles(**quantiles(here.sum(axis=1))),
                 queue_s=mean["queue"],
                 compute_s=mean["compute"],
-                network_s=mean["network"],
+                collectives_s=mean["collectives"],
                 transfer_s=mean["transfer"],
                 ttft_parts={level: row[name] for level, row in first.items()},
                 e2e_parts={level: row[name] for level, row in total.items()},
@@ -86,7 +86,7 @@ def _hardware(one: BuiltHardware) -> StageHardware:
 
 def _busy(uses: list[Use]) -> float | None:
     count = sum(use.count for use in uses)
-    return sum(use.count * (use.prompt + use.decode + use.network) for use in uses) / count if count else None
+    return sum(use.count * (use.prompt + use.decode + use.collectives) for use in uses) / count if count else None
 
 
 def _by_stage(

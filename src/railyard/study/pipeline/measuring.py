@@ -153,7 +153,7 @@ def _pools(job: PipelineJob, name: str, uses: list[Use]) -> Iterator[PoolRow]:
             accelerators=one.count,
             prompt=use.prompt,
             decode=use.decode,
-            network=use.network,
+            collectives=use.collectives,
             hidden=use.hidden,
         )
 

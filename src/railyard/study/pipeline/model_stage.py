@@ -112,10 +112,12 @@ class Answer:
             handover_ps=self.job.handover_ps,
         )
         steps = np.maximum(asked.output_tokens - 1.0, 0.0)
-        decode = np.where(steps > 0, np.nan_to_num(found.decode_network_s) * steps, 0.0)
+        decode = np.where(steps > 0, np.nan_to_num(found.decode_collectives_s) * steps, 0.0)
         later = np.nan_to_num(found.e2e_s - found.ttft_s)
         first = np.nan_to_num(
-            parts(queue=found.queue_s, compute=found.compute_s, network=found.network_s, transfer=found.transfer_s)
+            parts(
+                queue=found.queue_s, compute=found.compute_s, collectives=found.collectives_s, transfer=found.transfer_s
+            )
         )
         done = found.done
         seen_ps = np.where(done, asked.arrival_ps + np.rint(np.nan_to_num(found.ttft_s) * PS).astype(np.int64), -1)
@@ -123,13 +125,13 @@ class Answer:
             rows,
             asked.arrival_ps,
             np.where(done, np.maximum(run.end_ps, seen_ps), -1),
-            first + parts(network=decode, compute=later - decode),
+            first + parts(collectives=decode, compute=later - decode),
             refused=np.asarray(found.status == DROPPED),
             overloaded=run.meta["overloaded"],
             optional={
                 "first_token_ps": seen_ps,
                 **columns(FIRST, first),
-                "decode_network_s": np.nan_to_num(found.decode_network_s),
+                "decode_collectives_s": np.nan_to_num(found.decode_collectives_s),
                 "cached_tokens": found.cached_tokens,
             },
             run=replace(run, work=asked),

@@ -80,7 +80,7 @@ class _Columns:
     first_ps: NDArray[np.int64]
     first: NDArray[np.float64]
     tpot: NDArray[np.float64]
-    decode_network: NDArray[np.float64]
+    decode_collectives: NDArray[np.float64]
     cached: NDArray[np.int64]
 
     @classmethod
@@ -109,7 +109,7 @@ class _Columns:
         steps = (journey.requests.output_tokens[rows] if answer is None else np.full(len(rows), answer)) - 1.0
         later = (visits.end_ps[alone] - first_ps) / PS
         self.tpot[rows] = np.where(steps > 0, later / np.maximum(steps, 1.0), np.nan)
-        self.decode_network[rows] = visits.column("decode_network_s")[alone]
+        self.decode_collectives[rows] = visits.column("decode_collectives_s")[alone]
         self.cached[rows] = visits.column("cached_tokens")[alone]
 
 
@@ -133,10 +133,10 @@ def _served(journey: Record, found: _Columns) -> Served:
         ttft_s=np.where(done, (found.first_ps - requests.arrival_ps) / PS, np.nan),
         queue_s=causes["queue"],
         transfer_s=causes["transfer"],
-        network_s=causes["network"],
+        collectives_s=causes["collectives"],
         compute_s=causes["compute"],
         tpot_s=found.tpot,
-        decode_network_s=np.where(np.isnan(found.tpot), np.nan, found.decode_network),
+        decode_collectives_s=np.where(np.isnan(found.tpot), np.nan, found.decode_collectives),
         e2e_s=np.where(done, (journey.end_ps - requests.arrival_ps) / PS, np.nan),
         status=journey.column("status"),
     )

@@ -59,7 +59,7 @@ class Waits:
 
     Attributes:
         shares: Of the step, by branch of the tree ("pipeline bubble", "recompute").
-        network: Share that waits for links outside scale-up domains, and for stragglers.
+        network: Share of its tokens that the scale-out network takes.
         best_interval_steps: Between the checkpoints that make the job shortest; None where checkpoints do not stall it.
     """
 

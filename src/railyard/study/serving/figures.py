@@ -8,9 +8,9 @@ from railyard.measure.serving.percentiles import parts_of, quantiles
 from railyard.measure.serving.served import DROPPED, PARTS, UNFINISHED
 from railyard.result.serving import (
     LEVELS,
+    CommunicationShare,
     LatencyParts,
     Level,
-    NetworkShare,
     ObjectiveFigures,
     Percentiles,
     RequestsFigures,
@@ -38,7 +38,7 @@ class Latencies(TypedDict):
     e2e_s: Percentiles
     queue_s: Percentiles
     ttft_parts: dict[Level, LatencyParts]
-    network_share: NetworkShare
+    communication_share: CommunicationShare
 
 
 def requests_of(asked: RequestTable, found: Served) -> RequestsFigures:
@@ -69,7 +69,9 @@ def latencies_of(found: Served, gaps: Mapping[str, float | None]) -> Latencies:
     """
     parts = parts_of(found.ttft_s, {f"{part}_s": getattr(found, f"{part}_s") for part in PARTS})
     ttft = {level: LatencyParts(**parts[level]) for level in LEVELS if parts}
-    tpot = parts_of(found.tpot_s, {"network": found.decode_network_s, "rest": found.tpot_s - found.decode_network_s})
+    tpot = parts_of(
+        found.tpot_s, {"collectives": found.decode_collectives_s, "rest": found.tpot_s - found.decode_collectives_s}
+    )
     return Latencies(
         ttft_s=percentiles(found.ttft_s),
         tpot_s=percentiles(found.tpot_s),
@@ -77,9 +79,9 @@ def latencies_of(found: Served, gaps: Mapping[str, float | None]) -> Latencies:
         e2e_s=percentiles(found.e2e_s),
         queue_s=percentiles(found.queue_s),
         ttft_parts=ttft,
-        network_share=NetworkShare(
-            ttft={level: _share(row["network_s"] + row["transfer_s"], row) for level, row in _levels(parts)},
-            tpot={level: _share(row["network"], row) for level, row in _levels(tpot)},
+        communication_share=CommunicationShare(
+            ttft={level: _share(row["collectives_s"] + row["transfer_s"], row) for level, row in _levels(parts)},
+            tpot={level: _share(row["collectives"], row) for level, row in _levels(tpot)},
         ),
     )
 

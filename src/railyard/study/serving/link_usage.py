@@ -161,7 +161,7 @@ def _through_gateway(usage: StageLinks, homes: tuple[int, int], lanes: Lanes) ->
         usage.put(lanes.lane, networks.gateway_link(home, port, out=out), lanes.share)
     _to_ports(usage, homes[1], lanes, lanes.target, port, out=False)
     machine = machine_of(networks.clusters[homes[0]])
-    software_ps = 1e6 * (transfer_us(machine, "base") + machine.measured.software_us["simple"])
+    software_ps = 1e6 * (transfer_us(machine, "base") + machine.software_us("simple"))
     far_ps = 0.0 if gateway is None else 1e12 * gateway.latency
     usage.wait(lanes.lane, np.full(len(lanes.lane), round(software_ps + far_ps)))
 

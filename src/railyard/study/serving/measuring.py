@@ -18,6 +18,7 @@ from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted
 from railyard.measure.serving.queues import PoolRoom, queues
 from railyard.measure.serving.served import UNFINISHED, Served, served
+from railyard.measure.serving.tax import serving_tax
 from railyard.result.fault import ReplicaFaultFigures
 from railyard.result.serving import (
     LinkRow,
@@ -103,8 +104,13 @@ def as_served(job: ServingJob) -> Served:
     return latencies(sent, sent.requests, run)
 
 
-def measure(job: ServingJob, run: Record) -> MeasuredServing:
+def measure(job: ServingJob, run: Record, unlimited: tuple[Served, Served]) -> MeasuredServing:
     """Everything about one variant.
+
+    Args:
+        job: Behind it, with its requests as they were sent.
+        run: What the engine found.
+        unlimited: The requests on a scale-out network without limit, and on networks without limit.
 
     Raises:
         InputError: The bill holds an unknown kind.
@@ -145,6 +151,7 @@ def measure(job: ServingJob, run: Record) -> MeasuredServing:
         name=job.variant.name,
         settings=dict(job.variant.settings),
         bound=job.cluster.is_bound,
+        tax=serving_tax(found, *unlimited, objective),
         model_error=serving_errors(serving, experts=bool(job.model.experts)),
         serving=serving,
         warnings=tuple(_warnings(job, run, found)),
@@ -260,7 +267,7 @@ def _pool(job: ServingJob, run: Record, number: int, use: Use) -> ModelPoolRow:
         accelerators=pool.accelerators,
         prompt=use.prompt,
         decode=use.decode,
-        network=use.network,
+        collectives=use.collectives,
         hidden=use.hidden,
         apart=sides_of(pool, job.costs[number], tokens, cached),
     )

@@ -224,7 +224,7 @@ def service_on(
             profile(serving.software or SOFTWARE, pool.cluster.accelerator, profiles=profiles) for pool in pools
         )
         costs = costs_of(model, networks, pools, software, requests=requests, memo=memo, profiles=profiles)
-        links = _links(serving, networks, pools, costs, software)
+        links = links_of(serving, networks, pools, costs, software)
     joined = networks.clusters[0]
     deaths = replica_deaths(draft, pools, joined) if dies else ()
     with blaming(draft, *place):
@@ -240,14 +240,25 @@ def handover_ps(pools: tuple[PlacedPool, ...], software: tuple[Any, ...]) -> int
     return round(float(behind.handover_s) * 1e12) if behind else 0
 
 
-def _links(
+def links_of(
     serving: ServingSection,
     networks: Networks,
     pools: tuple[PlacedPool, ...],
     costs: tuple[Any, ...],
     software: tuple[Any, ...],
 ) -> Links | None:
-    """What transfers take: between pools, to storage, and from the collectives of the replicas."""
+    """What transfers take: between pools, to storage, and from the collectives of the replicas.
+
+    Args:
+        serving: As written.
+        networks: Of the pools.
+        pools: As replicas are numbered.
+        costs: An iteration of a replica of each pool.
+        software: Of each pool.
+
+    Raises:
+        InputError: Two ranks have no path.
+    """
     peers = ROLES if "peer" in loads_from(serving, pools) else PROMPTS if serving.router.move else ()
     late = handover_ps(pools, software)
     links = replica_links(networks, pools, serving.transfer.nic, among=peers, handover_ps=late)

@@ -91,20 +91,20 @@ class Explanation:
     Attributes:
         name: Of the run.
         source: The file that was read.
+        variant: As the run has it.
         engine: That found the timeline.
         variants: Names of all variants of the run.
         tree: Where the step goes.
-        cpmt_usd: Typical cost per million tokens as it is.
         remedies: What each change that a user can make gives, the most helpful first; impossible ones at the end.
         sensitivity: What hardware that nobody sells (1.25 times the FLOPS) would give, the most helpful first.
     """
 
     name: str
     source: Path
+    variant: TrainingVariant
     engine: str
     variants: tuple[str, ...]
     tree: TimeTree
-    cpmt_usd: float | None
     remedies: tuple[Tried, ...]
     sensitivity: tuple[Tried, ...]
 
@@ -121,7 +121,8 @@ class Explanation:
             "engine": self.engine,
             "variants": list(self.variants),
             **self.tree.to_json(depth=depth),
-            "cpmt_usd": self.cpmt_usd,
+            "tax": self.variant.tax.plain(),
+            "cpmt_usd": self.variant.cpmt.typical,
             "remedies": [tried.to_json() for tried in self.remedies],
             "sensitivity": [tried.to_json() for tried in self.sensitivity],
         }
@@ -167,15 +168,16 @@ def explain(
         lost_s = sum(fault.lost_s for fault in stored.faults or ())
         bench = replace(_bench(job), lost_s=lost_s, seed=int(str(timeline.meta.get("seed", 0))))
         remedied = Remedied(bench, whole, faults)
-        remedies, sensitivity, more = _Trials(remedied, timeline, tree, notify, sum(added.values()) * 1e-12).all()
+        trials = _Trials(remedied, timeline, tree, stored.tax.tokens_lost, notify, sum(added.values()) * 1e-12)
+        remedies, sensitivity, more = trials.all()
         notes += more
     return Explanation(
         name=result.name,
         source=file,
+        variant=stored,
         engine=str(timeline.meta.get("engine", job.engine.name)),
         variants=tuple(one.name for one in steps),
         tree=replace(tree, notes=(*tree.notes, *notes)),
-        cpmt_usd=stored.cpmt.typical,
         remedies=remedies,
         sensitivity=sensitivity,
     )
@@ -270,6 +272,7 @@ class _Trials:
         remedied: Runs the job's later steps, with a remedy and without.
         timeline: Its stored step.
         tree: Where that step goes.
+        tax: Share of its tokens that the scale-out network takes.
         notify: Takes what is being done, and its share from 0 to 1.
         added_s: What the mean step has beyond one step's timeline.
     """
@@ -277,6 +280,7 @@ class _Trials:
     remedied: Remedied
     timeline: Record
     tree: TimeTree
+    tax: float
     notify: Progress
     added_s: float
 
@@ -290,7 +294,7 @@ class _Trials:
         bench = bench.for_trials(graph, base_s)
         remedied = replace(self.remedied, bench=bench)
         plain = remedied.plain()
-        wanted = list(proposed(job, waits_of(self.tree, job, plain.best_interval_steps)))
+        wanted = list(proposed(job, waits_of(self.tree, self.tax, plain.best_interval_steps)))
         found = bottleneck.resources(job.cluster, base, jitter=bool(job.faults) or job.jitter != Jitter())
         with ThreadPoolExecutor(max_workers=2) as pool:
             begun = [pool.submit(self._remedy, remedy, remedied, plain) for remedy in wanted]

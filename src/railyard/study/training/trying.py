@@ -132,16 +132,9 @@ class Remedied:
         return stepped(faults.later(bench.job), self.bench, lost_s)
 
 
-def waits_of(tree: TimeTree, job: Prepared, best_interval_steps: int | None) -> Waits:
-    """What remedies are proposed by, of a tree of `explain`."""
-    outside = {tier.name for tier in job.cluster.back_end.tiers}
-    shares = {node.name: tree.share(node) for node in tree.root.children}
-    network = sum(
-        tree.share(node)
-        for path, node in tree.root.walk()
-        if not node.children and "exposed communication" in path and path[-1] in outside
-    )
-    return Waits(shares, network + shares.get("stragglers", 0.0), best_interval_steps)
+def waits_of(tree: TimeTree, tax: float, best_interval_steps: int | None) -> Waits:
+    """What remedies are proposed by, of a tree of `explain` and the network tax."""
+    return Waits({node.name: tree.share(node) for node in tree.root.children}, tax, best_interval_steps)
 
 
 def proposed(job: Prepared, waits: Waits) -> Iterator[Remedy]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Columns = dict[str, NDArray[np.float64]]
 
 _RUNS = 3
-PARTS = ("queue_s", "compute_s", "network_s", "transfer_s")
+PARTS = ("queue_s", "compute_s", "collectives_s", "transfer_s")
 """Of the time to the first token; see `railyard.measure.serving.served`."""
 
 _WANTED = ("arrival_s", "ttft_s", "tpot_s", "e2e_s", "input_tokens", "output_tokens", *PARTS)

@@ -168,12 +168,19 @@ def parts(deployments: Deployments, software: ServingSoftwareColumns, load: Iter
         prompt=_prompt(deployments, software, share),
         passes=passes,
         kernels=kernels,
-        network=network - hidden + _gather(deployments, software, load) + (layout.pp - 1.0) * _SCALE_OUT_S,
+        network=network - hidden + _gather(deployments, software, load) + _handed_on(deployments),
         host=software.host_s + software.host_per_sequence_s * load.sequences / layout.dp,
         hidden=hidden,
     )
     late = late_s(found.compute_s + found.network, launches_s(deployments, software))
     return replace(found, host=found.host + np.where(load.pairs > 0, late, 0.0))
+
+
+def _handed_on(deployments: Deployments) -> F:
+    """Activations from stage to stage of a pipeline; what crosses between domains is small beside its latency."""
+    layout, machine = deployments.layout, deployments.machine
+    far = layout.ranks * layout.pp * layout.cp > machine.domain
+    return (layout.pp - 1.0) * _SCALE_OUT_S * np.where(far, machine.crossing, 1.0)
 
 
 def launches_s(deployments: Deployments, software: ServingSoftwareColumns) -> F:
@@ -197,7 +204,7 @@ def _gather(deployments: Deployments, software: ServingSoftwareColumns, load: It
     ranks = layout.tp * layout.cp
     rate = np.where(ranks > machine.domain, machine.out_bytes_s, machine.up_bytes_s) * software.reduce_fraction
     size = load.tokens / layout.dp * cache_bytes(deployments) * 16.0 / layout.kv_bits
-    latency = software.reduce_s + np.where(ranks > machine.domain, _SCALE_OUT_S, 0.0)
+    latency = software.reduce_s + np.where(ranks > machine.domain, _SCALE_OUT_S * machine.crossing, 0.0)
     each = latency + (layout.cp - 1.0) / layout.cp * size / rate
     return np.where(layout.cp > 1, deployments.model.layers * each, 0.0)
 
@@ -312,7 +319,7 @@ def _network(deployments: Deployments, software: ServingSoftwareColumns, load: I
     size = load.most_tokens(layout.dp) * model.hidden * 2.0
     far = np.ceil(layout.tp / machine.domain)
     latency = software.reduce_s * (1.0 + _PEER_SHARE * (np.minimum(layout.tp, machine.domain) - 2.0))
-    latency = latency + 2.0 * _SCALE_OUT_S * (far - 1.0)
+    latency = latency + 2.0 * _SCALE_OUT_S * machine.crossing * (far - 1.0)
     slowest = np.where(far > 1, np.minimum(machine.up_bytes_s, machine.out_bytes_s * machine.domain), 1.0)
     rate = np.where(far > 1, slowest, machine.up_bytes_s) * software.reduce_fraction
     carried = 2.0 * (layout.tp - 1.0) / layout.tp * size / rate
@@ -337,5 +344,5 @@ def _exchange(deployments: Deployments, software: ServingSoftwareColumns, load: 
     size = load.tokens / ranks * model.expert_dim * np.where(gathered, 4.0, 3.0)
     far = size * abroad / (machine.out_bytes_s * np.minimum(software.exchange_fraction, LINE_SHARE))
     near = size * copies / (machine.up_bytes_s * software.exchange_fraction)
-    latency = 2.0 * software.exchange_s + np.where(domains > 1, 2.0 * _SCALE_OUT_S, 0.0)
+    latency = 2.0 * software.exchange_s + np.where(domains > 1, 2.0 * _SCALE_OUT_S * machine.crossing, 0.0)
     return latency + np.maximum(far, near)
