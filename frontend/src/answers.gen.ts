@@ -214,8 +214,8 @@ export interface PlanAnswer {
   seed: number;
   /** the first ranks */
   objectives: PlanObjective[];
-  /** the best design */
-  best: string;
+  /** the best design; null where it was stopped before one was found */
+  best: string | null;
   /** what no product reaches; null where the space has none beside products */
   bound: PlanBound | null;
   /** designs that nothing beats in every objective, the best first */
@@ -234,7 +234,9 @@ export interface PlanAnswer {
   port_prices: PlanPortPrice[];
   /** how much was looked at */
   looked_at: PlanLooked;
-  /** kinds of designs that may win within the closed form's error and did not run, the likeliest first */
+  /** how far the best design was verified; null where it did not run on an engine */
+  verified: PlanVerified | null;
+  /** kinds of designs that may win within the closed form's error and did not run, the likeliest first; where nothing ran the best design is among them */
   unverified: PlanUnverified[];
   /** what cannot be, the most frequent first */
   failed: PlanFailure[];
@@ -308,8 +310,8 @@ export interface PlanDesign {
   objectives: Record<string, number>;
   /** by objective; empty where no doubts were drawn */
   bands: Record<string, ObjectiveBand>;
-  /** chance to be best by the first objective, 0 to 1 */
-  probability_best: number;
+  /** chance to be best by the first objective, 0 to 1; null where no doubts were drawn */
+  probability_best: number | null;
   /** the same by every objective */
   probability_best_by: Record<string, number>;
   /** everything else that was worked out; null: without end */
@@ -426,6 +428,16 @@ export interface PlanPortPrice {
   even_usd_per_port: number | null;
 }
 
+/** A rival of the best design that ran on the same engine. */
+export interface PlanRival {
+  /** its settings in words */
+  variant: string;
+  /** first objective on that engine */
+  value: number;
+  /** by which share it is behind the best design there; below 0: ahead of it */
+  behind: number;
+}
+
 /** One factor from its low to its high end, all else typical. */
 export interface PlanSwing {
   /** in words */
@@ -458,6 +470,22 @@ export interface PlanUnverified {
   value: number;
   /** by which share it may be better than the best that ran */
   ahead: number;
+}
+
+/** The best design and its nearest rivals on the finest engine that `effort` allows. */
+export interface PlanVerified {
+  /** the best design */
+  variant: string;
+  /** on which it and its rivals ran */
+  engine: string;
+  /** of the bytes of a step that ran there; 1: whole steps */
+  share_of_step: number;
+  /** whether no rival is better on that engine */
+  stands: boolean;
+  /** the nearest first */
+  rivals: PlanRival[];
+  /** that whole steps of all of them as packets would take of one core, about, s: what `effort.verify` has to allow; null where packets ran or cannot */
+  packets_core_s: number | null;
 }
 
 /** What a policy makes of the job that is placed. */

@@ -205,7 +205,7 @@ def test_a_control_in_an_endless_loop_hears_ctrl_c(incast, tmp_path):
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, "", "stopped\n")
+    assert (process.returncode, out, err) == (130, "", "stopped by Ctrl-C\n")
     assert left(tmp_path / "runs") == []
 
 

@@ -1,8 +1,9 @@
-"""The line of progress: how long is left, by the pace of the stage at hand."""
+"""The line of progress: how long is left, by the pace of the stage at hand, and lines where there is no terminal."""
 
 from __future__ import annotations
 
 import io
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -43,3 +44,19 @@ def test_a_share_that_falls_begins_another_stage(shown):
     shown(60.0, 0.9)
     assert "left" not in shown(61.0, 0.1)
     assert shown(66.0, 0.3).endswith("66.0 s, 18 s left  stage")
+
+
+def test_without_a_terminal_a_line_comes_now_and_then(monkeypatch):
+    """Also while one task takes long: the stage is said once, and its line is written until the end."""
+    out = io.StringIO()
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=out))
+    wait = Event()
+    monkeypatch.setattr(progress.Progress, "_line", lambda self: wait.set() or self._latest[0])
+    with progress.Progress(wanted=True, every_s=0.001) as shown:
+        shown("flow: 3 of 8; best so far uec", 0.4)
+        assert wait.wait(30.0)
+    lines = out.getvalue().splitlines()
+    assert "flow: 3 of 8; best so far uec" in lines
+    with progress.Progress(wanted=False, every_s=0.001) as silent:
+        silent("stage", 0.4)
+    assert out.getvalue().splitlines() == lines

@@ -12,7 +12,7 @@ SPACE = {"fabric": ["roce", "ideal", "uec"], "oversubscription": ["1:1", "4:1"]}
 
 
 def finished(**section):
-    section = {"space": SPACE, "effort": {"flow": 2, "draws": 100, "layouts": 0}, **section}
+    section = {"space": SPACE, "effort": {"flow": 2, "rivals": 0, "draws": 100, "layouts": 0}, **section}
     return planned(load.from_values(values(**section)))
 
 

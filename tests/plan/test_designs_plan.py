@@ -20,6 +20,7 @@ from railyard.plan.designs.planned import begin
 from railyard.plan.designs.planning import Planner
 from railyard.plan.designs.reasons import why
 from railyard.plan.designs.space import space_of
+from railyard.plan.designs.study import ending_at_once
 from railyard.plan.designs.summary import answer_of
 from railyard.plan.designs.sweep import sweep
 from railyard.scenario import load
@@ -67,10 +68,13 @@ def plain(found):
 
 def planned(draft, journal: Journal | None = None, workers: Here | None = None):
     begun, section = begin(draft)
-    return Planner.of(draft, begun, section, workers or Here(), journal or Journal(None)).run()
+    planner = Planner.of(draft, begun, section, workers or Here(), journal or Journal(None))
+    with ending_at_once(begun, section):
+        planner.run()
+    return begun
 
 
-EFFORT = {"flow": 3, "draws": 200}
+EFFORT = {"flow": 3, "rivals": 0, "draws": 200}
 
 
 def test_a_plan_says_its_front_why_others_lost_and_how_sure_it_is():
@@ -163,9 +167,86 @@ def test_nothing_that_ended_runs_again_and_the_end_is_the_same(tmp_path):
     assert third.calls == []
 
 
-def test_stopped_before_any_point_there_is_nothing_to_show():
-    with pytest.raises(KeyboardInterrupt):
-        planned(load.from_values(values(effort=EFFORT)), workers=Here(stop_after=0))
+def test_stopped_before_any_point_the_answer_says_that_nothing_was_found():
+    found = plain(planned(load.from_values(values(effort=EFFORT)), workers=Here(stop_after=0)))
+    assert (found["best"], found["front"], found["verified"], found["stopped"]) == (None, [], None, True)
+    assert found["looked_at"]["in_closed_form"] == 0
+
+
+@pytest.mark.parametrize("runs", [1, 2, 3])
+def test_stopped_at_any_moment_the_answer_has_the_best_so_far(runs):
+    """After the closed form (one task) and some runs: the best of those that ran, and what is not verified."""
+    found = plain(planned(load.from_values(values(effort=EFFORT)), workers=Here(stop_after=runs)))
+    assert found["stopped"]
+    assert found["looked_at"]["flow"] == runs - 1
+    assert found["front"][0]["engine"] == ("analytic" if runs == 1 else "flow")
+    assert found["front"][0]["probability_best"] is None
+    assert (found["verified"] is None) == (runs == 1)
+    if runs == 1:
+        assert found["unverified"][0]["variant"] == found["best"]
+
+
+def test_stopped_while_chances_are_drawn_the_choice_stands_without_them(monkeypatch):
+    from railyard.plan.designs import conclusion
+
+    whole = plain(planned(load.from_values(values(effort=EFFORT))))
+
+    def stop(*_given, **_named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(conclusion, "judged", stop)
+    found = plain(planned(load.from_values(values(effort=EFFORT))))
+    assert (found["best"], found["verified"]) == (whole["best"], whole["verified"])
+    assert not any(row["bands"] for row in found["front"])
+
+
+def test_the_nearest_rivals_of_the_best_run_too():
+    """One run is allowed, and four rivals on top: five of six designs, by closed form the five best."""
+    found = plain(planned(load.from_values(values(effort={"flow": 1, "layouts": 0, "draws": 100}))))
+    verified = found["verified"]
+    assert found["looked_at"]["flow"] == 5
+    assert (verified["variant"], verified["engine"], verified["share_of_step"]) == (found["best"], "flow", 1.0)
+    rows = {row["variant"]: row["objectives"]["cpmt"] for row in (*found["front"], *found["runners_up"])}
+    assert [rows[row["variant"]] for row in verified["rivals"]] == [row["value"] for row in verified["rivals"]]
+    for row in verified["rivals"]:
+        assert row["behind"] == pytest.approx(row["value"] / rows[found["best"]] - 1.0)
+        assert row["behind"] >= 0.0
+    assert verified["stands"]
+
+
+def test_rivals_run_on_packets_where_their_time_allows_whole_steps():
+    """Two designs of 16 GPUs: about 1.1e7 packets times links each, two seconds of a core."""
+    tiny = {**values(), "cluster": {**values()["cluster"], "accelerators": 16}}
+    training = {**TRAINING, "model": "llama-3.2-1b", "global_batch": 16, "sequence": 2048}
+    tiny |= {"workload": {"training": training}}
+    tiny["cluster"]["back_end"] = {"topology": {"kind": "leaf-spine", "ports_per_leaf": 8}}
+    space = {"fabric": ["infiniband", "uec"]}
+
+    def found(verify: str):
+        section = {"space": space, "effort": {"flow": 2, "layouts": 0, "draws": 100, "verify": verify}}
+        return plain(planned(load.from_values({**tiny, "plan": section})))
+
+    flow = found("0 s")["verified"]
+    assert (flow["engine"], found("1 s")["verified"]["engine"]) == ("flow", "flow")
+    whole = found(f"{1.01 * flow['packets_core_s']:.3f} s")
+    assert (whole["verified"]["engine"], whole["verified"]["share_of_step"]) == ("packet", 1.0)
+    assert {row["engine"] for row in whole["front"]} == {"packet"}
+    assert whole["verified"]["packets_core_s"] is None
+
+
+def test_where_nothing_runs_all_that_may_win_is_unverified():
+    found = plain(planned(load.from_values(values(effort={"flow": 0, "draws": 100}))))
+    assert found["verified"] is None
+    assert found["unverified"][0] == {
+        **found["unverified"][0],
+        **{
+            "variant": found["best"],
+            "value": found["front"][0]["objectives"]["cpmt"],
+            "ahead": pytest.approx(0.1, abs=0.01),
+        },
+    }
+    one = plain(planned(load.from_values(values(space={"tp": [2, 4]}, effort={"flow": 0, "draws": 100}))))
+    assert one["unverified"][0]["family"] == one["best"]
 
 
 def test_the_closed_form_is_that_of_designs_and_prices_are_those_of_a_run():
@@ -236,7 +317,7 @@ def test_the_command_prints_json_and_writes_the_folder(tmp_path, capsys):
 
 
 def test_packets_judge_only_where_they_ran_two_designs():
-    begun = planned(load.from_values(values(effort={"flow": 2, "draws": 100, "layouts": 0})))
+    begun = planned(load.from_values(values(effort={"flow": 2, "rivals": 0, "draws": 100, "layouts": 0})))
     first, second = (choice.point for choice in begun.choices)
     flow = begun.outcomes[first, 0, "flow"]
     begun.outcomes[first, 0, "packet"] = dataclasses.replace(flow, engine="packet", step_s=9 * flow.step_s)

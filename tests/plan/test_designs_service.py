@@ -24,8 +24,9 @@ from railyard.plan.designs.price import Goodputs
 from railyard.plan.designs.reasons import why
 from railyard.plan.designs.service_price import SLOWER, kept_of
 from railyard.plan.designs.space import space_of
+from railyard.plan.designs.study import ending_at_once
 from railyard.plan.designs.summary import answer_of
-from railyard.plan.designs.unverified import Unverified
+from railyard.plan.designs.verified import Unverified
 from railyard.scenario import load
 from railyard.study.journal import Journal
 from railyard.study.tasks import Done, Task, call
@@ -75,7 +76,9 @@ class Here:
 
 def planned(draft, workers: Here | None = None, journal: Journal | None = None) -> Planned:
     begun, section = begin(draft)
-    return Planner.of(draft, begun, section, workers or Here(), journal or Journal(None)).run()
+    with ending_at_once(begun, section):
+        Planner.of(draft, begun, section, workers or Here(), journal or Journal(None)).run()
+    return begun
 
 
 def test_layouts_are_every_combination_of_their_lists_and_have_names_of_their_own():
@@ -156,7 +159,7 @@ def test_limits_that_no_design_keeps_are_named_with_the_nearest():
         (None, {"objectives": ["mfu"]}, "it is a figure of training"),
         (None, {"objectives": ["ttft"]}, "did you mean `ttft_p"),
         (None, {"constraints": {"deadline": "3 d"}}, "no engine gives the objective `done` of serving"),
-        (None, {"effort": {"packet": 2}}, "no engine runs requests on packets"),
+        (None, {"effort": {"verify": "1 min"}}, "no engine runs requests on packets"),
     ],
 )
 def test_what_is_no_plan_of_a_service_is_refused(space, section, words):
@@ -167,13 +170,13 @@ def test_what_is_no_plan_of_a_service_is_refused(space, section, words):
 
 def test_a_point_without_a_closed_form_is_kept_with_its_reason():
     scaled = {"pools": [{"both": {"tp": [4, 8]}}, {"both": {"tp": 8, "autoscale": {"least": 1}}}]}
-    found = planned(load.from_values(values(scaled, effort={"serving": 2, "draws": 100})))
+    found = planned(load.from_values(values(scaled, effort={"serving": 2, "rivals": 0, "draws": 100})))
     assert list(found.failed) == [2]
     assert "autoscaling" in found.failed[2]
 
 
 def test_after_ctrl_c_the_best_so_far_is_the_answer_and_the_rest_goes_on(tmp_path):
-    draft = load.from_values(values(effort={"serving": 4, "draws": 100}))
+    draft = load.from_values(values(effort={"serving": 4, "rivals": 0, "draws": 100}))
     whole = answer_of(planned(draft)).text()
     path = tmp_path / "points.jsonl"
     first = planned(draft, Here(stop_after=3), Journal(path))
@@ -239,7 +242,7 @@ def test_a_family_that_may_win_and_did_not_run_is_named():
 
 def test_rivals_run_before_the_budget_goes_to_more_of_the_same():
     """Of four runs some are of layouts that the closed form puts behind: they may win within its error."""
-    found = planned(load.from_values(values(effort={"serving": 4, "draws": 100})))
+    found = planned(load.from_values(values(effort={"serving": 4, "rivals": 0, "draws": 100})))
     ran = {family_of(found.space, point) for point in range(8) if found.ran(point)}
     assert {family[1] for family in ran} == {"both", "decode and prefill"}
 

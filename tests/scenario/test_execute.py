@@ -225,7 +225,7 @@ def test_a_failing_report_leaves_no_folder(small, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("how", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130), (signal.SIGTERM, 130)]
+    ("how", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
 def test_a_stopped_run_leaves_nothing_that_looks_finished(small, tmp_path, how, code):
     out = tmp_path / "runs"

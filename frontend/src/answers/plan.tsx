@@ -35,7 +35,8 @@ export function PlanView({ answer }: { answer: PlanAnswer }) {
       <Front answer={answer} designs={designs} design={design} pick={pick} />
       {shown && <Design answer={answer} design={shown} best={designs[0]} />}
       <Chances answer={answer} designs={designs} design={design} pick={pick} />
-      <Rivals answer={answer} />
+      <Verified answer={answer} />
+      <Unverified answer={answer} />
       <Tornado answer={answer} />
       <Relax rows={answer.constraints} answer={answer} />
       <Measure answer={answer} />
@@ -55,10 +56,11 @@ const ends = (band: ObjectiveBand, show: (value: number) => string): string => `
 function Conclusion({ answer }: { answer: PlanAnswer }) {
   const best = ofBest(answer);
   const [first] = answer.objectives;
-  if (best === undefined || first === undefined) return null;
+  if (first === undefined) return null;
+  if (best === undefined) return <section><h2>No design was found yet</h2><p class="note">It was stopped before one was found; the same command goes on from there.</p></section>;
   const sure = Object.keys(best.bands).length > 0;
   const rows = [...answer.front, ...answer.runners_up].filter((row) => row.variant !== best.variant);
-  const rival = rows.reduce<PlanDesign | undefined>((most, row) => (row.probability_best > (most?.probability_best ?? best.probability_best) ? row : most), undefined);
+  const rival = rows.reduce<PlanDesign | undefined>((most, row) => ((row.probability_best ?? 0) > ((most ?? best).probability_best ?? 0) ? row : most), undefined);
   const behind = (row: PlanDesign): number => (first.better === "large" ? -1 : 1) * (row.objectives[first.name] ?? 0);
   const next = rival ?? [...rows].sort((one, other) => behind(one) - behind(other))[0];
   const others = answer.front.length - 1;
@@ -66,9 +68,9 @@ function Conclusion({ answer }: { answer: PlanAnswer }) {
     <section>
       <h2>Build {best.variant}{rival ? ` or ${rival.variant}` : ""}</h2>
       <p class="headline">
-        {rival ? `Which of the two is better cannot be told: typical prices favour the first, more of the draws (${percent(rival.probability_best, 0)}) the second. ` : ""}
+        {rival ? `Which of the two is better cannot be told: typical prices favour the first, more of the draws (${percent(rival.probability_best ?? 0, 0)}) the second. ` : ""}
         {capital(first.words)}: {inUnit(first.unit)(best.objectives[first.name])}{best.bands[first.name] ? ` (${ends(best.bands[first.name] as ObjectiveBand, inUnit(first.unit))} in eight of ten draws)` : ""}.
-        {sure ? ` ${rival ? "The first" : "It"} is the best of the ${answer.front.length + answer.runners_up.length} that were looked at closely with a chance of ${percent(best.probability_best, 0)}.` : ""}
+        {sure ? ` ${rival ? "The first" : "It"} is the best of the ${answer.front.length + answer.runners_up.length} that were looked at closely with a chance of ${percent(best.probability_best ?? 0, 0)}.` : ""}
         {next && !rival ? ` Next: ${next.variant}${next.why_not ? ` (${next.why_not})` : ""}.` : ""}
         {others > 0 ? ` ${others} more ${others > 1 ? "are" : "is"} better in another objective.` : ""}
         {answer.bound ? ` A network that blocks nothing, which no product reaches, would be ${percent(answer.bound.ahead, 1)} better by ${answer.bound.objective}.` : ""}
@@ -78,7 +80,7 @@ function Conclusion({ answer }: { answer: PlanAnswer }) {
         {answer.objectives.map((one) => (
           <Figure name={capital(one.words)} value={inUnit(one.unit)(best.objectives[one.name])} under={best.bands[one.name] ? ends(best.bands[one.name] as ObjectiveBand, inUnit(one.unit)) : undefined} />
         ))}
-        {sure && <Figure name="Chance of being best" value={percent(best.probability_best, 0)} under={`by ${first.name}`} />}
+        {sure && <Figure name="Chance of being best" value={percent(best.probability_best ?? 0, 0)} under={`by ${first.name}`} />}
       </div>
     </section>
   );
@@ -194,7 +196,27 @@ function Chances({ answer, designs, design, pick }: Picked) {
   );
 }
 
-function Rivals({ answer }: { answer: PlanAnswer }) {
+function Verified({ answer }: { answer: PlanAnswer }) {
+  const [first] = answer.objectives;
+  const { verified } = answer;
+  if (verified === null || verified.rivals.length === 0 || first === undefined) return null;
+  const share = verified.share_of_step < 1 ? `, ${percent(verified.share_of_step)} of a step` : "";
+  const finer = verified.packets_core_s === null ? "" : ` Whole steps of all as packets would take a core about ${inUnit("s")(verified.packets_core_s)} (plan.effort.verify).`;
+  return (
+    <Section title={`Verified on ${verified.engine}${share}`} note={`The nearest rivals ran on the same engine${verified.stands ? "" : ", and one of them is better there"}.${finer}`}>
+      <Table
+        rows={verified.rivals}
+        columns={[
+          { head: "rival", text: true, cell: (row) => row.variant },
+          { head: first.name, cell: (row) => inUnit(first.unit)(row.value) },
+          { head: "behind the best", cell: (row) => percent(row.behind, 2) },
+        ]}
+      />
+    </Section>
+  );
+}
+
+function Unverified({ answer }: { answer: PlanAnswer }) {
   const [first] = answer.objectives;
   if (answer.unverified.length === 0 || first === undefined) return null;
   return (
@@ -226,7 +248,7 @@ function Tornado({ answer }: { answer: PlanAnswer }) {
       note={<>The lead of {answer.best} over the next design, with one thing at its low and its high end and all else typical. {turns ? "Left of the line another design is better; its name stands there." : "Nothing among these makes another design better."}</>}
     >
       <div class="falls tornado">
-        {rows.map((row) => <SwingRow row={row} at={at} best={answer.best} />)}
+        {rows.map((row) => <SwingRow row={row} at={at} best={answer.best ?? ""} />)}
       </div>
       {answer.tornado.length > moving.length && <p class="muted">{answer.tornado.length - moving.length} further ones move it by less than {percent(MOVES)}.</p>}
     </Section>

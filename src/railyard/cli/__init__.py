@@ -1,7 +1,7 @@
 """The command line. Data goes to stdout, words and progress to stderr.
 
 Exit codes: 0 done; 1 a run that cannot finish (memory and disk too), or a check that failed; 2 the input is wrong; 3 a
-fault of Railyard's own; 130 stopped by the user.
+fault of Railyard's own; 130 stopped by Ctrl-C, 143 by SIGTERM.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 def main() -> None:
     """Entry point of `railyard`."""
-    import signal
     import sys
 
+    from railyard.cli import signals
+
+    arguments = sys.argv[1:]
+    signals.listen(waits=arguments[:1] == ["plan"])  # which has an answer at any moment
     from railyard.cli import endless
     from railyard.cli.guard import at_once, run
 
-    # A run that a scheduler ends is cleared up like one that the user stops.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     endless.watch(at_once)
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run(arguments))

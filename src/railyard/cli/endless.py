@@ -24,11 +24,11 @@ _COMPILER = "numba"
 """Imported where functions of users are compiled, and nowhere else."""
 
 
-def watch(end: Callable[[], None]) -> None:
+def watch(end: Callable[[int], None]) -> None:
     """Begins to listen; for the main thread, once a process.
 
     Args:
-        end: Ends the process, in the listening thread.
+        end: Ends the process because of a signal, in the listening thread.
     """
     told, tells = os.pipe()
     os.set_blocking(tells, False)
@@ -36,8 +36,9 @@ def watch(end: Callable[[], None]) -> None:
     threading.Thread(target=_listen, args=(told, end), name="ctrl-c", daemon=True).start()
 
 
-def _listen(told: int, end: Callable[[], None]) -> None:
+def _listen(told: int, end: Callable[[int], None]) -> None:
     while numbers := os.read(told, 64):
-        if (signal.SIGINT in numbers or signal.SIGTERM in numbers) and _COMPILER in sys.modules:
+        number = next((one for one in (signal.SIGINT, signal.SIGTERM) if one in numbers), None)
+        if number is not None and _COMPILER in sys.modules:
             time.sleep(PATIENCE_S)
-            end()
+            end(number)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from railyard.cli import memory, plain
+from railyard.cli import memory, plain, signals
 from railyard.cli.completion import COMPLETING, prepare
 from railyard.cli.messages import paint, say, show
 from railyard.errors import RailyardError
@@ -19,7 +19,6 @@ from railyard.errors import RailyardError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-INTERRUPTED = 130
 OUR_FAULT = 3
 CLOSED = 141
 """What a shell says of a program whose reader has gone (128 + SIGPIPE); the run itself is complete."""
@@ -48,27 +47,29 @@ def run(arguments: Sequence[str]) -> int:
     return _code(outcome if isinstance(outcome, int) else 0)
 
 
-def at_once() -> None:
-    """Ends a process whose main thread hears nothing any more; what it was writing is removed."""
+def at_once(number: int) -> None:
+    """Ends a process whose main thread does not hear a signal; what it was writing is removed."""
+    signals.heard(number)
     folder = sys.modules.get("railyard.study.folder")
     if folder is not None:
         folder.clear()
     multiprocessing = sys.modules.get("multiprocessing")
     for child in () if multiprocessing is None else multiprocessing.active_children():
         child.kill()
-    _stopped()
+    ended = _stopped()
     sys.stderr.flush()
-    os._exit(INTERRUPTED)
+    os._exit(ended)
 
 
 def _code(code: int) -> int:
-    return _stopped() if code == INTERRUPTED else code
+    """The exit code of a command; typer makes 130 of every signal."""
+    return _stopped() if code in (128 + signals.CTRL_C, signals.code()) else code
 
 
 def _stopped(error: BaseException | None = None) -> int:
     del error
-    say("stopped", "yellow")
-    return INTERRUPTED
+    say(f"stopped by {signals.name()}", "yellow")
+    return signals.code()
 
 
 def _closed(error: BrokenPipeError) -> int:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from railyard.api import numbers
+from railyard.cli import signals
+from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.plan.designs.constraints import shown
+from railyard.plan.designs.judgement import best_words
 from railyard.plan.designs.reasons import answered_per_s
 from railyard.plan.designs.study import plan
-from railyard.report import answer_page
 from railyard.scenario import load
 from railyard.study.deaths import span
 from railyard.study.workers import workers
@@ -22,47 +23,82 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.plan.designs.planned import Planned
+    from railyard.plan.designs.study import Finished
+    from railyard.result.answers.plan import PlanAnswer
 
 _LOST = 12
 _ROWS = 6
 _END = 0.02
 """Ends of runs that set designs apart by less are no remark."""
+_EVERY_S = 5.0
+"""From one line with the best design so far to the next, where stderr is no terminal."""
 
 
 def designs(file: Path, *, sets: Sequence[str], out: Path, ray: str | None, as_json: bool, quiet: bool) -> int:
     """Works a plan out and prints its front, why the others lost, and what the choice hangs on.
 
     Returns:
-        The exit code: 130 where the user stopped it and what was best so far is printed.
+        The exit code: 130 or 143 where Ctrl-C or SIGTERM ended it and what was best so far is printed.
 
     Raises:
         InputError: The plan is wrong, or nothing keeps its constraints.
     """
-    with Progress(wanted=not quiet) as progress:
+    with Progress(wanted=not quiet, every_s=_EVERY_S) as progress:
         progress("reading the plan", 0.0)
         finished = plan(
-            load.load(file, sets), out=out, pool=partial(workers, ray), faces=[answer_page], report=progress
+            load.load(file, sets),
+            out=out,
+            pool=partial(workers, ray),
+            faces=[_page],
+            report=progress,
+            ready=partial(signals.ready, once=True),
         )
-    result = finished.answer.plain()
-    code = 130 if finished.planned.stopped == "user" else 0
     if as_json:
-        emit(json.dumps(result, ensure_ascii=False, allow_nan=False))
-        return code
-    _front(finished.planned, result)
+        emit(finished.answer.text())
+    else:
+        _show(finished, quiet=quiet)
+    if finished.planned.stopped != "user":
+        return 0
+    say(_so_far(finished.planned))
+    return signals.code()
+
+
+def _page(answer: PlanAnswer, folder: Path) -> None:
+    from railyard.report import answer_page
+
+    answer_page(answer, folder)
+
+
+def _so_far(planned: Planned) -> str:
+    seen = f"{len(planned.points):,} of {planned.space.size:,} designs were looked at"
+    best = best_words(planned) or "no design was found yet"
+    return f"{seen}; {best}; the same command goes on from here"
+
+
+def _show(finished: Finished, *, quiet: bool) -> None:
+    """The front, why the others lost, and what the choice hangs on; nothing where there is no design."""
+    planned, result = finished.planned, finished.answer.plain()
+    if result["best"] is None:
+        return
+    _front(planned, result)
     emit("")
-    _lost(finished.planned, result)
-    tables = (_unverified(finished.planned, result), _constraints(result), _tornado(result), _measure(result))
-    for table in (*tables, _even(result), _ports(result)):
+    _lost(planned, result)
+    tables = (_rivals(planned, result), _unverified(planned, result), _constraints(result), _tornado(result))
+    for table in (*tables, _measure(result), _even(result), _ports(result)):
         if table is not None:
             emit("")
             table.print()
     if not quiet:
-        emit(f"\n{_closing(result)}\n\nreport: {finished.folder}/plan.html")
-    return code
+        emit(f"\n{_closing(planned, result)}\n\nreport: {finished.folder}/plan.html")
 
 
 def _cells(planned: Planned, row: dict[str, Any]) -> list[str]:
     return [shown(one, row["objectives"][one.name]) for one in planned.objectives]
+
+
+def _chance(row: dict[str, Any]) -> str:
+    chance = row["probability_best"]
+    return "not drawn" if chance is None else numbers.percent(chance)
 
 
 def _front(planned: Planned, result: dict[str, Any]) -> None:
@@ -73,7 +109,7 @@ def _front(planned: Planned, result: dict[str, Any]) -> None:
         table.add(
             row["variant"],
             *_cells(planned, row),
-            numbers.percent(row["probability_best"]),
+            _chance(row),
             row["engine"],
             "; ".join(layouts),
         )
@@ -87,10 +123,23 @@ def _lost(planned: Planned, result: dict[str, Any]) -> None:
     others = [*result["front"][1:], *result["runners_up"]]
     others.sort(key=lambda row: first.sign * row["objectives"][first.name])
     for row in others[:_LOST]:
-        table.add(row["variant"], _cells(planned, row)[0], numbers.percent(row["probability_best"]), row["why_not"])
+        table.add(row["variant"], _cells(planned, row)[0], _chance(row), row["why_not"])
     if not others:
         table.add("nothing else can be", "", "", "")
     table.print()
+
+
+def _rivals(planned: Planned, result: dict[str, Any]) -> Table | None:
+    """The nearest rivals, on the engine that verified the choice."""
+    found, first = result["verified"], planned.objectives[0]
+    if found is None or not found["rivals"]:
+        return None
+    whole = found["share_of_step"] == 1.0
+    on = found["engine"] if whole else f"{found['engine']}, {numbers.percent(found['share_of_step'])} of a step"
+    table = Table((f"nearest rivals, run on {on}", first.name, "behind the best"), (1, 2))
+    for row in found["rivals"]:
+        table.add(row["variant"], shown(first, row["value"]), f"{row['behind']:+.2%}")
+    return table
 
 
 def _unverified(planned: Planned, result: dict[str, Any]) -> Table | None:
@@ -165,7 +214,7 @@ def _ran(looked: dict[str, Any]) -> str:
     return f"{looked['flow']} runs on flow, {looked['packet']} on packets"
 
 
-def _closing(result: dict[str, Any]) -> str:
+def _closing(planned: Planned, result: dict[str, Any]) -> str:
     looked = result["looked_at"]
     seen = f" ({looked['in_closed_form']:,} looked at)" if looked["in_closed_form"] < looked["designs"] else ""
     text = (
@@ -181,10 +230,11 @@ def _closing(result: dict[str, Any]) -> str:
             f" {bound['objective']} ({bound['variant']}, {bound['engine']})"
         )
     lines += _ended(result)
+    lines += _verified(result)
     lines += _ends(result)
     lines += [f"{row['designs']} cannot be ({row['engine']}): {row['error']}" for row in result["failed"][:3]]
-    if result["stopped"]:
-        lines.append("stopped before its end: best so far; the same command goes on from here")
+    if planned.stopped == "time":
+        lines.append("`plan.effort.time` is spent: best so far; the same command goes on from here")
     return "\n".join(lines)
 
 
@@ -198,6 +248,21 @@ def _ended(result: dict[str, Any]) -> list[str]:
     names = ", ".join(row["variant"] for row in rows[:3])
     more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
     return [f"not chosen, because the job dies ({rows[0]['fault']}, {span(rows[0]['lost_s'])} lost): {names}{more}"]
+
+
+def _verified(result: dict[str, Any]) -> list[str]:
+    """How far the choice was verified, and what a finer engine would take."""
+    found = result["verified"]
+    if found is None:
+        return ["not verified: no engine ran the best design"]
+    count = len(found["rivals"])
+    words = f"verified on {found['engine']} against its {count} nearest rivals"
+    if not found["stands"]:
+        words += f"; there {min(found['rivals'], key=lambda row: row['behind'])['variant']} is better"
+    if found["packets_core_s"]:
+        words += f"; whole steps of all as packets would take a core about {span(found['packets_core_s'])}"
+        words += " (`plan.effort.verify`)"
+    return [words]
 
 
 def _ends(result: dict[str, Any]) -> list[str]:

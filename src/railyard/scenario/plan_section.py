@@ -96,8 +96,16 @@ class EffortSection(Section):
     serving: Natural = Field(
         default=40, description="Points that the engine `serving` runs, at most, where the scenario serves."
     )
-    packet: Natural = Field(default=0, description="Finalists that the engine `packet` runs, at most.")
-    packet_time: Span = Field(default=600.0, description="For one of them; then it is given up and said so.")
+    rivals: Natural = Field(
+        default=4,
+        description="Nearest rivals of the best design that run on the same engine, beyond `flow` if need be.",
+    )
+    verify: Span = Field(
+        default=0.0,
+        description="Time of one core in which the best design and these rivals run on packets, whole steps or a slice;"
+        " 0: they run on `flow` alone, and the answer says how long packets would take.",
+        examples=["30 min"],
+    )
     layouts: Natural = Field(
         default=8,
         description="Layouts that `flow` runs on the most promising point first, under each demand, at most: what the"

@@ -306,12 +306,23 @@ def _expected_ps(lowering: Lowering, slicing: Slicing) -> int:
 
 def hops_of(lowering: Lowering, payload_bytes: int, *, packets: bool) -> float:
     """Packets of all kinds times the links that they cross, from what the flow engine would load links with."""
-    links = lowering.cluster.links
+    return _hops(_load(lowering), lowering.cluster.links, payload_bytes, packets=packets)
+
+
+def hops_in(record: Record, cluster: Cluster) -> float:
+    """The same of a step that the flow engine ran."""
+    settings = settings_of(cluster, cluster.fabric)
+    carried = record.table("links")["bytes"].astype(np.float64)
+    return _hops(carried, cluster.links, settings.mtu_bytes - settings.header_bytes, packets=False)
+
+
+def _hops(carried: NDArray[np.float64], links: LinkTable, payload_bytes: int, *, packets: bool) -> float:
+    """Of bytes by link: float64[links]."""
     counted = np.ones(len(links), np.bool_)
     for name in (*_MODELLED, *(() if packets else ("scale-up",))):
         if name in links.tiers:
             counted &= links.tier != links.tiers.index(name)
-    return float(_load(lowering)[counted].sum()) / payload_bytes * (1 + ACKNOWLEDGEMENTS)
+    return float(carried[counted].sum()) / payload_bytes * (1 + ACKNOWLEDGEMENTS)
 
 
 _MODELLED = ("storage read", "storage write", *POOL_TIERS)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from railyard.plan.designs.planned import Planned
+    from railyard.scenario.plan_section import PlanSection
 
 USUAL_S = {"closed form": 0.3, "flow": 5.0, "serving": 0.5, "packet": 60.0, "chances": 2.0}
 """Seconds of a task of each kind before one was seen: only the order of magnitude is meant."""
@@ -30,6 +34,31 @@ class Ahead:
     _begun: float = field(init=False)
     _last: float = field(init=False)
     _share: float = 0.0
+
+    @classmethod
+    def of(cls, planned: Planned, section: PlanSection, chunk: int) -> Ahead:
+        """The tasks of every step of a plan at most, and the chances.
+
+        Args:
+            planned: Before anything is looked at.
+            section: How much may be spent.
+            chunk: Points of a task in closed form.
+        """
+        space, effort = planned.space, section.effort
+        demands, engine = len(space.demands), planned.engine
+        runs = effort.serving if engine == "serving" else effort.flow
+        layouts = effort.layouts if engine == "flow" and effort.flow else 0
+        points = space.size if space.size <= effort.designs else effort.samples
+        return cls(
+            [
+                ("closed form", math.ceil(points * demands / chunk)),
+                (engine, layouts * demands),
+                (engine, runs * demands),
+                (engine, effort.rivals * demands if runs else 0),
+                (engine, demands if runs else 0),
+                ("chances", 1),
+            ]
+        )
 
     def __post_init__(self) -> None:
         self._begun = self._last = self.clock()

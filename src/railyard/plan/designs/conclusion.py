@@ -14,9 +14,10 @@ from railyard.plan.designs.decide import break_even, judged, port_prices
 from railyard.plan.designs.doubt import Choice, Doubts, missed_of_step
 from railyard.plan.designs.families import unverified
 from railyard.plan.designs.front import front
-from railyard.plan.designs.judgement import able, good, looked, products, values
+from railyard.plan.designs.judgement import able, good, looked, pool, products, values
 from railyard.plan.designs.outcome import layout_of
 from railyard.plan.designs.price import priced
+from railyard.plan.designs.verified import verified
 
 if TYPE_CHECKING:
     from railyard.plan.designs.planned import Planned
@@ -41,13 +42,31 @@ def refusal(planned: Planned) -> InputError:
 _BOUNDS = "plan.constraints"
 
 
-def conclude(planned: Planned, *, draws: int, seed: int) -> None:
+def conclude_at_once(planned: Planned, *, rivals: int) -> None:
+    """The front and its runners-up as they are known, without chances and what they need; nothing where nothing is.
+
+    Args:
+        planned: As far as it came.
+        rivals: Of the best design, that verify it.
+    """
+    planned.sure, planned.relaxed, planned.even, planned.ports = None, [], (), ()
+    planned.choices, planned.on_front, planned.unverified, planned.verified = [], [], [], None
+    if good(planned):
+        chosen, on_front = _chosen(planned)
+        planned.choices = [_unpriced(planned, point) for point in chosen]
+        planned.on_front = [point in on_front for point in chosen]
+        planned.unverified = unverified(planned)
+        planned.verified = verified(planned, rivals)
+
+
+def conclude(planned: Planned, *, draws: int, seed: int, rivals: int) -> None:
     """The front, its runners-up, and how sure they are.
 
     Args:
         planned: With at least one point that keeps all constraints.
         draws: Samples of what is not known.
         seed: Of these.
+        rivals: Of the best design, that verify it.
     """
     chosen, on_front = _chosen(planned)
     bench = Bench(planned.space)
@@ -59,6 +78,7 @@ def conclude(planned: Planned, *, draws: int, seed: int) -> None:
         planned.even = break_even(planned.choices, planned.shares)
         planned.ports = port_prices(planned.choices, planned.shares)
     planned.unverified = unverified(planned)
+    planned.verified = verified(planned, rivals)
     if planned.constraints:
         every = products(planned, able(planned))
         planned.relaxed = relaxed(planned.constraints, [looked(planned, point) for point in every])
@@ -66,16 +86,23 @@ def conclude(planned: Planned, *, draws: int, seed: int) -> None:
 
 def _chosen(planned: Planned) -> tuple[list[int], set[int]]:
     """Points to work chances out of, the best first, and which of them are on the front."""
-    all_good = good(planned)
-    pools = ([point for point in all_good if planned.ran(point, engine)] for engine in planned.engines[:-1])
-    pool = next((pool for pool in pools if pool), all_good)
-    table = values(planned, pool)
+    points = pool(planned)
+    table = values(planned, points)
     kept = front(table)
-    order = [pool[at] for at in np.lexsort(table.T[::-1])]
-    on_front = {pool[at] for at in np.flatnonzero(kept)}
+    order = [points[at] for at in np.lexsort(table.T[::-1])]
+    on_front = {points[at] for at in np.flatnonzero(kept)}
     chosen = [point for point in order if point in on_front]
     chosen += [point for point in order if point not in on_front][: max(0, _CHOICES - len(chosen))]
     return sorted(chosen[: max(_CHOICES, len(on_front))], key=order.index), on_front
+
+
+def _unpriced(planned: Planned, point: int) -> Choice:
+    """A design with what was found of it and nothing more."""
+    found = [planned.seen(point, demand) for demand in range(len(planned.space.demands))]
+    outcomes = tuple(one for one in found if one is not None)
+    layouts = tuple(str(layout_of(one.layouts[0])) if one.layouts[0] else "" for one in outcomes)
+    name, figures = planned.space.name(point), planned.figures(point) or {}
+    return Choice(point, name, (), layouts, outcomes, (), (), figures)
 
 
 def _choice(planned: Planned, bench: Bench, point: int) -> Choice:

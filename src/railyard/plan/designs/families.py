@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.plan.designs.judgement import good, values
-from railyard.plan.designs.unverified import Unverified
+from railyard.plan.designs.verified import Unverified
 from railyard.scenario import override
 from railyard.study.training.fastest import SURE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -29,6 +29,10 @@ _KEYS = (
 
 _IN_TIME = frozenset({"cpmt", "jct", "done", "step", "tokens_per_s", "tokens_per_watt", "carbon"})
 """Objectives that the error of a time moves; others are known of a design without an engine."""
+
+
+_TIED = 1e-9
+"""Designs whose values differ by no more than this share are as good as each other."""
 
 
 def family_of(space: Space, point: int) -> tuple[str, ...]:
@@ -55,32 +59,39 @@ def rivals_of(planned: Planned, points: Sequence[int], hoped: NDArray[np.float64
         points: That may be chosen.
         hoped: float64[points], the first objective as it is known, less is better.
     """
-    what, spread = planned.objectives[0], planned.closed_form[1]
     able = good(planned)
     ran = [point for point in able if planned.ran(point)]
     known = {family_of(planned.space, point) for point in ran}
     best = float(values(planned, ran)[:, 0].min()) if ran else np.inf
-    found: dict[tuple[str, ...], Unverified] = {}
+    found = _families(planned, points, hoped, best)
+    return [one for family, one in found if family and family not in known]
+
+
+def _families(
+    planned: Planned, points: Sequence[int], hoped: NDArray[np.float64], best: float
+) -> Iterator[tuple[tuple[str, ...], Unverified]]:
+    """Of each family the nearest of some points, where it may be better than a value by the closed form's error."""
+    what, spread = planned.objectives[0], planned.closed_form[1]
+    seen: set[tuple[str, ...]] = set()
     for at in np.argsort(hoped, kind="stable").tolist():
         family, value = family_of(planned.space, points[at]), float(hoped[at])
-        if not family or family in known or family in found:
-            continue
         least = value - abs(value) * -np.expm1(-SURE * spread) if what.name in _IN_TIME else value
-        if least >= best:
+        if family in seen or least >= best:
             continue
+        seen.add(family)
         ahead = (best - least) / abs(best) if np.isfinite(best) and best else 0.0
         name = planned.space.name(points[at])
-        found[family] = Unverified(", ".join(family), name, points[at], what.sign * value, float(ahead))
-    return list(found.values())
+        yield family, Unverified(", ".join(family) or name, name, points[at], what.sign * value, float(ahead))
 
 
 def unverified(planned: Planned) -> list[Unverified]:
-    """Families that may win and did not run; none where nothing ran, for then nothing is verified."""
+    """Families that may win and did not run; where nothing ran, all that the closed form's error leaves open."""
     points = good(planned)
-    if not any(planned.ran(point) for point in points):
-        return []
     left = [point for point in points if not planned.ran(point)]
     if not left:
         return []
-    rows = rivals_of(planned, left, values(planned, left)[:, 0])
-    return sorted(rows, key=lambda row: -row.ahead)
+    hoped = values(planned, left)[:, 0]
+    if len(left) < len(points):
+        return sorted(rivals_of(planned, left, hoped), key=lambda row: -row.ahead)
+    best = float(hoped.min())
+    return [one for _, one in _families(planned, left, hoped, best + abs(best) * _TIED)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.plan.designs.constraints import Looked
+from railyard.plan.designs.constraints import Looked, shown
 from railyard.plan.designs.objectives import measured_by, regrets
 
 if TYPE_CHECKING:
@@ -29,6 +29,17 @@ def judge(planned: Planned) -> None:
             excess = first.excess(rows, parts(planned, point))
             planned.missed[point] = first.name + (f" by {excess:.1%}" if math.isfinite(excess) else "")
     _regret(planned, good(planned))
+
+
+def sorted_out(planned: Planned) -> None:
+    """Which points were looked at, which fail, and what those miss that can be, by what is known now."""
+    closed = [one for one in planned.outcomes.values() if one.engine == "analytic"]
+    planned.points = sorted({one.point for one in closed})
+    planned.layouts = sum(one.tried for one in closed)
+    for one in closed:
+        if one.error:
+            planned.failed.setdefault(one.point, one.error)
+    judge(planned)
 
 
 def _regret(planned: Planned, points: Sequence[int]) -> None:
@@ -69,6 +80,25 @@ def ended(planned: Planned, point: int) -> str:
 def products(planned: Planned, points: Sequence[int]) -> list[int]:
     """Of some points those that can be bought; all of them where none can."""
     return [point for point in points if not is_bound(planned, point)] or list(points)
+
+
+def pool(planned: Planned) -> list[int]:
+    """Points that one is chosen from: those that the best engine ran where it ran any, else all that may be chosen."""
+    points = good(planned)
+    pools = ([point for point in points if planned.ran(point, engine)] for engine in planned.engines[:-1])
+    return next((each for each in pools if each), points)
+
+
+def best_words(planned: Planned) -> str:
+    """The best design so far, in words; empty where there is none."""
+    points = pool(planned)
+    if not points:
+        return ""
+    point = points[int(np.lexsort(values(planned, points).T[::-1])[0])]
+    what, figures = planned.objectives[0], planned.figures(point) or {}
+    engine = next((name for name in planned.engines if planned.ran(point, name)), "analytic")
+    by = "closed form" if engine == "analytic" else engine
+    return f"best so far {planned.space.name(point)}: {what.name} {shown(what, figures[what.name])} by {by}"
 
 
 def is_bound(planned: Planned, point: int) -> bool:

@@ -44,14 +44,14 @@ class Known:
         return {"values": values, "folder": folder, "digest": key_of(values, folder)}
 
     def key(
-        self, point: int, demand: int, engine: str, layout: Mapping[str, Any] | None = None, limit_s: float = 0.0
+        self, point: int, demand: int, engine: str, layout: Mapping[str, Any] | None = None, budget_hops: float = 0.0
     ) -> str:
         """What an outcome follows from, the contents of files too."""
         changes = {key: node.plain() for key, node in self.space.demands[demand].changes.items()}
         settings = self.space.settings(point)
         named = [self._contents(value) for value in (*settings.values(), *changes.values())]
         names = self.excluded if engine == "analytic" else ()
-        more = [limit_s] if limit_s else []
+        more = [budget_hops] if budget_hops else []
         return key_of(self._base, settings, changes, engine, layout, names, [text for text in named if text], *more)
 
     def kept(self, key: str) -> dict[str, Any] | None:

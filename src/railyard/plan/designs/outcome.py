@@ -37,6 +37,8 @@ class Outcome:
         bound: Whether no product can be as good: its network is a crossbar that blocks nothing.
         ended: The fault that ends the job, in words; empty where it finishes.
         lost_s: What faults take from the job once.
+        hops: Packets times links that its step would be.
+        sliced: How many times fewer bytes than a step has were sent as packets; 1: all of them were.
     """
 
     point: int
@@ -58,6 +60,8 @@ class Outcome:
     bound: bool = False
     ended: str = ""
     lost_s: float = 0.0
+    hops: float = 0.0
+    sliced: float = 1.0
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it; what is as usual is left out."""
@@ -86,6 +90,11 @@ class Outcome:
         return tuple(
             TimeRow(cause, group, phase, share * self.step_s, share) for cause, group, phase, share in self.time
         )
+
+    @property
+    def whole(self) -> bool:
+        """Whether all bytes of a step were sent."""
+        return not self.error and self.sliced == 1.0
 
     def share(self, *causes: str) -> float:
         """Share of the step that goes to some causes."""

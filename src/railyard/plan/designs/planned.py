@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from railyard.plan.designs.objectives import Objective
     from railyard.plan.designs.outcome import Outcome
     from railyard.plan.designs.space import Space
-    from railyard.plan.designs.unverified import Unverified
+    from railyard.plan.designs.verified import Unverified, Verified
     from railyard.scenario.load import Draft
     from railyard.scenario.plan_section import PlanSection
 
@@ -64,6 +64,7 @@ class Planned:
         engines: That designs are judged by, the dearest first; packets only where they ran two designs or more, for
             a design on packets and one on flow are not compared by the same measure.
         unverified: Families of designs that may be the best within the closed form's error, and did not run.
+        verified: What ran of the best design and its nearest rivals; None where the best did not run.
     """
 
     space: Space
@@ -86,6 +87,7 @@ class Planned:
     engine: str = "flow"
     engines: tuple[str, ...] = ("flow", "analytic")
     unverified: list[Unverified] = field(default_factory=list)
+    verified: Verified | None = None
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -100,14 +102,15 @@ class Planned:
                 return found
         return None
 
-    def rows(self, point: int) -> list[Mapping[str, float]] | None:
-        """Figures of a point under each demand; None where one is missing."""
-        found = [self.seen(point, demand) for demand in range(len(self.space.demands))]
-        return None if any(one is None for one in found) else [one.figures for one in found if one is not None]
+    def rows(self, point: int, engine: str = "") -> list[Mapping[str, float]] | None:
+        """Figures of a point under each demand, by one engine where it is named; None where one is missing."""
+        demands = range(len(self.space.demands))
+        found = [self.outcomes.get((point, one, engine)) if engine else self.seen(point, one) for one in demands]
+        return None if any(one is None or one.error for one in found) else [one.figures for one in found if one]
 
-    def figures(self, point: int) -> dict[str, float] | None:
-        """Objectives of a point, all demands together."""
-        rows = self.rows(point)
+    def figures(self, point: int, engine: str = "") -> dict[str, float] | None:
+        """Objectives of a point, all demands together, by one engine where it is named."""
+        rows = self.rows(point, engine)
         if rows is None:
             return None
         return {**merged(rows, self.shares), **self.regret.get(point, {})}
@@ -170,9 +173,9 @@ def _in_time(draft: Draft) -> list[Constraint]:
 
 
 def _refuse_packets(section: PlanSection) -> None:
-    """Raises InputError where finalists of a service are to run on packets."""
-    if section.effort.packet:
-        raise InputError("no engine runs requests on packets", key="plan.effort.packet", allowed="0")
+    """Raises InputError where designs of a service are to run on packets."""
+    if section.effort.verify:
+        raise InputError("no engine runs requests on packets", key="plan.effort.verify", allowed="0 s")
 
 
 def _lacking(draft: Draft, space: Space) -> frozenset[str]:

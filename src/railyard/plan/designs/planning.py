@@ -1,4 +1,4 @@
-"""A plan from its first point to its choice: closed form for all, flow for the promising, packets for finalists."""
+"""A plan from its first point to its choice: closed form for all, an engine for the promising and the rivals."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from railyard.plan.designs.ahead import Ahead
 from railyard.plan.designs.conclusion import conclude, refusal
 from railyard.plan.designs.families import rivals_of
 from railyard.plan.designs.front import promising
-from railyard.plan.designs.judgement import judge
+from railyard.plan.designs.judgement import judge, sorted_out
 from railyard.plan.designs.known import Known
 from railyard.plan.designs.lessons import Lessons
 from railyard.plan.designs.objectives import merged
 from railyard.plan.designs.outcome import Outcome
+from railyard.plan.designs.verified import budget_of, finalists
 from railyard.study.tasks import Task
 
 if TYPE_CHECKING:
@@ -44,6 +45,12 @@ _BATCH = 4
 _AGAIN = 0.01
 """A design runs again with another layout where that is thought to be faster by this share."""
 
+_LOOKS_S = 2.0
+"""From one look for the best design so far to the next, at least."""
+
+_LOOKING = 0.05
+"""Share of the plan's time that these looks may take."""
+
 
 class _TimeIsUp(Exception):
     """The plan's time is spent."""
@@ -66,6 +73,8 @@ class Planner:
         raw: What it found, by point and demand.
         refused: Points that the engine could not run.
         taken: Keys of what was run, or was known of an earlier run, in this one.
+        best: The best design so far, in words.
+        looks_at: Of the monotonic clock, when it is looked for again.
     """
 
     draft: Draft
@@ -80,6 +89,8 @@ class Planner:
     raw: dict[Pair, Outcome] = field(default_factory=dict)
     refused: set[int] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
+    best: str = ""
+    looks_at: float = 0.0
 
     @classmethod
     def of(
@@ -96,33 +107,46 @@ class Planner:
         excluded = sorted(frozenset().union(*(one.names for one in planned.constraints)))
         until = time.monotonic() + section.effort.time if section.effort.time else math.inf
         known = Known(draft, planned.space, tuple(excluded), journal)
-        return cls(draft, planned, section, workers, known, report, _ahead(planned, section), until)
+        return cls(draft, planned, section, workers, known, report, Ahead.of(planned, section, _CHUNK), until)
 
     def run(self) -> Planned:
-        """All of it; what was found so far where the user stops it or its time is spent.
+        """All of it; what was found so far where its time is spent.
 
         Raises:
             InputError: No point can be built, or none keeps the constraints.
-            KeyboardInterrupt: The user stopped it before there was any choice.
         """
-        planned = self.planned
-        for step in (self._cover, self._learn, self._run_promising, self._run_bound, self._run_finalists):
+        self._work()
+        self._conclude()
+        return self.planned
+
+    def _work(self) -> None:
+        for step in (self._cover, self._learn, self._run_promising, self._run_rivals, self._run_bound):
             self.ahead.step()
             try:
                 step()
-            except (KeyboardInterrupt, _TimeIsUp) as end:
-                planned.stopped = "time" if isinstance(end, _TimeIsUp) else "user"
+            except _TimeIsUp:
+                self.planned.stopped = "time"
                 self.workers.close()
-                self._sorted_out()
-                break
+                sorted_out(self.planned)
+                return
+
+    def _conclude(self) -> None:
+        planned, effort = self.planned, self.section.effort
         if not judgement.good(planned):
-            if planned.stopped == "user":
-                raise KeyboardInterrupt
             raise self.draft.blame(self._too_short() if planned.stopped else refusal(planned))
         self.ahead.step()
-        self.report("chances", self.ahead.share(self.until))
-        conclude(planned, draws=self.section.effort.draws, seed=self.draft.seed)
-        return planned
+        self._tell("chances")
+        conclude(planned, draws=effort.draws, seed=self.draft.seed, rivals=effort.rivals)
+
+    def _tell(self, what: str) -> None:
+        """Reports what is done now, with the best design so far, which is looked for now and then."""
+        now = time.monotonic()
+        if now >= self.looks_at:
+            sorted_out(self.planned)
+            self.best = judgement.best_words(self.planned)
+            cost_s = time.monotonic() - now
+            self.looks_at = now + max(_LOOKS_S, cost_s / _LOOKING)
+        self.report(f"{what}; {self.best}" if self.best else what, self.ahead.share(self.until))
 
     def _too_short(self) -> InputError:
         seen, size = len(self.planned.points), self.planned.space.size
@@ -160,7 +184,7 @@ class Planner:
         heads = frozenset({"cluster", "catalog"})
         left.sort(key=lambda pair: (str(space.part(pair[0], pair[1], heads)), pair))
         self._swept(self._swept(left, keys, _CHUNK), keys, 1)
-        self._sorted_out()
+        sorted_out(self.planned)
 
     def _swept(self, left: Sequence[Pair], keys: Mapping[Pair, str], together: int) -> list[Pair]:
         """Points in closed form, some of them together.
@@ -195,17 +219,6 @@ class Planner:
         if not outcome.error:
             self.raw[pair] = outcome
 
-    def _sorted_out(self) -> None:
-        """Which points were looked at, which fail, and what each demand costs at least."""
-        planned = self.planned
-        closed = [one for one in planned.outcomes.values() if one.engine == "analytic"]
-        planned.points = sorted({one.point for one in closed})
-        planned.layouts = sum(one.tried for one in closed)
-        for one in closed:
-            if one.error:
-                planned.failed.setdefault(one.point, one.error)
-        judge(planned)
-
     # The engine.
 
     def _learn(self) -> None:
@@ -230,7 +243,7 @@ class Planner:
 
     def _run_promising(self) -> None:
         """The most promising points on `flow`; what they teach is taken from the others, and the next are chosen."""
-        left, engine = self._runs, self.planned.engine
+        left = self._runs
         while left > 0:
             good = [point for point in judgement.good(self.planned) if point not in self.refused and self._open(point)]
             if not good:
@@ -240,10 +253,8 @@ class Planner:
             # Half of a batch is for families of which none ran yet, so that no rival is dismissed by its closed form.
             rivals = [one.point for one in rivals_of(self.planned, good, hoped[:, 0])]
             chosen = list(dict.fromkeys([first[0], *rivals[: _BATCH // 2], *first]))[: min(left, _BATCH)]
-            self._engine(engine, [(point, demand, layout) for point in chosen for demand, layout in self._open(point)])
-            self.refused.update(point for point in chosen if not self.planned.ran(point))
+            self._run_points(chosen)
             left -= len(chosen)
-            self._correct()
 
     @property
     def _runs(self) -> int:
@@ -258,20 +269,37 @@ class Planner:
             self._engine(self.planned.engine, [(point, demand, layout) for demand, layout in self._open(point)])
             judge(self.planned)
 
-    def _run_finalists(self) -> None:
-        effort = self.section.effort
-        if not effort.packet:
+    def _run_rivals(self) -> None:
+        """The nearest rivals of the best design, on the same engine, and all of them on packets where time allows."""
+        planned, effort, chosen = self.planned, self.section.effort, list[int]()
+        while self._runs:
+            chosen = finalists(planned, effort.rivals, self.refused)
+            left = [point for point in chosen if not planned.ran(point)][:_BATCH]
+            if not left:
+                break
+            self._run_points(left)
+        if not effort.verify or not chosen:
             return
-        good = [point for point in judgement.good(self.planned) if self.planned.ran(point)] or judgement.good(
-            self.planned
+        runs = [
+            (point, demand, planned.outcomes[point, demand, planned.engine].layouts[0])
+            for point in chosen
+            for demand in range(len(planned.space.demands))
+        ]
+        budget_hops = budget_of(planned, [(point, demand) for point, demand, _ in runs], effort.verify)
+        if budget_hops:
+            self._engine("packet", runs, budget_hops)
+            whole = [planned.outcomes[point, demand, "packet"].whole for point, demand, _ in runs]
+            if len(chosen) > 1 and all(whole):  # slices of steps are no measure for designs that are near to each other
+                planned.engines = ("packet", *planned.engines)
+            judge(planned)
+
+    def _run_points(self, points: Sequence[int]) -> None:
+        """Points on the engine, each with its layouts that are open; what they teach is taken from the others."""
+        self._engine(
+            self.planned.engine, [(point, demand, layout) for point in points for demand, layout in self._open(point)]
         )
-        chosen = [good[at] for at in promising(judgement.values(self.planned, good), effort.packet)]
-        demands = range(len(self.planned.space.demands))
-        runs = [(point, demand, self._best(point, demand)) for point in chosen for demand in demands]
-        self._engine("packet", runs, effort.packet_time)
-        if sum(self.planned.ran(point, "packet") for point in chosen) > 1:
-            self.planned.engines = ("packet", *self.planned.engines)
-        judge(self.planned)
+        self.refused.update(point for point in points if not self.planned.ran(point))
+        self._correct()
 
     def _open(self, point: int) -> list[tuple[int, Mapping[str, Any]]]:
         """Demands under which a point has not run, or has with a layout that is no longer thought its fastest."""
@@ -299,11 +327,6 @@ class Planner:
             rows.append([one.sign * figures[one.name] for one in planned.objectives])
         return np.array(rows)
 
-    def _best(self, point: int, demand: int) -> Mapping[str, Any]:
-        """The layout of a point that is the fastest by what is known."""
-        known = self.planned.seen(point, demand)
-        return {} if known is None else known.layouts[0]
-
     def _correct(self) -> None:
         """Takes what the closed form was seen to miss from all points, and judges anew."""
         if self.planned.engine == "flow":
@@ -319,8 +342,8 @@ class Planner:
         ran = [(key[:2], one) for key, one in self.planned.outcomes.items() if key[2] == self.planned.engine]
         return [math.log(one.step_s / self.raw[pair].step_s) for pair, one in ran if not one.error]
 
-    def _engine(self, engine: str, runs: Sequence[Run], limit_s: float = 0.0) -> None:
-        keys = [self.known.key(point, demand, engine, layout, limit_s) for point, demand, layout in runs]
+    def _engine(self, engine: str, runs: Sequence[Run], budget_hops: float = 0.0) -> None:
+        keys = [self.known.key(point, demand, engine, layout, budget_hops) for point, demand, layout in runs]
         self.taken.update(keys)
         rows = {at: self.known.kept(key) for at, key in enumerate(keys)}
         found = {at: row for at, row in rows.items() if row is not None}
@@ -329,47 +352,34 @@ class Planner:
         for at in left:
             point, demand, layout = runs[at]
             argument = {"plan": self.known.plan, "point": point, "demand": demand, "engine": engine}
-            tasks.append(Task(work.RUN, {**argument, "layout": dict(layout)}, limit_s))
+            argument |= {"layout": dict(layout), "budget_hops": budget_hops}
+            tasks.append(Task(work.RUN, argument))
+        for at, row in found.items():
+            self._found(row, runs[at][:2])
         for done in self._done(tasks, engine):
             at = left[done.number]
             found[at] = done.value or Outcome(runs[at][0], runs[at][1], engine, error=done.error).plain()
             self.known.keep(keys[at], found[at], done.error)
-        for at in sorted(found):  # in an order that does not depend on which ended first
             self._found(found[at], runs[at][:2])
+        for at in sorted(found):  # in an order that does not depend on which ended first
+            outcome = Outcome.of(found[at])
+            if engine == "flow" and not outcome.error:
+                self.lessons.learn(replace(outcome, demand=runs[at][1]), self.raw[runs[at][:2]])
 
     def _found(self, row: Mapping[str, Any], pair: Pair) -> None:
-        """Keeps the fastest of a point's runs on an engine, and what each says of the closed form."""
+        """Keeps the fastest of a point's runs on an engine."""
         outcome = replace(Outcome.of(row), point=pair[0], demand=pair[1])
-        if outcome.engine == "flow" and not outcome.error:
-            self.lessons.learn(outcome, self.raw[pair])
         before = self.planned.outcomes.get((*pair, outcome.engine))
         if before is None or before.error or (not outcome.error and outcome.step_s < before.step_s):
             self.planned.outcomes[*pair, outcome.engine] = outcome
 
     def _done(self, tasks: Sequence[Task], what: str) -> Iterator[Any]:
         ended = 0
+        if tasks:
+            self._tell(f"{what}: 0 of {len(tasks)}")
         for ended, done in enumerate(self.workers.run(tasks, self.until), 1):
             self.ahead.ended(what)
-            self.report(f"{what}: {ended} of {len(tasks)}", self.ahead.share(self.until))
             yield done
+            self._tell(f"{what}: {ended} of {len(tasks)}")
         if ended < len(tasks) or time.monotonic() >= self.until:
             raise _TimeIsUp
-
-
-def _ahead(planned: Planned, section: PlanSection) -> Ahead:
-    """The tasks of every step of `Planner.run` at most, and the chances."""
-    space, effort = planned.space, section.effort
-    demands, engine = len(space.demands), planned.engine
-    runs = effort.serving if engine == "serving" else effort.flow
-    layouts = effort.layouts if engine == "flow" and effort.flow else 0
-    points = space.size if space.size <= effort.designs else effort.samples
-    return Ahead(
-        [
-            ("closed form", math.ceil(points * demands / _CHUNK)),
-            (engine, layouts * demands),
-            (engine, runs * demands),
-            (engine, demands if runs else 0),
-            ("packet", effort.packet * demands),
-            ("chances", 1),
-        ]
-    )

@@ -49,7 +49,7 @@ def why(best: Choice, other: Choice, objectives: Sequence[Objective], shares: Se
 def _terms(best: Choice, other: Choice, figure: str, shares: Sequence[float]) -> list[tuple[str, float]]:
     """What sets two designs apart, as shares of the first objective."""
     found: dict[str, float] = defaultdict(float)
-    if figure in _PARTS:
+    if figure in _PARTS and best.priced:
         for name, share in _PARTS[figure](best, other).items():
             found[name] += share
     if figure in _TIMED and not _serves(best):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from railyard.engine.packet.engine import hops_in
 from railyard.errors import InputError, SimulationError
 from railyard.measure.decompose import decompose
 from railyard.plan.designs.objectives import figures_of
@@ -14,6 +15,7 @@ from railyard.plan.designs.outcome import Outcome, layout_of
 from railyard.plan.designs.price import priced
 from railyard.plan.designs.sweep import reason
 from railyard.scenario.variants import Variant
+from railyard.schema.yaml import Mark, from_plain
 from railyard.study.deaths import words
 from railyard.study.training.faults import JobFaults, sorted_out
 from railyard.study.training.hash_seeds import redrawn
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
     from railyard.study.training.prepare import Prepared
 
 
-def simulated(bench: Bench, point: int, demand: int, engine: str, layout: Mapping[str, Any]) -> Outcome:
+def simulated(
+    bench: Bench, point: int, demand: int, engine: str, layout: Mapping[str, Any], *, budget_hops: float = 0.0
+) -> Outcome:
     """A point under a demand on an engine; with its error where it cannot run.
 
     Args:
@@ -40,9 +44,10 @@ def simulated(bench: Bench, point: int, demand: int, engine: str, layout: Mappin
         demand: Of the demand.
         engine: Name of the engine.
         layout: Fields of `Layout`.
+        budget_hops: That packets may take; 0: as the scenario says.
     """
     try:
-        return _one(bench, point, demand, engine, layout)
+        return _one(bench, (point, demand), engine, layout, budget_hops)
     except InputError as error:
         text = reason(error)
     except SimulationError as error:
@@ -50,12 +55,17 @@ def simulated(bench: Bench, point: int, demand: int, engine: str, layout: Mappin
     return Outcome(point, demand, engine, error=text, layouts=(dict(layout),))
 
 
-def _one(bench: Bench, point: int, demand: int, engine: str, values: Mapping[str, Any]) -> Outcome:
-    layout = layout_of(values)
+def _one(bench: Bench, place: tuple[int, int], engine: str, values: Mapping[str, Any], budget_hops: float) -> Outcome:
+    (point, demand), layout = place, layout_of(values)
     design = bench.design(point, demand)
     training = next((job for job in design.jobs if job.layout == layout), design.jobs[0].replace(layout=layout))
     hardware = bench.seated(point, demand, layout)
-    variant = Variant(bench.space.name(point), bench.space.settings(point), bench.space.draft(point, demand))
+    draft = bench.space.draft(point, demand)
+    if budget_hops:
+        draft = draft.changed(
+            {"packet.budget_hops": from_plain(f"{budget_hops / 1e6:.6f} M", Mark("plan.effort.verify"))}
+        )
+    variant = Variant(bench.space.name(point), bench.space.settings(point), draft)
     job = prepared(variant, bench.catalog(point, demand), hardware.cluster, engine, training=training)
     outcome = replace(_stepped(job), point=point, demand=demand, engine=engine, layouts=(dict(values),), tried=1)
     money = priced(
@@ -104,6 +114,8 @@ def _stepped(whole: Prepared) -> Outcome:
         tail=0.0 if section is None else _tail(section),
         ended=words(faults.fatal[0].fault) if faults.fatal else "",
         lost_s=losses.once_s if whole.faults else 0.0,
+        hops=hops_in(timeline, drawn) if job.engine.name == "flow" else 0.0,
+        sliced=float(timeline.meta.get("slice", 1.0)),
     )
 
 

@@ -42,7 +42,7 @@ def _plain_answer(planned: Planned) -> dict[str, Any]:
             {"name": one.name, "unit": one.unit, "better": "large" if one.large else "small", "words": one.words}
             for one in planned.objectives
         ],
-        "best": rows[0]["variant"],
+        "best": rows[0]["variant"] if rows else None,
         "bound": _bound(planned),
         "front": [row for row in rows if row["front"]],
         "runners_up": [row for row in rows if not row["front"]],
@@ -55,6 +55,7 @@ def _plain_answer(planned: Planned) -> dict[str, Any]:
         "failed": _failed(planned),
         "ended": _ended(planned),
         "points": _points(planned),
+        "verified": _verified(planned),
         "unverified": [_plain(vars(one)) for one in planned.unverified],
         "stopped": bool(planned.stopped),
     }
@@ -80,7 +81,7 @@ def _row(planned: Planned, at: int) -> dict[str, Any]:
         "layouts": dict(zip((demand.name for demand in demands), choice.layouts, strict=True)),
         "objectives": {name: choice.figures[name] for name in names},
         "bands": bands,
-        "probability_best": chances.get(first, 0.0),
+        "probability_best": chances.get(first),
         "probability_best_by": chances,
         "figures": _plain(dict(choice.figures)),
         "by_demand": {
@@ -107,7 +108,7 @@ def _beaten_by(planned: Planned, at: int) -> str | None:
 def _bound(planned: Planned) -> dict[str, Any] | None:
     """What no product reaches, and by how much it is better than the best that one does."""
     point = best_bound(planned)
-    if point is None:
+    if point is None or not planned.choices:
         return None
     what, figures = measured_by(planned.objectives), planned.figures(point) or {}
     best = planned.choices[0].figures[what.name]
@@ -117,6 +118,29 @@ def _bound(planned: Planned) -> dict[str, Any] | None:
         "objective": what.name,
         "value": figures[what.name],
         "ahead": what.sign * (best - figures[what.name]) / abs(best) if best else 0.0,
+    }
+
+
+def _verified(planned: Planned) -> dict[str, Any] | None:
+    """Which rivals of the best design ran on which engine, and what a finer engine would take."""
+    found, what = planned.verified, planned.objectives[0]
+    if found is None:
+        return None
+    best = found.values[0]
+    return {
+        "variant": planned.space.name(found.point),
+        "engine": found.engine,
+        "share_of_step": 1.0 / found.sliced,
+        "stands": found.stands,
+        "rivals": [
+            {
+                "variant": planned.space.name(point),
+                "value": what.sign * value,
+                "behind": (value - best) / abs(best) if best else value - best,
+            }
+            for point, value in zip(found.rivals, found.values[1:], strict=True)
+        ],
+        "packets_core_s": found.packets_s or None,
     }
 
 

@@ -39,12 +39,13 @@ def ran(task: Mapping[str, Any]) -> dict[str, Any]:
     """A point on an engine.
 
     Args:
-        task: `plan`, `point`, `demand`, `engine` and `layout`.
+        task: `plan`, `point`, `demand`, `engine`, `layout`, and `budget_hops`, which packets may take (0: as written).
     """
     bench = _bench(task["plan"])
     if task["engine"] == "serving":
         return service.served(bench, task["point"], task["demand"]).plain()
-    return simulated(bench, task["point"], task["demand"], task["engine"], task["layout"]).plain()
+    given = (task["point"], task["demand"], task["engine"], task["layout"])
+    return simulated(bench, *given, budget_hops=task.get("budget_hops", 0.0)).plain()
 
 
 def _bench(plan: Mapping[str, Any]) -> Bench:

@@ -39,7 +39,9 @@ class PlanDesign(Figures):
     layouts: dict[str, str] = Field(description="layout of its job by demand")
     objectives: dict[str, float] = Field(description="typical value by objective")
     bands: dict[str, ObjectiveBand] = Field(description="by objective; empty where no doubts were drawn")
-    probability_best: float = Field(description="chance to be best by the first objective, 0 to 1")
+    probability_best: float | None = Field(
+        description="chance to be best by the first objective, 0 to 1; null where no doubts were drawn"
+    )
     probability_best_by: dict[str, float] = Field(description="the same by every objective")
     figures: dict[str, float | None] = Field(description="everything else that was worked out; null: without end")
     by_demand: dict[str, dict[str, float | None]] = Field(description="objectives by demand")
@@ -175,6 +177,28 @@ class PlanUnverified(Figures):
     ahead: float = Field(description="by which share it may be better than the best that ran")
 
 
+class PlanRival(Figures):
+    """A rival of the best design that ran on the same engine."""
+
+    variant: str = Field(description="its settings in words")
+    value: float = Field(description="first objective on that engine")
+    behind: float = Field(description="by which share it is behind the best design there; below 0: ahead of it")
+
+
+class PlanVerified(Figures):
+    """The best design and its nearest rivals on the finest engine that `effort` allows."""
+
+    variant: str = Field(description="the best design")
+    engine: str = Field(description="on which it and its rivals ran")
+    share_of_step: Share = Field(description="of the bytes of a step that ran there; 1: whole steps")
+    stands: bool = Field(description="whether no rival is better on that engine")
+    rivals: tuple[PlanRival, ...] = Field(description="the nearest first")
+    packets_core_s: float | None = Field(
+        description="that whole steps of all of them as packets would take of one core, about, s: what"
+        " `effort.verify` has to allow; null where packets ran or cannot"
+    )
+
+
 class PlanAnswer(Figures):
     """Which cluster to build, how sure that is, and what would change it."""
 
@@ -183,7 +207,7 @@ class PlanAnswer(Figures):
     version: str = Field(description="of Railyard")
     seed: Count = Field(description="of every draw")
     objectives: tuple[PlanObjective, ...] = Field(min_length=1, description="the first ranks")
-    best: str = Field(description="the best design")
+    best: str | None = Field(description="the best design; null where it was stopped before one was found")
     bound: PlanBound | None = Field(
         description="what no product reaches; null where the space has none beside products"
     )
@@ -195,8 +219,12 @@ class PlanAnswer(Figures):
     break_even: tuple[PlanBreakEven, ...] = Field(description="the nearest to today's prices first")
     port_prices: tuple[PlanPortPrice, ...] = Field(description="of other designs, the best first")
     looked_at: PlanLooked = Field(description="how much was looked at")
+    verified: PlanVerified | None = Field(
+        description="how far the best design was verified; null where it did not run on an engine"
+    )
     unverified: tuple[PlanUnverified, ...] = Field(
-        description="kinds of designs that may win within the closed form's error and did not run, the likeliest first"
+        description="kinds of designs that may win within the closed form's error and did not run, the likeliest first;"
+        " where nothing ran the best design is among them"
     )
     failed: tuple[PlanFailure, ...] = Field(description="what cannot be, the most frequent first")
     ended: tuple[PlanEnded, ...] = Field(description="designs whose job dies, the best of these first")
@@ -205,9 +233,11 @@ class PlanAnswer(Figures):
 
     def sentence(self) -> str:
         """The answer in one sentence."""
-        best = self.front[0]
-        first = self.objectives[0].name
-        sure = f", best by {first} with a chance of {best.probability_best:.0%}" if best.bands else ""
+        if self.best is None:
+            return f"stopped before a design was found ({self.looked_at.in_closed_form:,} looked at)"
+        best, first = self.front[0], self.objectives[0].name
+        chance = best.probability_best
+        sure = "" if chance is None else f", best by {first} with a chance of {chance:.0%}"
         more = len(self.front) - 1
         others = f"; {more} more on the front" if more else ""
         return f"{self.best}{sure}{others}"

@@ -17,7 +17,8 @@ def plan(asked: Asked) -> Outcome:
     from railyard.report import answer_page
 
     found = planned(asked.draft(), out=asked.runs, pool=asked.pool, faces=[answer_page], report=asked.tell)
-    assert found.folder is not None, "it was given a place for its folder"
+    if found.folder is None:  # stopped before anything was found
+        raise KeyboardInterrupt
     return Outcome(view="answer", name=found.folder.name)
 
 
