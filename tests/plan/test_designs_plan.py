@@ -489,3 +489,24 @@ def test_regret_is_told_apart_by_its_size_for_the_best_has_none():
     (other,) = [*found["front"][1:], *found["runners_up"]]
     assert found["front"][0]["objectives"]["regret"] == 0.0
     assert other["why_not"].startswith(f"regret {other['objectives']['regret']:+.3g}")
+
+
+def test_where_no_design_runs_the_closed_form_chooses_and_says_so():
+    def refusing(function: str, argument: Any) -> Any:
+        if function == work.RUN:
+            raise ValueError("no engine today")
+        return call(function, argument)
+
+    class Refusing(Here):
+        def run(self, tasks: list[Task], until: float = math.inf):
+            for number, task in enumerate(tasks):
+                try:
+                    yield Done(number, refusing(task.function, task.argument))
+                except ValueError as error:
+                    yield Done(number, error=str(error))
+
+    found = plain(planned(load.from_values(values(effort={"flow": 2, "draws": 100})), workers=Refusing()))
+    assert found["front"][0]["engine"] == "analytic"
+    assert found["verified"] is None
+    assert found["unverified"][0]["variant"] == found["best"]
+    assert [row["error"] for row in found["failed"]] == ["no engine today"]
