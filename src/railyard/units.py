@@ -305,6 +305,11 @@ def format_size(size_bytes: float) -> str:
     return _scaled(size_bytes, "B", _STEPS)
 
 
+def format_memory(size_bytes: float, decimals: int = 1) -> str:
+    """`52.1 GiB` from bytes: memory of devices has one unit, so that it can be compared by eye."""
+    return f"{size_bytes / 2**30:.{decimals}f} GiB"
+
+
 def format_time(time_ps: float) -> str:
     """`2 us` from picoseconds."""
     for scale, unit in ((10**12, "s"), (10**9, "ms"), (10**6, "us"), (10**3, "ns")):

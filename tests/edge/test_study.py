@@ -252,7 +252,7 @@ def test_each_kind_of_client_asks_where_it_had_best():
         (("lte: 0.2", "lt: 0.2"), "workload.federated.clients.links.lt", "has no access-link `lt`", 10),
         (("phone-low: 0.5", "phone-lo: 0.5"), "workload.federated.clients.devices.phone-lo", "has no device", 9),
         (("most: 50 %", "most: 0 %"), "workload.federated.clients.available", "`least` is more than", 11),
-        (("parameters: 1 M", "parameters: 10 B"), "workload.federated.clients.devices", "no device has the 120 GB", 9),
+        (("parameters: 1 M", "parameters: 10 B"), "workload.federated.clients.devices", "no device has the 111.8", 9),
         (("rounds: 5", "algorithm: fedasync"), "workload.federated", "waits for nobody", 6),
         (("rounds: 5", "algorithm: fedavgg"), "workload.federated.algorithm.kind", "no algorithm `fedavgg`", 14),
         (("rounds: 5", "secrecy: secagg\n    compression: top-k"), "workload.federated", "cannot be summed", 6),

@@ -119,7 +119,7 @@ def test_its_table_says_how_far_runners_up_are_behind(run):
     assert found[0][2] == "+0.0 %"
     behind = variant.layouts[1].step_seconds / variant.layouts[0].step_seconds - 1
     assert found[1][2] == f"{100 * behind:+.1f} %"
-    assert found[0][3].endswith(" GB")
+    assert found[0][3].endswith(" GiB")
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ export function Layouts({ variant }: { variant: Stepped }) {
           { head: "layout", text: true, cell: (row) => row.layout.words },
           { head: "step", cell: (row) => duration(row.step_seconds) },
           { head: "against the chosen", cell: (row) => `${row.step_seconds < first ? "" : "+"}${percent(row.step_seconds / first - 1)}` },
-          { head: "memory of the fullest rank", cell: (row) => `${bytes(row.memory_bytes)} of ${bytes(row.capacity_bytes)}` },
+          { head: "memory of the fullest rank", cell: (row) => `${gibibytes(row.memory_bytes)} of ${gibibytes(row.capacity_bytes)}` },
           { head: "step is", text: true, cell: (row) => (row.simulated ? "simulated" : "estimated") },
         ]}
       />

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from railyard.api import numbers
 from railyard.result.variants.training import TrainingVariant
+from railyard.units import format_memory
 
 if TYPE_CHECKING:
     from railyard.result.variants.variant import StepVariant
@@ -30,7 +31,7 @@ def rows(variant: StepVariant) -> list[tuple[str, ...]]:
             row.layout.words,
             numbers.seconds(row.step_seconds),
             f"{100 * (row.step_seconds / first - 1):+.1f} %",
-            f"{row.memory_bytes / 1e9:.1f} of {row.capacity_bytes / 1e9:.1f} GB",
+            f"{row.memory_bytes / 2**30:.1f} of {format_memory(row.capacity_bytes)}",
             "simulated" if row.simulated else "estimated",
         )
         for row in variant.layouts

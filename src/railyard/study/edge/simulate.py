@@ -10,6 +10,7 @@ import numpy as np
 from railyard.edge import draws
 from railyard.study.edge.carried import PAGE_BYTES, TOKEN_BYTES, Questions, ways
 from railyard.study.kind import kinds
+from railyard.units import format_memory
 from railyard.workload.serving.lengths import LogNormal
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def _on_device(job: NearUser) -> Answers:
     weights = job.model.parameters() * job.section.device_bits / 8.0
     fits = np.array([device.memory_bytes >= weights for device, _ in clients.devices])
     if not fits.any():
-        return _nothing(None, DEVICE, f"no device has the {weights / 1e9:.3g} GB of the weights")
+        return _nothing(None, DEVICE, f"no device has the {format_memory(weights)} of the weights")
     count = asked.count
     who = _askers(job, count)
     devices = clients.devices_of(who)

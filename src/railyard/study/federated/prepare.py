@@ -19,6 +19,7 @@ from railyard.study.federated.learning import Learning
 from railyard.study.federated.participants import drawn, expected_s
 from railyard.study.memo import Memo
 from railyard.study.wide import HOUR_S, clients_of
+from railyard.units import format_memory
 from railyard.workload.federated.algorithm import algorithms
 from railyard.workload.federated.chosen import selections
 from railyard.workload.federated.compressed import compressions
@@ -137,9 +138,9 @@ def _possible(found: Learning) -> None:
         need = found.sent.state_bytes
         most = max(device.memory_bytes for device, _ in clients.devices)
         raise InputError(
-            f"no device has the {need / 1e9:.3g} GB that parameters, gradients and momentum take",
+            f"no device has the {format_memory(need)} that parameters, gradients and momentum take",
             key="clients.devices",
-            found=f"at most {most / 1e9:.3g} GB",
+            found=f"at most {format_memory(most)}",
             hint="a smaller model, `split`, or larger devices",
         )
     crest = max(clients.share_there(hour * HOUR_S / 4.0) for hour in range(96)) * count

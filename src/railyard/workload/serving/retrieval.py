@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.units import format_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -82,8 +83,8 @@ def search_s(index: Index, device: Accelerator, queries: NDArray[np.int64], shar
     if index.size_bytes > room:
         need = int(np.ceil(index.size_bytes / (MEMORY_SHARE * device.memory_bytes)))
         raise InputError(
-            f"the index takes {index.size_bytes / 1e9:.0f} GB, {shards} x {device.name} have room for"
-            f" {room / 1e9:.0f} GB",
+            f"the index takes {format_memory(index.size_bytes, 0)}, {shards} x {device.name} have room for"
+            f" {format_memory(room, 0)}",
             key="shards",
             found=shards,
             allowed=f"at least {need}",

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError, Problem
+from railyard.units import format_memory
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.estimate import estimate
-from railyard.workload.training.memory import LayoutError, fits, fullest_bytes, in_gb, memory
+from railyard.workload.training.memory import LayoutError, fits, fullest_bytes, memory
 from railyard.workload.training.pipeline_ranks import PipelineRanks
 from railyard.workload.training.precision import check_precision
 from railyard.workload.training.spec import SCHEDULES, Layout, Training
@@ -373,10 +374,10 @@ def _none_fits(trainings: list[Training], accelerator: Accelerator) -> LayoutErr
     columns = Columns.of(trainings, [accelerator] * len(trainings))
     training = trainings[int(np.argmin(fullest_bytes(columns, PipelineRanks.of(trainings))))]
     table = memory(training, accelerator)
-    need, have = table.fullest.total_bytes / 1e9, accelerator.memory_bytes / 1e9
+    need, have = table.fullest.total_bytes, accelerator.memory_bytes
     return LayoutError(
         f"{training.model.name} does not fit on {training.layout.ranks} {accelerator.name}: the smallest layout"
-        f" ({training.layout}) needs {need:.1f} GB of {have:.1f} GB\n{table}",
+        f" ({training.layout}) needs {format_memory(need)} of {format_memory(have)}\n{table}",
         table=table,
         key="parallelism",
         hint="take more accelerators, or devices with more memory",
@@ -445,8 +446,9 @@ def check_fit(training: Training, accelerator: Accelerator) -> MemoryTable:
         else "no layout on as many ranks fits"
     )
     raise LayoutError(
-        f"{training.model.name} with {training.layout} does not fit: stage {full.stage} needs {in_gb(full.total_bytes)}"
-        f" of {in_gb(full.capacity_bytes)} on {accelerator.name}; {others}\n{table}",
+        f"{training.model.name} with {training.layout} does not fit: stage {full.stage} needs"
+        f" {format_memory(full.total_bytes)} of {format_memory(full.capacity_bytes)} on"
+        f" {accelerator.name}; {others}\n{table}",
         table=table,
         nearest=near,
         key="parallelism",

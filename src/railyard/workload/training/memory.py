@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.units import format_memory
 from railyard.workload.training.buffers import in_flight, kept, state, working
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.fully_sharded import fully_sharded
@@ -91,14 +92,15 @@ class MemoryTable:
 
     def __str__(self) -> str:
         head = (
-            f"{'stage':>5} {'parameters':>11} {'gradients':>11} {'optimizer':>11} {'activations':>12} {'buffers':>11}"
+            f"{'stage':>5} {'parameters':>11} {'gradients':>11} {'optimizer':>11} {'activations':>11} {'buffers':>11}"
         )
         lines = [f"{head} {'runtime':>11} {'total':>11} {'device has':>11}"]
         for row in self.rows:
-            sizes = (row.parameters_bytes, row.gradients_bytes, row.optimizer_bytes)
-            text = " ".join(f"{in_gb(size):>11}" for size in sizes) + f" {in_gb(row.activations_bytes):>12}"
-            rest = (row.buffers_bytes, row.reserved_bytes, row.total_bytes, row.capacity_bytes)
-            lines.append(f"{row.stage:>5} {text} " + " ".join(f"{in_gb(size):>11}" for size in rest))
+            parts = (row.parameters_bytes, row.gradients_bytes, row.optimizer_bytes, row.activations_bytes)
+            sizes = map(
+                format_memory, (*parts, row.buffers_bytes, row.reserved_bytes, row.total_bytes, row.capacity_bytes)
+            )
+            lines.append(f"{row.stage:>5} " + " ".join(f"{size:>11}" for size in sizes))
         return "\n".join(lines)
 
 
@@ -197,8 +199,3 @@ def _replicated(columns: Columns, rank: RankColumns, place: F) -> MemoryColumns:
     activations = in_flight(columns, place) * once
     buffers = working(columns, rank, layer)
     return MemoryColumns(parameters, gradients, optimizer, activations, buffers, np.zeros_like(once))
-
-
-def in_gb(size_bytes: int) -> str:
-    """A size in GB: one unit for all, as a table that mixes GiB and GB cannot be compared by eye."""
-    return f"{size_bytes / 1e9:.1f} GB"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.graph import CollectiveKind
 from railyard.result.training import BytesPair, CommunicationFigures, PublishedEffect, UsedPart
+from railyard.units import format_memory
 from railyard.workload.training.pipeline_ranks import PipelineRanks
 from railyard.workload.training.sync.graph import asked_of
 from railyard.workload.training.sync.shapes import bundle
@@ -74,7 +75,7 @@ class SyncLedger:
             where, pair = "to other workers", self.between
         return [
             f"with {kinds} each rank sends {pair[1] / 1e9:.3g} GB a step {where}, in place of {pair[0] / 1e9:.3g} GB"
-            f" ({_times(*pair)}), and keeps {self.kept_bytes / 1e9:.3g} GB more",
+            f" ({_times(*pair)}), and keeps {format_memory(self.kept_bytes, 2)} more",
             *(f"published for {kind}, not computed here: {finding}" for kind, finding in self.published),
         ]
 
