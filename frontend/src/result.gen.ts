@@ -2372,7 +2372,7 @@ export interface TraceVariant {
   cpmt: null;
   /** what would help most */
   bottleneck: BottleneckFigures;
-  /** what the network carried */
+  /** what scale-up and scale-out links carried */
   network: NetworkFigures;
   /** of a rank, by pipeline stage */
   memory: MemoryFigures;
@@ -2502,7 +2502,7 @@ export interface TrainingVariant {
   cpmt: TrainingCost;
   /** what would help most */
   bottleneck: BottleneckFigures;
-  /** what the network carried */
+  /** what scale-up and scale-out links carried */
   network: NetworkFigures;
   /** of a rank, by pipeline stage */
   memory: MemoryFigures;

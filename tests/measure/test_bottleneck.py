@@ -9,7 +9,18 @@ import pytest
 
 from railyard import catalog, cluster
 from railyard.measure import bottleneck
-from railyard.measure.bottleneck import FLOPS, LATENCY, MEMORY, NIC, SCALE_UP, UNLIMITED, Bottleneck, Resource, Trial
+from railyard.measure.bottleneck import (
+    FLOPS,
+    LATENCY,
+    MEMORY,
+    NIC,
+    SCALE_UP,
+    SCALE_UP_LATENCY,
+    UNLIMITED,
+    Bottleneck,
+    Resource,
+    Trial,
+)
 from railyard.result.bottleneck import ChangeRow
 from railyard.result.tax import EXPOSED, TaxFigures
 
@@ -71,6 +82,10 @@ def test_scaling_arguments_are_those_of_the_cluster():
     scale_up = SCALE_UP.scaled(machine, 1.5).scale_up.rate_bps
     assert scale_up == pytest.approx(1.5 * machine.scale_up.rate_bps)
     sooner = LATENCY.scaled(machine, 2.0)
+    assert sooner.fabric.nic_latency_ps == pytest.approx(machine.fabric.nic_latency_ps / 2, abs=1)
+    assert sooner.scale_up.latency_ps == machine.scale_up.latency_ps
+    sooner = SCALE_UP_LATENCY.scaled(machine, 2.0)
+    assert sooner.fabric.nic_latency_ps == pytest.approx(machine.fabric.nic_latency_ps, abs=1)
     assert sooner.scale_up.latency_ps == pytest.approx(machine.scale_up.latency_ps / 2, abs=1)
 
 
@@ -86,8 +101,8 @@ def test_resources_that_the_job_does_not_use_are_left_out(yard):
         return [resource.name for resource in bottleneck.resources(machine, ran)]
 
     assert names([]) == [FLOPS.name, MEMORY.name]
-    assert names(["scale-up"]) == [FLOPS.name, MEMORY.name, SCALE_UP.name, LATENCY.name]
-    assert NIC.name in names(["nic"])
+    assert names(["scale-up"]) == [FLOPS.name, MEMORY.name, SCALE_UP.name, SCALE_UP_LATENCY.name]
+    assert names(["nic"]) == [FLOPS.name, MEMORY.name, NIC.name, LATENCY.name]
 
 
 def taxed(lost=None, inside=None, rest=None):
@@ -113,11 +128,11 @@ def shares(lost):
     ],
 )
 def test_the_sentence_names_the_largest_loss_and_its_network(tax, words):
-    plain = Bottleneck("network latency", "1.25 x network latency shortens the step by 3.2%.")
+    plain = Bottleneck("scale-out latency", "1.25 x scale-out latency shortens the step by 3.2%.")
     found = plain.led_by(tax)
     assert found.headline == f"The largest loss is {words}, 28.8% of the step."
     assert found.section().headline == found.headline
-    assert found.section().sensitivity == "1.25 x network latency shortens the step by 3.2%."
+    assert found.section().sensitivity == "1.25 x scale-out latency shortens the step by 3.2%."
 
 
 def test_without_losses_the_sentence_stays():
@@ -131,9 +146,9 @@ def trial(resource, gain):
 
 
 def test_a_loss_larger_than_what_any_resource_saves_is_the_bottleneck():
-    """28.8 % of contention is not network latency, though a quarter less of that saves most, 3.2 %."""
+    """28.8 % of contention is not scale-out latency, though a quarter less of that saves most, 3.2 %."""
     ranking = (trial(LATENCY, 0.032), trial(SPINE, 0.02), trial(NIC, 0.01), trial(FLOPS, -0.01))
-    plain = Bottleneck("network latency", "", ranking)
+    plain = Bottleneck("scale-out latency", "", ranking)
 
     def named(tax, found=plain):
         return found.led_by(tax).name

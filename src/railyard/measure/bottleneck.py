@@ -62,7 +62,7 @@ class Resource:
     @property
     def scales_out(self) -> bool:
         """Whether it is part of the scale-out network."""
-        return self.family == "network" and self != SCALE_UP
+        return self.family == "network" and self not in (SCALE_UP, SCALE_UP_LATENCY)
 
     def scaled(self, cluster: Cluster, factor: float) -> Cluster:
         """The cluster with this resource better by a factor."""
@@ -77,7 +77,8 @@ FLOPS = Resource("accelerator FLOPS", "compute", ("flops",), rebuilds_workload=T
 MEMORY = Resource("accelerator memory bandwidth", "compute", ("memory_bandwidth",), rebuilds_workload=True)
 SCALE_UP = Resource("scale-up bandwidth", "network", ("scale_up",))
 NIC = Resource("NIC rate", "network", ("nic",))
-LATENCY = Resource("network latency", "network", shorter=("latency",))
+SCALE_UP_LATENCY = Resource("scale-up latency", "network", better=("scale_out_latency",), shorter=("latency",))
+LATENCY = Resource("scale-out latency", "network", shorter=("scale_out_latency",))
 MEMORY_POOL = Resource("memory pool", "storage", ("memory_pool",))
 STORAGE = Resource("storage", "storage", ("storage",))
 LOADERS = Resource("loader workers", "storage", rebuilds_workload=True, divides_loading=True)
@@ -289,12 +290,12 @@ def resources(cluster: Cluster, record: Record, *, jitter: bool = False, checkpo
     back_end = {tier.name: tier.kind for tier in cluster.back_end.tiers}
     found = [FLOPS, MEMORY]
     if SCALE_UP_TIER in used:
-        found.append(SCALE_UP)
+        found += [SCALE_UP, SCALE_UP_LATENCY]
     if any(back_end.get(tier) == "access" for tier in used):
         found.append(NIC)
     between = [tier for tier in used if back_end.get(tier, "access") != "access"]
     found += [Resource(tier, "network", tiers=(tier,)) for tier in between]
-    if used:
+    if any(tier in back_end for tier in used):
         found.append(LATENCY)
     kinds = record.graph.kind
     if checkpoints or ((kinds == Kind.READ) | (kinds == Kind.WRITE)).any():

@@ -94,7 +94,7 @@ class Decomposition:
         return found
 
     def network_s(self) -> float:
-        """Mean over ranks of what the network made a rank wait: latency, bandwidth and contention."""
+        """Mean over ranks of exposed communication, inside domains and between them."""
         return self.seconds(*NETWORK_CAUSES)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from railyard.workload.training.spec import Training
 
 _CAUSES = {
-    "bandwidth": "time with the network to itself, less its latency, of what no computation hides",
+    "bandwidth": "time with its links to itself, less its latency, of what no computation hides",
     "latency": "steps of the algorithm times latency of a step, and the launch",
     "contention": "longer than alone: links shared with other flows, or hashed onto one another",
 }

@@ -27,15 +27,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from railyard.measure.causes import OUTAGE
 from railyard.result.tax import EXPOSED, TaxFigures, TaxShares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from railyard.cluster import Cluster
+    from railyard.graph import Record
+
 _CARRIED = ("data", "checkpoint", "outer update", OUTAGE)
 """Causes that the network may be behind, by what crosses it or dies in it; what is lost so is bandwidth."""
 _KERNELS = "compute"
+
+
+def crosses(record: Record, cluster: Cluster) -> bool:
+    """Whether a step puts anything on the scale-out network: else it pays nothing to it, whatever engine ran it."""
+    names = {tier.name for tier in cluster.back_end.tiers}
+    outside = np.isin(cluster.links.tiers, list(names))[cluster.links.tier]
+    return bool(record.table("links")["bytes"][outside].any())
 
 
 def tax_of(

@@ -53,7 +53,7 @@ class StepVariant(ComparedVariant):
     capex: CapexFigures = Field(description="what the cluster costs to buy")
     cpmt: TrainingCost | None = Field(description="cost per million goodput tokens; null where the work makes none")
     bottleneck: BottleneckFigures = Field(description="what would help most")
-    network: NetworkFigures = Field(description="what the network carried")
+    network: NetworkFigures = Field(description="what scale-up and scale-out links carried")
     memory: MemoryFigures = Field(description="of a rank, by pipeline stage")
     timeline: TimelineFigures = Field(description="of a few ranks")
     topology: TopologyFigures = Field(description="of the back-end network")

@@ -17,7 +17,7 @@ from railyard.graph import Job
 from railyard.measure import bottleneck
 from railyard.measure.bottleneck import FLOPS, MEMORY, Resource
 from railyard.measure.decompose import decompose
-from railyard.measure.tax import tax_of
+from railyard.measure.tax import crosses, tax_of
 from railyard.percentile import percentile
 from railyard.scenario.load import blaming
 from railyard.study.training.hash_seeds import hashes, redrawn
@@ -95,7 +95,9 @@ def simulate(job: PreparedTrace, *, stop: Event, done: Callable[[str], None]) ->
     samples = lasted * (len(job.seeds) // len(lasted))
     job = replace(job, cluster=cluster)
     shares = decompose(_by_trace(job, record))
-    return SimulatedTrace(job, record, shares, samples, _taxed(replace(bench, job=job, seed=chosen), shares), search)
+    return SimulatedTrace(
+        job, record, shares, samples, _taxed(replace(bench, job=job, seed=chosen), record, shares), search
+    )
 
 
 def _by_trace(job: PreparedTrace, record: Record) -> Record:
@@ -104,8 +106,8 @@ def _by_trace(job: PreparedTrace, record: Record) -> Record:
     return replace(record, who=graph.rank, work=graph)
 
 
-def _taxed(bench: _Bench, shares: Decomposition) -> TaxFigures:
-    """What networks cost a run."""
+def _taxed(bench: _Bench, record: Record, shares: Decomposition) -> TaxFigures:
+    """What networks cost a run whose time goes where `shares` says."""
     job = bench.job
     plain = Conditions(job.engine, job.cluster, job.policy, job.faults)
 
@@ -114,7 +116,9 @@ def _taxed(bench: _Bench, shares: Decomposition) -> TaxFigures:
         return decompose(_by_trace(job, run)).by_cause()
 
     without_scale_out, without_networks = map(plain.unlimited, FREED)
-    taxed = shares.by_cause(), spent(without_scale_out), spent(without_networks)
+    found = shares.by_cause()
+    outside = spent(without_scale_out) if crosses(record, job.cluster) else found
+    taxed = found, outside, spent(without_networks)
     return tax_of(*taxed, without_networks.engine.name, slows=job.trace.graph.loss_index is not None)
 
 

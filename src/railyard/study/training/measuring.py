@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     from railyard.workload.training.spec import Layout, Training
 
 
+_OTHERS = "what would help, and the steps on networks without limit with which the network tax compares,"
+
+
 class Priced(TypedDict, total=False):
     """The price of a way of communicating, where the job has one."""
 
@@ -165,8 +168,11 @@ def measure(simulated: Simulated) -> MeasuredTraining:
         **packets_of(timeline, job.cluster),
     )
     left_out = _words(timeline.meta.get("left_out"))
-    if timeline.meta.get("engine") == "packet":
-        left_out = (*left_out, "what would help is tried on the flow engine: its shares of the step, not its queues")
+    if timeline.meta.get("engine") != simulated.tax.engine:
+        left_out = (
+            *left_out,
+            f"{_OTHERS} are of the engine `{simulated.tax.engine}`: its shares of the step, not its queues",
+        )
     return MeasuredTraining(variant, tuple(_sources(job, cost)), left_out, tuple(_defaults(job)), tuple(ranks))
 
 

@@ -11,7 +11,7 @@ from railyard.engine import Jitter, Probes
 from railyard.engine.unlimited import FREED
 from railyard.errors import Stalled
 from railyard.measure import bottleneck
-from railyard.measure.tax import tax_of
+from railyard.measure.tax import crosses, tax_of
 from railyard.percentile import percentile
 from railyard.scenario.load import blaming
 from railyard.study.deaths import words
@@ -192,8 +192,11 @@ def _taxed(
         lost: What each fault cost.
         pool: Runs steps beside one another.
     """
+    inside = not (crosses(mean.record, bench.job.cluster) or mean.meeting_s or mean.stall_s or lost)
 
     def unlimited(free: Free) -> dict[str, float]:
+        if free == "scale-out" and inside:
+            return mean.by_cause()
         kept = {words(fault) for fault in whole.unlimited(free).job.faults}
         on = replace(bench.unlimited(free), lost_s=sum(one.lost_s for one in lost if one.what in kept))
         return MeanStep.simulated(on).by_cause()
