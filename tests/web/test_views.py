@@ -100,7 +100,7 @@ def test_the_timeline_is_drawn_at_any_zoom(client, run):
 
 
 def test_kept_runs_are_compared(client, run, settings):
-    other = api.run(settings.folder / "small.yaml", overrides={"fabric": "ideal"}, out=settings.folder / "runs")
+    other = api.run(settings.folder / "small.yaml", overrides={"fabric": "uec"}, out=settings.folder / "runs")
     found = client.get(f"/api/v1/comparison?run={run.folder.name}&run={other.folder.name}").json()
     assert [variant["name"] for variant in found["variants"]] == [run.folder.name, other.folder.name]
     assert found["verdict"]["differences"][0]["shared"] == "computation"

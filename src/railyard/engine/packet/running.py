@@ -14,7 +14,7 @@ from railyard.engine.packet.faults import columns as fault_columns
 from railyard.engine.packet.queue_pairs import split
 from railyard.engine.packet.scheduled import counts
 from railyard.engine.packet.settings import core_options
-from railyard.errors import InputError, SimulationError
+from railyard.errors import InputError, Stalled
 from railyard.graph import Label, Record
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def run(
 
     Raises:
         InputError: Columns that do not fit together, a flow without a path, flows with a dependency cycle.
-        SimulationError: A deadlock by pauses or credits, or nothing moves any more.
+        Stalled: A deadlock by pauses or credits, or nothing moves any more.
     """
     if not 1 <= threads <= MOST_THREADS:
         raise InputError("number of threads", key="threads", found=threads, allowed=f"1 to {MOST_THREADS}")
@@ -204,7 +204,7 @@ def run(
     except ValueError as error:
         raise InputError(f"the packet engine refuses its input: {error}") from error
     except _core.PacketStuck as error:
-        raise SimulationError(str(error)) from error
+        raise Stalled(str(error)) from error
     packets = PacketFates(
         new=outcome.sent,
         retransmitted=outcome.retransmitted,
