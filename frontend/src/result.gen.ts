@@ -2185,7 +2185,7 @@ export interface TaxFigures {
   /** share of tokens that a network of that kind without limit would add back */
   tokens_lost: number;
   /** of it, waits for communication by cause */
-  exposed: Partial<Record<"bandwidth" | "latency" | "contention" | "straggler", number>>;
+  exposed: Partial<Record<"bandwidth" | "latency" | "contention" | "straggler" | "outage", number>>;
   /** of it, computation that runs longer beside communication */
   slowed_kernels: number;
   /** the same of scale-up networks */
@@ -2205,7 +2205,7 @@ export interface TaxShares {
   /** share of tokens that a network of that kind without limit would add back */
   tokens_lost: number;
   /** of it, waits for communication by cause */
-  exposed: Partial<Record<"bandwidth" | "latency" | "contention" | "straggler", number>>;
+  exposed: Partial<Record<"bandwidth" | "latency" | "contention" | "straggler" | "outage", number>>;
   /** of it, computation that runs longer beside communication */
   slowed_kernels: number;
 }

@@ -31,6 +31,15 @@ def test_direct_causes_share_the_loss_in_proportion_to_their_growth():
     assert (found.step_without_scale_out_s, found.step_without_networks_s, found.engine) == (6.0, 5.0, "flow")
 
 
+def test_an_outage_of_the_network_is_no_bandwidth():
+    """10 s of a mean step, of which 4 are until the job goes on after a fault of the network, and 1 is bandwidth."""
+    found = tax_of(
+        {"compute": 5.0, "bandwidth": 1.0, "outage": 4.0}, {"compute": 5.0}, {"compute": 5.0}, "flow", slows=False
+    )
+    assert found.exposed["outage"] == pytest.approx(0.4)
+    assert found.exposed["bandwidth"] == pytest.approx(found.of_collectives) == pytest.approx(0.1)
+
+
 def test_a_wait_that_the_network_hid_is_no_tax():
     """4 s of contention hid 3 s of loading: without the network 1 s is won."""
     with_it = {"compute": 6.0, "contention": 4.0}

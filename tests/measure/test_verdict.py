@@ -46,8 +46,10 @@ def row(figure="cpmt", typical=1.0, low=0.9, high=1.3, between=0.1):
     )  # fmt: skip
 
 
-def taxed(exposed, slowed=0.0):
-    return TaxFigures.model_construct(tokens_lost=exposed + slowed, slowed_kernels=slowed)
+def taxed(exposed, slowed=0.0, outage=0.0):
+    return TaxFigures.model_construct(
+        tokens_lost=exposed + slowed + outage, exposed={"bandwidth": exposed, "outage": outage}, slowed_kernels=slowed
+    )
 
 
 def step(
@@ -118,6 +120,13 @@ def test_the_band_of_a_tax():
     assert row.high - 0.2 == pytest.approx(math.hypot(0.2 * math.expm1(0.6), 0.1 * math.expm1(0.5)))
     assert 0.2 - row.low == pytest.approx(math.hypot(0.2 * math.expm1(-0.2), 0.1 * math.expm1(-0.1)))
     assert (row.figure, row.rows, row.sources) == ("network_tax", 103, 7)
+
+
+def test_outages_have_no_band():
+    """50 % more that a fault took: the error of collectives is on the 20 % beside it alone."""
+    row = tax_row(taxed(0.1, 0.1, 0.5))
+    assert row.typical == pytest.approx(0.7)
+    assert row.high - row.typical == pytest.approx(tax_row(taxed(0.1, 0.1)).high - 0.2)
 
 
 def test_outside_the_band_one_is_best():

@@ -95,6 +95,7 @@ _EXPOSED = {
     "contention": "contention in {}",
     "straggler": "waiting for ranks that {} made late",
     "compute": "kernels slowed by communication over {}",
+    OUTAGE: "waiting for the job to go on after faults of {}",
 }
 """What a network costs, as sentences name it."""
 
@@ -104,6 +105,7 @@ _SHORT = {
     "contention": "{} contention",
     "straggler": "ranks late by {} network",
     "compute": "kernels slowed by {} communication",
+    OUTAGE: "{} outages",
 }
 """The same, as tables name it."""
 

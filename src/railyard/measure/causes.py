@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class Cause(IntEnum):
 PIPELINE_GROUP, PIPELINE_INDEX = "pp", 1
 """Communicator class of pipeline transfers, to which every bubble is booked."""
 
-OUTAGE = "outage"
+OUTAGE: Final = "outage"
 """Cause of what the mean step has of faults that come once: hang, repair and restart, or a while of slow steps."""
 
 NETWORK_CAUSES = (Cause.LATENCY, Cause.BANDWIDTH, Cause.CONTENTION)

@@ -148,14 +148,17 @@ def slowed_error() -> ModelError:
 
 
 def tax_row(tax: TaxFigures) -> ErrorRow:
-    """The band of a network tax: a collective's error is on all of it, that of slowed kernels on its part beside it."""
+    """The band of a network tax: a collective's error is on all of it, that of slowed kernels on its part beside it.
+
+    What outages take is no prediction of a model of collectives: it has no part in the band.
+    """
     collective, slowed, share = collective_error(), slowed_error(), tax.tokens_lost
     return ErrorRow(
         figure="network_tax",
         family=f"{collective.question}: {collective.family}; {slowed.question}",
-        low=share - math.hypot(collective.low * share, slowed.low * tax.slowed_kernels),
+        low=share - math.hypot(collective.low * tax.of_collectives, slowed.low * tax.slowed_kernels),
         typical=share,
-        high=share + math.hypot(collective.high * share, slowed.high * tax.slowed_kernels),
+        high=share + math.hypot(collective.high * tax.of_collectives, slowed.high * tax.slowed_kernels),
         between=collective.between,
         rows=collective.rows + slowed.rows,
         sources=collective.sources + slowed.sources,

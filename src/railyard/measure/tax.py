@@ -11,14 +11,14 @@ The three add up to the step. A tax is divided by what its removal shortens. Eve
 T - T1 is the sum of the differences of all causes. Of these, the causes that a network acts on directly carry the tax:
 
     exposed, by cause   bandwidth, latency, contention, straggler: how much longer ranks wait for communication, and
-                        for ranks that communication made late
+                        for ranks that communication made late; outage: until the job goes on after faults of the
+                        network, which one without limit does not have
     slowed kernels      how much longer the same kernels run beside communication, where it slows them
 
 All other differences are consequences. Pipeline bubbles and waits for computations elsewhere grow with what delays
 others, and what a wait hid before (samples that were loaded meanwhile) comes to light when it is gone. So each direct
 cause has the part of T - T1 that its own growth has in the growth of all direct causes; a cause that shrank has none.
-What storage, checkpoints or meetings of workers wait longer for came over the network too, and counts as bandwidth. So
-does what faults of the network stop: a network without limit has none.
+What storage, checkpoints or meetings of workers wait longer for came over the network too, and counts as bandwidth.
 
 A network without limit cannot be slower. Where simulation says so (another order of events), T1 counts as T.
 """
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.graph import Record
 
-_CARRIED = ("data", "checkpoint", "outer update", OUTAGE)
-"""Causes that the network may be behind, by what crosses it or dies in it; what is lost so is bandwidth."""
+_CARRIED = ("data", "checkpoint", "outer update")
+"""Causes that the network may be behind, by what crosses it; what is lost so is bandwidth."""
 _KERNELS = "compute"
 
 
@@ -67,7 +67,7 @@ def tax_of(
         engine: That found the latter two.
         slows: Whether communication slows the kernels beside it; else computation that takes longer is a consequence.
     """
-    direct = (*EXPOSED, _KERNELS) if slows else EXPOSED
+    direct = (*EXPOSED, OUTAGE, *((_KERNELS,) if slows else ()))
     step_s, found_s, least_s = (sum(spent.values()) for spent in (as_it_is, without_scale_out, without_networks))
     outside_s = min(found_s, step_s)
     inside_s = min(least_s, outside_s)
@@ -91,5 +91,6 @@ def _shares(longer: Mapping[str, float], shorter: Mapping[str, float], direct: S
     total = sum(parts.values())
     if not total:
         parts["bandwidth"] = total = 1.0
-    exposed = {cause: lost * parts[cause] / total for cause in EXPOSED}
-    return TaxShares(tokens_lost=lost, exposed=exposed, slowed_kernels=lost * parts.get(_KERNELS, 0.0) / total)
+    share = {cause: lost * part / total for cause, part in parts.items()}
+    exposed = {cause: share[cause] for cause in (*EXPOSED, *((OUTAGE,) if parts[OUTAGE] else ()))}
+    return TaxShares(tokens_lost=lost, exposed=exposed, slowed_kernels=share.get(_KERNELS, 0.0))

@@ -218,7 +218,7 @@ def _model_band(by: Figure, one: ComparedVariant, other: ComparedVariant, shared
 
 def _tax_band(one: TaxFigures, other: TaxFigures) -> float:
     """Error of the difference of two network taxes of one job, as a share of the step."""
-    collectives = (collective_error().scatter * side.tokens_lost for side in (one, other))
+    collectives = (collective_error().scatter * side.of_collectives for side in (one, other))
     return math.hypot(*collectives, math.log1p(slowed_error().widest) * (one.slowed_kernels - other.slowed_kernels))
 
 

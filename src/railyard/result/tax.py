@@ -10,8 +10,9 @@ from pydantic import Field, model_validator
 from railyard.result.section import Figures, Share, require_equal
 from railyard.result.serving import ShareByLevel
 
-ExposedCause = Literal["bandwidth", "latency", "contention", "straggler"]
+ExposedCause = Literal["bandwidth", "latency", "contention", "straggler", "outage"]
 EXPOSED: tuple[ExposedCause, ...] = ("bandwidth", "latency", "contention", "straggler")
+"""What a working network costs; `outage` is there only where faults of a network stop a job."""
 
 
 class ServingTaxShares(Figures):
@@ -40,6 +41,11 @@ class TaxShares(Figures):
         parts = math.fsum((*self.exposed.values(), self.slowed_kernels))
         require_equal("tax: exposed communication and slowed kernels are not the tokens lost", parts, self.tokens_lost)
         return self
+
+    @property
+    def of_collectives(self) -> float:
+        """Tokens lost to communication that goes on, which a model of collectives predicts: all but outages."""
+        return self.tokens_lost - self.exposed.get("outage", 0.0)
 
 
 class TaxFigures(TaxShares):
