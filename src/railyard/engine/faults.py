@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -84,11 +84,6 @@ def _placed(fault: Fault, rank: NDArray[np.int32], index: int) -> Fault:
         allowed = f"0 to {len(rank) - 1}"
         raise InputError("there is no such rank", key=f"faults.{index}.rank", found=own, allowed=allowed)
     return cast("Fault", replace(cast("Any", fault), rank=int(rank[own])))
-
-
-def noted(faults: Sequence[Fault]) -> list[dict[str, object]]:
-    """Faults as plain values, for the record's `meta`."""
-    return [{"kind": fault.kind, **asdict(cast("Any", fault))} for fault in faults]
 
 
 def effects_of(faults: Sequence[Fault], places: Places) -> list[tuple[int, Effect]]:

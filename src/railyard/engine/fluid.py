@@ -14,7 +14,7 @@ from railyard.engine.background import foreground, with_background
 from railyard.engine.bursts import Bursts, until
 from railyard.engine.contract import Jitter, Probes, Progress
 from railyard.engine.doubts import doubts
-from railyard.engine.faults import FaultColumns, effects_of, expand, noted, placed
+from railyard.engine.faults import FaultColumns, effects_of, expand, placed
 from railyard.engine.joint import jitter_keys, joint
 from railyard.engine.lowering import Free, Lowered, freed, lower
 from railyard.engine.outages import outages_of
@@ -256,7 +256,6 @@ def _about(
     return {
         "seed": seed,
         "jitter": asdict(jitter),
-        "faults": noted(faults),
         "warnings": [f"rank {fault.rank} computes nothing any more when it is to be late" for fault in idle],
         "events": result.events,
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.engine.contract import Jitter, Probes, Progress, engines
-from railyard.engine.faults import effects_of, noted
+from railyard.engine.faults import effects_of
 from railyard.engine.faults import placed as placed_faults
 from railyard.engine.flow import FLOW
 from railyard.engine.joint import joint
@@ -127,7 +127,6 @@ class LabEngine:
         meta: dict[str, object] = {
             "engine": self.name,
             "seed": seed,
-            "faults": noted(there),
             "left_out": [*LEFT_OUT, *cluster.fabric.left_out],
             "dilation": self.dilation,
             "expected_s": expected_s / self.dilation,

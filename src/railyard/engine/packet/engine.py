@@ -10,7 +10,7 @@ import numpy as np
 
 from railyard.cluster.memory_pool import TIERS as POOL_TIERS
 from railyard.engine.contract import Jitter, Probes, Progress, engines
-from railyard.engine.faults import effects_of, expand, noted
+from railyard.engine.faults import effects_of, expand
 from railyard.engine.faults import placed as placed_faults
 from railyard.engine.flow import FLOW
 from railyard.engine.joint import joint
@@ -172,7 +172,6 @@ class PacketEngine:
             "engine": self.name,
             "seed": seed,
             "jitter": asdict(jitter),
-            "faults": noted(faults),
             "warnings": [*cluster.remarks, *lost(cluster)],
             "events": result.meta["events"],
             "left_out": [*left_out, *_slicing_notes(slicing), *self.left_out, *placed.left_out],
