@@ -158,6 +158,7 @@ def diagnosis(
     *,
     count: Annotated[int, typer.Option("--count", min=1, help="Cases; situations come round again after 60.")] = 60,
     seed: Annotated[int, typer.Option("--seed", help="Of the cases.")] = 25,
+    noise: Annotated[float, typer.Option("--noise", min=0.0, help="Factor on what differs by chance.")] = 1.0,
     folder: Annotated[
         Path | None, typer.Option("--folder", metavar="FOLDER", help="Keep the traces of every case here.")
     ] = None,
@@ -166,4 +167,4 @@ def diagnosis(
     """Diagnose traces of jobs with known faults, written by a generator that shares nothing with the simulator."""
     from railyard_validation import printing
 
-    printing.diagnosis(count, seed=seed, folder=folder, as_json=json)
+    printing.diagnosis(count, seed=seed, noise=noise, folder=folder, as_json=json)

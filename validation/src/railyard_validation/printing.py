@@ -326,7 +326,7 @@ def trials(only: str, *, variants: int, seed: int, folder: Path | None, as_json:
     emit(f"\n{sum(not row.problems for row in rows)} of {len(rows)} variants come out as they should")
 
 
-def diagnosis(count: int, *, seed: int, folder: Path | None, as_json: bool) -> None:
+def diagnosis(count: int, *, seed: int, noise: float, folder: Path | None, as_json: bool) -> None:
     """Precision, recall and calibration of the diagnosis of traces."""
     import tempfile
     from pathlib import Path
@@ -335,7 +335,7 @@ def diagnosis(count: int, *, seed: int, folder: Path | None, as_json: bool) -> N
 
     with Progress(wanted=not as_json) as progress, tempfile.TemporaryDirectory() as lent:
         cases = []
-        for case in judged(seed, count, folder or Path(lent)):
+        for case in judged(seed, count, folder or Path(lent), noise):
             progress(case.truth.situation, (case.number + 1) / count)
             cases.append(case)
     found = report(cases)

@@ -475,9 +475,30 @@ _SITUATIONS: dict[str, tuple[int, Callable[[np.random.Generator], Plan]]] = {
 SITUATIONS = tuple(name for name, (count, _) in _SITUATIONS.items() for _ in range(count))
 
 
-def drawn(situation: str, rng: np.random.Generator, folder: Path) -> Truth:
-    """Draws a case of a situation, writes its traces into a folder, and says what is true."""
-    return written(_SITUATIONS[situation][1](rng), situation, rng, folder)
+def drawn(situation: str, rng: np.random.Generator, folder: Path, noise: float = 1.0) -> Truth:
+    """Draws a case of a situation, writes its traces into a folder, and says what is true.
+
+    Args:
+        situation: Its name.
+        rng: Of all that is drawn.
+        folder: Of the traces.
+        noise: Factor on what differs by chance.
+    """
+    case = _SITUATIONS[situation][1](rng)
+    case.conduct = _louder(case.conduct, noise)
+    return written(case, situation, rng, folder)
+
+
+def _louder(usual: Conduct, noise: float) -> Conduct:
+    """The same chance events, so many times as large."""
+    return replace(
+        usual,
+        kernel=lambda rank, step, what: usual.kernel(rank, step, what) ** noise,
+        stall_us=lambda rank, step: noise * usual.stall_us(rank, step),
+        noise=noise * usual.noise,
+        outliers=noise * usual.outliers,
+        network_noise=noise * usual.network_noise,
+    )
 
 
 def written(case: Plan, situation: str, rng: np.random.Generator, folder: Path) -> Truth:

@@ -63,17 +63,18 @@ class Judged:
         return self.truth.evidence == "faint" or named or bool(self.answer["unknown"])
 
 
-def judged(seed: int, count: int, folder: Path) -> Iterator[Judged]:
+def judged(seed: int, count: int, folder: Path, noise: float = 1.0) -> Iterator[Judged]:
     """Draws cases, diagnoses them and compares.
 
     Args:
         seed: Case `n` depends on the seed and `n` alone.
         count: Cases; the situations of 60 come round again after 60.
         folder: Where the traces of each case go; what is true of them does not.
+        noise: Factor on what differs by chance.
     """
     for number in range(count):
         place = folder / f"case-{number:03}"
-        truth = drawn(SITUATIONS[number % len(SITUATIONS)], np.random.default_rng([seed, number]), place)
+        truth = drawn(SITUATIONS[number % len(SITUATIONS)], np.random.default_rng([seed, number]), place, noise)
         answer = json.loads(answer_of(diagnose(place), place.name, None).text())
         yield compared(number, truth, answer)
 
