@@ -84,8 +84,10 @@ export interface DiagnosisAnswer {
   version: string;
   /** parts, the surest first */
   verdict: SuspectRow[];
-  /** whether something is wrong that could not be laid to one part */
+  /** whether something is wrong that no single part explains, or too little was measured to say that nothing is wrong */
   unknown: boolean;
+  /** ranks of the job of which nothing was read */
+  missing_ranks: number[];
   /** S and the like, where there is a replay; else empty */
   what_if: Record<string, unknown>;
   /** what stands between and a surer answer */
@@ -534,11 +536,15 @@ export interface SettingChange {
 export interface SuspectRow {
   /** as faults of scenarios write it */
   part: string;
-  /** accelerator, host, nic, link, switch, rank, stage or software */
+  /** accelerator, host, nic, cable, switch, stage, rank, software; sequences or experts: no bad part, but work that is unevenly spread */
   kind: string;
   /** 0 to 1 */
   confidence: number;
-  /** in words, with figures */
+  /** slow in every step, or in some */
+  pattern: "constant" | "intermittent";
+  /** in which steps, as traces number them (from 0 where nothing marks them); empty where steps were not told apart */
+  slow_steps: number[];
+  /** what is slow, by how much and in which steps, in words */
   evidence: string;
   /** what it costs; null where no price is known */
   usd_per_hour: number | null;

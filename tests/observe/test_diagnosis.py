@@ -1,6 +1,7 @@
 """Diagnosis of simulated runs: the part is named, in the words of faults, and nobody where nothing is wrong."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,7 +75,7 @@ def test_nothing_is_wrong(diagnosed, capsys):
             "server 1",
             "host",
         ),
-        ("[{kind: degrade-link, cable: leaf 1 - spine 2, factor: 40 %}]", "leaf 1 - spine 2", "link"),
+        ("[{kind: degrade-link, cable: leaf 1 - spine 2, factor: 40 %}]", "leaf 1 - spine 2", "cable"),
         (
             "[" + ", ".join(f"{{kind: slow-accelerator, rank: {rank}, factor: 85 %}}" for rank in range(16)) + "]",
             "stage 0",
@@ -86,7 +87,10 @@ def test_the_part_is_named(diagnosed, capsys, faults, part, kind):
     answer = diagnosed(capsys, faults)
     assert [(one["part"], one["kind"]) for one in answer["verdict"]] == [(part, kind)]
     (suspect,) = answer["verdict"]
-    assert set(suspect) == {"part", "kind", "confidence", "evidence", "usd_per_hour", "place"}
+    assert set(suspect) == {
+        "part", "kind", "confidence", "pattern", "slow_steps", "evidence", "usd_per_hour", "place",
+    }  # fmt: skip
+    assert (suspect["pattern"], suspect["slow_steps"], answer["missing_ranks"]) == ("constant", [], [])
     assert suspect["place"]["boxes"] or kind == "stage"
     assert 0.5 < suspect["confidence"] < 1
     assert suspect["usd_per_hour"] > 0
@@ -237,3 +241,39 @@ def test_a_record_of_another_cluster_is_refused(tmp_path, capsys):
     for command in (["diagnose", run], ["watch", "--rehearse", run, "--out", str(tmp_path / "out")]):
         assert guard.run([*command, "--cluster", str(larger)]) == 2
         assert "the record was made on another cluster" in capsys.readouterr().err
+
+
+FAULT = (
+    "[{kind: slow-accelerator, rank: 13, factor: 83.7 %},"
+    " {kind: degrade-link, cable: leaf 1 - spine 2, factor: 41.3 %}]"
+)
+
+
+def test_no_word_of_a_fault_is_where_a_diagnosis_could_read_it(tmp_path, capsys):
+    """All that a run's record holds beside its columns: names of faults, their places and factors are not in it."""
+    scenario = tmp_path / "small.yaml"
+    scenario.write_text(SCENARIO, encoding="utf-8")
+    assert guard.run(["run", str(scenario), "-q", "--out", str(tmp_path / "runs"), "--set", f"faults={FAULT}"]) == 0
+    record = read_record(next(tmp_path.glob("runs/*/timeline.parquet")))
+    said = json.dumps({**record.meta, "labels": [str(label) for label in record.labels]})
+    assert not re.search(r"fault|degrade|slow-acc|slow_acc|0\.837|0\.413|83\.7|41\.3|leaf 1|spine 2|rank.{0,4}13", said)
+
+
+def test_lies_about_faults_change_no_answer(tmp_path, capsys):
+    """The same record with a false fault in its `meta`, and with none."""
+    scenario, cluster = tmp_path / "small.yaml", tmp_path / "cluster.yaml"
+    scenario.write_text(SCENARIO, encoding="utf-8")
+    cluster.write_text(f"{SCENARIO}faults: [{{kind: slow-accelerator, rank: 2, factor: 50 %}}]\n", encoding="utf-8")
+    assert guard.run(["run", str(scenario), "-q", "--out", str(tmp_path / "runs"), "--set", f"faults={FAULT}"]) == 0
+    record = read_record(next(tmp_path.glob("runs/*/timeline.parquet")))
+    lie = {"faults": [{"kind": "slow-accelerator", "rank": 2, "factor": 0.5}], "warnings": ["rank 2 is slow"]}
+    answers = []
+    for number, meta in enumerate(({"seed": record.meta["seed"]}, {**record.meta, **lie})):
+        file = tmp_path / f"{number}.parquet"
+        write_record(replace(record, meta=meta), file)
+        capsys.readouterr()
+        assert guard.run(["diagnose", str(file), "--cluster", str(cluster), "--json"]) == 0
+        answers.append({**json.loads(capsys.readouterr().out), "name": ""})
+    assert answers[0] == answers[1]
+    assert "rank 2" not in [one["part"] for one in answers[0]["verdict"]]
+    assert "rank 13" in [one["part"] for one in answers[0]["verdict"]]

@@ -108,6 +108,6 @@ def test_the_price_of_what_stands_behind_a_part(tmp_path):
     total = traced_usd_per_hour(cluster, 1.0, 0.5)
     assert price.of("nic") == pytest.approx(total / 2)
     assert price.of("accelerator") == pytest.approx(total / 16)
-    assert price.of("link") is None
+    assert price.of("cable") is None
     assert 30 < total < 150
     assert traced_usd_per_hour(cluster, 1.0, 1.0) > total > traced_usd_per_hour(cluster, 1.0, 0.0)

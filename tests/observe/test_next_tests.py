@@ -44,7 +44,15 @@ def test_where_nothing_can_be_named_hosts_are_halved(cluster):
     assert after(Diagnosis(), cluster) == []
 
 
-@pytest.mark.parametrize("kind", ["link", "nic", "switch", "host", "accelerator", "stage", "rank", "software"])
+def test_where_traces_are_short_more_are_recorded_first(cluster):
+    steps = after(Diagnosis(unknown=True, short=True), cluster)
+    assert "on all ranks" in steps[0].run
+    assert steps[1:] == after(Diagnosis(unknown=True), cluster)
+
+
+@pytest.mark.parametrize(
+    "kind", ["cable", "nic", "switch", "host", "accelerator", "stage", "rank", "software", "sequences", "experts"]
+)
 def test_every_kind_has_steps_without_a_cluster_too(kind):
     steps = after(Diagnosis([Suspect("part 7", kind, 0.9, "")]), None)
     assert steps

@@ -280,3 +280,49 @@ def test_every_reader_says_what_it_reads():
         assert reader.name == name
         assert reader.summary
         assert not reader.recognises("noise", bytes(range(200, 256)) * 4)
+
+
+def kineto(folder, rank, events, **info):
+    """A trace whose events are name, arguments and category."""
+    listed = [
+        {"ph": "X", "cat": category, "name": name, "ts": 100 * number, "dur": 50, "args": args}
+        for number, (name, args, category) in enumerate(events)
+    ]
+    value = {"distributedInfo": {"rank": rank, **info}, "traceEvents": listed}
+    (folder / f"rank{rank}.json").write_text(json.dumps(value), encoding="utf-8")
+
+
+def test_both_ends_of_a_message_are_in_one_group(tmp_path):
+    common = {"Process Group Name": "7", "Process Group Ranks": "[1, 3]", "Group size": 2}
+    kineto(tmp_path, 1, [("ncclDevKernel_SendRecv(x)", {**common, "Collective name": "send", "Dst Rank": 3}, "kernel")])
+    kineto(tmp_path, 3, [("ncclDevKernel_SendRecv(x)", {**common, "Collective name": "recv", "Src Rank": 1}, "kernel")])
+    record = record_of(gather(tmp_path))
+    (group,) = record.meta["communicators"]
+    assert group == {"name": "1 to 3", "ranks": [1, 3]}
+    assert [label.op for label in record.labels] == ["send_recv"]
+
+
+def test_the_number_of_ranks_is_known_from_groups_that_are_cut_short(tmp_path):
+    """The profiler lists 29 ranks of a group, then the last one; without a world size that one tells."""
+    listed = {"Process Group Name": "0", "Process Group Ranks": "[0, 1, 2, ..., 39]", "Group size": 36}
+    kineto(tmp_path, 2, [("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)", listed, "kernel")])
+    found = gather(tmp_path)
+    assert found.world == 40
+    assert found.missing_ranks == [rank for rank in range(40) if rank != 2]
+
+
+def test_grids_devices_and_marks_of_steps_are_read(tmp_path):
+    kernel = {"grid": [4, 3, 1], "device": 5, "correlation": 17, "stream": 7}
+    events = [
+        ("ProfilerStep#12", {}, "user_annotation"),
+        ("gemm", kernel, "kernel"),
+        ("ProfilerStep#12", {}, "gpu_user_annotation"),
+        ("ProfilerStep#13", {}, "gpu_user_annotation"),
+        ("norm", {"grid": "wrong", "correlation": 18}, "kernel"),
+    ]
+    kineto(tmp_path, 5, events, world_size=8)
+    (piece,) = gather(tmp_path).pieces
+    assert piece.kernels.blocks.tolist() == [12, 0]
+    assert piece.kernels.launch.tolist() == [17, 18]
+    assert (piece.device, piece.exact, piece.began_ns) == (5, True, 0)
+    assert piece.steps == [(12, 200_000, 250_000), (13, 300_000, 350_000)]

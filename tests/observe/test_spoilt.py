@@ -39,7 +39,7 @@ def remarks(folder):
 
 def test_a_rank_without_a_trace_is_missing_by_number(tmp_path):
     put(tmp_path, r2=b"")
-    assert "of 4 ranks 3 were read; missing: 2" in remarks(tmp_path)
+    assert "of 4 ranks 3 have a trace; missing: 2" in remarks(tmp_path)
 
 
 def test_a_mark_before_text_is_passed_over(tmp_path):

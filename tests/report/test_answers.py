@@ -16,13 +16,16 @@ from railyard.result.answers.tune import KindGain, SeenGain, SettingChange, Tune
 
 from .test_html import embedded
 
-SUSPECT = SuspectRow(part="rank 3", kind="rank", confidence=0.9, evidence="it is late</script>", usd_per_hour=12.5)
+SUSPECT = SuspectRow(
+    part="rank 3", kind="rank", confidence=0.9, pattern="intermittent", slow_steps=(4, 7),
+    evidence="it is late</script>", usd_per_hour=12.5,
+)  # fmt: skip
 
 
 def diagnosis(*verdict: SuspectRow, unknown: bool = False) -> DiagnosisAnswer:
     return DiagnosisAnswer(
-        format="railyard-diagnosis/1", name="tuesday", version="1", verdict=verdict, unknown=unknown, what_if={},
-        notes=(), steps=(), picture=None,
+        format="railyard-diagnosis/1", name="tuesday", version="1", verdict=verdict, unknown=unknown, missing_ranks=(),
+        what_if={}, notes=(), steps=(), picture=None,
     )  # fmt: skip
 
 
@@ -80,8 +83,13 @@ def test_an_answer_is_kept_with_its_page_and_its_cluster(tmp_path):
 
 def test_every_answer_says_itself_in_a_sentence():
     assert diagnosis().sentence() == "nothing is wrong"
-    assert diagnosis(unknown=True).sentence() == "something is wrong; which part is not known"
-    assert diagnosis(SUSPECT, SUSPECT).sentence() == "rank 3 (rank), 90% sure, $12 an hour and 1 more"
+    assert diagnosis(unknown=True).sentence() == "which part is to blame, if any, is not known"
+    alone = "rank 3 is to blame (rank): it is late</script>; 90% sure, $12 an hour"
+    assert diagnosis(SUSPECT).sentence() == alone
+    assert diagnosis(SUSPECT, SUSPECT).sentence() == f"{alone}; also named: rank 3 (rank, 90%)"
+    doubtful = SUSPECT.model_copy(update={"confidence": 0.27})
+    known = "which part is to blame, if any, is not known; it may be rank 3 (rank): it is late</script>; 27% sure"
+    assert diagnosis(doubtful, unknown=True).sentence() == f"{known}, $12 an hour"
     assert audit().sentence() == "nothing is wrong"
     assert audit(2_000.0, 5.0).sentence() == "2 findings, $2,005 a month; first missing at leaf0[1]"
     words = "20.0% shorter steps (10.0% to 30.0%) on 1 unseen draws and loads; "

@@ -84,7 +84,7 @@ def test_findings_lie_on_the_cables_of_the_hall(client, audited):
 
 def test_a_suspected_part_lies_on_its_cables(client, settings):
     answer = diagnosis(
-        replace_row(part="leaf 1 - spine 0", kind="link"), replace_row(part="server 2 nic 3", kind="nic"),
+        replace_row(part="leaf 1 - spine 0", kind="cable"), replace_row(part="server 2 nic 3", kind="nic"),
         replace_row(part="the data loader", kind="software"),
     )  # fmt: skip
     folder = keep_answer(answer, settings.folder / "runs", CABLED)

@@ -7,6 +7,14 @@ import { marksOf, Topology } from "../views/topology";
 import { useRow } from "./chosen";
 import type { Hall } from "./hall";
 
+/** Numbers that are listed; steps and ranks may be thousands. */
+const LISTED = 12;
+
+/** Confidence below which the part that is named first is more likely well than not. */
+const EVEN = 0.5;
+
+const listed = (numbers: readonly number[]) => numbers.slice(0, LISTED).join(", ") + (numbers.length > LISTED ? `, and ${numbers.length - LISTED} more` : "");
+
 export function DiagnosisView({ answer, hall }: { answer: DiagnosisAnswer; hall: Hall }) {
   const [row, choose] = useRow();
   return (
@@ -21,24 +29,33 @@ export function DiagnosisView({ answer, hall }: { answer: DiagnosisAnswer; hall:
   );
 }
 
+function headline({ verdict: [first], unknown }: DiagnosisAnswer): string {
+  const open = "Which part is to blame, if any, is not known";
+  if (!first) return unknown ? open : "Nothing is wrong";
+  return unknown && first.confidence < EVEN ? `${open}; it may be ${first.part}` : `${capital(first.part)} is to blame`;
+}
+
 function Conclusion({ answer, hall }: { answer: DiagnosisAnswer; hall: Hall }) {
   const [first, ...others] = answer.verdict;
   const link = first && hall(0);
   const slower = answer.what_if["S"];
   return (
     <section>
-      <h2>{first ? `${first.part} is to blame` : answer.unknown ? "Something is wrong; which part is not known" : "Nothing is wrong"}</h2>
+      <h2>{headline(answer)}</h2>
       {first && <p class="headline">{capital(first.evidence)}.</p>}
+      {!first && answer.unknown && answer.notes[0] && <p class="headline">{capital(answer.notes[0])}.</p>}
       {!first && !answer.unknown && <p class="headline">No part stands out by more than others of its kind do by chance.</p>}
       {first && (
         <div class="figures">
           <Figure name="How sure" value={percent(first.confidence, 0)} under={first.kind} />
           <Figure name="It costs" value={first.usd_per_hour === null ? "—" : `${dollars(first.usd_per_hour)} an hour`} under={first.usd_per_hour === null ? "no price is known without the cluster" : `${dollars(first.usd_per_hour * 24 * 30)} in 30 days`} />
           {typeof slower === "number" && <Figure name="The job takes" value={times(slower)} under="of its time without it" />}
+          {first.slow_steps.length > 0 && <Figure name="When" value={first.pattern} under={first.pattern === "constant" ? "in every step" : `in ${first.slow_steps.length} steps: ${listed(first.slow_steps)}`} />}
           {others.length > 0 && <Figure name="Also named" value={String(others.length)} under="below" />}
         </div>
       )}
-      {first && answer.unknown && <p class="note">Something else is wrong besides; no part can be named for it.</p>}
+      {first && answer.unknown && <p class="note">More may be wrong: see the notes.</p>}
+      {answer.missing_ranks.length > 0 && <p class="note">No trace of {answer.missing_ranks.length === 1 ? "rank" : "ranks"} {listed(answer.missing_ranks)}.</p>}
       {link && <p class="tools"><a class="action" href={link}>Show it in the hall</a></p>}
     </section>
   );
@@ -67,6 +84,7 @@ function Suspects({ answer, row, choose, hall }: { answer: DiagnosisAnswer; row:
           { head: "part", text: true, cell: ({ suspect, index }) => name(suspect, index) },
           { head: "kind", text: true, cell: ({ suspect }) => suspect.kind },
           { head: "how sure", cell: ({ suspect }) => percent(suspect.confidence, 0) },
+          { head: "when", text: true, cell: ({ suspect }) => suspect.pattern },
           { head: "$/h", cell: ({ suspect }) => (suspect.usd_per_hour === null ? "—" : dollars(suspect.usd_per_hour)) },
           { head: "evidence", text: true, cell: ({ suspect }) => <span class="source">{suspect.evidence}</span> },
           ...(hall(0) === undefined ? [] : [{ head: "hall", text: true, cell: ({ index }: { suspect: SuspectRow; index: number }) => <a href={hall(index) ?? ""}>show</a> }]),

@@ -221,19 +221,25 @@ def diagnose(path: Path, *, cluster: Path | None, out: Path | None, as_json: boo
         say(f"report: {keep_answer(answer, out, None if cluster is None else read_text(cluster))}/diagnosis.html")
 
 
+_CAUSES = {"S_communication": "communications", "S_computation": "computations"}
+
+
 def _verdict(answer: DiagnosisAnswer) -> None:
-    if answer.what_if:
-        emit(f"S {answer.what_if['S']:.4f}")
-    if answer.verdict:
-        table = Table(("part", "kind", "confidence", "$/h", "evidence"), (2, 3))
-        for suspect in answer.verdict:
-            usd = "" if suspect.usd_per_hour is None else f"{suspect.usd_per_hour:,.0f}"
-            table.add(suspect.part, suspect.kind, f"{suspect.confidence:.0%}", usd, suspect.evidence)
-        table.print()
-    else:
-        emit("something is wrong; I do not know which part" if answer.unknown else "nothing is wrong")
+    sentence = answer.sentence()
+    emit(sentence[0].upper() + sentence[1:])
     if answer.verdict and answer.unknown:
-        emit("something else is wrong; I do not know which part")
+        emit("More may be wrong: see the notes")
+    if "S" in answer.what_if:
+        by = [f"{answer.what_if[key]:.3f} by {words}" for key, words in _CAUSES.items() if key in answer.what_if]
+        words = f"All in all it takes {answer.what_if['S']:.3f} times as long as it should"
+        emit(f"{words}: {', '.join(by)}" if by else words)
+    if len(answer.verdict) < 2:
+        return
+    table = Table(("part", "kind", "confidence", "$/h", "evidence"), (2, 3))
+    for suspect in answer.verdict:
+        usd = "" if suspect.usd_per_hour is None else f"{suspect.usd_per_hour:,.0f}"
+        table.add(suspect.part, suspect.kind, f"{suspect.confidence:.0%}", usd, suspect.evidence)
+    table.print()
 
 
 def symptom(name: str, *, cluster: Path | None, as_json: bool) -> None:

@@ -107,6 +107,8 @@ for _column in (
     Column("communicator", "int32", "Of a measured communication, its communicator, a row of `meta.communicators`."),
     Column("sequence", "int64", "Of a measured communication, its number in its communicator."),
     Column("stream", "int64", "Of a measured kernel, the stream of its device."),
+    Column("step", "int32", "Of a measured kernel, its step, a place in `meta.steps`."),
+    Column("blocks", "int64", "Of a measured kernel, the thread blocks of its grid; 0 where nobody noted them."),
     Column("flow", "int64", "Number of a flow in its file, from 1 on."),
     Column("line", "int32", "Line of the file that a flow stands in, 0 where there is none."),
     Column("source", "int32", "Host that sends a flow: `who`."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from railyard.observe.figures import record_file
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from railyard.graph import Record
     from railyard.observe.gather import Gathered
     from railyard.observe.price import PriceOfParts
 
@@ -59,7 +61,7 @@ def _record(file: Path, cluster_file: Path | None) -> Diagnosis:
     from railyard.observe.diagnosis.verdict import Price
     from railyard.observe.price import usd_per_hour
 
-    record = read_record(file)
+    record = _blind(read_record(file))
     if not isinstance(record.work, TaskGraph):
         raise InputError(
             "the record has no task graph, which a diagnosis replays", file=file, found=f"rows: {record.rows}"
@@ -69,6 +71,11 @@ def _record(file: Path, cluster_file: Path | None) -> Diagnosis:
     said = record.meta.get("seed")
     seeds = [] if cluster_file is None else [seed_of(cluster_file), *([said] if isinstance(said, int) else [])]
     return of_tasks(record, cluster, price, seeds)
+
+
+def _blind(record: Record) -> Record:
+    """The record with nothing in its `meta` but the seed of its hashes: no engine's word reaches a diagnosis."""
+    return replace(record, meta={name: value for name, value in record.meta.items() if name == "seed"})
 
 
 def _operations(file: Path) -> Diagnosis:
@@ -147,10 +154,10 @@ def _kernels(found: Gathered, cluster_file: Path | None) -> Diagnosis:
     record = record_of(found)
     figures = summary(record)
     if cluster_file is None:
-        return of_kernels(record, figures)
+        return of_kernels(record, figures, missing=found.missing_ranks)
     cluster = cluster_of(cluster_file)
     price = Price(traced_usd_per_hour(cluster, figures["span_s"], figures["utilization"]))
-    return of_kernels(record, figures, cluster.ranks_per_server, price)
+    return of_kernels(record, figures, cluster.ranks_per_server, price, found.missing_ranks)
 
 
 def _price_of_parts(cluster_file: Path | None) -> PriceOfParts | None:

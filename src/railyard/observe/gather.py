@@ -46,15 +46,28 @@ class Gathered:
         return read + [f"{name} was skipped: {why}" for name, why in self.skipped.items()] + self.missing
 
     @property
-    def missing(self) -> list[str]:
-        """Ranks of the job without a trace, in words."""
+    def world(self) -> int:
+        """Ranks of the job, as far as traces know: by their number of ranks, their groups, or the highest rank."""
+        timed = [piece for piece in self.pieces if piece.timed]
+        highest = max((piece.rank for piece in timed if piece.rank is not None), default=-1)
+        return max([highest + 1, *(piece.world for piece in timed)])
+
+    @property
+    def missing_ranks(self) -> list[int]:
+        """Ranks of the job without a trace."""
         timed = {piece.rank for piece in self.pieces if piece.timed}
-        world = max((piece.world for piece in self.pieces if piece.timed), default=0)
-        if len(timed) < 2 or len(timed) >= world:
+        return [rank for rank in range(min(self.world, MOST_RANKS)) if rank not in timed] if timed else []
+
+    @property
+    def missing(self) -> list[str]:
+        """The same in words."""
+        gone = [str(rank) for rank in self.missing_ranks]
+        if not gone:
             return []
-        gone = [str(rank) for rank in range(min(world, MOST_RANKS)) if rank not in timed]
         more = ", ..." if len(gone) > SHOWN else ""
-        return [f"of {world} ranks {len(timed)} were read; missing: {', '.join(gone[:SHOWN])}{more}"]
+        return [
+            f"of {self.world} ranks {self.world - len(gone)} have a trace; missing: {', '.join(gone[:SHOWN])}{more}"
+        ]
 
 
 def gather(path: Path) -> Gathered:

@@ -30,6 +30,8 @@ class Kernels:
         start_ns: int64[n], of the rank's clock.
         duration_ns: int64[n].
         stream: int64[n], of the device, or thread of the host.
+        launch: int64[n], grows in the order in which the host launched them; -1 where not known.
+        blocks: int64[n], thread blocks of its grid; 0 where not known.
         sequence: int64[n], number of a communication in its group, -1 where not known.
         size_bytes: int64[n], of a communication the larger of its buffers, as in nccl-tests; 0 where not known.
     """
@@ -42,6 +44,8 @@ class Kernels:
     start_ns: Column
     duration_ns: Column
     stream: Column
+    launch: Column
+    blocks: Column
     sequence: Column
     size_bytes: Column
 
@@ -68,7 +72,7 @@ class KernelRows:
 
     words: dict[str, int] = field(default_factory=dict)
     _phase: Any = field(default_factory=lambda: array("B"))
-    _columns: Any = field(default_factory=lambda: [array("i") for _ in range(3)] + [array("q") for _ in range(5)])
+    _columns: Any = field(default_factory=lambda: [array("i") for _ in range(3)] + [array("q") for _ in range(7)])
 
     def __len__(self) -> int:
         return len(self._phase)
@@ -81,6 +85,8 @@ class KernelRows:
         duration_ns: int,
         *,
         stream: int = 0,
+        launch: int = -1,
+        blocks: int = 0,
         kind: str = "",
         group: str = "",
         sequence: int = -1,
@@ -99,6 +105,8 @@ class KernelRows:
             start_ns,
             duration_ns,
             stream,
+            launch,
+            blocks,
             sequence,
             size_bytes,
         )

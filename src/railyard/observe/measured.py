@@ -10,6 +10,7 @@ from railyard.errors import InputError
 from railyard.graph import Label, Record
 from railyard.observe.clocks import aligned, odd
 from railyard.observe.kernels import COMMUNICATION, PHASES
+from railyard.observe.steps import Launched, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +24,20 @@ if TYPE_CHECKING:
 
     Table = dict[str, NDArray[Any]]
 
-_COLUMNS = ("phase", "name", "kind", "group", "start_ns", "duration_ns", "stream", "sequence", "size_bytes", "number")
+_READ = (
+    "phase",
+    "name",
+    "kind",
+    "group",
+    "start_ns",
+    "duration_ns",
+    "stream",
+    "launch",
+    "blocks",
+    "sequence",
+    "size_bytes",
+)
+_COLUMNS = (*_READ, "number")
 _LONGEST_NS = (1 << 63) // 2000
 """Longest trace in nanoseconds of which picoseconds still fit in 64 bits, with room to spare: 53 days."""
 
@@ -40,7 +54,10 @@ def record_of(found: Gathered) -> Record:
     words = _words(pieces)
     tables = _joined(pieces, words)
     clocks = aligned({rank: _ends(table, words) for rank, table in tables.items()})
-    begin = _starts(tables, {rank: clock.ahead_ns for rank, clock in clocks.items()})
+    step, numbers = _steps(tables, pieces)
+    ahead = {rank: clock.ahead_ns for rank, clock in clocks.items()}
+    first = _first(tables, ahead)
+    begin = np.concatenate([table["start_ns"] - (ahead[rank] + first) for rank, table in tables.items()])
     rows = {name: np.concatenate([table[name] for table in tables.values()]) for name in _COLUMNS}
     labels, what = _labels(rows, words)
     who = np.repeat(np.fromiter(tables, np.int32, len(tables)), [len(table["name"]) for table in tables.values()])
@@ -53,8 +70,22 @@ def record_of(found: Gathered) -> Record:
         end_ps=(begin + rows["duration_ns"]) * 1000,
         size_bytes=rows["size_bytes"],
         labels=labels,
-        optional={"communicator": communicator, "sequence": rows["number"], "stream": rows["stream"]},
-        meta=_meta(found, pieces, clocks, groups),
+        optional={
+            "communicator": communicator,
+            "sequence": rows["number"],
+            "stream": rows["stream"],
+            "step": step,
+            "blocks": rows["blocks"],
+        },
+        meta={
+            **_meta(found, pieces, clocks, groups),
+            "steps": numbers,
+            "began_ps": {
+                str(piece.rank): 1000 * (piece.began_ns - ahead[_rank(piece)] - first)
+                for piece in pieces
+                if piece.began_ns >= 0
+            },
+        },
     )
 
 
@@ -81,7 +112,7 @@ def _joined(pieces: Sequence[Piece], words: Sequence[str]) -> dict[int, Table]:
         kernels = _of(piece)
         order = np.lexsort((kernels.stream, kernels.start_ns))
         place = np.array([number[word] for word in kernels.words] or [0], np.int64)
-        table: Table = {name: getattr(kernels, name)[order] for name in _COLUMNS if name != "number"}
+        table: Table = {name: getattr(kernels, name)[order] for name in _READ}
         for name in ("name", "kind", "group"):
             table[name] = place[table[name]]
         table["number"] = _numbers(table)
@@ -103,6 +134,23 @@ def _numbers(table: Table) -> NDArray[np.int64]:
     return number
 
 
+def _steps(tables: Mapping[int, Table], pieces: Sequence[Piece]) -> tuple[NDArray[np.int32], list[int]]:
+    """int32[n], the step of each kernel as a place among the numbers of steps, and these numbers."""
+    marked = {_rank(piece): piece for piece in pieces}
+    launched = {
+        rank: Launched(
+            (table["name"] * (1 << 20) + table["group"]) * len(PHASES) + table["phase"],
+            table["launch"],
+            table["start_ns"],
+            marked[rank].steps,
+            marked[rank].exact,
+        )
+        for rank, table in tables.items()
+    }
+    found, numbers = steps_of(launched)
+    return np.concatenate([found[rank] for rank in tables]), numbers
+
+
 def _ends(table: Table, words: Sequence[str]) -> Ends:
     """Of what ends at once on all members: not of messages between two ranks."""
     pairs = [words.index(word) for word in ("send", "recv", "send_recv") if word in words]
@@ -112,8 +160,8 @@ def _ends(table: Table, words: Sequence[str]) -> Ends:
     return dict(zip(zip(*keys, strict=True), ends, strict=True))
 
 
-def _starts(tables: Mapping[int, Table], ahead_ns: Mapping[int, int]) -> NDArray[np.int64]:
-    """Of all kernels by one clock, ns from the first of them on.
+def _first(tables: Mapping[int, Table], ahead_ns: Mapping[int, int]) -> int:
+    """When the first kernel of all started, ns by one clock.
 
     Raises:
         InputError: They lie too far apart.
@@ -128,7 +176,7 @@ def _starts(tables: Mapping[int, Table], ahead_ns: Mapping[int, int]) -> NDArray
     first, last = min(low for low, _ in bounds), max(high for _, high in bounds)
     if last - first > _LONGEST_NS or any(int(table["duration_ns"].max()) > _LONGEST_NS for table in tables.values()):
         raise InputError("times of the traces lie more than 53 days apart", found=f"{last - first} ns")
-    return np.concatenate([table["start_ns"] - (ahead_ns[rank] + first) for rank, table in tables.items()])
+    return first
 
 
 def _labels(rows: Table, words: Sequence[str]) -> tuple[list[Label], NDArray[np.int32]]:
@@ -163,7 +211,8 @@ def _meta(
 ) -> dict[str, Any]:
     return {
         "sources": {str(piece.rank): piece.source for piece in pieces},
-        "world": max((piece.world for piece in pieces), default=0),
+        "world": found.world,
+        "devices": {str(piece.rank): piece.device for piece in pieces},
         "communicators": groups,
         "clocks": {
             str(rank): {"ahead_ns": one.ahead_ns, "error_ns": one.error_ns, "shared": one.shared}

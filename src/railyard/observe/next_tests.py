@@ -46,12 +46,20 @@ class Step:
     otherwise: str
 
 
+_TRACES = Step(
+    "record ten steps or so on all ranks (torch.profiler) and run railyard diagnose traces/ --cluster FILE",
+    "nothing is wrong",
+    "a rank, accelerator or host is named: go on with its tests",
+)
+
+
 def after(answer: Diagnosis, cluster: Cluster | None) -> list[Step]:
-    """What to do after a diagnosis: about the surest part of it; on halves where no part can be named."""
+    """What to do after a diagnosis: about the surest part of it; where none can be named, more traces or halves."""
+    more = [_TRACES] if answer.short else []
     if answer.verdict:
         first = answer.verdict[0]
-        return _KINDS.get(first.kind, _software)(first.part, cluster)
-    return _halves(cluster) if answer.unknown else []
+        return _KINDS.get(first.kind, _software)(first.part, cluster) + more
+    return more + _halves(cluster) if answer.unknown else []
 
 
 def of_symptom(symptom: str, cluster: Cluster | None) -> list[Step]:
@@ -156,6 +164,11 @@ def _accelerator(part: str, cluster: Cluster | None) -> list[Step]:
 def _host(part: str, cluster: Cluster | None) -> list[Step]:
     return [
         Step(
+            f"py-spy record of the processes of {part} and of their data workers; mpstat and iostat beside it",
+            "they launch kernels, and wait for nothing but the accelerator",
+            "they read, decode, collect garbage, or share their cores with another process",
+        ),
+        Step(
             f"{CLOCKS}; dmesg; cpupower frequency-info; numastat on {part}",
             "as on its neighbours",
             "power cap, thermal limit, another process, wrong NUMA binding",
@@ -199,6 +212,36 @@ def _software(part: str, _: Cluster | None) -> list[Step]:
     ]
 
 
+def _sequences(part: str, _: Cluster | None) -> list[Step]:
+    return [
+        Step(
+            f"log the lengths of the sequences in each micro-batch, on {part} and on two others",
+            "the same sum of their squares, which attention's time follows",
+            "they differ: pack or sort batches by that sum",
+        ),
+        Step(
+            f"give {part} the batches of another rank for some steps",
+            "attention is slow on the other rank now",
+            f"it is still slow on {part}: {CLOCKS}",
+        ),
+    ]
+
+
+def _experts(part: str, _: Cluster | None) -> list[Step]:
+    return [
+        Step(
+            f"log the tokens that the router sends to each expert, on {part} and on two others",
+            "about as many on every rank",
+            "more than the mean: a larger balancing loss or bias, a capacity factor, or hot experts placed apart",
+        ),
+        Step(
+            "the same job with routing forced to be even (Megatron: --moe-router-force-load-balancing)",
+            "expert GEMMs take as long on every rank",
+            f"they are still slow on {part}: {CLOCKS}",
+        ),
+    ]
+
+
 def _halves(cluster: Cluster | None) -> list[Step]:
     """Bisection over hosts: as many rounds as the logarithm of their number."""
     hosts = 0 if cluster is None else -(-cluster.ranks // cluster.ranks_per_server)
@@ -226,11 +269,7 @@ def _halves(cluster: Cluster | None) -> list[Step]:
 
 def _slow(cluster: Cluster | None) -> list[Step]:
     return [
-        Step(
-            "record some steps on all ranks (torch.profiler) and run railyard diagnose traces/ --cluster FILE",
-            "nothing is wrong",
-            "a rank, accelerator or host is named: go on with its tests",
-        ),
+        _TRACES,
         Step(
             "NCCL inspector's log: railyard observe inspector/ --cluster FILE",
             f"every collective at {TOO_LOW:.0%} of the model or more",
@@ -274,7 +313,7 @@ def _hang(cluster: Cluster | None) -> list[Step]:
 
 
 _KINDS: dict[str, Callable[[str, Cluster | None], list[Step]]] = {
-    "link": _network,
+    "cable": _network,
     "nic": _network,
     "switch": _network,
     "accelerator": _accelerator,
@@ -282,6 +321,8 @@ _KINDS: dict[str, Callable[[str, Cluster | None], list[Step]]] = {
     "host": _host,
     "rank": _rank,
     "software": _software,
+    "sequences": _sequences,
+    "experts": _experts,
 }
 _SYMPTOMS: dict[str, Callable[[Cluster | None], list[Step]]] = {"slow": _slow, "flapping": _flapping, "hang": _hang}
 SYMPTOMS = tuple(_SYMPTOMS)

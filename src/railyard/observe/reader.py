@@ -148,6 +148,10 @@ class Piece:
         members: Of communicators, as a monitor of all ranks saw them.
         well: Communicators of which a monitor says that they run and agree, and no more.
         groups: Members of process groups by name.
+        steps: Of a trace, number, start and end of each step as the profiler marked them, ns of the rank's clock.
+        exact: Whether `steps` are times of the device, to which kernels belong exactly; else of the host.
+        began_ns: When the host began the first of them; -1 where it does not say.
+        device: Number of the accelerator on its host; -1 where it does not say.
         counts: Counters of ports and devices.
         timings: Collectives that were timed.
         edges: Connections.
@@ -164,6 +168,10 @@ class Piece:
     members: list[Member] = field(default_factory=list)
     well: int = 0
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    steps: list[tuple[int, int, int]] = field(default_factory=list)
+    exact: bool = False
+    began_ns: int = -1
+    device: int = -1
     counts: list[Count] = field(default_factory=list)
     timings: list[Timed] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)

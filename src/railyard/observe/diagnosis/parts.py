@@ -24,7 +24,7 @@ class Part:
 
     Attributes:
         name: As faults write it.
-        kind: link, nic, host or switch.
+        kind: cable, nic, host or switch.
         links: Physical links, both directions.
     """
 
@@ -50,7 +50,7 @@ def parts(cluster: Cluster) -> Iterator[Part]:
                 switches[name].append(those)
         attached = next((name for name in names if name.startswith("server ")), None)
         if attached is None:
-            yield Part(" - ".join(names), "link", tuple(those))
+            yield Part(" - ".join(names), "cable", tuple(those))
             continue
         nics[attached.replace(" NIC ", " nic ")] += those
         hosts[attached.split(" NIC ")[0]] += those
@@ -59,7 +59,7 @@ def parts(cluster: Cluster) -> Iterator[Part]:
         if len(cables) > 1:
             yield Part(name, "switch", tuple(link for those in cables for link in those))
     for (one, other), those in _cables(cluster, 0, cluster.ranks + cluster.scale_up.switches).items():
-        yield Part(f"{node_name(cluster, one)} - {node_name(cluster, other)}", "link", tuple(those))
+        yield Part(f"{node_name(cluster, one)} - {node_name(cluster, other)}", "cable", tuple(those))
 
 
 def _larger(nics: dict[str, list[int]], hosts: dict[str, list[int]]) -> Iterator[Part]:

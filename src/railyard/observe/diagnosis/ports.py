@@ -140,4 +140,4 @@ def _usual(counts: Sequence[Count]) -> dict[str, float]:
 def _kind(part: str, counters: dict[str, float]) -> str:
     if any(name.startswith("DCGM_") for name in counters):
         return "accelerator"
-    return "nic" if "mlx5" in part or "bnxt" in part or "eth" in part else "link"
+    return "nic" if "mlx5" in part or "bnxt" in part or "eth" in part else "cable"

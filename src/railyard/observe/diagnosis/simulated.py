@@ -140,7 +140,7 @@ def _networking(found: Weighed, paths: Routed, record: Record, price: Price, ans
 
 def _sure_of_path(best: Guess, paths: Routed) -> bool:
     """A cable is named where its paths are known; where packets are led around it only if counters point at it too."""
-    return best.part.kind != "link" or (paths.known and (paths.fixed or best.pointed_at >= POINTED))
+    return best.part.kind != "cable" or (paths.known and (paths.fixed or best.pointed_at >= POINTED))
 
 
 def _enough(best: Guess) -> float:

@@ -1,41 +1,74 @@
-"""The diagnosis of traces of kernels: ranks whose kernels are slow, ranks that come late, groups that are slow.
+"""The diagnosis of traces of kernels: what is slow on which ranks, in which steps, and what that says of the part.
 
-All ranks of a collective end together, so that its time names nobody. But the same kernel on other ranks says how long
-it should take, and who starts a collective last lets the others wait. A rank whose kernels are slow is an
-accelerator's (or, where all of a host are, the host's); one that is late while its kernels are not is held up on its
-host: data, garbage collection, launches. Of groups alike in kind, size and members a slow one says that something on
-its paths is slow, and no more.
+All ranks of a collective end together, so that its time names nobody. Three things do. Kernels that take longer than
+the same ones elsewhere (`work.py`): an accelerator slows all kinds that need the same resource, uneven sequences slow
+attention alone, uneven experts their GEMMs (`blame.py`). Time in which nothing runs on a rank though it waits for no
+other (`stalls.py`): its host. And transfers that take longer once all members are there (`groups.py`): the network.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from railyard.observe.diagnosis import compute
-from railyard.observe.diagnosis.verdict import UNPRICED, Diagnosis, Suspect
-from railyard.observe.kernels import COMPUTE
+from railyard.observe.diagnosis import blame
+from railyard.observe.diagnosis.compute import LEAST, SPREADS
+from railyard.observe.diagnosis.episodes import Episode, Series, quantile
+from railyard.observe.diagnosis.groups import networks
+from railyard.observe.diagnosis.stalls import stalls_of
+from railyard.observe.diagnosis.verdict import UNPRICED, Diagnosis, Suspect, sure
+from railyard.observe.diagnosis.work import ALL, CHIPS, PREEMPTED, work_of
+from railyard.observe.kernel_kinds import ATTENTION, EXPERT, GEMM, WORDS
+from railyard.observe.kernels import COMMUNICATION
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from numpy.typing import NDArray
 
     from railyard.graph import Record
     from railyard.observe.diagnosis.verdict import Price
+    from railyard.observe.diagnosis.work import Work
 
     Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
 
 PEERS = 3
-"""Fewest ranks that ran a kernel for its time to be compared."""
+"""Fewest other ranks that ran a kernel, or other groups, for a comparison to say which of them is slow."""
 
-LATE, USUALLY = 0.01, 0.5
-"""Of the trace, the time that others waited for a rank, and of all collectives the share that it came last to."""
+STEPS = 3
+"""Fewest steps from which nothing is said to be wrong: of fewer no one says which is usual."""
 
-SLOWER = 1.1
-"""Over the median of groups like it, from which a group is slow."""
+UNSEEN = 0.5
+"""Of the share of ranks whose files are missing, what a claim loses: one of them may be slower still, or may not."""
 
 
-def diagnose(record: Record, figures: dict[str, Any], per_host: int = 0, price: Price = UNPRICED) -> Diagnosis:
+@dataclass(frozen=True)
+class _Slow:
+    """A rank, or a host, that is slow.
+
+    Attributes:
+        ranks: Of the job.
+        kind: Of the cause.
+        episode: Where it is slow.
+        words: What is slow, by how much.
+        cost: Share of the step that it loses, over all steps.
+        sure: Confidence.
+    """
+
+    ranks: tuple[int, ...]
+    kind: str
+    episode: Episode
+    words: str
+    cost: float
+    sure: float
+
+
+def diagnose(
+    record: Record, figures: dict[str, Any], per_host: int = 0, price: Price = UNPRICED, missing: Sequence[int] = ()
+) -> Diagnosis:
     """What is wrong.
 
     Args:
@@ -43,92 +76,269 @@ def diagnose(record: Record, figures: dict[str, Any], per_host: int = 0, price: 
         figures: Its summary.
         per_host: Accelerators of a server; 0 where that is not known.
         price: What the cluster costs: a part costs the share of it that others wait for.
+        missing: Ranks of the job that were not traced.
     """
-    answer = Diagnosis()
-    ranks = [one["rank"] for one in figures["ranks"]]
-    pace, alike = paces(record, np.array(ranks))
-    found = compute.relative(pace, alike, per_host)
-    for one in compute.slow_parts(found, [], per_host if ranks == list(range(len(ranks))) else 0):
-        names = {f"rank {number}": f"rank {rank}" for number, rank in enumerate(ranks)}
-        words = f"its kernels take {one.ratio:.3f} times as long as the same ones elsewhere (spread {found.sigma:.2%})"
-        sure = round(min(0.99, 1 - 0.5 * float(np.exp(-one.spreads / 2))), 3)
-        usd = price.of((1 - 1 / one.ratio) * figures["utilization"])
-        answer.verdict.append(Suspect(names.get(one.name, one.name), one.kind, sure, words, usd))
-    named = {suspect.part for suspect in answer.verdict}
-    if not named:
-        answer.verdict += _late(figures, price)
-    slow = _slow_groups(figures)
-    if slow and not answer.verdict:
-        answer.unknown = True
-    answer.notes += slow + figures["warnings"]
-    if len(ranks) < PEERS:
-        answer.unknown = True
-        answer.notes.append(f"{len(ranks)} ranks were traced: there are no peers to compare with")
+    trace = _Trace.of(record, per_host or _per_host(record.meta["devices"]))
+    slow = [*trace.slow_kernels(), *trace.slow_hosts()]
+    answer = Diagnosis(missing_ranks=list(missing))
+    answer.verdict = [trace.suspect(one, price) for one in slow]
+    answer.verdict += trace.uneven(slow, price)
+    trace.network({rank for one in slow if one.kind == blame.EXPERTS for rank in one.ranks}, price, answer)
+    lacks = list(trace.lacks(missing))
+    answer.short = bool(lacks)
+    answer.unknown |= len(trace.ranks) <= PEERS or (bool(lacks) and not answer.verdict)
+    unseen = len(missing) / (len(missing) + len(trace.ranks))
+    hedged = [replace(one, confidence=round(one.confidence * (1 - UNSEEN * unseen), 3)) for one in answer.verdict]
+    answer.verdict = sorted(hedged, key=lambda one: -one.confidence)
+    answer.notes += [*lacks, *figures["warnings"]]
+    if not answer.verdict and not answer.unknown:
+        answer.notes.insert(0, trace.least())
     return answer
 
 
-def paces(record: Record, ranks: NDArray[np.int64]) -> tuple[Floats, list[list[int]]]:
-    """float64[ranks], time of kernels over that of the same ones elsewhere, and places of ranks that run the same ones.
+def _per_host(devices: dict[str, int]) -> int:
+    """Accelerators of a host: so many devices are counted before they begin anew; 0 where ranks do not lie so."""
+    known = {int(rank): device for rank, device in devices.items() if device >= 0}
+    size = max(known.values(), default=-1) + 1
+    return size if size > 1 and all(rank % size == device for rank, device in known.items()) else 0
 
-    Of each kernel by name the median time of a rank over the median of all, weighted by the rank's time in it.
+
+@dataclass(frozen=True)
+class _Trace:
+    """What was traced.
+
+    Attributes:
+        record: Of kernels.
+        ranks: int64[r], that were traced.
+        per_host: Accelerators of a host; 0 where that is not known.
+        work: Times of kernels.
+        series: By kind of kernel, how much longer it took.
+        still: float64[steps, r], share of a usual step that each rank stood still.
+        step_ps: A usual step.
     """
-    phase = np.array([label.phase == COMPUTE for label in record.labels], np.bool_)
-    rows = np.flatnonzero(phase[record.what])
-    place = np.searchsorted(ranks, record.who[rows])
-    took = (record.end_ps[rows] - record.start_ps[rows]).astype(np.float64)
-    key = record.what[rows].astype(np.int64) * len(ranks) + place
-    order = np.lexsort((took, key))
-    found, first, count = np.unique(key[order], return_index=True, return_counts=True)
-    sorted_took = took[order]
-    middle = (sorted_took[first + (count - 1) // 2] + sorted_took[first + count // 2]) / 2
-    total = np.add.reduceat(sorted_took, first) if len(first) else np.empty(0)
-    kernel, where = np.divmod(found, max(len(ranks), 1))
-    spent, usual = np.zeros(len(ranks)), np.zeros(len(ranks))
-    ran: dict[int, list[int]] = {number: [] for number in range(len(ranks))}
-    for those in np.split(np.arange(len(found)), np.flatnonzero(np.diff(kernel)) + 1) if len(found) else []:
-        typical = float(np.median(middle[those]))
-        if len(those) < PEERS or typical <= 0:
-            continue
-        spent[where[those]] += total[those] * middle[those] / typical
-        usual[where[those]] += total[those]
-        for number in where[those].tolist():
-            ran[number].append(int(kernel[those[0]]))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        pace = np.where(usual > 0, spent / usual, np.nan)
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for number, kernels in ran.items():
-        groups.setdefault(tuple(kernels), []).append(number)
-    return pace, [group for kernels, group in groups.items() if kernels]
+
+    record: Record
+    ranks: Ints
+    per_host: int
+    work: Work
+    series: dict[str, Series]
+    still: Floats
+    step_ps: float
+
+    @classmethod
+    def of(cls, record: Record, per_host: int) -> _Trace:
+        ranks = np.unique(record.who).astype(np.int64)
+        work = work_of(record, ranks, min(PEERS, max(len(ranks) - 1, 1)))
+        still, took = stalls_of(record, ranks)
+        step = float(np.median(took[np.isfinite(took)])) if np.isfinite(took).any() else 1.0
+        series = {kind: work.series(kind) for kind in work.spent}
+        return cls(record, ranks, per_host, work, series, still / max(step, 1.0), step)
+
+    @property
+    def steps(self) -> list[int]:
+        """Numbers of the steps."""
+        return [int(number) for number in self.record.meta["steps"]]
+
+    def share(self, kind: str) -> float:
+        """Of a usual step that kernels of a kind take where nothing is wrong."""
+        return self.work.usual_ps[kind] / self.step_ps
+
+    def cost(self, kind: str, episode: Episode, level: float) -> float:
+        """Share of the step, over all steps, that kernels of a kind lose."""
+        return self.share(kind) * float(np.expm1(level)) * float(episode.steps.mean())
+
+    @property
+    def hosts(self) -> list[list[int]]:
+        """Places of the ranks of hosts that were traced as a whole, where there are several."""
+        found: dict[int, list[int]] = {}
+        for place, rank in enumerate(self.ranks.tolist()):
+            found.setdefault(rank // max(self.per_host, 1), []).append(place)
+        whole = [places for places in found.values() if len(places) == self.per_host > 1]
+        return whole if len(found) > 1 else []
+
+    def slow_kernels(self) -> Iterator[_Slow]:
+        """Hosts and ranks whose kernels are slow by more than chance, and enough to matter."""
+        ranks, taken = [[place] for place in range(len(self.ranks))], set[int]()
+        if self.hosts:
+            pooled = {kind: series.pooled(self.hosts, CHIPS) for kind, series in self.series.items()}
+            for one in self._slow_kernels(pooled, self.hosts):
+                if one.kind == blame.ACCELERATOR and self._alike(self.series[ALL], one):
+                    taken |= set(one.ranks)
+                    yield one
+        for one in self._slow_kernels(self.series, ranks):
+            if not taken & set(one.ranks):
+                yield one
+
+    def _slow_kernels(self, series: dict[str, Series], parts: Sequence[Sequence[int]]) -> Iterator[_Slow]:
+        """Parts, each some places of ranks, that are slow in a series of theirs."""
+        routed = any(label.op == "all_to_all" for label in self.record.labels)
+        for number, places in enumerate(parts):
+            found = {kind: one.episode(number) for kind, one in series.items()}
+            known = [one for kind, one in found.items() if one is not None and self._matters(kind, places, one)]
+            if not known:
+                continue
+            episode = max(known, key=lambda one: one.spreads)
+            levels = {
+                kind: blame.Level(one.over(number, episode.steps), one.chance(episode.steps))
+                for kind, one in series.items()
+                if kind != ALL and self.share(kind) >= LEAST and np.isfinite(one.over(number, episode.steps))
+            }
+            if not levels:
+                continue
+            cause = blame.blamed(levels, routed=routed)
+            cost = sum(self.cost(kind, episode, levels[kind].excess) for kind in cause.what)
+            confidence = self.hedged(sure(episode.spreads, SPREADS) * cause.share)
+            yield _Slow(self._ranks(places), cause.kind, episode, blame.words(levels, cause), cost, confidence)
+
+    def _matters(self, kind: str, places: Sequence[int], episode: Episode) -> bool:
+        """Whether it costs enough, in more kernels than may be slow by accident."""
+        many = self.work.count[kind][episode.steps][:, places].sum() > PREEMPTED
+        return bool(many) and self.cost(kind, episode, episode.level) >= LEAST
+
+    def _alike(self, series: Series, one: _Slow) -> bool:
+        """Whether every rank of a host is slow, half as much as all together at least."""
+        places = np.searchsorted(self.ranks, one.ranks).tolist()
+        return all(series.over(place, one.episode.steps) >= one.episode.level / 2 for place in places)
+
+    def _ranks(self, places: Sequence[int]) -> tuple[int, ...]:
+        return tuple(int(self.ranks[place]) for place in places)
+
+    def slow_hosts(self) -> Iterator[_Slow]:
+        """Hosts that let all their ranks or one stand still; they pause by accident in single steps."""
+        if len(self.steps) < STEPS:
+            return
+        series, taken = self._stalls(), set[int]()
+        if self.hosts:
+            for one in self._slow_hosts(series.pooled(self.hosts, CHIPS), self.hosts):
+                if self._alike(series, one):
+                    taken |= set(one.ranks)
+                    yield one
+        for one in self._slow_hosts(series, [[place] for place in range(len(self.ranks))]):
+            if not taken & set(one.ranks):
+                yield one
+
+    def _stalls(self) -> Series:
+        """How long ranks stood still, over those with the same work where these are enough."""
+        groups = [group for group in self.work.groups if len(group) > PEERS]
+        if sum(map(len, groups)) < len(self.ranks):
+            return Series.of(self.still, CHIPS)
+        found = [(group, Series.of(self.still[:, group], CHIPS)) for group in groups]
+        excess = np.empty_like(self.still)
+        for group, one in found:
+            excess[:, group] = one.excess
+        return Series(excess, max(one.between for _, one in found), max(one.within for _, one in found))
+
+    def _slow_hosts(self, series: Series, parts: Sequence[Sequence[int]]) -> Iterator[_Slow]:
+        """Parts that pause: one pause is an accident as often as not, two are one half as often, and so on."""
+        for number, places in enumerate(parts):
+            if (episode := series.episode(number)) is None:
+                continue
+            accident, cost = 0.5 ** float(episode.steps.sum()), episode.level * float(episode.steps.mean())
+            if cost < LEAST * (1 + 2 * accident):
+                continue
+            lost = _time(episode.level * self.step_ps)
+            words = f"nothing runs for {lost} of a step though no other rank is late: it waits for its host"
+            confidence = self.hedged(sure(episode.spreads, SPREADS) * (1 - accident))
+            yield _Slow(self._ranks(places), blame.HOST, episode, f"{words} (data, launches, locks)", cost, confidence)
+
+    def hedged(self, confidence: float) -> float:
+        """Two ranks say that one is slower, and not which of them is as it should be."""
+        return confidence if len(self.ranks) > PEERS else confidence / 2
+
+    def suspect(self, one: _Slow, price: Price) -> Suspect:
+        """The part that some ranks are."""
+        usd, several = price.of(one.cost), len(one.ranks) > 1
+        if not several:
+            return self.named(f"rank {one.ranks[0]}", one.kind, one.episode, one.words, one.sure, usd)
+        words = f"on all of its {len(one.ranks)} ranks {one.words}"
+        return self.named(f"server {one.ranks[0] // self.per_host}", blame.HOST, one.episode, words, one.sure, usd)
+
+    def named(  # noqa: PLR0917 - a row of the verdict
+        self, part: str, kind: str, episode: Episode, words: str, confidence: float, usd: float | None
+    ) -> Suspect:
+        """A row of the verdict, with its steps."""
+        slow = tuple(number for number, is_slow in zip(self.steps, episode.steps.tolist(), strict=True) if is_slow)
+        pattern: Literal["constant", "intermittent"] = "constant" if len(slow) == len(self.steps) else "intermittent"
+        return Suspect(part, kind, round(confidence, 3), f"{words}, {_when(slow, self.steps)}", usd, pattern, slow)
+
+    def uneven(self, slow: Sequence[_Slow], price: Price) -> Iterator[Suspect]:
+        """Work of one kind that is spread unevenly, on other ranks in every step, so that no rank is to blame."""
+        usual, named = self.series.get(GEMM), {one.kind for one in slow}
+        if len(self.steps) < STEPS:
+            return
+        rest = ~np.isin(self.ranks, [rank for one in slow for rank in one.ranks])
+        for kind, cause in ((ATTENTION, blame.SEQUENCES), (EXPERT, blame.EXPERTS)):
+            series = self.series.get(kind)
+            if series is None or usual is None or cause in named:
+                continue
+            longer, chance = _longest(series, rest), _longest(usual, rest)
+            lost = self.share(kind) * np.expm1(longer)
+            spreads = SPREADS * float(np.median(longer) / max(np.median(chance), 1e-9)) / 2
+            if lost.mean() < LEAST or spreads < SPREADS:
+                continue
+            times = 1 + lost.mean() / self.share(kind)
+            words = f"{WORDS[kind]} of the slowest rank of a step take {times:.2f} times as long as the median rank's,"
+            words += " on another rank in every step"
+            every = Episode(lost >= LEAST, 0.0, spreads)
+            yield self.named("all ranks", cause, every, words, sure(spreads, SPREADS), price.of(float(lost.mean())))
+
+    def network(self, crowded: set[int], price: Price, answer: Diagnosis) -> None:
+        """Names the rank whose way into the network is slow, or says which groups are slow."""
+        for one in networks(self.record, self.per_host, LEAST * self.step_ps, crowded):
+            words = f"{one.words}, {_when(self._numbers(one.episode), self.steps)}"
+            if not one.part:
+                answer.unknown = True
+                answer.notes.insert(0, words)
+                continue
+            usd = price.of(one.lost_ps / self.step_ps)
+            confidence = self.hedged(sure(one.episode.spreads, SPREADS))
+            answer.verdict.append(self.named(one.part, one.kind, one.episode, one.words, confidence, usd))
+
+    def _numbers(self, episode: Episode) -> tuple[int, ...]:
+        return tuple(number for number, slow in zip(self.steps, episode.steps.tolist(), strict=True) if slow)
+
+    def lacks(self, missing: Sequence[int]) -> Iterator[str]:
+        """What is missing to say that nothing is wrong."""
+        if len(self.ranks) <= PEERS:
+            yield f"traces of {_many(len(self.ranks), 'rank')}: too few to say which of them is as it should be"
+        if len(self.steps) < STEPS:
+            yield f"traces of {_many(len(self.steps), 'step')}: too few to tell what is usual"
+        talks = [label for label in self.record.labels if label.phase == COMMUNICATION]
+        if not talks and (len(self.ranks) > 1 or missing):
+            yield "no collective was traced: nothing is known of the network and of waiting"
+        if missing:
+            yield f"no trace of {_many(len(missing), 'rank')}: one of them may be slower"
+
+    def least(self) -> str:
+        """The least slowdown that would have been seen, in words."""
+        chance = max([one.between for one in self.series.values()], default=0.0)
+        seen = max(LEAST, SPREADS * chance)
+        count = f"{len(self.ranks)} ranks in {len(self.steps)} steps"
+        return f"{count} were compared: a rank slower by {seen:.1%} or more would have been named"
 
 
-def _late(figures: dict[str, Any], price: Price) -> list[Suspect]:
-    """The rank that others wait for most of the time."""
-    span = max(figures["span_s"], 1e-12)
-    return [
-        Suspect(
-            f"rank {one['rank']}",
-            "rank",
-            0.8,
-            f"it came last to {one['last']} of {one['collectives']} collectives,"
-            f" others waited {one['late_s']:.3g} s in all,"
-            " and its kernels are not slow: its host, data or launches",
-            price.of(min(one["late_s"] / span, 1.0)),
-        )
-        for one in figures["stragglers"][:1]
-        if one["late_s"] > LATE * span and one["last"] > USUALLY * one["collectives"]
-    ]
+def _longest(series: Series, rest: NDArray[np.bool_]) -> Floats:
+    """float64[steps], how much longer the slowest of some ranks took than their median, as a logarithm."""
+    ranks = series.excess.T[rest]
+    return np.nan_to_num(quantile(ranks, 1.0) - quantile(ranks, 0.5))
 
 
-def _slow_groups(figures: dict[str, Any]) -> list[str]:
-    like: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
-    for one in figures["collectives"]:
-        if one["traced"] == one["members"]:  # else its time holds waiting for those that were not traced
-            like.setdefault((one["kind"], one["members"], one["size_bytes"]), []).append(one)
-    words = []
-    for (kind, members, size), those in like.items():
-        usual = float(np.median([one["median_s"] for one in those]))
-        slow = [one for one in those if one["median_s"] > SLOWER * usual]
-        if len(those) >= PEERS and slow and len(slow) * 2 < len(those):
-            names = ", ".join(f"{one['communicator']} ({one['median_s'] / usual:.2f} times)" for one in slow[:8])
-            words.append(f"{kind} of {size:,} bytes over {members} ranks is slower than in groups like it in {names}")
-    return words
+def _when(slow: Sequence[int], every: Sequence[int]) -> str:
+    """Steps in words."""
+    if len(every) < 2:
+        return "in the one step that was traced"
+    if len(slow) == len(every):
+        return f"in all {len(every)} steps"
+    first = list(every).index(slow[0]) if slow else 0
+    if len(slow) > 2 and list(slow) == list(every[first : first + len(slow)]):
+        return f"in steps {slow[0]} to {slow[-1]} of {len(every)} ({every[0]} to {every[-1]})"
+    listed = ", ".join(map(str, slow[:-1])) + f" and {slow[-1]}" if len(slow) > 1 else "".join(map(str, slow))
+    return f"in step{'s' if len(slow) > 1 else ''} {listed} of {len(every)} ({every[0]} to {every[-1]})"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _time(ps: float) -> str:
+    return f"{ps * 1e-9:.3g} ms" if ps < 1e12 else f"{ps * 1e-12:.3g} s"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -13,10 +13,12 @@ class Suspect:
 
     Attributes:
         part: As faults of scenarios write it: `rank 17`, `server 3`, `server 3 nic 2`, `leaf 0 - spine 1`.
-        kind: accelerator, host, nic, link, rank or software.
+        kind: accelerator, host, nic, cable, switch, stage, rank, software, sequences or experts.
         confidence: 0 to 1.
-        evidence: In words, with figures.
+        evidence: In words, with figures: what is slow, by how much, in which steps.
         usd_per_hour: What it costs; None where no price is known.
+        pattern: `constant`, or `intermittent` where it is slow in some steps only.
+        slow_steps: In which, as the traces number them; empty where no steps were told apart.
     """
 
     part: str
@@ -24,6 +26,24 @@ class Suspect:
     confidence: float
     evidence: str
     usd_per_hour: float | None = None
+    pattern: Literal["constant", "intermittent"] = "constant"
+    slow_steps: tuple[int, ...] = ()
+
+
+TAIL = 1.0
+"""Exponent by which chance falls beyond the spreads at which a part is named (see `sure`)."""
+
+MOST_SURE = 0.99
+
+
+def sure(spreads: float, least: float) -> float:
+    """Confidence in a part by how far it is from its peers: one half at the least that is named, more beyond.
+
+    Args:
+        spreads: Standard deviations of chance by which it is slower.
+        least: At which parts are named.
+    """
+    return min(1 - 0.5 * float((least / max(spreads, least)) ** TAIL), MOST_SURE)
 
 
 @dataclass(frozen=True)
@@ -50,13 +70,18 @@ class Diagnosis:
 
     Attributes:
         verdict: Parts, the surest first; empty where nothing is wrong, or nothing can be named.
-        unknown: Whether something is wrong that could not be laid to one part.
+        unknown: Whether something is wrong that no single part explains, or too little was measured to say that
+            nothing is wrong.
+        missing_ranks: Ranks of the job of which nothing was read.
+        short: Whether more traces would say more.
         what_if: S and the like, where there is a replay; else empty.
-        notes: What stands between and a surer answer.
+        notes: What stands between this and a surer answer, the weightiest first.
     """
 
     verdict: list[Suspect] = field(default_factory=list)
     unknown: bool = False
+    missing_ranks: list[int] = field(default_factory=list)
+    short: bool = False
     what_if: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -65,6 +90,7 @@ class Diagnosis:
         return {
             "verdict": [asdict(suspect) for suspect in self.verdict],
             "unknown": self.unknown,
+            "missing_ranks": self.missing_ranks,
             "what_if": _finite(self.what_if),
         }
 
