@@ -57,6 +57,23 @@ def test_a_slow_part_that_gets_slower_is_slow_all_the_time():
     assert series.episode(1).steps.all()
 
 
+def test_a_step_that_is_fast_by_accident_splits_nothing():
+    """Noise of one spread with one step far below it: the others are no slow level."""
+    rng = np.random.default_rng(3)
+    ratio = rng.normal(0, 0.05, (72, 8))
+    ratio[10, 2] = -0.4
+    series = Series.of(ratio - np.median(ratio, axis=1)[:, None], USUAL)
+    assert [part for part in range(8) if series.episode(part) is not None] == []
+
+
+@pytest.mark.parametrize("parts", [4, 8, 16])
+def test_the_spread_of_steps_is_that_of_ratios_to_the_median(parts):
+    """A part that is the median itself deviates by nothing; the spread is within 6 % of the true one all the same."""
+    ratio = np.random.default_rng(5).normal(0, 0.05, (400, parts))
+    ratio -= np.median(ratio, axis=1)[:, None]
+    assert Series.of(ratio, USUAL).within == pytest.approx(ratio.std(), rel=0.06)
+
+
 def test_throttling_from_some_step_on():
     series = Series.of(excess(8, 6, p1={3: 0.12, 4: 0.2, 5: 0.2}), USUAL)
     assert np.flatnonzero(series.episode(1).steps).tolist() == [3, 4, 5]

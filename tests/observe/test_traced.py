@@ -100,6 +100,34 @@ def test_one_kind_alone_is_work_that_is_unevenly_spread(tmp_path, kernel, kind):
     assert "1.35 times" in answer.verdict[0].evidence
 
 
+def test_memory_alone_is_an_accelerator_and_said_so(tmp_path):
+    (suspect,) = diagnose(put(tmp_path, r5={"pace": 1.4, "kinds": ["rmsnorm"]})).verdict
+    assert (suspect.part, suspect.kind) == ("rank 5", "accelerator")
+    assert suspect.evidence.startswith("normalizations take 1.40 times as long as on its peers (others are as usual: ")
+
+
+def test_a_rank_with_other_grids_is_compared_with_nobody(tmp_path):
+    """More tokens on one rank: its kernels have larger grids, and nothing is known of its pace."""
+    put(tmp_path, r5={"pace": 1.3})
+    for file in tmp_path.iterdir():
+        value = json.loads(file.read_text(encoding="utf-8"))
+        for event in value["traceEvents"]:
+            event["args"]["grid"] = [130 if file.stem == "rank-5" else 100, 1, 1]
+        file.write_text(json.dumps(value), encoding="utf-8")
+    answer = diagnose(tmp_path)
+    assert (named(answer), answer.unknown) == ([], True)
+    assert answer.notes[0].startswith("the pace of rank 5 is not known")
+
+
+@pytest.mark.parametrize(("groups", "said"), [(False, True), (True, False)])
+def test_a_network_that_nothing_is_compared_with_is_not_called_well(tmp_path, groups, said):
+    halves = [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15]]
+    odd = {f"r{rank}": {"groups": [(f"h{half}", halves[half], 1.0)]} for half in (0, 1) for rank in halves[half]}
+    answer = diagnose(put(tmp_path, **(odd if groups else {})))
+    assert (named(answer), answer.unknown) == ([], False)
+    assert ("whether the network is as fast as it should be is not known" in answer.notes[0]) == said
+
+
 def test_a_rank_that_is_slow_in_three_of_ten_steps(tmp_path):
     (suspect,) = diagnose(put(tmp_path, r5={"pace": 1.4, "slow": (2, 3, 8)})).verdict
     assert (suspect.part, suspect.kind, suspect.pattern) == ("rank 5", "accelerator", "intermittent")
@@ -262,7 +290,7 @@ def test_the_first_line_says_which_part_how_slow_when_and_how_sure(tmp_path, cap
     first = capsys.readouterr().out.splitlines()[0]
     assert first.startswith("Rank 5 is to blame (accelerator): ")
     assert "1.30 times as long" in first
-    assert "in steps 1 and 4 of 10" in first
+    assert "in 2 of 10 steps (1 and 4, counted from 0 to 9)" in first
     assert first.endswith("% sure")
     assert guard.run(["diagnose", str(tmp_path), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)

@@ -208,7 +208,8 @@ def diagnose(path: Path, *, cluster: Path | None, out: Path | None, as_json: boo
 
     found = diagnosed(path, cluster)
     answer = answer_of(found, path.resolve().name, None if cluster is None else cluster_of(cluster))
-    for words in answer.notes:
+    told = 0 if as_json or answer.verdict else 1  # the sentence says the first one
+    for words in answer.notes[told:]:
         say(words)
     if as_json:
         emit(answer.text())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.observe.diagnosis.compute import LEAST
 from railyard.observe.diagnosis.peers import DEGREES, INEXACT
 from railyard.observe.kernel_kinds import ATTENTION, COMPUTE_BOUND, COPY, EXPERT, GEMM, MEMORY_BOUND, WORDS
 
@@ -112,13 +113,13 @@ def _likelihood(levels: Mapping[str, Level], want: Mapping[str, float]) -> float
 
 
 def words(levels: Mapping[str, Level], cause: Blame) -> str:
-    """Which kernels are slow by how much, and that the others are not."""
-    slow = [levels[kind] for kind in cause.what]
-    if cause.kind == ACCELERATOR:
-        times = np.exp([one.excess for one in slow])
-        span = f"{times.min():.2f}" if times.max() - times.min() < 0.02 else f"{times.min():.2f} to {times.max():.2f}"
+    """Which kernels are slow by how much, and which are not."""
+    times = {kind: float(np.exp(levels[kind].excess)) for kind in cause.what}
+    slow = {kind: ratio for kind, ratio in times.items() if ratio >= 1 + LEAST} or times
+    least, most = min(slow.values()), max(slow.values())
+    span = f"{least:.2f}" if most - least < 0.02 else f"{least:.2f} to {most:.2f}"
+    if len(slow) == len(levels) > 1:
         return f"kernels of every kind take {span} times as long as the same ones on its peers"
-    named = " and ".join(WORDS[kind] for kind in cause.what)
-    rest = [f"{WORDS[kind]} {np.exp(one.excess):.2f}" for kind, one in levels.items() if kind not in cause.what]
+    rest = [f"{WORDS[kind]} {np.exp(one.excess):.2f}" for kind, one in levels.items() if kind not in slow]
     others = f" (others are as usual: {', '.join(rest)})" if rest else ""
-    return f"{named} take {np.exp(slow[0].excess):.2f} times as long as on its peers{others}"
+    return f"{' and '.join(WORDS[kind] for kind in slow)} take {span} times as long as on its peers{others}"

@@ -40,6 +40,11 @@ FEW = (0.0, 0.0, 1.196, 1.495, 1.363, 1.206, 1.200, 1.140, 1.129, 1.107)
 "Time-efficient algorithms for two highly robust estimators of scale", 1992); of n more values, n / (n - 0.8)."""
 
 
+OWN = 1.2
+"""Over the number of parts, how much too small their median absolute deviation is: a part that is the median of a step
+itself deviates from it by nothing. 1.22, 1.15, 1.08 and 1.05 for 4, 8, 16 and 32 parts of a normal law, by draws."""
+
+
 @dataclass(frozen=True)
 class Episode:
     """A part that is slow.
@@ -78,7 +83,8 @@ class Series:
             usual: Spread between healthy parts, where they are too few to tell.
         """
         level = quantile(ratio, 0.5)
-        within = max(_spread(ratio - level, np.isfinite(ratio).sum(axis=0).max(initial=0)), FLOOR)
+        counted = np.isfinite(ratio).sum(axis=0).max(initial=0)
+        within = max((1 + OWN / ratio.shape[1]) * _spread(ratio - level, counted), FLOOR)
         healthy, measured = _healthy(level)
         count = int(np.isfinite(level).sum())
         between = float(np.sqrt((count * measured**2 + WORTH * usual**2) / (count + WORTH)))
@@ -136,18 +142,19 @@ class Series:
 def _slow(values: Floats, within: float) -> Flags:
     """bool[n], steps that are nearer to the slow level than to none; all of them where one level fits as well."""
     count = len(values)
-    order = np.argsort(-values)
-    total, squares = np.cumsum(values[order]), np.cumsum(values[order] ** 2)
+    ordered = -np.sort(-values)
+    total, squares = np.cumsum(ordered), np.cumsum(ordered**2)
+    middle = total / np.arange(1, count + 1) / 2
     spread = within**2 + (INEXACT * max(float(total[-1]) / count, 0.0)) ** 2
     one = _about_mean(total[-1], squares[-1], count)
     best, gain = count, 0.0
-    for top in range(1, count):
+    for top in (np.flatnonzero((ordered[:-1] > middle[:-1]) & (ordered[1:] <= middle[:-1])) + 1).tolist():
         two = _about_mean(total[top - 1], squares[top - 1], top)
         two += _about_mean(total[-1] - total[top - 1], squares[-1] - squares[top - 1], count - top)
         won = (one - two) / (2 * spread) - _choices(count, top) - log(count)
         if won > gain:
             best, gain = top, won
-    return np.asarray(values > float(total[best - 1]) / best / 2) if best < count else np.ones(count, np.bool_)
+    return np.asarray(values >= ordered[best - 1])
 
 
 def _about_mean(total: float, squares: float, count: int) -> float:

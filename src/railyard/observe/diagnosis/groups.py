@@ -72,16 +72,15 @@ class Network:
     lost_ps: float
 
 
-def networks(record: Record, per_host: int, least_ps: float, crowded: set[int]) -> list[Network]:
+def networks(groups: Sequence[Group], per_host: int, least_ps: float, crowded: set[int]) -> list[Network]:
     """Ways into the network that are slow, or groups whose slowness could be that of several.
 
     Args:
-        record: Of kernels.
+        groups: That were traced.
         per_host: Accelerators of a host; 0 where that is not known.
         least_ps: What a group must lose of a step to be worth a word.
         crowded: Ranks whose experts get more tokens than others: their groups exchange more.
     """
-    groups = groups_of(record, per_host)
     slow = [one for one in groups if one.slow is not None and one.lost_ps >= least_ps]
     slow = [one for one in slow if one.kind != "all_to_all" or not crowded & set(one.members)]
     healthy = {rank for one in groups if one.compared and one.slow is None and one.leaves for rank in one.members}

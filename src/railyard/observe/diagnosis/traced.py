@@ -16,7 +16,7 @@ import numpy as np
 from railyard.observe.diagnosis import blame
 from railyard.observe.diagnosis.compute import LEAST, SPREADS
 from railyard.observe.diagnosis.episodes import Episode, Series, quantile
-from railyard.observe.diagnosis.groups import networks
+from railyard.observe.diagnosis.groups import MOST_SHOWN, groups_of, networks
 from railyard.observe.diagnosis.stalls import stalls_of
 from railyard.observe.diagnosis.verdict import UNPRICED, Diagnosis, Suspect, sure
 from railyard.observe.diagnosis.work import ALL, CHIPS, PREEMPTED, work_of
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.graph import Record
+    from railyard.observe.diagnosis.groups import Group
     from railyard.observe.diagnosis.verdict import Price
     from railyard.observe.diagnosis.work import Work
 
@@ -40,6 +41,12 @@ PEERS = 3
 
 STEPS = 3
 """Fewest steps from which nothing is said to be wrong: of fewer no one says which is usual."""
+
+MOST_STEPS = 12
+"""Steps that are listed in words."""
+
+COMPARED = 0.5
+"""Of a rank's time in kernels, how much must have peers for the rank to be called as it should be."""
 
 UNSEEN = 0.5
 """Of the share of ranks whose files are missing, what a claim loses: one of them may be slower still, or may not."""
@@ -83,7 +90,9 @@ def diagnose(
     answer = Diagnosis(missing_ranks=list(missing))
     answer.verdict = [trace.suspect(one, price) for one in slow]
     answer.verdict += trace.uneven(slow, price)
-    trace.network({rank for one in slow if one.kind == blame.EXPERTS for rank in one.ranks}, price, answer)
+    groups = groups_of(record, trace.per_host)
+    crowded = {rank for one in slow if one.kind == blame.EXPERTS for rank in one.ranks}
+    trace.network(groups, crowded, price, answer)
     lacks = list(trace.lacks(missing))
     answer.short = bool(lacks)
     answer.unknown |= len(trace.ranks) <= PEERS or (bool(lacks) and not answer.verdict)
@@ -92,7 +101,7 @@ def diagnose(
     answer.verdict = sorted(hedged, key=lambda one: -one.confidence)
     answer.notes += [*lacks, *figures["warnings"]]
     if not answer.verdict and not answer.unknown:
-        answer.notes.insert(0, trace.least())
+        answer.notes.insert(0, trace.least(compared=any(one.compared for one in groups)))
     return answer
 
 
@@ -282,9 +291,9 @@ class _Trace:
             every = Episode(lost >= LEAST, 0.0, spreads)
             yield self.named("all ranks", cause, every, words, sure(spreads, SPREADS), price.of(float(lost.mean())))
 
-    def network(self, crowded: set[int], price: Price, answer: Diagnosis) -> None:
+    def network(self, groups: Sequence[Group], crowded: set[int], price: Price, answer: Diagnosis) -> None:
         """Names the rank whose way into the network is slow, or says which groups are slow."""
-        for one in networks(self.record, self.per_host, LEAST * self.step_ps, crowded):
+        for one in networks(groups, self.per_host, LEAST * self.step_ps, crowded):
             words = f"{one.words}, {_when(self._numbers(one.episode), self.steps)}"
             if not one.part:
                 answer.unknown = True
@@ -308,13 +317,24 @@ class _Trace:
             yield "no collective was traced: nothing is known of the network and of waiting"
         if missing:
             yield f"no trace of {_many(len(missing), 'rank')}: one of them may be slower"
+        other = self.ranks[self.work.compared < COMPARED].tolist()
+        if other and len(self.ranks) > PEERS:
+            shown = ", ".join(map(str, other[:MOST_SHOWN])) + (", ..." if len(other) > MOST_SHOWN else "")
+            ranks = f"rank{'' if len(other) == 1 else 's'} {shown}"
+            yield f"the pace of {ranks} is not known: too few other ranks run the same kernels with the same grids"
 
-    def least(self) -> str:
-        """The least slowdown that would have been seen, in words."""
+    def least(self, *, compared: bool) -> str:
+        """The least slowdown that would have been seen, in words.
+
+        Args:
+            compared: Whether any process group has others to compare with.
+        """
         chance = max([one.between for one in self.series.values()], default=0.0)
         seen = max(LEAST, SPREADS * chance)
         count = f"{len(self.ranks)} ranks in {len(self.steps)} steps"
-        return f"{count} were compared: a rank slower by {seen:.1%} or more would have been named"
+        words = f"{count} were compared: a rank slower by {seen:.1%} or more would have been named"
+        network = "; whether the network is as fast as it should be is not known: no two process groups can be compared"
+        return words + ("" if compared else network)
 
 
 def _longest(series: Series, rest: NDArray[np.bool_]) -> Floats:
@@ -331,9 +351,12 @@ def _when(slow: Sequence[int], every: Sequence[int]) -> str:
         return f"in all {len(every)} steps"
     first = list(every).index(slow[0]) if slow else 0
     if len(slow) > 2 and list(slow) == list(every[first : first + len(slow)]):
-        return f"in steps {slow[0]} to {slow[-1]} of {len(every)} ({every[0]} to {every[-1]})"
-    listed = ", ".join(map(str, slow[:-1])) + f" and {slow[-1]}" if len(slow) > 1 else "".join(map(str, slow))
-    return f"in step{'s' if len(slow) > 1 else ''} {listed} of {len(every)} ({every[0]} to {every[-1]})"
+        listed = f"{slow[0]} to {slow[-1]}"
+    elif len(slow) > MOST_STEPS:
+        listed = f"{', '.join(map(str, slow[:MOST_STEPS]))} and more"
+    else:
+        listed = " and ".join(one for one in (", ".join(map(str, slow[:-1])), *map(str, slow[-1:])) if one)
+    return f"in {len(slow)} of {len(every)} steps ({listed}, counted from {every[0]} to {every[-1]})"
 
 
 def _many(count: int, what: str) -> str:

@@ -47,6 +47,7 @@ class Work:
         count: By kind, int64[steps, r], how many they are.
         usual_ps: By kind, what all its kernels take in a step of a rank on average, those left out too.
         groups: Places of ranks that do the same work.
+        compared: float64[r], share of a rank's time in kernels that has peers; 0 where it has none.
     """
 
     ranks: Ints
@@ -55,6 +56,7 @@ class Work:
     count: dict[str, Ints]
     usual_ps: dict[str, float]
     groups: list[list[int]]
+    compared: Floats
 
     def series(self, kind: str) -> Series:
         """How much longer the kernels of a kind took."""
@@ -79,6 +81,7 @@ def work_of(record: Record, ranks: Ints, peers: int) -> Work:
     known = np.isfinite(typical)
     steps_run = max(len(np.unique(rows.step * len(ranks) + rows.rank)), 1)
     usual_ps = np.bincount(kind[known], typical[known], len(kinds)) / steps_run
+    compared = np.bincount(rows.rank[known], rows.took[known], len(ranks))
     kept = known.copy()
     kept[kept] = _kept(cell[kept], (rows.took - typical)[kept])
     shape = len(kinds), steps, len(ranks)
@@ -95,6 +98,7 @@ def work_of(record: Record, ranks: Ints, peers: int) -> Work:
         {name: one[2] for name, one in found.items()},
         {ALL: float(usual_ps.sum()), **{str(name): float(one) for name, one in zip(kinds, usual_ps, strict=True)}},
         rows.groups(),
+        compared / np.maximum(np.bincount(rows.rank, rows.took, len(ranks)), 1.0),
     )
 
 
