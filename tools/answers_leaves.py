@@ -7,20 +7,21 @@ integers or an added column leave the other digests as they are.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import yaml
 
+from railyard.result import leaves
+from railyard.result.leaves import fingerprint
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-Leaf = bool | int | float | str | None
+    from railyard.result.leaves import Leaf
 
-LONG = 16
 LEFT_OUT = {
     "created": "the time of day",
     "cpu_s": "how fast the machine is",
@@ -31,25 +32,8 @@ LEFT_OUT = {
 
 
 def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Leaf]]:
-    """Every leaf below `value` with its path, such as `variants[0].step.seconds`."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if key not in LEFT_OUT:
-                yield from flatten(inner, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list):
-        yield from _listed(value, path)
-    else:
-        yield path, value if isinstance(value, Leaf) else str(value)
-
-
-def _listed(values: list[Any], path: str) -> Iterator[tuple[str, Leaf]]:
-    if len(values) > LONG and not any(isinstance(value, dict | list) for value in values):
-        yield path, f"{len(values)} values {_sha(json.dumps(values).encode())}"
-        return
-    if not values:
-        yield path, "empty list"
-    for index, inner in enumerate(values):
-        yield from flatten(inner, f"{path}[{index}]")
+    """Every leaf below `value` with its path, without those of `LEFT_OUT`."""
+    return leaves.flatten(value, path, LEFT_OUT)
 
 
 def of_text(text: str, name: str) -> Iterator[tuple[str, Leaf]]:
@@ -58,7 +42,7 @@ def of_text(text: str, name: str) -> Iterator[tuple[str, Leaf]]:
         found = json.loads(text)
     except ValueError:
         if text.strip():
-            yield name, _sha(text.encode())
+            yield name, fingerprint(text.encode())
         return
     yield from flatten(found, name)
 
@@ -76,7 +60,7 @@ def of_folder(folder: Path) -> Iterator[tuple[str, Leaf]]:
 def _of_file(file: Path, name: str) -> Iterator[tuple[str, Leaf]]:
     if file.name.startswith("trace.json"):
         text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-        yield name.removesuffix(".gz"), _sha(json.dumps(json.loads(text), sort_keys=True).encode())
+        yield name.removesuffix(".gz"), fingerprint(json.dumps(json.loads(text), sort_keys=True).encode())
     elif file.suffix == ".json":
         yield from of_text(file.read_text(encoding="utf-8"), name)
     elif file.suffix in {".yaml", ".yml"} and file.stem != "scenario":
@@ -97,11 +81,7 @@ def digest(column: pl.Series) -> str:
     """SHA-256 of a column's values, whatever the width of its type."""
     nulls = column.is_null().to_numpy().tobytes() if column.null_count() else b""
     if column.dtype.is_integer() or column.dtype == pl.Boolean:
-        return _sha(nulls + column.cast(pl.Int64).fill_null(0).to_numpy().tobytes())
+        return fingerprint(nulls + column.cast(pl.Int64).fill_null(0).to_numpy().tobytes())
     if column.dtype.is_float():
-        return _sha(nulls + column.cast(pl.Float64).fill_null(0).to_numpy().tobytes())
-    return _sha(json.dumps(column.to_list(), default=str).encode())
-
-
-def _sha(data: bytes) -> str:
-    return "sha256:" + hashlib.sha256(data).hexdigest()[:32]
+        return fingerprint(nulls + column.cast(pl.Float64).fill_null(0).to_numpy().tobytes())
+    return fingerprint(json.dumps(column.to_list(), default=str).encode())

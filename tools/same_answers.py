@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import re
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -27,8 +26,9 @@ from typing import Any
 import yaml
 from answers_list import matches
 
+from railyard.result.leaves import near, reworded, same
+
 EXCEPTIONS = Path(__file__).with_name("answers-exceptions.yaml")
-NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?")
 KINDS = ("equal", "reworded", "changed", "missing", "excepted", "new")
 FAILING = ("changed", "missing")
 SHOWN = 5
@@ -69,35 +69,11 @@ def read_exceptions(file: Path) -> list[dict[str, Any]]:
     return found
 
 
-def same(old: object, new: object) -> bool:
-    """Whether two values are equal to the last digit; 1 and 1.0 are, 1 and True are not, NaN is NaN."""
-    if isinstance(old, bool) or isinstance(new, bool):
-        return old is new
-    return old == new or (old != old and new != new)  # noqa: PLR0124 - only NaN differs from itself
-
-
-def near(old: object, new: object, within: float | str) -> bool:
-    """Whether all numbers of two values differ by no more than a share of themselves; digests may differ."""
-    share = float(within)  # YAML 1.1 reads 1e-6 as words
-    if share == math.inf or "sha256:" in str(old):
-        return True
-    pairs = [NUMBER.findall(str(value).replace(",", "")) for value in (old, new)]
-    return len(pairs[0]) == len(pairs[1]) and all(a == b or _close(a, b, share) for a, b in zip(*pairs, strict=True))
-
-
-def _close(old: str, new: str, share: float) -> bool:
-    """Whether two numbers in words are near one another; what is no number, such as 0.8.0, is not."""
-    try:
-        return math.isclose(float(old), float(new), rel_tol=share)
-    except ValueError:
-        return False
-
-
 def kind(old: object, new: object) -> str:
+    """How a leaf differs, of `KINDS`."""
     if same(old, new):
         return "equal"
-    prose = isinstance(old, str) and isinstance(new, str) and " " in old and " " in new and "sha256:" not in old
-    return "reworded" if prose and NUMBER.findall(str(old)) == NUMBER.findall(str(new)) else "changed"
+    return "reworded" if reworded(old, new) else "changed"
 
 
 def compare(
@@ -125,7 +101,7 @@ def _renamed(leaf: str, exceptions: list[dict[str, Any]]) -> str:
 
 def _excepted(found: Difference, exceptions: list[dict[str, Any]]) -> Difference:
     covered = any(
-        matches(exception["leaf"], found.leaf) and near(found.old, found.new, exception.get("within", math.inf))
+        matches(exception["leaf"], found.leaf) and near(found.old, found.new, float(exception.get("within", math.inf)))
         for exception in exceptions
         if "leaf" in exception
     )

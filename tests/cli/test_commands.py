@@ -40,6 +40,7 @@ def test_help_and_version(railyard):
     [
         (["run"], {"--json", "--engine", "--set", "--ray", "--out", "--quiet", "--help"}),
         (["compare"], {"--vary", "--json", "--engine", "--set", "--ray", "--out", "--quiet", "--help"}),
+        (["diff"], {"--json", "--quiet", "--help"}),
         (["explain"], {"--variant", "--depth", "--remedies", "--no-remedies", "--json", "--quiet", "--help"}),
         (["export"], {"--as", "--out", "--quiet", "--help"}),
         (["trace"], {"--format", "--sort", "--drop-empty", "--json", "--help"}),

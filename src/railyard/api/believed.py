@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from railyard.api import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from railyard.result.model_error import Difference, ErrorRow, Verdict
     from railyard.result.result import Result
     from railyard.result.variants.variant import BaseVariant
 
-_FIGURES = {
+_FIGURES: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "step_s": ("step", numbers.seconds),
     "network_tax": ("network tax", numbers.percent),
     "ttft_s": ("TTFT p50", numbers.seconds),
@@ -55,9 +55,7 @@ def _row(variant: BaseVariant, figure: str) -> ErrorRow | None:
 
 def _range(row: ErrorRow) -> str:
     show = _FIGURES[row.figure][1]
-    low, high = show(row.low), show(row.high)
-    value, _, unit = low.rpartition(" ")
-    return f"{value if unit and high.endswith(f' {unit}') else low} to {high}"
+    return numbers.pair(show(row.low), show(row.high), "to")
 
 
 def peers(result: Result) -> tuple[str, ...]:

@@ -27,31 +27,37 @@ def percent(share: float | None) -> str:
     return NOT_APPLICABLE if share is None else f"{100 * share:.1f} %"
 
 
-def seconds(value: float | None) -> str:
-    """A time in the unit that suits."""
+def seconds(value: float | None, like: float | None = None) -> str:
+    """A time in the unit that suits it, or another."""
     if value is None or not math.isfinite(value):
         return NOT_APPLICABLE
     for scale, unit in ((86400 * 2, "d"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if abs(value) >= scale:
+        if abs(value if like is None else like) >= scale:
             return f"{short(value / (86400 if unit == 'd' else scale))} {unit}"
     return "0 s" if value == 0 else f"{short(value * 1e9)} ns"
 
 
-def power(watts: float | None) -> str:
-    """A power in the unit that suits."""
+def power(watts: float | None, like: float | None = None) -> str:
+    """A power in the unit that suits it, or another."""
     if watts is None:
         return NOT_APPLICABLE
-    return f"{short(watts / 1e6)} MW" if watts >= 1e6 else f"{short(watts / 1e3)} kW"
+    return f"{short(watts / 1e6)} MW" if (watts if like is None else like) >= 1e6 else f"{short(watts / 1e3)} kW"
 
 
-def dollars(value: float | None) -> str:
-    """An amount of money: `$41.2M`."""
+def dollars(value: float | None, like: float | None = None) -> str:
+    """An amount of money, `$41.2M`, in the unit that suits it, or another."""
     if value is None:
         return NOT_APPLICABLE
     for scale, prefix in _STEPS:
-        if abs(value) >= scale:
+        if abs(value if like is None else like) >= scale:
             return f"${short(value / scale)}{prefix}"
     return f"${short(value)}"
+
+
+def pair(one: str, other: str, between: str) -> str:
+    """Two values in words, with their unit once: `9.12 -> 8.71 s`."""
+    number, _, unit = one.rpartition(" ")
+    return f"{number if number and other.endswith(f' {unit}') else one} {between} {other}"
 
 
 def count(value: float | None) -> str:

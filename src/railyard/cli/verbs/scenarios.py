@@ -50,6 +50,20 @@ def compare(
     )
 
 
+@app.command(short_help="Which figures moved between two results, and why.")
+def diff(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="Folder of a run or plan, or its JSON file.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The same question, run later or changed.")],
+    *,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say which figures moved between two results, of any versions, where the step moved, and what was changed."""
+    from railyard.cli import diff as differ
+
+    differ.diff(old, new, as_json=json, quiet=quiet)
+
+
 @app.command(short_help="Where the step of a run goes, as a tree, and what each remedy would give.")
 def explain(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or its result.json.")],

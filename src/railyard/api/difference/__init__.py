@@ -1,0 +1,6 @@
+"""What sets two results of the same question apart: figures that moved, and what was changed between them."""
+
+from railyard.api.difference.difference import difference
+from railyard.api.difference.documents import Document, read
+
+__all__ = ["Document", "difference", "read"]
