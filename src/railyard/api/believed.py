@@ -132,12 +132,11 @@ def bound(result: Result) -> str:
     verdict = result.verdict
     if verdict is None or verdict.bound is None or verdict.leading is None or verdict.above_bound is None:
         return ""
-    more, of = numbers.percent(max(verdict.above_bound, 0.0)), _MORE[verdict.by]
-    far = f"The distance to {verdict.bound}, a bound with the same NICs, is {more}"
-    return f" {far}: it gets so much more {of} than {verdict.leading}."
+    more = numbers.percent(max(verdict.above_bound, 0.0))
+    return f" {verdict.leading} is {more} from {verdict.bound}, a bound with the same NICs, in {_BOUND_IN[verdict.by]}."
 
 
-_MORE = {"cpmt": "out of an accelerator", "step_s": "steps done", "goodput_rps": "requests answered in time"}
+_BOUND_IN = {"cpmt": "tokens per GPU", "step_s": "steps per second", "goodput_rps": "requests answered in time"}
 
 
 def ties(result: Result) -> str:
@@ -147,8 +146,8 @@ def ties(result: Result) -> str:
         return ""
     tied = [row for row in verdict.differences if row.tied]
     widest = max(tied, key=lambda row: abs(row.difference))
-    whom = f"{_every(result, verdict)} are tied" if all_tied(result) else _names(verdict)
-    return f" {whom}: {_inside(widest, verdict)}."
+    who = f"{_every(result, verdict)} are tied" if all_tied(result) else _names(verdict)
+    return f" {who}: {_inside(widest, verdict)}."
 
 
 def _every(result: Result, verdict: Verdict) -> str:
@@ -167,5 +166,5 @@ def _inside(row: Difference, verdict: Verdict) -> str:
     """`0.9 % in dollars a token is inside the error of model and prices (2.1 %)`."""
     of = "of model and prices" if row.price_band else "of the model"
     most = "" if len(verdict.ties) == 1 else "at most "
-    apart = numbers.percent(abs(row.difference))
-    return f"{most}{apart} in {_BY[verdict.by]} is inside the error {of} ({numbers.percent(row.band)})"
+    difference = numbers.percent(abs(row.difference))
+    return f"{most}{difference} in {_BY[verdict.by]} is inside the error {of} ({numbers.percent(row.band)})"

@@ -70,7 +70,7 @@ def of_two(best: StepVariant, worst: StepVariant, tier: str | None) -> str:
     to_both = inside[0] if inside[0] == inside[1] else f"{inside[0]} and {inside[1]}"
     return (
         f"{best.name} loses {cell(best.tax)} of its {_what(best)} to the scale-out network, {worst.name}"
-        f" {cell(worst.tax, tier)}{error(worst)}; to scale-up networks {to_both}."
+        f" {cell(worst.tax, tier)}{error(worst)}; scale-up networks take {to_both}."
     )
 
 

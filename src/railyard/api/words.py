@@ -197,7 +197,7 @@ def _of_steps(result: Result) -> str:
 
 
 def _taxed(result: Result, best: StepVariant) -> str:
-    """What the networks take of the variant that is told of, and of the one that they take most of."""
+    """What the networks take of the leading variant, and of the one that they take most from."""
     worst = max(compared(result), key=lambda one: one.tax.tokens_lost)
     same = numbers.percent(best.tax.tokens_lost) == numbers.percent(worst.tax.tokens_lost)
     return taxes.sentence(best, best.name) if same else taxes.of_two(best, worst, _bottleneck_tier(worst))
@@ -302,17 +302,16 @@ def _cheaper(best: StepVariant, worst: StepVariant) -> str:
 
 
 def best_variant(result: Result) -> StepVariant:
-    """The variant to tell of: the fastest of those that cannot be told from the leading one.
+    """The variant that sentences and card are about: the leading one.
 
     Where none leads it is the one that loses least; where variants do different work, the first.
     """
-    variants, verdict = result.steps, result.verdict
-    if verdict is None or not (verdict.leading or verdict.ranking or verdict.bound) or verdict.unlike:
-        return variants[0]
-    first = verdict.leading or (*verdict.ranking, verdict.bound)[0]
-    names = {first, *(verdict.ties if _same_machine(variants) else ())}
-    among = [variant for variant in variants if variant.name in names]
-    return max(among, key=lambda variant: (round(_rate(variant) / _rate(among[0]), 3), -_price_of(variant)))
+    verdict = result.verdict
+    if verdict is None or verdict.unlike:
+        return result.steps[0]
+    named = (verdict.leading, *verdict.ranking, verdict.bound)
+    first = next((name for name in named if name), result.steps[0].name)
+    return next(variant for variant in result.steps if variant.name == first)
 
 
 def headline(variant: StepVariant) -> str:
