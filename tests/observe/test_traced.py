@@ -106,15 +106,36 @@ def test_memory_alone_is_an_accelerator_and_said_so(tmp_path):
     assert suspect.evidence.startswith("normalizations take 1.40 times as long as on its peers (others are as usual: ")
 
 
-def test_a_rank_with_other_grids_is_compared_with_nobody(tmp_path):
-    """More tokens on one rank: its kernels have larger grids, and nothing is known of its pace."""
-    put(tmp_path, r5={"pace": 1.3})
-    for file in tmp_path.iterdir():
+def edited(folder, change):
+    for file in folder.iterdir():
         value = json.loads(file.read_text(encoding="utf-8"))
         for event in value["traceEvents"]:
-            event["args"]["grid"] = [130 if file.stem == "rank-5" else 100, 1, 1]
+            change(int(file.stem.removeprefix("rank-")), event)
         file.write_text(json.dumps(value), encoding="utf-8")
-    answer = diagnose(tmp_path)
+    return folder
+
+
+@pytest.mark.parametrize(("kernels", "kind"), [((), "sequences"), (("grouped_gemm",), "experts")])
+@pytest.mark.parametrize("factor", [1.3, 1.0])
+def test_larger_grids_are_more_work_and_no_bad_accelerator(tmp_path, kernels, kind, factor):
+    """All kernels of rank 5 or some take 1.3 times as long: with as many more blocks, or with none more."""
+
+    def grid(rank, event):
+        event["args"]["grid"] = [
+            round(100 * factor) if rank == 5 and event["name"] in (kernels or event["name"]) else 100
+        ]
+
+    put(tmp_path, r5={"pace": 1.3, "kinds": kernels})
+    (suspect,) = diagnose(edited(tmp_path, grid)).verdict
+    assert (suspect.part, suspect.kind) == ("rank 5", kind if kernels or factor > 1 else "accelerator")
+    assert ("1.30 times as many thread blocks" in suspect.evidence) == (factor > 1)
+
+
+def test_a_rank_whose_kernels_nobody_else_runs_is_not_called_well(tmp_path):
+    def rename(rank, event):
+        event["name"] += "_fused" if rank == 5 and "nccl" not in event["name"] else ""
+
+    answer = diagnose(edited(put(tmp_path, r5={"pace": 1.3}), rename))
     assert (named(answer), answer.unknown) == ([], True)
     assert answer.notes[0].startswith("the pace of rank 5 is not known")
 

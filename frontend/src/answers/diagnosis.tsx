@@ -32,7 +32,7 @@ export function DiagnosisView({ answer, hall }: { answer: DiagnosisAnswer; hall:
 function headline({ verdict: [first], unknown }: DiagnosisAnswer): string {
   const open = "Which part is to blame, if any, is not known";
   if (!first) return unknown ? open : "Nothing is wrong";
-  return unknown && first.confidence < EVEN ? `${open}; it may be ${first.part}` : `${capital(first.part)} is to blame`;
+  return unknown && first.confidence < EVEN ? `${open}; it may be ${first.part}` : `${capital(first.part)} ${first.part === "all ranks" ? "are" : "is"} to blame`;
 }
 
 function Conclusion({ answer, hall }: { answer: DiagnosisAnswer; hall: Hall }) {

@@ -112,6 +112,21 @@ def _likelihood(levels: Mapping[str, Level], want: Mapping[str, float]) -> float
     return found
 
 
+def by_grids(cause: Blame, levels: Mapping[str, Level], more: Mapping[str, float]) -> tuple[Blame, str]:
+    """The cause where slow kernels run with more thread blocks than on peers: more work, and no bad part; and words.
+
+    Args:
+        cause: By the times alone.
+        levels: By kind of kernel.
+        more: By kind, thread blocks over those of peers.
+    """
+    kind = max(cause.what, key=lambda one: levels[one].excess)
+    if np.log(more[kind]) < max(levels[kind].excess / 2, LEAST):
+        return cause, ""
+    of = EXPERTS if cause.kind == EXPERTS or cause.what == (EXPERT,) else SEQUENCES
+    return Blame(of, cause.what, 1.0), f", with {more[kind]:.2f} times as many thread blocks: it is given more work"
+
+
 def words(levels: Mapping[str, Level], cause: Blame) -> str:
     """Which kernels are slow by how much, and which are not."""
     times = {kind: float(np.exp(levels[kind].excess)) for kind in cause.what}

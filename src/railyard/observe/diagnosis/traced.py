@@ -22,6 +22,7 @@ from railyard.observe.diagnosis.verdict import UNPRICED, Diagnosis, Suspect, sur
 from railyard.observe.diagnosis.work import ALL, CHIPS, PREEMPTED, work_of
 from railyard.observe.kernel_kinds import ATTENTION, EXPERT, GEMM, WORDS
 from railyard.observe.kernels import COMMUNICATION
+from railyard.result.answers.diagnosis import ALL_RANKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -194,10 +195,12 @@ class _Trace:
             }
             if not levels:
                 continue
-            cause = blame.blamed(levels, routed=routed)
+            more = {kind: float(self.work.blocks[kind][episode.steps][:, places].mean()) for kind in levels}
+            cause, grids = blame.by_grids(blame.blamed(levels, routed=routed), levels, more)
             cost = sum(self.cost(kind, episode, levels[kind].excess) for kind in cause.what)
             confidence = self.hedged(sure(episode.spreads, SPREADS) * cause.share)
-            yield _Slow(self._ranks(places), cause.kind, episode, blame.words(levels, cause), cost, confidence)
+            words = blame.words(levels, cause) + grids
+            yield _Slow(self._ranks(places), cause.kind, episode, words, cost, confidence)
 
     def _matters(self, kind: str, places: Sequence[int], episode: Episode) -> bool:
         """Whether it costs enough, in more kernels than may be slow by accident."""
@@ -289,7 +292,7 @@ class _Trace:
             words = f"{WORDS[kind]} of the slowest rank of a step take {times:.2f} times as long as the median rank's,"
             words += " on another rank in every step"
             every = Episode(lost >= LEAST, 0.0, spreads)
-            yield self.named("all ranks", cause, every, words, sure(spreads, SPREADS), price.of(float(lost.mean())))
+            yield self.named(ALL_RANKS, cause, every, words, sure(spreads, SPREADS), price.of(float(lost.mean())))
 
     def network(self, groups: Sequence[Group], crowded: set[int], price: Price, answer: Diagnosis) -> None:
         """Names the rank whose way into the network is slow, or says which groups are slow."""
@@ -321,7 +324,7 @@ class _Trace:
         if other and len(self.ranks) > PEERS:
             shown = ", ".join(map(str, other[:MOST_SHOWN])) + (", ..." if len(other) > MOST_SHOWN else "")
             ranks = f"rank{'' if len(other) == 1 else 's'} {shown}"
-            yield f"the pace of {ranks} is not known: too few other ranks run the same kernels with the same grids"
+            yield f"the pace of {ranks} is not known: too few other ranks run the same kernels as often"
 
     def least(self, *, compared: bool) -> str:
         """The least slowdown that would have been seen, in words.

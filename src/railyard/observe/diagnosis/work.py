@@ -1,8 +1,9 @@
 """How long kernels of each kind took on each rank in each step, over what the same kernels took on its peers.
 
 Peers of a rank are those that ran a kernel (by name and grid) as often in the same step: so the stages of a pipeline,
-which run different numbers of the same kernels, are not compared with one another. Kernels of one name are compared by
-length: the longest with the longest. The `PREEMPTED` kernels of a kind that lost most say nothing of the rank.
+which run different numbers of the same kernels, are not compared with one another. Where these are too few, those that
+ran it with any grid are: a larger grid is more work. Kernels are compared by length: the longest with the longest. The
+`PREEMPTED` kernels of a kind that lost most say nothing of the rank.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Work:
         usual_ps: By kind, what all its kernels take in a step of a rank on average, those left out too.
         groups: Places of ranks that do the same work.
         compared: float64[r], share of a rank's time in kernels that has peers; 0 where it has none.
+        blocks: By kind, float64[steps, r], thread blocks of its kernels over those on peers; 1 where nobody noted them.
     """
 
     ranks: Ints
@@ -57,6 +59,7 @@ class Work:
     usual_ps: dict[str, float]
     groups: list[list[int]]
     compared: Floats
+    blocks: dict[str, Floats]
 
     def series(self, kind: str) -> Series:
         """How much longer the kernels of a kind took."""
@@ -72,8 +75,11 @@ def work_of(record: Record, ranks: Ints, peers: int) -> Work:
         peers: Fewest other ranks that must have run a kernel as often.
     """
     steps = len(record.meta["steps"])
-    rows = _Rows.of(record, ranks)
-    typical = rows.typical(peers)
+    rows, plain = _Rows.of(record, ranks, grids=True), _Rows.of(record, ranks, grids=False)
+    typical = rows.typical(rows.took, peers)
+    lone = np.isnan(typical)
+    typical[lone] = rows.those_of(plain, plain.typical(plain.took, peers))[lone]
+    grids = np.where(lone, rows.those_of(plain, plain.typical(plain.blocks, peers)), rows.blocks)
     names = [kind_of_kernel(label.op) if label.phase != COMMUNICATION else "" for label in record.labels]
     kinds, kind_of_label = np.unique(names, return_inverse=True)
     kind = kind_of_label[rows.label]
@@ -89,6 +95,9 @@ def work_of(record: Record, ranks: Ints, peers: int) -> Work:
         np.bincount(cell[kept], values[kept], int(np.prod(shape))).reshape(shape) for values in (rows.took, typical)
     )
     count = np.bincount(cell[kept], minlength=int(np.prod(shape))).reshape(shape)
+    noted = cell[kept & (grids > 0)], int(np.prod(shape))
+    larger, ran = (np.bincount(noted[0], values[kept & (grids > 0)], noted[1]) for values in (rows.blocks, grids))
+    more = np.where(ran > 0, larger / np.maximum(ran, 1.0), 1.0).reshape(shape)
     found = {str(name): (spent[at], usual[at], count[at]) for at, name in enumerate(kinds) if usual[at].any()}
     found[ALL] = spent.sum(axis=0), usual.sum(axis=0), count.sum(axis=0)
     return Work(
@@ -99,6 +108,7 @@ def work_of(record: Record, ranks: Ints, peers: int) -> Work:
         {ALL: float(usual_ps.sum()), **{str(name): float(one) for name, one in zip(kinds, usual_ps, strict=True)}},
         rows.groups(),
         compared / np.maximum(np.bincount(rows.rank, rows.took, len(ranks)), 1.0),
+        {str(name): more[at] for at, name in enumerate(kinds)},
     )
 
 
@@ -117,55 +127,70 @@ class _Rows:
     """Computations and copies that belong to a step, n of them, by kernel, step and rank, and by length in these.
 
     Attributes:
-        kernel: int64[n], name and grid.
+        row: int64[n], of the record.
+        kernel: int64[n], name and grid, or name.
         label: int64[n], of the record.
         step: int64[n], place of the step.
         rank: int64[n], place of the rank.
         took: float64[n], ps.
+        blocks: float64[n], of its grid; 0 where nobody noted them.
         count: int64[n], how often the rank ran the kernel in the step.
         place: int64[n], by length among these.
     """
 
+    row: Ints
     kernel: Ints
     label: Ints
     step: Ints
     rank: Ints
     took: Floats
+    blocks: Floats
     count: Ints
     place: Ints
 
     @classmethod
-    def of(cls, record: Record, ranks: Ints) -> _Rows:
+    def of(cls, record: Record, ranks: Ints, *, grids: bool) -> _Rows:
         computes = np.array([label.phase != COMMUNICATION for label in record.labels], np.bool_)[record.what]
         step = record.column("step").astype(np.int64)
         rows = np.flatnonzero(computes & (step >= 0))
-        grids, grid = np.unique(record.column("blocks")[rows], return_inverse=True)
-        kernel = record.what[rows].astype(np.int64) * max(len(grids), 1) + grid
+        blocks = record.column("blocks")[rows]
+        kernel = record.what[rows].astype(np.int64)
+        if grids:
+            sizes, size = np.unique(blocks, return_inverse=True)
+            kernel = kernel * max(len(sizes), 1) + size
         rank = np.searchsorted(ranks, record.who[rows])
         took = (record.end_ps[rows] - record.start_ps[rows]).astype(np.float64)
         order = np.lexsort((took, rank, step[rows], kernel))
         first = _starts(kernel[order], step[rows][order], rank[order])
         count = np.diff(np.r_[first, len(order)])
         return cls(
+            rows[order],
             kernel[order],
             record.what[rows][order].astype(np.int64),
             step[rows][order],
             rank[order],
             took[order],
+            blocks[order].astype(np.float64),
             np.repeat(count, count),
             np.arange(len(order)) - np.repeat(first, count),
         )
 
-    def typical(self, peers: int) -> Floats:
+    def typical(self, values: Floats, peers: int) -> Floats:
         """float64[n], the median over the ranks that ran the kernel as often; nan where these are too few."""
-        order = np.lexsort((self.took, self.place, self.count, self.step, self.kernel))
+        order = np.lexsort((values, self.place, self.count, self.step, self.kernel))
         first = _starts(*(column[order] for column in (self.kernel, self.step, self.count, self.place)))
         size = np.diff(np.r_[first, len(order)])
-        took = self.took[order]
-        middle = (took[first + (size - 1) // 2] + took[first + size // 2]) / 2
+        ordered = values[order]
+        middle = (ordered[first + (size - 1) // 2] + ordered[first + size // 2]) / 2
         found = np.empty(len(order))
         found[order] = np.repeat(np.where((size > peers) & (middle > 0), middle, np.nan), size)
         return found
+
+    def those_of(self, other: _Rows, values: Floats) -> Floats:
+        """float64[n], values of the same rows in another order."""
+        found = np.empty(int(max(self.row.max(initial=-1), other.row.max(initial=-1))) + 1)
+        found[other.row] = values
+        return found[self.row]
 
     def groups(self) -> list[list[int]]:
         """Places of ranks that ran the same kernels as often."""

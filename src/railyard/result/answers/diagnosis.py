@@ -12,6 +12,9 @@ from railyard.result.section import Figures, Share, Values
 
 NOT_KNOWN = "which part is to blame, if any, is not known"
 
+ALL_RANKS = "all ranks"
+"""The part where work is spread unevenly, on other ranks in every step."""
+
 EVEN = 0.5
 """Confidence below which the part that is named first is more likely well than not."""
 
@@ -68,7 +71,7 @@ class DiagnosisAnswer(Figures):
         first = self.verdict[0]
         more = [f"{one.part} ({one.kind}, {one.confidence:.0%})" for one in self.verdict[1:]]
         price = "" if first.usd_per_hour is None else f", ${first.usd_per_hour:,.0f} an hour"
-        said = f"{first.part} is to blame ({first.kind})"
+        said = f"{first.part} {'are' if first.part == ALL_RANKS else 'is'} to blame ({first.kind})"
         if self.unknown and first.confidence < EVEN:
             said = f"{NOT_KNOWN}; it may be {first.part} ({first.kind})"
         also = f"; also named: {', '.join(more)}" if more else ""
