@@ -11,7 +11,8 @@ import pytest
 from railyard.cluster.asbuilt.discovery import Discovery
 from railyard.cluster.asbuilt.port_names import DIALECTS
 from railyard.deploy.audit.audit import audit_plan
-from railyard.deploy.audit.step_price import StepPricing
+from railyard.deploy.audit.planned import PlanPricing, expected
+from railyard.deploy.audit.step_price import StepPricing, Wrong
 from railyard.deploy.plan.drawn import dialects, drawn
 from railyard.fault import DegradeLink
 from railyard.fault.link_down import LinkDown
@@ -128,7 +129,11 @@ def test_missing_cables_cost_what_the_engine_says_of_dead_ones(fabric):
     graph = [Job(job.graphs.of(job.training, job.cluster))]
     whole = job.engine.simulate(graph, **run).makespan_ps
     dead = job.engine.simulate(graph, **run, faults=[LinkDown(cable="leaf 2 - spine 0")]).makespan_ps
-    assert found.design["loss"] == pytest.approx(1 - whole / dead, rel=1e-6)
+    pricing = PlanPricing(one, expected(one, replace(discovery, cables=left))).step
+    gone = (plan.cables.link[np.concatenate(found.cables)][:, None] + np.arange(2)).ravel()
+    assert pricing.cost(Wrong(np.sort(gone), {}, {})).loss == pytest.approx(1 - whole / dead, rel=1e-6)
+    parts = pricing.parts_usd("back-end", {"leaf-spine": 4}) / pricing.usd_per_month
+    assert found.design["loss"] == pytest.approx(max(1 - whole / dead, parts))
     assert found.design["loss"] > 1e-4
 
 

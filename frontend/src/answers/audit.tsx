@@ -81,7 +81,7 @@ function Findings({ answer, row, choose, hall }: Listed) {
           { head: "kind", text: true, cell: ({ finding }) => <span title={finding.about}>{finding.kind}</span> },
           { head: "$/month", cell: ({ finding }) => (finding.usd_per_month === null ? "—" : wholeDollars(finding.usd_per_month)) },
           { head: "of the time", cell: ({ finding }) => (finding.loss === null ? "—" : percent(finding.loss, 2)), wide: true },
-          { head: "what to do", text: true, cell: ({ finding }) => <span class="source">{finding.detail || finding.about}{finding.unpriced ? `; no price: ${finding.unpriced}` : finding.loss_band ? `; ${percent(finding.loss_band[0], 2)} to ${percent(finding.loss_band[1], 2)} of the time` : ""}</span> },
+          { head: "what to do", text: true, cell: ({ finding }) => <span class="source">{finding.detail || finding.about}{finding.unpriced ? `; no price: ${finding.unpriced}` : finding.loss_band ? `; ${percent(finding.loss_band[0], 2)} to ${percent(finding.loss_band[1], 2)} of the time` : finding.priced_by ? `; ${finding.priced_by}` : ""}</span> },
           ...(hall(0) === undefined ? [] : [{ head: "hall", text: true, cell: ({ index }: { finding: FindingRow; index: number }) => <a href={hall(index) ?? ""}>show</a> }]),
         ]}
       />

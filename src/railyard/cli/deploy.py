@@ -235,7 +235,7 @@ def _behind(findings: Sequence[Finding]) -> None:
         if one.unpriced:
             words.setdefault(f"no price: {one.unpriced}", []).append(number)
         elif one.priced_by:
-            low, high = one.band or (one.loss, one.loss)
-            words.setdefault(f"{low:.2%} to {high:.2%}, by {one.priced_by}", []).append(number)
+            band = "" if one.band is None else f"{one.band[0]:.2%} to {one.band[1]:.2%}, by "
+            words.setdefault(f"{band}{one.priced_by}", []).append(number)
     for text, numbers in words.items():
         emit(f"  {', '.join(map(str, numbers))}: {text}")

@@ -70,6 +70,21 @@ class FoundCable:
 
 
 @dataclass(frozen=True)
+class Twins:
+    """Devices that give the same identity as theirs, where each should have its own.
+
+    Attributes:
+        what: "GUID", "MAC address" or "name".
+        value: That they share.
+        devices: Their numbers.
+    """
+
+    what: str
+    value: str
+    devices: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Discovery:
     """A network as found.
 
@@ -80,6 +95,7 @@ class Discovery:
         problems: What could not be read, with its place; the rest is there all the same.
         addresses: Device and port by what other tools of the same network call them: `lid 6`, or a port's GUID in
             hexadecimal digits, `100019`. The port of a switch's address is empty.
+        twins: Devices that cannot be told apart by what they call themselves; each is a device here.
     """
 
     file: str
@@ -87,6 +103,7 @@ class Discovery:
     cables: tuple[FoundCable, ...]
     problems: tuple[Problem, ...] = ()
     addresses: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    twins: tuple[Twins, ...] = ()
 
     def neighbours(self) -> list[list[int]]:
         """Devices at the other ends of each device's cables, as often as there are cables."""

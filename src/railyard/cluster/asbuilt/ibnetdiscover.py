@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
+from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice, Twins
 from railyard.errors import Problem, abridged
 
 LANE_BPS = {
@@ -41,6 +41,9 @@ _LID = re.compile(r"\blid (\d+)\b")
 _End = tuple[str, str]
 """Key of a device, and a port."""
 
+_TWIN = "#"
+"""Between a GUID that several devices have and the number of the device, from 2."""
+
 
 @dataclass(frozen=True)
 class _Port:
@@ -60,6 +63,7 @@ class _Reading:
     devices: dict[str, FoundDevice] = field(default_factory=dict)
     ports: list[_Port] = field(default_factory=list)
     addresses: dict[str, _End] = field(default_factory=dict)
+    twins: dict[str, list[str]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     image: str = ""
     images: dict[str, str] = field(default_factory=dict)
@@ -112,8 +116,11 @@ def _addressed(reading: _Reading, words: str, guid: str, end: _End) -> None:
     """Notes by what an end is called in other tools; of a switch the GUID is its key's."""
     lid = _LID.search(words)
     guid = guid or end[0].partition("-")[2]
-    for name in ([f"lid {lid[1]}"] if lid and lid[1] != "0" else []) + ([guid.lstrip("0").lower()] if guid else []):
-        reading.addresses.setdefault(name, end)
+    guid = _plain(guid).lstrip("0").lower()
+    for name in ([f"lid {lid[1]}"] if lid and lid[1] != "0" else []) + ([guid] if guid else []):
+        known = reading.addresses.setdefault(name, end)
+        if name == guid and _plain(known[0]) != _plain(end[0]):
+            reading.twins.setdefault(guid, [known[0]]).append(end[0])
 
 
 def _device(reading: _Reading, number: int, found: re.Match[str]) -> str:
@@ -121,11 +128,26 @@ def _device(reading: _Reading, number: int, found: re.Match[str]) -> str:
     image, reading.image = reading.image, ""
     if kind == "Switch" and image.removeprefix("0x").strip("0"):
         reading.images[key] = image
-    if key in reading.devices:
+    if key in reading.devices and reading.devices[key].described == description:
         reading.wrong(number, "a device is there twice; its ports are read as one", key)
         return key
+    key = _free(reading, key)
     reading.devices[key] = _described(kind, key, description, int(ports), number)
     return key
+
+
+def _free(reading: _Reading, key: str) -> str:
+    """A key of its own for a device; one whose GUID another has is a twin of that."""
+    if key not in reading.devices:
+        return key
+    known = reading.twins.setdefault(key, [key])
+    known.append(f"{key}{_TWIN}{len(known) + 1}")
+    return known[-1]
+
+
+def _plain(key: str) -> str:
+    """A key as the file has it."""
+    return key.partition(_TWIN)[0]
 
 
 def _described(kind: str, key: str, description: str, ports: int, line: int) -> FoundDevice:
@@ -140,6 +162,7 @@ def _described(kind: str, key: str, description: str, ports: int, line: int) -> 
 
 def _joined(reading: _Reading) -> Discovery:
     _completed(reading)
+    _told_apart(reading)
     _boarded(reading)
     _distinct(reading)
     number = {key: at for at, key in enumerate(reading.devices)}
@@ -159,9 +182,47 @@ def _joined(reading: _Reading) -> Discovery:
     _once(reading, ends)
     cables = tuple(FoundCable(*a, *b, port.rate_bps, port.line, lanes=port.lanes) for (a, b), (port, _) in ends.items())
     addresses = {name: (number[key], port) for name, (key, port) in reading.addresses.items()}
-    return Discovery(
-        reading.file, tuple(reading.devices.values()), cables, tuple(abridged(reading.problems)), addresses
+    twins = tuple(
+        Twins("GUID", value.partition("-")[2] or value, tuple(sorted({number[key] for key in keys})))
+        for value, keys in reading.twins.items()
     )
+    return Discovery(
+        reading.file, tuple(reading.devices.values()), cables, tuple(abridged(reading.problems)), addresses, twins
+    )
+
+
+def _told_apart(reading: _Reading) -> None:
+    """Says of each port line which of several devices of one GUID is at its far end.
+
+    It is the one that says itself that it is at this end. A port of a host that several switches have, without a device
+    for each of them, has a device for each all the same: no cable has three ends.
+    """
+    own = {one.here: (one.far[0], one.far[1]) for one in reading.ports}
+    for at, one in enumerate(reading.ports):
+        twins = reading.twins.get(one.far[0], ())
+        mine = (_plain(one.here[0]), one.here[1])
+        named = [key for key in twins if reading.devices[key].described == one.far_words]
+        key = next((key for key in twins if own.get((key, one.far[1])) == mine), next(iter(named), one.far[0]))
+        reading.ports[at] = replace(one, far=(key, one.far[1]))
+    claimed: dict[_End, list[int]] = {}
+    for at, one in enumerate(reading.ports):
+        if reading.devices[one.far[0]].kind == "host":
+            claimed.setdefault(one.far, []).append(at)
+    for end, claims in claimed.items():
+        right = next((at for at in claims if own.get(end) == reading.ports[at].here), claims[0])
+        for at in claims:
+            if reading.ports[at].here != reading.ports[right].here:
+                _parted(reading, at)
+
+
+def _parted(reading: _Reading, at: int) -> None:
+    """A device of its own at the far end of a line whose port another cable has."""
+    one = reading.ports[at]
+    first = reading.devices[one.far[0]]
+    key = _free(reading, _plain(one.far[0]))
+    label = one.far_words if one.far_words not in ("", first.described) else f"{first.described} {_TWIN}{key[-1]}"
+    reading.devices[key] = _described("Ca", key, label, first.ports, one.line)
+    reading.ports[at] = replace(one, far=(key, one.far[1]))
 
 
 def _completed(reading: _Reading) -> None:

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
+from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice, Twins
 from railyard.cluster.asbuilt.hosts import HOST_PORT, hosts_of
 from railyard.cluster.asbuilt.lldp_dialects import Neighbour, neighbours
 from railyard.cluster.asbuilt.port_names import same_port
@@ -96,20 +96,45 @@ class _Cables:
 
 def _joined(reading: _Reading) -> Discovery:
     names = {name.lower(): name for name in reading.neighbours}
-    short = Counter(name.split(".")[0].lower() for name in reading.neighbours)
+    short = Counter(_short(name) for name in reading.neighbours)
     for name in reading.neighbours:
-        if short[name.split(".")[0].lower()] == 1:
-            names.setdefault(name.split(".")[0].lower(), name)
+        if short[_short(name)] == 1:
+            names.setdefault(_short(name), name)
     cables = _Cables()
     for here, listed in reading.neighbours.items():
         for one in listed:
-            far = names.get(one.device.lower(), names.get(one.device.split(".")[0].lower(), one.device))
+            far = names.get(one.device.lower(), names.get(_short(one.device), one.device))
             _add(reading, cables, here, far, one)
     for cable in cables.listed:
         (a, port), (b, other) = cable.ends
         if cable.seen == 1 and a in reading.file and b in reading.file:
             reading.wrong("only one end of a cable sees the other", reading.file[a], f"{a}[{port}] to {b}[{other}]")
-    return _discovery(reading, cables.listed)
+    twins = _told_apart(reading, cables.listed)
+    return _discovery(reading, cables.listed, twins)
+
+
+def _told_apart(reading: _Reading, cables: list[_Cable]) -> dict[str, list[str]]:
+    """Gives devices of one name that say nothing of themselves a name each: no port has two cables.
+
+    Returns:
+        By the name that they share, the names that they have here.
+    """
+    taken: dict[tuple[str, str], int] = {}
+    twins: dict[str, list[str]] = {}
+    for cable in cables:
+        ends = list(cable.ends)
+        for side, (device, port) in enumerate(ends):
+            if device in reading.file:
+                continue
+            at = taken.get((device, same_port(port)), 0)
+            taken[device, same_port(port)] = at + 1
+            if at:
+                known = twins.setdefault(device, [device])
+                known += [f"{device} #{len(known) + 1}"] if at == len(known) else []
+                ends[side] = known[at], port
+                cable.mtu = {known[at] if name == device else name: mtu for name, mtu in cable.mtu.items()}
+        cable.ends = ends[0], ends[1]
+    return twins
 
 
 def _add(reading: _Reading, cables: _Cables, here: str, far: str, one: Neighbour) -> None:
@@ -135,7 +160,7 @@ def _add(reading: _Reading, cables: _Cables, here: str, far: str, one: Neighbour
     cables.at_port.setdefault(theirs, cable)
 
 
-def _discovery(reading: _Reading, cables: list[_Cable]) -> Discovery:
+def _discovery(reading: _Reading, cables: list[_Cable], same: dict[str, list[str]]) -> Discovery:
     order = dict.fromkeys(reading.neighbours)
     order.update(dict.fromkeys(device for cable in cables for device, _ in cable.ends))
     number = {name: at for at, name in enumerate(order)}
@@ -151,7 +176,28 @@ def _discovery(reading: _Reading, cables: list[_Cable]) -> Discovery:
         listed.append(
             FoundCable(number[a], a_port, number[b], b_port, cable.rate_bps, 0, mtu[0], mtu[1], cable.length_m)
         )
-    return Discovery(reading.folder, devices, tuple(listed), tuple(reading.problems))
+    twins = [Twins("name", name, tuple(number[one] for one in names)) for name, names in same.items()]
+    twins += [
+        Twins("MAC address", address, tuple(sorted(number[name] for name in names if name in number)))
+        for address, names in _addresses(reading).items()
+        if len(names) > 1
+    ]
+    return Discovery(reading.folder, devices, tuple(listed), tuple(reading.problems), twins=tuple(twins))
+
+
+def _addresses(reading: _Reading) -> dict[str, set[str]]:
+    """By the MAC address by which devices call themselves, their names without a domain."""
+    found: dict[str, set[str]] = {}
+    for listed in reading.neighbours.values():
+        for one in listed:
+            if one.address:
+                found.setdefault(one.address, set()).add(one.device)
+    return {address: names for address, names in found.items() if len({_short(name) for name in names}) > 1}
+
+
+def _short(name: str) -> str:
+    """A name without its domain."""
+    return name.split(".", maxsplit=1)[0].lower()
 
 
 def _stations(reading: _Reading) -> set[str]:

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from railyard.cluster.asbuilt.port_names import hardware_address
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -28,6 +30,7 @@ class Neighbour:
         mtu: Largest frame that the neighbour takes, in bytes; 0: not said.
         forwards: Whether the neighbour bridges or routes; None: not said.
         length_m: Of the cable, as the module here says; 0: not said.
+        address: MAC address by which the neighbour calls itself, in hexadecimal digits; empty: not said.
     """
 
     here: str
@@ -37,6 +40,7 @@ class Neighbour:
     mtu: int = 0
     forwards: bool | None = None
     length_m: float = 0.0
+    address: str = ""
 
 
 def neighbours(document: Any) -> list[Neighbour] | None:
@@ -89,6 +93,7 @@ def _lldpd_port(name: str, value: dict[str, Any]) -> Neighbour:
         int(speed[1]) * GIGABIT if speed else 0,
         int(_text(port.get("mfs")) or 0),
         _forwards(chassis.get("capability")),
+        address=hardware_address(_text(_one(chassis.get("id", {})))),
     )
 
 
@@ -111,7 +116,8 @@ def _eos(document: Any) -> Iterator[Neighbour]:
             able = one.get("systemCapabilities")
             forwards = None if able is None else bool(able.get("bridge") or able.get("router"))
             frame = int(far.get("maxFrameSize", 0) or 0)
-            yield Neighbour(port, _text(one.get("systemName")), str(name).strip('"'), 0, frame, forwards)
+            far_name, address = _text(one.get("systemName")), hardware_address(_text(one.get("chassisId")))
+            yield Neighbour(port, far_name, str(name).strip('"'), 0, frame, forwards, address=address)
 
 
 def _tables(document: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -142,7 +148,9 @@ def _sonic(tables: dict[str, dict[str, dict[str, Any]]]) -> Iterator[Neighbour]:
         speed = str(ports.get(port, {}).get("speed", "")).removesuffix("G")
         rate = int(speed) * (1_000_000 if int(speed) >= 1000 else GIGABIT) if speed.isdecimal() else 0
         length = _metres(modules.get(port, {}).get("cable_length", ""))
-        yield Neighbour(port, device, str(far or row.get("lldp_rem_port_desc", "")), rate, length_m=length)
+        address = hardware_address(_text(row.get("lldp_rem_chassis_id")))
+        far_port = str(far or row.get("lldp_rem_port_desc", ""))
+        yield Neighbour(port, device, far_port, rate, length_m=length, address=address)
 
 
 def _metres(text: Any) -> float:

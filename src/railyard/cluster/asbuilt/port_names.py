@@ -61,6 +61,8 @@ DIALECTS = {
 }
 """By name; InfiniBand counts ports straight on and has no lanes of its own here."""
 
+MAC_DIGITS = 12
+
 _SHORT = {"et": "Ethernet", "eth": "Ethernet", "ethernet": "Ethernet", "hu": "HundredGigE", "fo": "FourHundredGigE"}
 _FULL = re.compile(r"(hu|fo|ethernet|eth|et)\s*(\d+(?:/\d+)*)", re.IGNORECASE)
 
@@ -92,3 +94,18 @@ def same_port(name: str) -> str:
     if found is None or (found[1] == "eth" and "/" not in text):
         return text
     return _SHORT[found[1].lower()] + found[2]
+
+
+def hardware_address(text: str) -> str:
+    """The hexadecimal digits of a GUID, or of a MAC address that a maker gave.
+
+    Empty where it is neither: zeros, and MAC addresses that a device made up (of bridges, of virtual machines) or that
+    are of many. An InfiniBand interface's address ends with its port's GUID.
+    """
+    digits = re.sub("[:.-]", "", text.strip()).lower().removeprefix("0x")
+    if not re.fullmatch("[0-9a-f]{12}|[0-9a-f]{16}|[0-9a-f]{40}", digits):
+        return ""
+    if len(digits) == MAC_DIGITS and int(digits[1], 16) & 3:
+        return ""
+    digits = digits[-16:]
+    return digits if int(digits, 16) else ""

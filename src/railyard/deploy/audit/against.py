@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from railyard.cluster.asbuilt.port_names import same_port
 from railyard.deploy.audit.finding import Finding
+from railyard.deploy.design.port_map import UNKNOWN
 
 if TYPE_CHECKING:
     from railyard.cluster.asbuilt.discovery import Discovery
@@ -31,6 +32,21 @@ _End = tuple[str, str]
 
 
 @dataclass(frozen=True)
+class Moved:
+    """A cable of a host that is in another switch than planned, and works there.
+
+    Attributes:
+        cable: Of the plan, by number.
+        switch: The one that it is in.
+        place: The planned cable whose port it has there; None: a port that the plan leaves free.
+    """
+
+    cable: int
+    switch: str
+    place: int | None
+
+
+@dataclass(frozen=True)
 class Difference:
     """A finding with the planned cables that it takes away or slows.
 
@@ -39,12 +55,14 @@ class Difference:
         lost: Cables of the plan, by number, that do not carry what they should.
         slow: Cables of the plan that are there, by number, and what they have of their rate.
         added: Pairs of names of devices that are joined by a cable more than planned.
+        moved: Cables of hosts that are in other switches.
     """
 
     finding: Finding
     lost: tuple[int, ...] = ()
     slow: tuple[tuple[int, float], ...] = ()
     added: tuple[tuple[str, str], ...] = ()
+    moved: tuple[Moved, ...] = ()
 
 
 @dataclass
@@ -100,7 +118,7 @@ def compare(planned: Discovery, found: Discovery) -> list[Difference]:
 class _Comparison:
     def __init__(self, plan: _Side, found: _Side) -> None:
         self.plan, self.found = plan, found
-        self.known = {device.described for device in plan.discovery.devices}
+        self.known = {device.described: device.kind for device in plan.discovery.devices}
         self.right: list[tuple[int, int]] = []
         self.wrong: dict[int, None] = {}
         self.gone: dict[int, None] = {}
@@ -115,8 +133,9 @@ class _Comparison:
                 self.wrong[number] = None
         self.right = sorted(kept.items())
         self.gone = dict.fromkeys(number for number in range(len(self.plan.ends)) if number not in kept)
-        out = [*self._swaps(), *self._relabelled(), *self._moves(), *self._renumbered()]
+        out = [*self._swaps(), *self._turns(), *self._relabelled(), *self._moves(), *self._renumbered()]
         out += [self._left(number) for number in list(self.wrong)]
+        out += self._absent()
         out += [self._missing(number) for number in self.gone]
         return out + [one for planned, number in self.right for one in self._properties(planned, number)]
 
@@ -161,15 +180,60 @@ class _Comparison:
             if partner is None:
                 continue
             other, lost = partner
-            (a, b), far = self.found.ends[number], self.found.ends[other]
-            plugs = f"exchange the plugs in {text(b)} and {text(far[1])}"
-            ends = text(far[0]), text(far[1])
-            pairs = ((a[0], b[0]), (far[0][0], far[1][0]))
-            out.append(Difference(Finding("swapped", text(a), text(b), plugs, ends), lost, (), pairs))
-            del self.wrong[number], self.wrong[other]
-            for planned in lost:
-                del self.gone[planned]
+            out.append(self._exchanged([number, other], lost))
         return out
+
+    def _turns(self) -> list[Difference]:
+        """Cables of hosts of which each has the place of the next: an exchange of more than two."""
+        out = []
+        moved = {number: one for number in self.wrong if (one := self._moved(number)) and one.place in self.gone}
+        at = {one.cable: number for number, one in moved.items() if one.cable in self.gone}
+        while at:
+            turn = [at.pop(next(iter(at)))]
+            while (place := moved[turn[-1]].place) in at:
+                turn.append(at.pop(place))
+            if moved[turn[-1]].place == moved[turn[0]].cable:
+                out.append(self._exchanged(turn, tuple(moved[number].cable for number in turn)))
+        return out
+
+    def _exchanged(self, numbers: list[int], planned: tuple[int, ...]) -> Difference:
+        """Cables that have one another's ends; of hosts they carry what their new places let them."""
+        ends = [self.found.ends[number] for number in numbers]
+        (a, b), far = ends[0], ends[1]
+        moved = [one for number in numbers if (one := self._moved(number)) is not None]
+        for number in numbers:
+            del self.wrong[number]
+        for number in planned:
+            del self.gone[number]
+        plugs = f"exchange the plugs in {' and '.join(text(end) for _, end in ends)}"
+        finding = Finding("swapped", text(a), text(b), plugs, (text(far[0]), text(far[1])))
+        if len(moved) < len(numbers):
+            return Difference(finding, planned, (), tuple((one[0], other[0]) for one, other in ends))
+        away = tuple(one for one in moved if self._leaves(one))
+        if not away:
+            words = f"all are in {moved[0].switch}: no path changes, so that it is enough to correct the papers"
+            finding = replace(finding, detail=f"{plugs}; {words}")
+        slow = tuple(pair for number, one in zip(numbers, moved, strict=True) for pair in self._slowed(number, one))
+        return Difference(finding, (), slow, (), away)
+
+    def _moved(self, number: int) -> Moved | None:
+        """Where a wrong cable of a host is; None where it is no host's, or its switch is not in the plan."""
+        for one, other in (self.found.ends[number], self.found.ends[number][::-1]):
+            cable = self.plan.at.get(one)
+            if cable is not None and self.known[one[0]] == "host" and self.known.get(other[0]) == "switch":
+                return Moved(cable, other[0], self.plan.at.get(other))
+        return None
+
+    def _leaves(self, moved: Moved) -> bool:
+        """Whether a cable is in another switch than planned, or in a port of another rate."""
+        cables, ends = self.plan.discovery.cables, self.plan.ends[moved.cable]
+        same = moved.switch in (ends[0][0], ends[1][0])
+        return not same or (moved.place is not None and cables[moved.place].rate_bps != cables[moved.cable].rate_bps)
+
+    def _slowed(self, number: int, moved: Moved) -> list[tuple[int, float]]:
+        """What a cable has of its planned rate in its new place, where that is less."""
+        there, meant = self.found.discovery.cables[number].rate_bps, self.plan.discovery.cables[moved.cable].rate_bps
+        return [(moved.cable, there / meant)] if 0 < there < meant else []
 
     def _partner(self, number: int) -> tuple[int, tuple[int, int]] | None:
         """Another wrong cable with which this one makes two right ones, and those two of the plan."""
@@ -200,8 +264,11 @@ class _Comparison:
                 del self.wrong[number], self.gone[planned]
                 words = f"move the plug from {text(other)} to {text(meant)}"
                 near, far = map(text, self.found.ends[number])
-                finding = Finding("misplaced", near, far, words)
-                out.append(Difference(finding, (planned,), (), ((one[0], other[0]),)))
+                finding, moved = Finding("misplaced", near, far, words), self._moved(number)
+                if moved is None or moved.cable != planned:
+                    out.append(Difference(finding, (planned,), (), ((one[0], other[0]),)))
+                else:
+                    out.append(Difference(finding, (), tuple(self._slowed(number, moved)), (), (moved,)))
                 break
         return out
 
@@ -216,6 +283,28 @@ class _Comparison:
             return Difference(Finding("unknown-neighbour", text(one), text(other), words), lost)
         words = "the plan has no cable between these ports"
         return Difference(Finding("extra", text(one), text(other), words), (), (), ((one[0], other[0]),))
+
+    def _absent(self) -> list[Difference]:
+        """Switches and hosts of which no cable is found, where several were planned: each is one finding."""
+        devices = self.found.discovery.devices
+        there = {devices[end].name for cable in self.found.discovery.cables for end in (cable.a, cable.b)}
+        out = []
+        for kind in ("switch", "host"):
+            lost: dict[str, list[int]] = defaultdict(list)
+            for number in self.gone:
+                cable = self.plan.discovery.cables[number]
+                for device in (self.plan.discovery.devices[cable.a], self.plan.discovery.devices[cable.b]):
+                    if device.kind == kind and device.name not in there:
+                        lost[device.name].append(number)
+            for name, numbers in lost.items():
+                left = tuple(number for number in numbers if number in self.gone)
+                if len(left) < 2:
+                    continue
+                for number in left:
+                    del self.gone[number]
+                words = f"the {kind} is not found, nor any of its {len(left)} planned cables"
+                out.append(Difference(Finding(f"missing-{kind}", name, UNKNOWN, words), left))
+        return out
 
     def _missing(self, number: int) -> Difference:
         one, other = self.plan.ends[number]

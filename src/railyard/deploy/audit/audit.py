@@ -215,6 +215,6 @@ def _worst(pricing: Pricing, number: int, findings: Sequence[Finding] | None) ->
     site = pricing.sites[number]
     if not site.played_whole:
         return None
-    slow = () if findings is None else (change for one in findings if one.block == number for change in one.changes)
-    played = site.designed if findings is None else site.found([change for change in slow if not change.cables])
+    mine = [change for one in findings or () if one.block == number for change in one.changes]
+    played = site.designed if findings is None else site.found(mine)
     return [float(played.worst.min()), float(played.worst.max())]

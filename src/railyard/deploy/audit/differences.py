@@ -11,10 +11,13 @@ from railyard.cluster.asbuilt.ibnetdiscover import PORT_LANES
 from railyard.cluster.asbuilt.order import natural
 from railyard.deploy.audit.finding import Finding
 from railyard.deploy.audit.loads import Change
+from railyard.deploy.audit.placed import Places
 from railyard.deploy.design.blocks import usual_rate
 from railyard.deploy.design.port_map import UNKNOWN
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from railyard.deploy.design.blocks import Block
     from railyard.deploy.design.hosts import Group, HostPort
     from railyard.deploy.design.infer import Design
@@ -193,54 +196,71 @@ def _hosts(found: Found, design: Design, holes: dict[int, list[str]]) -> list[Fi
     A port that is not there takes one of the holes of its leaf.
     """
     out: list[Finding] = []
+    places = Places(design)
+    lack = _lack(design.groups)
     for group in design.groups:
         wrong = [
-            (name, part, port)
-            for name, ports in group.hosts.items()
+            port
+            for ports in group.hosts.values()
             for part, port in ports.items()
             if port.leaf != group.leaf_of.get(part, port.leaf)
         ]
-        out += _crossed(found, group, wrong)
-        out += _absent(found, group, design.nameless, holes)
+        out += _crossed(found, places, wrong, design.meant_leaf)
+        out += _absent(found, group, lack, (design.nameless, holes))
     return out
 
 
-def _crossed(found: Found, group: Group, wrong: list[tuple[str, str, HostPort]]) -> list[Finding]:
+def _crossed(found: Found, places: Places, wrong: list[HostPort], meant_leaf: Mapping[int, int]) -> list[Finding]:
     out = []
     left = list(wrong)
     while left:
-        name, part, port = left.pop(0)
-        meant = group.leaf_of[part]
-        partner = next(
-            (one for one in left if one[2].leaf == meant and group.leaf_of[one[1]] == port.leaf),
-            None,
-        )
+        port = left.pop(0)
+        meant = meant_leaf[port.cable]
+        partner = next((one for one in left if one.leaf == meant and meant_leaf[one.cable] == port.leaf), None)
         a, b = end_of(found, port.cable, port.host), end_of(found, port.cable, port.leaf)
-        like = f"as {part} of its like is on {found.device(meant).name}"
+        like = f"those of its like are on {found.device(meant).name}"
+        moves = [places.move(port.host, meant, port.leaf)]
         if partner is None:
-            out.append(Finding("misplaced", a, b, f"move the plug from {b} to {found.device(meant).name}, {like}"))
-            continue
-        left.remove(partner)
-        other = partner[2]
-        far = end_of(found, other.cable, other.host), end_of(found, other.cable, other.leaf)
-        out.append(Finding("swapped", a, b, f"exchange the plugs in {b} and {far[1]}, {like}", far))
-        del name
+            kind, words, far = "misplaced", f"move the plug from {b} to {found.device(meant).name}: {like}", None
+        else:
+            left.remove(partner)
+            far = end_of(found, partner.cable, partner.host), end_of(found, partner.cable, partner.leaf)
+            kind, words = "swapped", f"exchange the plugs in {b} and {far[1]}: {like}"
+            moves.append(places.move(partner.host, port.leaf, meant))
+        block = next((move[0] for move in moves if move is not None), -1)
+        out.append(Finding(kind, a, b, words, far, block, tuple(move[1] for move in moves if move is not None)))
     return out
 
 
-def _absent(found: Found, group: Group, nameless: frozenset[int], holes: dict[int, list[str]]) -> list[Finding]:
-    """Parts that nearly all hosts of a group have; a leaf with nameless hosts may have them under no name."""
+def _lack(groups: Sequence[Group]) -> dict[str, tuple[int, int]]:
+    """By part that hosts may have: how many have not, and fewer ports than is usual; and all hosts of groups."""
+    every = [ports for group in groups for ports in group.hosts.values()]
+    usual = Counter(len(ports) for ports in every).most_common(1)
+    parts = {part for ports in every for part in ports}
+    return {
+        part: (sum(part not in ports and len(ports) < usual[0][0] for ports in every), len(every)) for part in parts
+    }
+
+
+def _absent(
+    found: Found,
+    group: Group,
+    lack: Mapping[str, tuple[int, int]],
+    about: tuple[frozenset[int], dict[int, list[str]]],
+) -> list[Finding]:
+    """Parts that nearly all hosts have; a leaf with nameless hosts may have them under no name."""
     out = []
-    hosts = len(group.hosts)
+    nameless, holes = about
     usual = Counter(len(ports) for ports in group.hosts.values()).most_common(1)[0][0]
     for part, leaf in group.leaf_of.items():
-        lack = [name for name, ports in group.hosts.items() if part not in ports and len(ports) < usual]
-        if not lack or leaf in nameless or len(lack) > RARE * hosts:
+        few, hosts = lack[part]
+        if leaf in nameless or few > max(1, RARE * hosts):
             continue
-        for name in lack:
-            ports = group.hosts[name]
-            words = f"{hosts - len(lack)} of {hosts} like hosts have it"
-            a = f"{name} {part}[1]" if part.strip() else f"{name}[{UNKNOWN}]"
+        for name, ports in group.hosts.items():
+            if part in ports or len(ports) >= usual:
+                continue
+            words = f"{hosts - few} of {hosts} like hosts have it"
+            a = f"{name} {part}[1]" if found.device(next(iter(ports.values())).host).part else f"{name}[{part}]"
             slower = usual / max(len(ports), 1)
             port = holes[leaf].pop(0) if holes.get(leaf) else UNKNOWN
             out.append(Finding("missing", a, end(found, leaf, port), words, slower=slower))

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from railyard.deploy.audit.loads import Change
+    from railyard.deploy.audit.loads import Change, Move
     from railyard.deploy.audit.settings.setting import Setting
 
 KINDS = {
     "missing": "a cable of the design is not there, or is dead",
+    "missing-switch": "a switch of the design is not there, nor any of its cables",
+    "missing-host": "a host of the design is not there, nor any of its cables",
     "extra": "a cable that the design does not have",
     "misplaced": "one end of a cable is in the wrong switch",
     "swapped": "two cables have their ends exchanged",
@@ -19,6 +21,9 @@ KINDS = {
     "mislabelled": "the right devices, but not the planned ports",
     "wrong-length": "a cable is not as long as planned",
     "wrong-mtu": "the two ends, or most others, take other frames",
+    "duplicate-guid": "two devices have one GUID",
+    "duplicate-address": "two devices have one MAC address",
+    "duplicate-name": "two devices have one name",
     "unknown-neighbour": "a device that the plan does not have",
     "ecmp": "a switch does not use all of its equal-cost paths to some prefixes",
     "errors": "a port counts errors of the cable",
@@ -48,7 +53,8 @@ class Finding:
         slower: Factor on the time of all communication of those who wait for it, besides the tables.
         idle: Accelerators that it leaves without a network.
         part: Of the traffic that it concerns.
-        loss: Share of the accelerators' time that it costs by itself, from 0 to 1.
+        loss: Share of the accelerators' time that it costs by itself, or of the cluster's price where the parts that
+            are absent cost more; from 0 to 1.
         usd_per_month: The same in dollars.
         worst_load: Flows on the fullest cable of the worst shift permutation, with this fault alone.
         all_reduce: Time of an all-reduce by recursive halving and doubling with it over that without.
@@ -65,7 +71,7 @@ class Finding:
     detail: str = ""
     other: tuple[str, str] | None = None
     block: int = -1
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Change | Move, ...] = ()
     slower: float = 1.0
     idle: float = 0.0
     part: float = 1.0

@@ -39,6 +39,21 @@ class Change:
     speed: float = 1.0
 
 
+@dataclass(frozen=True)
+class Move:
+    """A port of a host that is on another lower switch of its block than in the design.
+
+    Attributes:
+        host: Number of the device.
+        low: The lower switch of the design.
+        to: The one that it is on.
+    """
+
+    host: int
+    low: int
+    to: int
+
+
 class Tables:
     """Forwarding tables of one block: lower switches with their destinations, and the switches above them.
 
@@ -75,14 +90,23 @@ class Tables:
         row, column = np.arange(lows), np.arange(highs)
         open_of = [self._open(low) for low in range(lows)]
         for destination in order.tolist():
-            low = int(self.low_of[destination])
-            leads, blocked, joined, open_down = open_of[low]
-            up = (self.up_count + blocked).argmin(axis=1)
-            self.up[destination] = np.where(leads, up, -1)
-            self.up_count[row[leads], up[leads]] += 1
-            down = (self.down_count[:, low] + open_down).argmin(axis=1)
-            self.down[destination] = np.where(joined, down, -1)
-            self.down_count[column[joined], low, down[joined]] += 1
+            self._set(destination, row, column, open_of[int(self.low_of[destination])])
+
+    def _set(
+        self,
+        destination: int,
+        row: NDArray[np.int64],
+        column: NDArray[np.int64],
+        open_: tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]],
+    ) -> None:
+        """Chooses the ports to a destination at every switch; see `_open`."""
+        low, (leads, blocked, joined, open_down) = int(self.low_of[destination]), open_
+        up = (self.up_count + blocked).argmin(axis=1)
+        self.up[destination] = np.where(leads, up, -1)
+        self.up_count[row[leads], up[leads]] += 1
+        down = (self.down_count[:, low] + open_down).argmin(axis=1)
+        self.down[destination] = np.where(joined, down, -1)
+        self.down_count[column[joined], low, down[joined]] += 1
 
     def _open(self, low: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Which switches lead to a lower one, by which ports; and which above it are joined to it, by which ports."""
@@ -97,6 +121,23 @@ class Tables:
         for change in sorted(changes, key=lambda one: -one.cables):
             out._change(change)
         return out
+
+    def moved(self, moves: Iterable[tuple[int, int]]) -> Tables:
+        """With some destinations below other lower switches; only they are set anew."""
+        out = self.copy()
+        out.low_of = self.low_of.copy()
+        for destination, low in moves:
+            out._move(destination, low)
+        return out
+
+    def _move(self, destination: int, low: int) -> None:
+        lows, highs = self.there.shape[:2]
+        before = int(self.low_of[destination])
+        up, down = self.up[destination], self.down[destination]
+        self.up_count[np.flatnonzero(up >= 0), up[up >= 0]] -= 1
+        self.down_count[np.flatnonzero(down >= 0), before, down[down >= 0]] -= 1
+        self.low_of[destination] = low
+        self._set(destination, np.arange(lows), np.arange(highs), self._open(low))
 
     def _change(self, change: Change) -> None:
         low, high = change.low, change.high

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from railyard.deploy.audit.loads import Change
+from railyard.deploy.audit.loads import Change, Move
 
 if TYPE_CHECKING:
     from railyard.deploy.audit.evidence.symptom import Symptom
@@ -34,6 +34,12 @@ class Places:
                 number = min(both)
                 return number, Change(lows[number], highs[number], cables, speed)
         return None
+
+    def move(self, host: int, leaf: int, to: int) -> tuple[int, Move] | None:
+        """The block of two leafs, and a host's port that moves from one to the other; None where no block has both."""
+        lows, others = self.at.get((leaf, "low"), {}), self.at.get((to, "low"), {})
+        both = lows.keys() & others.keys()
+        return (min(both), Move(host, lows[min(both)], others[min(both)])) if both else None
 
 
 def placed(found: Found, places: Places, symptom: Symptom) -> Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from railyard.deploy.audit.against import Difference, ends_of, matched
 from railyard.deploy.audit.placed import Places
 from railyard.deploy.audit.reference import Pricing, price_of
 from railyard.deploy.audit.settings.price import priced as settings_price
-from railyard.deploy.audit.step_price import StepPricing
+from railyard.deploy.audit.step_price import StepPricing, Wrong
 from railyard.deploy.design.infer import infer
 from railyard.deploy.network import Found
 from railyard.deploy.plan.as_set import as_set
@@ -26,9 +26,12 @@ from railyard.study import compose
 from railyard.study.study import prepare
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from railyard.deploy.audit.against import Moved
     from railyard.deploy.audit.evidence.symptom import Symptom
     from railyard.deploy.audit.finding import Finding
-    from railyard.deploy.audit.loads import Change
+    from railyard.deploy.audit.loads import Change, Move
     from railyard.deploy.audit.settings.setting import Setting
     from railyard.deploy.plan.cabling import Plan
     from railyard.scenario.load import Draft
@@ -127,20 +130,40 @@ class PlanPricing:
             return finding
         if finding.settings:
             return self._set(finding)
-        dead, slow = self._links([difference])
-        if not len(dead) and not slow:
+        wrong, lost = self._wrong([difference]), self._parts_usd(difference)
+        if not wrong and not lost:
             waits = finding.slower > 1 or finding.idle > 0
             return finding if waits else replace(finding, loss=0.0, usd_per_month=0.0, step_s=self.step.step_s)
         kind = (finding.kind, self._tiers(difference), difference.slow[:1])
         if self.runs * self.step.job.cluster.ranks >= RANK_RUNS and self.like[kind]:
             return _as_its_like(finding, self.like[kind])
         self.runs += 1
-        cost = self.step.cost(dead, slow)
-        detail = finding.detail if cost.step_s is not None else f"{finding.detail}; the job hangs: some have no path"
-        loss, usd = cost.loss * finding.part, cost.usd_per_month * finding.part
-        out = replace(finding, detail=detail, loss=loss, usd_per_month=usd, step_s=cost.step_s)
+        cost = self.step.cost(wrong)
+        out = replace(
+            finding, loss=cost.loss * finding.part, usd_per_month=cost.usd_per_month * finding.part, step_s=cost.step_s
+        )
+        if cost.step_s is None:
+            out = replace(out, detail=f"{finding.detail}; the job hangs: some have no path")
+        elif out.usd_per_month < lost:
+            words = "the scenario's step does not wait for it; its price is what the absent parts cost a month"
+            out = replace(out, loss=lost / self.step.usd_per_month, usd_per_month=lost, priced_by=words)
         self.like[kind].append(out)
         return out
+
+    def _parts_usd(self, difference: Difference) -> float:
+        """What the parts of a difference that are not there cost a month: cables, and a whole switch."""
+        if self.step is None or not difference.finding.kind.startswith("missing"):
+            return 0.0
+        assert self.there.plan is not None
+        plan, usd = self.there.plan, 0.0
+        rows = self.there.rows[list(difference.lost)]
+        tiers = Counter((plan.tiers[tier].network, plan.tiers[tier].name) for tier in plan.cables.tier[rows].tolist())
+        for (network, name), count in tiers.items():
+            usd += self.step.parts_usd(network, {name: count})
+        if difference.finding.kind == "missing-switch" and difference.finding.a in plan.devices.name:
+            device = plan.devices.name.index(difference.finding.a)
+            usd += self.step.parts_usd(str(plan.devices.network[device]), {str(plan.devices.role[device]): 1})
+        return usd
 
     def _set(self, finding: Finding) -> Finding:
         """Of wrong settings: the scenario's step while the cables of the wrong ports carry as much less."""
@@ -150,7 +173,8 @@ class PlanPricing:
         links = self._cables_of(finding.settings)
 
         def loss(slower: float) -> float:
-            return step.cost(np.empty(0, np.int64), dict.fromkeys(links, 1.0 / slower)).loss if slower > 1 else 0.0
+            late = Wrong(np.empty(0, np.int64), dict.fromkeys(links, 1.0 / slower), {})
+            return step.cost(late).loss if slower > 1 else 0.0
 
         cost = settings_price(rack, finding.settings, loss, "flow: the scenario's step, its cables so much slower")
         usd = cost.loss * step.usd_per_month
@@ -170,9 +194,9 @@ class PlanPricing:
     def together(self, differences: list[Difference]) -> tuple[float, float]:
         """Loss and dollars a month of all of them at once."""
         if self.step is not None:
-            dead, slow = self._links([one for one in differences if one.finding.part >= 1])
-            cost = self.step.cost(dead, slow)
-            loss = min(cost.loss + self._apart(differences), 1.0)
+            time = self.step.cost(self._wrong([one for one in differences if one.finding.part >= 1])).loss
+            parts = sum(self._parts_usd(one) for one in differences) / self.step.usd_per_month
+            loss = min(max(time, parts) + self._apart(differences), 1.0)
             return loss, loss * self.step.usd_per_month
         findings = [self.reference.priced(replace(one.finding, **self._changes(one))) for one in differences]
         loss = self.reference.left(findings)[0]
@@ -190,32 +214,75 @@ class PlanPricing:
         rows = self.there.rows[[*difference.lost, *(number for number, _ in difference.slow)]]
         return tuple(self.there.plan.cables.tier[rows].tolist())
 
-    def _links(self, differences: list[Difference]) -> tuple[np.ndarray[Any, np.dtype[np.int64]], dict[int, float]]:
+    def _wrong(self, differences: list[Difference]) -> Wrong:
+        """What is otherwise than planned, in links and ports of the scenario's cluster."""
         assert self.there.plan is not None
         link = self.there.plan.cables.link
         lost = [number for one in differences for number in one.lost]
+        ports: dict[int, int] = {}
+        for one in (moved for difference in differences for moved in difference.moved):
+            there = self._port_there(one, ports)
+            if there is None:
+                lost.append(one.cable)
+            else:
+                ports[self._port(one.cable)] = there
+        for port in set(ports.values()) - set(ports):  # whose place was taken gets what is left: each port is one's
+            ports[port] = next(mine for mine in ports if mine not in ports.values())
         dead = link[self.there.rows[lost]] if lost else np.empty(0, np.int64)
         slow: dict[int, float] = {}
         for number, share in (pair for one in differences for pair in one.slow):
             first = int(link[self.there.rows[number]])
             slow |= {first: share, first + 1: share}
-        return np.sort(np.concatenate([dead, dead + 1])), slow
+        return Wrong(np.sort(np.concatenate([dead, dead + 1])), slow, ports)
+
+    def _port(self, cable: int) -> int:
+        """The back-end's port of a planned cable of a host; -1 where it is on another network."""
+        assert self.there.plan is not None
+        cluster = self.there.plan.cluster
+        port = int(cluster.links.source[self.there.plan.cables.link[self.there.rows[cable]]])
+        port -= cluster.back_end.node_offset
+        return port if 0 <= port < cluster.back_end.ports else -1
+
+    def _port_there(self, moved: Moved, taken: Mapping[int, int]) -> int | None:
+        """The port whose place in a switch a cable has: that of the plan, else one that is free; None: none is."""
+        assert self.there.plan is not None
+        if self._port(moved.cable) < 0:
+            return None
+        if moved.place is not None:
+            port = self._port(moved.place)
+            return port if port >= 0 else None
+        network = self.there.plan.cluster.back_end
+        wiring = network.wiring
+        here = next(
+            (self._port(n) for n, ends in enumerate(ends_of(self.there.discovery)) if moved.switch == ends[1][0]), -1
+        )
+        if here < 0:
+            return None
+        access = wiring.source < wiring.ports
+        leaf = wiring.target[access & (wiring.source == here)]
+        free = np.setdiff1d(wiring.source[access & np.isin(wiring.target, leaf)], [*wiring.used, *taken.values()])
+        return int(free[0]) if len(free) else None
 
     def _changes(self, difference: Difference) -> dict[str, Any]:
         """What it changes in the tables of a block; a cable of a server makes it wait, or idle."""
         cables = self.there.discovery.cables
-        changes: dict[int, list[Change]] = defaultdict(list)
+        changes: dict[int, list[Change | Move]] = defaultdict(list)
         figures: dict[str, Any] = {}
         for number in difference.lost:
             one = cables[number]
             self._change(changes, one.a, one.b, -1, 1.0)
-            if self.there.discovery.devices[one.a].kind == "host" and difference.finding.kind != "swapped":
+            if self.there.discovery.devices[one.a].kind == "host":
                 figures["idle"] = figures.get("idle", 0.0) + 1.0
         for number, share in difference.slow:
             one = cables[number]
             self._change(changes, one.a, one.b, 0, share)
             if self.there.discovery.devices[one.a].kind == "host":
                 figures["slower"] = 1.0 / share
+        for moved in difference.moved:
+            one = cables[moved.cable]
+            move = self.places.move(one.a, one.b, self.place[moved.switch])
+            if move is not None:
+                changes[move[0]].append(move[1])
         for near, far in difference.added:
             if near in self.place and far in self.place:
                 self._change(changes, self.place[near], self.place[far], 1, 1.0)
@@ -224,7 +291,7 @@ class PlanPricing:
             figures |= {"block": block, "changes": tuple(changes[block])}
         return figures
 
-    def _change(self, changes: dict[int, list[Change]], one: int, other: int, count: int, speed: float) -> None:
+    def _change(self, changes: dict[int, list[Change | Move]], one: int, other: int, count: int, speed: float) -> None:
         placed = self.places.change(one, other, count, speed)
         if placed is not None:
             changes[placed[0]].append(placed[1])
@@ -260,6 +327,7 @@ def _step_pricing(draft: Draft, plan: Plan) -> tuple[StepPricing | None, str]:
         return None, f"the job cannot be run ({str(error).splitlines()[0]}): "
     words = (
         f"the scenario's own step, {pricing.step_s:.4g} s as planned, with each fault alone; the cluster costs"
-        f" ${pricing.usd_per_month:,.0f} a month; cables that are exchanged count as not there"
+        f" ${pricing.usd_per_month:,.0f} a month; exchanged cables of hosts carry what their new places let them, those"
+        " between switches count as not there; what is absent costs at least what its parts cost a month"
     )
     return pricing, words

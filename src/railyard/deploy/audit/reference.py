@@ -8,27 +8,26 @@ host's own cable lacks makes its group wait.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.deploy.audit.loads import Tables
+from railyard.deploy.audit.loads import Change, Move, Tables
 from railyard.deploy.audit.settings.price import priced as settings_price
 from railyard.deploy.audit.settings.price import rack_of
 from railyard.deploy.design.infer import by_name
 from railyard.economics.assumptions import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from railyard.catalog import Catalog
     from railyard.deploy.audit.finding import Finding
-    from railyard.deploy.audit.loads import Change
     from railyard.deploy.design.blocks import Block
     from railyard.deploy.design.infer import Design
     from railyard.deploy.network import Found
@@ -82,9 +81,13 @@ class Played:
 class Site:
     """One block with its destinations, played once as designed and then fault by fault."""
 
-    def __init__(self, found: Found, block: Block) -> None:
+    def __init__(self, found: Found, block: Block, meant: Mapping[int, int]) -> None:
         self.block = block
-        low_of = _destinations(found, block)
+        below = _below(found, block, meant)
+        self.place: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for at, end in enumerate(below):
+            self.place[end].append(at)
+        low_of = np.array([low for _, low in below], np.int64)
         self.ports = len(low_of)
         self.played_whole = self.ports * sum(block.meant.shape) <= MOST and self.ports > 1
         self._low_of = low_of
@@ -99,18 +102,28 @@ class Site:
         """Without faults."""
         return self.play(())
 
-    def play(self, changes: Iterable[Change]) -> Played:
+    def play(self, changes: Iterable[Change | Move]) -> Played:
         """With some."""
-        changes = tuple(changes)
-        tables = self.tables.changed(changes) if changes else self.tables
-        return Played.of(tables)
+        return Played.of(self.changed(self.tables, changes))
 
-    def found(self, slow: Sequence[Change]) -> Played:
-        """On new tables for the cables that are there, some of them slow."""
-        tables = Tables(self._low_of, np.arange(self.ports), self.block.found).changed(slow)
-        return Played.of(tables)
+    def changed(self, tables: Tables, changes: Iterable[Change | Move]) -> Tables:
+        """Tables with changes; ports of hosts that this block does not have stay where they are."""
+        changes, taken = tuple(changes), Counter[tuple[int, int]]()
+        moves = []
+        for one in changes:
+            if isinstance(one, Move) and taken[one.host, one.low] < len(self.place.get((one.host, one.low), ())):
+                moves.append((self.place[one.host, one.low][taken[one.host, one.low]], one.to))
+                taken[one.host, one.low] += 1
+        tables = tables.moved(moves) if moves else tables
+        cables = [one for one in changes if isinstance(one, Change)]
+        return tables.changed(cables) if cables else tables
 
-    def slower(self, changes: Sequence[Change]) -> tuple[float, Played | None]:
+    def found(self, changes: Sequence[Change | Move]) -> Played:
+        """On new tables for the cables that are there, with the changes that take none away and add none."""
+        tables = Tables(self._low_of, np.arange(self.ports), self.block.found)
+        return Played.of(self.changed(tables, [one for one in changes if isinstance(one, Move) or not one.cables]))
+
+    def slower(self, changes: Sequence[Change | Move]) -> tuple[float, Played | None]:
         """Time of communication with some faults over that without."""
         if not changes:
             return 1.0, None
@@ -119,22 +132,35 @@ class Site:
         played = self.play(changes)
         return max(played.time / self.designed.time, 1.0), played
 
-    def _counted(self, changes: Sequence[Change]) -> float:
+    def _counted(self, changes: Sequence[Change | Move]) -> float:
         """Where the tables are too large: what the lower switch that lost most has left of its cables."""
         up = self.block.meant.sum(axis=1).astype(float)
         left = up.copy()
         for change in changes:
+            if isinstance(change, Move):
+                continue
             left[change.low] += change.cables if change.cables else change.speed - 1.0
         return float((up / np.maximum(left, 1.0)).max())
 
 
-def _destinations(found: Found, block: Block) -> NDArray[np.int64]:
-    """The lower switch of each port below a block: hosts by name, or the cables of the tier below, switch by switch."""
+def _below(found: Found, block: Block, meant: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Each port below a block with its lower switch: of hosts by name, or of cables of the tier below, by switch.
+
+    Args:
+        found: The network.
+        block: The block.
+        meant: The leaf of the design, by cable, of hosts that are on another.
+
+    Returns:
+        The host, -1 where it is a cable of the tier below, and the row of the lower switch.
+    """
     row = {device: at for at, device in enumerate(block.low.tolist())}
     if block.tier == 1:
-        below = [(host, leaf) for leaf, host in found.access_ends.tolist() if leaf in row]
+        ends = zip(found.access.tolist(), found.access_ends.tolist(), strict=True)
+        listed = [(host, meant.get(cable, leaf)) for cable, (leaf, host) in ends]
+        below = [(host, row[leaf]) for host, leaf in listed if leaf in row]
         order = {host: at for at, host in enumerate(by_name(found, [host for host, _ in below]))}
-        return np.array([row[leaf] for host, leaf in sorted(below, key=lambda one: order[one[0]])], np.int64)
+        return sorted(below, key=lambda one: order[one[0]])
     above = set(block.high.tolist())
     ends = found.ends[found.between].tolist()
     count = np.zeros(len(row), np.int64)
@@ -142,7 +168,7 @@ def _destinations(found: Found, block: Block) -> NDArray[np.int64]:
         for mine, far in ((one, other), (other, one)):
             if mine in row and far not in above:
                 count[row[mine]] += 1
-    return np.repeat(np.arange(len(row)), count)
+    return [(-1, low) for low in np.repeat(np.arange(len(row)), count).tolist()]
 
 
 @dataclass(frozen=True)
@@ -190,12 +216,12 @@ class Pricing:
     def __init__(self, found: Found, design: Design, price: Price, fabric: Fabric | None = None) -> None:
         self.price = price
         self.rack = rack_of(found, design, fabric)
-        self.sites = [Site(found, block) for block in design.blocks]
+        self.sites = [Site(found, block, design.meant_leaf) for block in design.blocks]
         ports: Counter[int] = Counter()
         for site in self.sites:
             ports[site.block.tier] += site.ports
         self.weight = [site.ports / max(ports[site.block.tier], 1) for site in self.sites]
-        self._known: dict[tuple[int, tuple[Change, ...]], tuple[float, Played | None]] = {}
+        self._known: dict[tuple[int, tuple[Change | Move, ...]], tuple[float, Played | None]] = {}
 
     def priced(self, finding: Finding) -> Finding:
         """A fault by itself."""
@@ -221,7 +247,7 @@ class Pricing:
         usd = self.price.usd(cost.loss)
         return replace(finding, loss=cost.loss, usd_per_month=usd, band=cost.band, priced_by=cost.words)
 
-    def _slower(self, block: int, changes: tuple[Change, ...]) -> tuple[float, Played | None]:
+    def _slower(self, block: int, changes: tuple[Change | Move, ...]) -> tuple[float, Played | None]:
         """Of all communication: a block counts by its share of the ports of its tier."""
         if block < 0 or not changes:
             return 1.0, None
@@ -250,10 +276,10 @@ class Pricing:
             losses.append(min(self.price.loss((1.0 + sum(late)) * slower, idle) + partly, 1.0))
         return losses[::-1]
 
-    def _late(self, number: int, changes: tuple[Change, ...], tables: dict[int, Tables]) -> float:
+    def _late(self, number: int, changes: tuple[Change | Move, ...], tables: dict[int, Tables]) -> float:
         """What a block adds to all communication once these changes have come to those before."""
         site = self.sites[number]
         if not site.played_whole:
             return self.weight[number] * (site.slower(changes)[0] - 1.0)
-        tables[number] = tables.get(number, site.tables).changed(changes)
+        tables[number] = site.changed(tables.get(number, site.tables), changes)
         return self.weight[number] * max(Played.of(tables[number]).time / site.designed.time - 1.0, 0.0)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.economics.hourly import Hourly
     from railyard.fault import Fault
     from railyard.graph import Record
     from railyard.study.training.prepare import Prepared
@@ -32,6 +33,45 @@ if TYPE_CHECKING:
 
 MOST_PAIRS = 40_000
 """Pairs of switches whose paths are looked at: all of up to 200 switches, of more evenly spread ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class Wrong:
+    """What of a network is otherwise than planned.
+
+    Attributes:
+        dead: int64[], sorted ids of links that carry nothing.
+        slow: Share of its rate that each slow link has.
+        ports: Port of the back-end that is used in place of each port of a cable of a host that is elsewhere.
+    """
+
+    dead: NDArray[np.int64]
+    slow: Mapping[int, float]
+    ports: Mapping[int, int]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What it is known by."""
+        return tuple(self.dead.tolist()), tuple(sorted(self.slow.items())), tuple(sorted(self.ports.items()))
+
+    def __bool__(self) -> bool:
+        return bool(len(self.dead) or self.slow or self.ports)
+
+
+def recabled(cluster: Cluster, ports: Mapping[int, int]) -> Cluster:
+    """A cluster some of whose ranks have other ports of the back-end, and so other leafs, than planned.
+
+    Args:
+        cluster: As planned.
+        ports: The port in place of each.
+    """
+    if not ports:
+        return cluster
+    back_end = cluster.back_end
+    other = np.arange(back_end.ports, dtype=np.int32)
+    other[list(ports)] = list(ports.values())
+    cabled = replace(back_end, port_of_rank=other[back_end.port_of_rank])
+    return cluster.with_networks({id(one): cabled if one is back_end else one for one in cluster.networks})
 
 
 def as_built(cluster: Cluster, dead: NDArray[np.int64]) -> Cluster:
@@ -117,26 +157,47 @@ class StepPricing:
         self.graph = job.graphs.of(job.training, job.cluster)
         record = self._run(self.job.cluster)
         self.step_s = record.makespan_ps * 1e-12
-        self.usd_per_month = self._usd_per_hour(record) * HOURS_PER_MONTH
-        self._known: dict[tuple[tuple[int, ...], tuple[tuple[int, float], ...]], Cost] = {}
+        self._parts = tuple(bill_of(self.job.cluster))
+        cost = self._hourly(record)
+        self.usd_per_month = cost.section().usd_per_h.typical * HOURS_PER_MONTH
+        owned = sum(band.typical for name, band in cost.parts if name in ("capital", "operations"))
+        bought = sum(row.price_usd.typical * row.count for row in self._parts)
+        self._month_of_a_dollar = owned * HOURS_PER_MONTH / max(bought, 1.0)
+        self._known: dict[tuple[object, ...], Cost] = {}
 
-    def cost(self, dead: NDArray[np.int64], slow: Mapping[int, float]) -> Cost:
-        """Of links that carry nothing, and of slow ones."""
-        key = tuple(dead.tolist()), tuple(sorted(slow.items()))
-        if key not in self._known:
-            self._known[key] = self._cost(dead, slow)
-        return self._known[key]
+    def parts_usd(self, network: str, kinds: Mapping[str, int]) -> float:
+        """What parts of a network cost a month, as a share of the capital and operations of the whole cluster.
 
-    def _cost(self, dead: NDArray[np.int64], slow: Mapping[int, float]) -> Cost:
-        cluster = self.job.cluster
+        Args:
+            network: Its name in the bill.
+            kinds: How many cables of a tier, or switches of a role.
+        """
+        every: dict[str, int] = {}
+        price: dict[str, float] = {}
+        for row in self._parts:
+            if row.network == network and row.tier in kinds:
+                price[row.tier] = price.get(row.tier, 0.0) + row.price_usd.typical * row.count
+                if row.kind in ("switch", "cable", "fibre"):
+                    every[row.tier] = every.get(row.tier, 0) + row.count
+        usd = sum(price.get(name, 0.0) * count / max(every.get(name, 1), 1) for name, count in kinds.items())
+        return usd * self._month_of_a_dollar
+
+    def cost(self, wrong: Wrong) -> Cost:
+        """Of links that carry nothing, of slow ones, and of hosts' cables in other switches."""
+        if wrong.key not in self._known:
+            self._known[wrong.key] = self._cost(wrong)
+        return self._known[wrong.key]
+
+    def _cost(self, wrong: Wrong) -> Cost:
+        cluster, dead, slow = recabled(self.job.cluster, wrong.ports), wrong.dead, wrong.slow
         idle = np.array(sorted(cut_off(dead, cluster)), np.int64) if len(dead) else np.empty(0, np.int64)
         servers = len(np.unique(idle // cluster.ranks_per_server))
         lost = servers * cluster.ranks_per_server / cluster.ranks
         if servers:
             dead, slow = _others(cluster, dead, slow, idle)
         step_s = self.step_s
-        if len(dead) or slow:
-            if len(dead) and parted(cluster, dead):
+        if len(dead) or slow or wrong.ports:
+            if (len(dead) and parted(cluster, dead)) or (wrong.ports and not _joined(cluster, wrong.ports)):
                 return Cost(None, 1.0, self.usd_per_month)
             built = as_built(cluster, dead)
             faults = [DegradeLink(factor=share, link=link) for link, share in slow.items()]
@@ -148,12 +209,21 @@ class StepPricing:
         engine = engine_named("flow") if self.job.engine.name == "packet" else self.job.engine
         return engine.simulate([Job(self.graph)], cluster, seed=self.seed, faults=faults, policy=self.job.policy)
 
-    def _usd_per_hour(self, record: Record) -> float:
-        cluster = self.job.cluster
-        rows = bill_of(cluster)
-        parts = parts_of_rows(rows)
-        cost = hourly(decompose(record), cluster.accelerator, parts, self.job.assumptions)
-        return cost.section().usd_per_h.typical
+    def _hourly(self, record: Record) -> Hourly:
+        parts = parts_of_rows(self._parts)
+        return hourly(decompose(record), self.job.cluster.accelerator, parts, self.job.assumptions)
+
+
+def _joined(cluster: Cluster, ports: Mapping[int, int]) -> bool:
+    """Whether the ports that are used in place of others reach the rail that they are of, and are reached."""
+    network = cluster.back_end
+    rank, nic = np.nonzero(np.isin(network.port_of_rank, list(ports.values())))
+    for one, which in zip(rank.tolist(), nic.tolist(), strict=True):
+        peers = network.port_of_rank[one % cluster.ranks_per_server :: cluster.ranks_per_server, which]
+        mine = np.full(len(peers), network.port_of_rank[one, which], np.int32)
+        if not network.reachable(mine[peers != mine], peers[peers != mine]).all():
+            return False
+    return True
 
 
 def _others(

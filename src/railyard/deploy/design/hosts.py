@@ -54,12 +54,13 @@ class Group:
 def groups(found: Found) -> tuple[list[Group], set[int]]:
     """Groups of hosts with several ports, and the leafs that have ports of hosts without a name of their own."""
     hosts, nameless = _named(found)
-    leafs = {name: frozenset(port.leaf for port in ports.values()) for name, ports in hosts.items()}
-    usual = [key for key, count in Counter(leafs.values()).most_common() if count >= GROUP and len(key) > 1]
+    leafs = {name: [port.leaf for port in ports.values()] for name, ports in hosts.items() if len(ports) > 1}
+    usual = [key for key, count in Counter(map(frozenset, leafs.values())).most_common() if count >= GROUP]
     members: dict[frozenset[int], list[str]] = defaultdict(list)
     for name, mine in leafs.items():
-        best = max(usual, key=lambda key: (len(key & mine) / len(key | mine), -usual.index(key)), default=None)
-        if best is not None and 2 * len(best & mine) > len(mine):
+        inside = {key: sum(leaf in key for leaf in mine) - len(key - {*mine}) for key in usual}
+        best = max(usual, key=lambda key: (inside[key], -usual.index(key)), default=None)
+        if best is not None and 2 * sum(leaf in best for leaf in mine) > len(mine):
             members[best].append(name)
     return [_group({name: hosts[name] for name in sorted(names, key=natural)}) for names in members.values()], nameless
 

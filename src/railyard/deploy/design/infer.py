@@ -51,6 +51,18 @@ class Design:
     doubts: tuple[str, ...]
 
     @property
+    def meant_leaf(self) -> dict[int, int]:
+        """The leaf of the design of each cable of a host that is on another, by number of the cable."""
+        ports = [
+            (group, part, port) for group in self.groups for one in group.hosts.values() for part, port in one.items()
+        ]
+        return {
+            port.cable: group.leaf_of[part]
+            for group, part, port in ports
+            if group.leaf_of.get(part, port.leaf) != port.leaf
+        }
+
+    @property
     def regular(self) -> bool:
         """Whether it is a fat tree of which nothing is in doubt that changes what is missing."""
         return bool(self.blocks) and not self.doubts

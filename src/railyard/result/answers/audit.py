@@ -28,7 +28,10 @@ class FindingRow(Figures):
     a: str = Field(description="device and port of one end")
     b: str = Field(description="device and port of the other end")
     detail: str = Field(description="what to do")
-    loss: float | None = Field(description="share of the accelerators' time that it costs by itself; null: no price")
+    loss: float | None = Field(
+        description="share of the accelerators' time that it costs by itself, or of the cluster's price where absent"
+        " parts cost more (`priced_by` says so); null: no price"
+    )
     usd_per_month: float | None = Field(description="the same in dollars")
     loss_band: tuple[float, float] | None = Field(default=None, description="least and most; absent where it is exact")
     priced_by: str | None = Field(

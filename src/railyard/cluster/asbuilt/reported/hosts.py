@@ -10,6 +10,7 @@ import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from railyard.cluster.asbuilt.port_names import hardware_address
 from railyard.cluster.asbuilt.reported.reports import Part, Reader, Report, Reports, readers
 from railyard.errors import Problem, did_you_mean
 from railyard.files import reading_csv
@@ -110,6 +111,7 @@ def _ibstat(report: Report, out: Reports) -> None:
                     firmware,
                     rate_bps=int(speed) * 10**9 if speed.isdecimal() and up else 0,
                     up=up,
+                    address=hardware_address(_after(port, "Port GUID")),
                 )
             )
 
@@ -129,7 +131,9 @@ def _links(report: Report, out: Reports) -> None:
     for one in report.document:
         if one.get("link_type") in ("ether", "infiniband") and one.get("operstate") != "UNKNOWN":
             up = one.get("operstate") == "UP"
-            out.parts.append(Part(report.device, "interface", str(one["ifname"]), mtu=int(one.get("mtu", 0)), up=up))
+            address = hardware_address(str(one.get("address", "")))
+            name, mtu = str(one["ifname"]), int(one.get("mtu", 0))
+            out.parts.append(Part(report.device, "interface", name, mtu=mtu, up=up, address=address))
 
 
 def _is_table(report: Report) -> bool:
@@ -168,7 +172,9 @@ def _values(row: dict[str, str | None]) -> Iterator[tuple[str, Any]]:
             continue
         if one.name == "kind" and text not in KINDS:
             raise ValueError(f"its kind is `{text}`, which is none of {', '.join(KINDS)}")
-        if one.name == "rate_bps":
+        if one.name == "address":
+            yield one.name, hardware_address(text)
+        elif one.name == "rate_bps":
             yield one.name, int(text) if text.isdecimal() else int(rate(text))
         elif one.name == "up":
             yield one.name, text.lower() in ("1", "yes", "true", "up")

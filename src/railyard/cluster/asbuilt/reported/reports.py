@@ -79,6 +79,7 @@ class Part:
         pcie_lanes, pcie_lanes_possible: Of PCIe, now and at most; 0: not said.
         mtu: Bytes; 0: not said.
         up: Whether its port has a link; None: not said, or it has none.
+        address: GUID or MAC address of its port, in hexadecimal digits; empty: not said.
     """
 
     host: str
@@ -93,6 +94,7 @@ class Part:
     pcie_lanes_possible: int = 0
     mtu: int = 0
     up: bool | None = None
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from railyard.deploy.audit.against import frames_share
-from railyard.deploy.audit.evidence.symptom import UNKNOWN, Symptom
+from railyard.deploy.audit.evidence.symptom import Symptom
 from railyard.deploy.audit.evidence.wrong_facts import KIND, UNPRICED, WORDS
 from railyard.deploy.audit.finding import Finding
 from railyard.deploy.audit.settings.setting import Setting
+from railyard.deploy.design.port_map import UNKNOWN
 from railyard.deploy.headroom import on_the_way
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from railyard.deploy.audit.evidence import counters, forwarding, parts, routing, settings
+from railyard.deploy.audit.evidence import counters, forwarding, identity, parts, routing, settings
 from railyard.deploy.audit.evidence.symptom import Names
 
 if TYPE_CHECKING:
@@ -32,12 +32,14 @@ class Evidence:
 
 
 def evidence(found: Found, reports: Reports | None, plan: Plan | None = None) -> Evidence:
-    """Faults that reports tell of."""
-    if reports is None:
-        return Evidence()
+    """Faults that devices tell of themselves, in the discovery and in reports."""
     names = Names(found.discovery)
+    twins = identity.symptoms(names, reports)
+    if reports is None:
+        return Evidence(tuple(twins))
     tables, figures = forwarding.symptoms(found, reports)
     listed = [
+        *twins,
         *counters.symptoms(names, reports),
         *tables,
         *routing.symptoms(names, reports),

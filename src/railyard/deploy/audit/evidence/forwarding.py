@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.deploy.audit.evidence.symptom import UNKNOWN, Symptom
+from railyard.deploy.audit.evidence.symptom import Symptom
 from railyard.deploy.audit.evidence.tables import NO_CABLE, dumped, min_hop
 from railyard.deploy.audit.finding import Finding
 from railyard.deploy.audit.reference import MOST
+from railyard.deploy.design.port_map import UNKNOWN
 from railyard.errors import Problem
 
 if TYPE_CHECKING:

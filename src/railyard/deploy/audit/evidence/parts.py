@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from railyard.cluster.nccl.machines import GT_S
-from railyard.deploy.audit.evidence.symptom import UNKNOWN, Symptom
+from railyard.deploy.audit.evidence.symptom import Symptom
 from railyard.deploy.audit.finding import Finding
+from railyard.deploy.design.port_map import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.cluster.asbuilt.port_names import DIALECTS
 from railyard.deploy.audit.evidence.alike import among
-from railyard.deploy.audit.evidence.symptom import UNKNOWN, Symptom
+from railyard.deploy.audit.evidence.symptom import Symptom
 from railyard.deploy.audit.evidence.wrong_facts import KIND, WORDS, cables_of, prefixes_of, reason, settings_of
 from railyard.deploy.audit.finding import Finding
+from railyard.deploy.design.port_map import UNKNOWN
 from railyard.deploy.emit.intent import switches
 from railyard.deploy.emit.read_back import READERS, facts_of, headroom_words, wrong_facts, wrong_ports
 from railyard.deploy.plan.drawn import is_infiniband

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.cluster.asbuilt.port_names import same_port
+from railyard.deploy.design.port_map import UNKNOWN
 
 if TYPE_CHECKING:
     from railyard.cluster.asbuilt.discovery import Discovery
     from railyard.deploy.audit.finding import Finding
-
-UNKNOWN = "?"
 
 
 @dataclass(frozen=True)

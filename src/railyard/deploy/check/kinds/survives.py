@@ -15,6 +15,7 @@ import numpy as np
 from railyard import units
 from railyard.cluster.names import link_name, node_name
 from railyard.cluster.withdrawal import lost, neighbours
+from railyard.deploy.audit.step_price import Wrong
 from railyard.deploy.check.assertion import Outcome, assertions
 from railyard.deploy.check.cuts import cuts
 from railyard.errors import InputError, did_you_mean
@@ -117,7 +118,7 @@ class Survives:
         chosen = losses[:: -(-len(losses) // MOST_STEPS)]
         for number, one in enumerate(chosen):
             subject.progress(f"the step without {one.name}", number / len(chosen))
-            step_s = pricing.cost(np.sort(one.links) + offset, {}).step_s
+            step_s = pricing.cost(Wrong(np.sort(one.links) + offset, {}, {})).step_s
             if step_s is None:
                 return Outcome(f"the job hangs without {one.name}", holds=False)
             ratio = step_s / pricing.step_s
