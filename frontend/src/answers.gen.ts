@@ -110,7 +110,7 @@ export interface FindingRow {
   b: string;
   /** what to do */
   detail: string;
-  /** share of the accelerators' time that it costs by itself; null: no price */
+  /** share of the accelerators' time that it costs by itself, or of the cluster's price where absent parts cost more (`priced_by` says so); null: no price */
   loss: number | null;
   /** the same in dollars */
   usd_per_month: number | null;

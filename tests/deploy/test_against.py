@@ -128,7 +128,7 @@ def test_missing_cables_cost_what_the_engine_says_of_dead_ones(fabric):
     run = {"cluster": job.cluster, "seed": job.seeds[0]}
     graph = [Job(job.graphs.of(job.training, job.cluster))]
     whole = job.engine.simulate(graph, **run).makespan_ps
-    dead = job.engine.simulate(graph, **run, faults=[LinkDown(cable="leaf 2 - spine 0")]).makespan_ps
+    dead = job.engine.simulate(graph, **run, faults=[LinkDown(cable="leaf 2 - spine 0", cables="all")]).makespan_ps
     pricing = PlanPricing(one, expected(one, replace(discovery, cables=left))).step
     gone = (plan.cables.link[np.concatenate(found.cables)][:, None] + np.arange(2)).ravel()
     assert pricing.cost(Wrong(np.sort(gone), {}, {})).loss == pytest.approx(1 - whole / dead, rel=1e-6)

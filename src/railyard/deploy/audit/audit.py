@@ -13,6 +13,7 @@ from railyard.deploy.audit.differences import differences
 from railyard.deploy.audit.evidence.evidence import evidence
 from railyard.deploy.audit.placed import Places, placed
 from railyard.deploy.audit.reference import Pricing, price_of
+from railyard.deploy.design.absent import completed
 from railyard.deploy.design.infer import infer, tier_name
 from railyard.deploy.design.levels import levels
 from railyard.deploy.network import Found
@@ -59,16 +60,16 @@ def audit(discovery: Discovery, reports: Reports | None = None) -> Audit:
         discovery: The network.
         reports: What else its devices say.
     """
-    found = Found.of(discovery)
-    design = infer(found)
+    there = Found.of(discovery)
+    found, design, absent = completed(there, infer(there))
     pricing = Pricing(found, design, price_of(found, catalogs.load()))
-    seen, places = evidence(found, reports), Places(design)
-    listed = differences(found, design) + [placed(found, places, one) for one in seen.symptoms]
+    seen, places = evidence(there, reports), Places(design)
+    listed = differences(found, design, absent) + [placed(found, places, one) for one in seen.symptoms]
     findings = in_order([pricing.priced(finding) for finding in listed])
     left = pricing.left(findings)
     figures = _design(found, design, pricing, findings) | {"loss": left[0], "usd_per_month": pricing.price.usd(left[0])}
     problems = discovery.problems + seen.problems
-    return Audit(tuple(findings), figures | seen.figures, tuple(left[1:]), problems, found)
+    return Audit(tuple(findings), figures | seen.figures, tuple(left[1:]), problems, there)
 
 
 def audit_plan(discovery: Discovery, draft: Draft, reports: Reports | None = None) -> Audit:

@@ -18,6 +18,7 @@ from railyard.deploy.design.port_map import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from railyard.deploy.design.absent import Absent
     from railyard.deploy.design.blocks import Block
     from railyard.deploy.design.hosts import Group, HostPort
     from railyard.deploy.design.infer import Design
@@ -30,16 +31,24 @@ RARE = 0.1
 _Pair = tuple[int, int]
 
 
-def differences(found: Found, design: Design) -> list[Finding]:
-    """All faults, unpriced."""
+def differences(found: Found, design: Design, absent: Sequence[Absent] = ()) -> list[Finding]:
+    """All faults, unpriced.
+
+    Args:
+        found: The network, with a device for each absent switch.
+        design: What was meant.
+        absent: Switches that are not found, in the order of their devices, which are the last.
+    """
     out: list[Finding] = []
     for number, (block, ports) in enumerate(zip(design.blocks, design.ports, strict=True)):
         out += _Cabling(found, block, ports, number).faults()
+        out += _switches(found, block, number, absent)
         out += _slow_uplinks(found, block, ports, number)
     out += [_stray(found, cable) for cable in design.stray]
     holes = _holes(found, design)
     out += _hosts(found, design, holes)
-    out += [_hole(found, leaf, port) for leaf, ports in holes.items() for port in ports]
+    if len(holes) <= max(1, RARE * np.count_nonzero(design.level == 1)):  # their hosts may be in no file any more
+        out += [_hole(found, leaf, port) for leaf, ports in holes.items() for port in ports]
     out += _slow_hosts(found)
     out += _loops(found)
     return out + _narrow(found, out)
@@ -128,12 +137,28 @@ class _Cabling:
     def _missing(self) -> list[Finding]:
         out = []
         for pair, count in sorted((+self.few).items()):
+            if {*pair} & {*self.block.absent}:
+                continue
             there = int(self.block.found[self.row[pair[0]], self.column[pair[1]]])
             words = f"{there} of {there + count} cables between the two are there"
             for low, high in self.ports.free(self.found, *pair, count):
                 ends = end(self.found, pair[0], low), end(self.found, pair[1], high)
                 out.append(Finding("missing", *ends, words, None, self.number, (self._change(pair, -1),)))
         return out
+
+
+def _switches(found: Found, block: Block, number: int, absent: Sequence[Absent]) -> list[Finding]:
+    """A finding for each switch of a block of which nothing is there."""
+    out = []
+    for device in block.absent:
+        one = absent[device - len(found.switch)]
+        row, column = np.flatnonzero(block.low == device), np.flatnonzero(block.high == device)
+        ends = [(int(row[0]), at) for at in range(len(block.high))] if len(row) else []
+        ends += [(at, int(column[0])) for at in range(len(block.low))] if len(column) else []
+        changes = tuple(Change(low, high, -int(block.meant[low, high])) for low, high in ends)
+        hosts = float(one.hosts)
+        out.append(Finding("missing-switch", one.name, UNKNOWN, one.words, None, number, changes, idle=hosts))
+    return out
 
 
 def _slow_uplinks(found: Found, block: Block, ports: PortMap, number: int) -> list[Finding]:
@@ -268,12 +293,13 @@ def _absent(
 
 
 def _holes(found: Found, design: Design) -> dict[int, list[str]]:
-    """Ports of few leafs without a host where all other leafs have one: their hosts may be in no file any more."""
-    leafs = np.flatnonzero(design.level == 1)
+    """Ports of leafs without a host where most leafs have one, and all of those that are as full as most."""
+    absent = [device for block in design.blocks for device in block.absent]
+    leafs = np.setdiff1d(np.flatnonzero(design.level == 1), absent)
     count = found.hosts_of[leafs]
     usual = int(np.bincount(count).argmax()) if len(count) else 0
     short = leafs[count < usual]
-    if len(leafs) < GROUP_OF_LEAFS or (count > usual).any() or len(short) > max(1, RARE * len(leafs)):
+    if len(leafs) < GROUP_OF_LEAFS or (count > usual).any() or 2 * len(short) >= len(leafs):
         return {}
     used = _host_ports(found, set(leafs.tolist()))
     out: dict[int, list[str]] = {}

@@ -229,8 +229,12 @@ def _joined(cluster: Cluster, ports: Mapping[int, int]) -> bool:
 def _others(
     cluster: Cluster, dead: NDArray[np.int64], slow: Mapping[int, float], idle: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Mapping[int, float]]:
-    """Faulty links that are not the own ones of ranks that are cut off: these do not run at all."""
+    """Faulty links that are not those of ranks that are cut off, or of leafs of such ranks alone: these do not run."""
     network = cluster.back_end
-    nodes = np.unique(network.port_of_rank[idle]) + network.node_offset
+    wiring, ports = network.wiring, np.unique(network.port_of_rank[idle])
+    out = np.flatnonzero(np.isin(wiring.source, wiring.used) & (wiring.source < wiring.ports))
+    busy = np.unique(wiring.target[out[~np.isin(wiring.source[out], ports)]])
+    leafs = np.setdiff1d(wiring.target[out[np.isin(wiring.source[out], ports)]], busy)
+    nodes = np.concatenate([ports, leafs]) + network.node_offset
     mine = np.isin(cluster.links.source, nodes) | np.isin(cluster.links.target, nodes)
     return dead[~mine[dead]], {link: share for link, share in slow.items() if not mine[link]}

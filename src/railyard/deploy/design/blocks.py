@@ -36,6 +36,7 @@ class Block:
         meant: int64[lows, highs], cables of the design.
         rate_bps: Of most of its cables; 0 where unknown.
         odd: Switches that have a number of parallel cables of their own, by number.
+        absent: Switches of which nothing is found, by number.
     """
 
     tier: int
@@ -45,6 +46,7 @@ class Block:
     meant: NDArray[np.int64]
     rate_bps: int
     odd: tuple[int, ...] = ()
+    absent: tuple[int, ...] = ()
 
     @property
     def trunk(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -89,7 +88,6 @@ def infer(found: Found) -> Design:
         *_partly(found, sure),
     ]
     ports = tuple(PortMap.of(found, block) for block in sure)
-    doubts += [words for block, ports_of in zip(sure, ports, strict=True) for words in _gaps(found, block, ports_of)]
     return Design(level, tuple(sure), ports, tuple(hosts), frozenset(nameless), stray, tuple(doubts))
 
 
@@ -226,44 +224,6 @@ def _strange(found: Found, level: NDArray[np.int8]) -> list[str]:
         f"{np.count_nonzero(flat)} of {len(flat)} cables between switches join no two neighbouring tiers: this is no"
         " fat tree, and which of those cables are meant is not known"
     ]
-
-
-def _gaps(found: Found, block: Block, ports: PortMap) -> list[str]:
-    """Ports that all upper switches leave free between others that they use: a lower switch that is not there."""
-    used = {port for listed in ports.down.values() for port in listed}
-    numbers = sorted(int(port) for port in used if port.isdecimal())
-    if len(numbers) < len(used) or len(block.high) < 2 or not numbers:
-        return []
-    taken = {int(port) for device in block.high.tolist() for port in found.ports_of[device] if port.isdecimal()}
-    free = sorted(set(range(numbers[0], numbers[-1])) - taken)
-    if not free or len(free) > len(numbers) / 4:
-        return []
-    upper, lower = tier_name(block.tier + 1), tier_name(block.tier)
-    count = len(free) // max(block.trunk, 1)
-    likely = _absent(found, block)
-    return [
-        f"ports {', '.join(map(str, free))} are free on all {len(block.high)} {upper} switches between ports that are"
-        f" used: {count or 'no'} {lower} may be missing{likely}"
-    ]
-
-
-def _absent(found: Found, block: Block) -> str:
-    """The name that would complete a grid of two numbers, where exactly one is absent."""
-    import re
-
-    names = [found.device(low).name for low in block.low.tolist()]
-    parts = [re.fullmatch(r"(.*?)(\d+)(\D+)(\d+)", name) for name in names]
-    if not all(parts):
-        return ""
-    found_at = {(part[2], part[4]) for part in parts if part}
-    rows, columns = {row for row, _ in found_at}, {column for _, column in found_at}
-    gone = [(row, column) for row in rows for column in columns if (row, column) not in found_at]
-    if len(gone) != 1 or len(found_at) != len(names):
-        return ""
-    row, column = gone[0]
-    heads = Counter((part[1], part[3]) for part in parts if part and part[4] == column)
-    head, between = heads.most_common(1)[0][0]
-    return f" ({head}{row}{between}{column})"
 
 
 def by_name(found: Found, devices: list[int]) -> list[int]:

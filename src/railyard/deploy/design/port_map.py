@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,6 +56,19 @@ class PortMap:
         alike = Counter(kind.values())
         agreed = {(one, high): ports for one, votes in up.items() for high, ports in _agreed(votes, alike[one]).items()}
         return cls(dict(cables), kind, agreed, _agreed(down, len(block.high)))
+
+    def with_switch(self, device: int, ports: tuple[str, ...], *, low: bool, trunk: int) -> PortMap:
+        """The same with a switch more, for which those at the far ends have some ports free.
+
+        Args:
+            device: Its number.
+            ports: That are free for it.
+            low: Whether it is a lower one.
+            trunk: Cables that it has to each.
+        """
+        if low:
+            return replace(self, kind={**self.kind, device: trunk}, down={**self.down, device: list(ports)})
+        return replace(self, up={**self.up, **{(one, device): list(ports) for one in set(self.kind.values())}})
 
     def free(self, found: Found, low: int, high: int, count: int) -> list[tuple[str, str]]:
         """Ports, lower and upper, of cables that are missing between two switches; `?` where nothing is agreed on."""
