@@ -4,7 +4,7 @@ python benchmarks/synthesis.py [--ranks 1024] [--size "256 MB"] [--network clos|
 every schedule found is checked symbolically, image by image. `--slow`: one link of the network keeps half its rate, the
 symmetry is broken there, and schedules are repaired. Networks of ranks that keep these rules: `rails` has domains of 8
 at 450 GB/s a rank and a NIC of 50 GB/s and 5 us each, on units of 32 servers with a leaf for each rail, under 32
-spines; `clos` has leaves of 32 ranks with such NICs under 32 spines. An all-to-all moves the size for each rank.
+spines; `clos` has leaves of 32 ranks with such NICs under 32 spines. Sizes are those of a rank.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def slowed(network: LinkNetwork) -> LinkNetwork:
 def row(name: str, network: LinkNetwork, collective: str, size: float) -> str:
     """Of the table."""
     begin = time.process_time()
-    found = synthesize(network, collective, size * (len(network.ranks) if collective == "all-to-all" else 1))
+    found = synthesize(network, collective, size)
     took, begin = time.process_time() - begin, time.process_time()
     wrong = found.faults()
     checked = time.process_time() - begin

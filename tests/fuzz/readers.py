@@ -318,7 +318,7 @@ TARGETS: tuple[Target, ...] = (
     Target("htsim-topology", "traffic", _htsim_topology, ".topo", ("tests/packet/data/*.topo",)),
     Target("faults", "traffic", _faults, ".csv"),
     Target("fault-file", "traffic", _faults, ".yaml"),
-    Target("links", "traffic", _network, ".csv", ("tests/collective/data/teccl_links.csv",)),
+    Target("links", "traffic", _network, ".csv", ("validation/src/railyard_validation/data/teccl_links.csv",)),
     Target("matrix", "traffic", _matrix, ".csv"),
     Target("msccl", "traffic", _msccl, ".xml"),
     Target("requests", "requests", _trace(None), ".jsonl", ("tests/serving_requests/data/*.*[vl]",)),

@@ -111,6 +111,7 @@ is stale.
   ns-3](packets.md).
 - [Contention by patterns](contention.md), [published effects of placement](placement.md),
   [what is equal to which scheduler](schedulers.md), and [a fleet's faults, said beforehand](forecast.md).
+- [Synthesized collectives against TE-CCL](synthesis.md), with the published finishes that no schedule can reach.
 - [The lab](lab.md): flow's predictions of real sockets in namespaces, made before the run.
 - [Bills of materials of published designs](bills.md), item by item.
 - [Clients, sites and the edge](edge.md): real TCP in namespaces, rates that DiLoCo needs, INTELLECT-1, a job of Flower.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from railyard.collective.synthesis.msccl import MOST_MESSAGES, least_messages, m
 from railyard.collective.synthesis.mscclpp import MOST_IN_PLAN, mscclpp_json
 from railyard.collective.synthesis.network import read_network
 from railyard.collective.synthesis.search import synthesize as search
+from railyard.collective.synthesis.size import SizeMeaning
 from railyard.collective.synthesis.uneven import COLLECTIVE, read_matrix, slots_bytes, synthesize_uneven
 from railyard.errors import InputError
 from railyard.files import keep_existing, write_text
@@ -155,34 +156,30 @@ class _Size:
 
     Attributes:
         collective: Which.
-        buffer_bytes: As nccl-tests counts it.
-        on_cluster: Whether engines play it; else an all-to-all has so many bytes of all ranks together.
+        buffer_bytes: Of a rank, as nccl-tests counts it.
         ranks: That it is for; None: any.
     """
 
     collective: str
     buffer_bytes: float
-    on_cluster: bool
     ranks: None = None
 
     @staticmethod
-    def of(text: str, collective: str, *, on_cluster: bool) -> _Size:
+    def of(text: str, collective: str) -> _Size:
         try:
             size_bytes = units.size(text)
         except InputError as error:
             raise error.located(key="--size") from None
         if size_bytes <= 0:
             raise InputError("a collective moves more than nothing", key="--size", found=text, allowed="such as 1 MB")
-        return _Size(collective, size_bytes, on_cluster)
+        return _Size(collective, size_bytes)
 
-    def moved(self, network: LinkNetwork) -> float:
-        """Bytes as the search counts them."""
-        every = self.on_cluster and self.collective == "all-to-all"
-        return self.buffer_bytes * (len(network.ranks) if every else 1)
+    def meaning(self, network: LinkNetwork) -> SizeMeaning:
+        return SizeMeaning.of(self.collective, self.buffer_bytes, len(network.ranks))
 
     def searched(self, network: LinkNetwork, most: _Most, progress: Callable[[float], None]) -> Synthesized:
-        moved = self.moved(network)
-        return search(network, self.collective, moved, most_sends=most.sends, most_whole=most.whole, progress=progress)
+        size, collective = self.buffer_bytes, self.collective
+        return search(network, collective, size, most_sends=most.sends, most_whole=most.whole, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -210,12 +207,11 @@ class _Matrix:
     @property
     def buffer_bytes(self) -> float:
         """Of a rank whose every slot has room for the heaviest pair."""
-        return slots_bytes(self.values) / len(self.values)
+        return slots_bytes(self.values)
 
-    def moved(self, network: LinkNetwork) -> float:
-        """Bytes of all pairs."""
+    def meaning(self, network: LinkNetwork) -> SizeMeaning:
         del network
-        return float(self.values.sum())
+        return SizeMeaning.of_matrix(self.values)
 
     def searched(self, network: LinkNetwork, most: _Most, progress: Callable[[float], None]) -> Synthesized:
         return synthesize_uneven(network, self.values, most_sends=most.sends, progress=progress)
@@ -247,11 +243,7 @@ def synthesize(
     """
     files.check()
     collectives.get(collective)
-    wanted = (
-        _Matrix.of(size, collective)
-        if isinstance(size, Path)
-        else _Size.of(size, collective, on_cluster=isinstance(ground, Machine))
-    )
+    wanted = _Matrix.of(size, collective) if isinstance(size, Path) else _Size.of(size, collective)
     place: Ground | None = None
     if isinstance(ground, Machine):
         place = _machine(ground, collective, wanted.ranks)
@@ -267,11 +259,12 @@ def synthesize(
         text = msccl_xml(network, found.schedule, collective, found.cut, keeps=found.pieces is None)
         played = place.played(text, round(wanted.buffer_bytes), ground.engines, found.pieces)
     files.write(network, found, collective)
+    size_of = wanted.meaning(network)
     if as_json:
-        plain: dict[str, Any] = _plain(found)
+        plain: dict[str, Any] = {**_plain(found), "collective": collective, "size": asdict(size_of)}
         emit(json.dumps({**plain, "played": [vars(one) for one in played]} if played else plain))
         return
-    _print(network, found, wanted.moved(network), played)
+    _print(network, found, size_of, played)
 
 
 def _table(table: Table, *, quiet: bool) -> LinkNetwork:
@@ -322,17 +315,21 @@ def _plain(found: Synthesized) -> dict[str, float | int]:
     }
 
 
-def _print(network: LinkNetwork, found: Synthesized, size_bytes: float, played: Sequence[Played]) -> None:
+def _print(network: LinkNetwork, found: Synthesized, size: SizeMeaning, played: Sequence[Played]) -> None:
     finish, kept = found.finish_us, found.kept.sends
     part = "each part" if found.pieces is None else "the heaviest pair"
     table = tables.Table(["what", "value", "what it means"], right=[1])
+    table.add("size", f"{size.bytes:,.0f} B", size.definition)
+    table.add(
+        "pair", f"{size.per_pair_bytes:,.0f} B", f"of it, of {size.ranks} ranks; {size.total_bytes:,.0f} B of all"
+    )
     table.add("finish", f"{finish:,.4g} us", "from the start to the last byte at the last rank")
     table.add(
         "lower bound",
         f"{found.lower_bound_us:,.4g} us",
         f"no schedule beats it; this one is {max(finish / found.lower_bound_us - 1, 0.0):.1%} above",
     )
-    table.add("algbw", f"{size_bytes / finish / 1e3:,.4g} GB/s", "bytes of the collective over the finish")
+    table.add("algbw", f"{size.bytes / finish / 1e3:,.4g} GB/s", "the size over the finish, as nccl-tests has it")
     table.add(
         "sends",
         f"{found.sends:,}",

@@ -136,6 +136,14 @@ def fabric(
     printing.fabric(figure or [], as_json=json)
 
 
+@app.command("synthesis")
+def synthesis(*, json: Json = False) -> None:
+    """Synthesize TE-CCL's published collectives and compare finishes at the same bytes a pair of ranks."""
+    from railyard_validation import printing
+
+    printing.synthesis(as_json=json)
+
+
 @app.command("trials")
 def trials(
     *,

@@ -266,6 +266,48 @@ def bills(table: Path, *, as_json: bool) -> None:
     emit(f"\n{equal} of {len(found)} items are equal")
 
 
+GROUPS = {
+    "compared": "Published finishes that a schedule can have",
+    "rounded": "Below the bound by latencies that their epochs round away",
+    "unexplained": "Below what the links carry, and not explained: no part of any mean",
+}
+"""What rows of `synthesis` are, and their headings."""
+
+
+def synthesis(*, as_json: bool) -> None:
+    """Synthesized collectives beside TE-CCL's, those that no schedule can reach by themselves."""
+    from railyard_validation.synthesis import compared, published
+
+    with Progress(wanted=not as_json) as progress:
+        found = compared(published(), progress)
+    if as_json:
+        emit(json.dumps({group: [asdict(one) for one in found if one.group == group] for group in GROUPS}, indent=1))
+        return
+    for group, heading in GROUPS.items():
+        rows = [one for one in found if one.group == group]
+        heads = (
+            "network",
+            "collective",
+            "size of a rank",
+            "bytes a pair",
+            "published us",
+            "ours us",
+            "bound us",
+            "ours",
+        )
+        table = Table(heads, right=(3, 4, 5, 6, 7))
+        for one in rows:
+            times = (f"{time:,.4g}" for time in (one.published_us, one.finish_us, one.lower_bound_us))
+            over = f"{one.finish_us / one.published_us - 1:+.1%}"
+            name = f"{one.topology} x{one.chassis}"
+            table.add(name, one.collective, one.size, f"{one.pair_bytes:,.0f}", *times, over)
+        emit(f"{heading}: {len(rows)}")
+        table.print()
+        if group == "compared":
+            better = sum(one.finish_us <= one.published_us * (1 + 1e-9) for one in rows)
+            emit(f"ours is as good or better in {better} of {len(rows)}; all {len(found)} are sound\n")
+
+
 def htsim(folder: Path, *, only: str, seeds: int, as_json: bool) -> None:
     """Every recorded run of htsim.
 

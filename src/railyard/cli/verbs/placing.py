@@ -83,7 +83,13 @@ def synthesize(
         str, typer.Option("--collective", metavar="NAME", help="all-gather, reduce-scatter, all-reduce or all-to-all.")
     ] = "all-gather",
     size: Annotated[
-        str | None, typer.Option("--size", metavar="SIZE", help="Of the whole output; 1 MB without it.")
+        str | None,
+        typer.Option(
+            "--size",
+            metavar="SIZE",
+            help="Bytes of each rank, as nccl-tests counts: all-gather's output, reduce-scatter's input, all-reduce's"
+            " buffer, what a rank sends in an all-to-all. Each pair of N ranks has 1/N of it. 1 MB without it.",
+        ),
     ] = None,
     matrix: Annotated[
         Path | None,

@@ -84,7 +84,7 @@ def need_solver() -> None:
 
 def _images(network: LinkNetwork, size: float, symmetry: Symmetry) -> float:
     """All-to-all: the flows of the roots, whose images load every link of an orbit alike; one program."""
-    part = size / len(network.ranks) ** 2
+    part = size / len(network.ranks)
     demand = np.zeros((len(symmetry.roots), network.nodes))
     for row, root in enumerate(symmetry.roots):
         demand[row, network.ranks] = -part
@@ -125,7 +125,7 @@ def _at_the_door(network: LinkNetwork, rank: int, size: float) -> float:
 def _even(network: LinkNetwork, size: float) -> NDArray[np.float64]:
     """float64[ranks, ranks], bytes from each rank to each other."""
     ranks = len(network.ranks)
-    return size / ranks**2 * (1 - np.eye(ranks))
+    return size / ranks * (1 - np.eye(ranks))
 
 
 def _all_to_all(network: LinkNetwork, matrix: NDArray[np.float64]) -> float:

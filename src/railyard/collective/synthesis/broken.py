@@ -51,7 +51,7 @@ class Broken:
         before = lower_bound_us(self.was.network, collective, size, self.symmetry)
         if collective == "all-to-all":
             ranks = len(self.network.ranks)
-            return max(before, exchanges_us(self.network, size / ranks**2 * (1 - np.eye(ranks))))
+            return max(before, exchanges_us(self.network, size / ranks * (1 - np.eye(ranks))))
         if collective == "all-reduce":
             return max(before, sums_us(self.network, size))
         return max(before, gathers_us(self.network if collective == "all-gather" else self.network.reversed(), size))

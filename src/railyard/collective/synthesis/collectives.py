@@ -1,8 +1,8 @@
 """The schedule of a collective, along trees and paths: one function a collective.
 
-Bytes are given as the whole output of all-gather, the whole input of a rank for reduce-scatter and all-reduce, and for
-all-to-all what all ranks together send (each an equal part to every rank, itself included); of an uneven one, what they
-would if every pair had as much as the heaviest.
+Bytes are those of a rank, as nccl-tests counts them (`size.py`): the whole output of all-gather, the whole input of
+reduce-scatter and all-reduce, and what a rank sends in an all-to-all (an equal part to every rank, itself included); of
+an uneven one, what it would send if every pair had as much as the heaviest.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _in_stream(ask: Ask) -> Schedule:
 def _all_to_all(ask: Ask) -> Schedule:
     """A path for each piece of each pair; what a rank keeps goes nowhere."""
     ranks = ask.network.ranks
-    piece = ask.size / len(ranks) ** 2 / ask.cut
+    piece = ask.size / len(ranks) / ask.cut
     router = ask.router(piece)
     at = {rank: number for number, rank in enumerate(ranks)}
     pairs = [(root, ranks[(at[root] + shift) % len(ranks)]) for shift in range(1, len(ranks)) for root in ask.roots]

@@ -100,8 +100,7 @@ def found_for(
         InputError: Two ranks are joined by nothing.
     """
     network = network_of(cluster, members, kind, keeps=keeps)
-    size = size_bytes * (len(members) if kind == CollectiveKind.ALL_TO_ALL else 1)
-    return synthesize(network, kind_word(kind), size, most_sends=MOST_SENDS, enough=ENOUGH)
+    return synthesize(network, kind_word(kind), size_bytes, most_sends=MOST_SENDS, enough=ENOUGH)
 
 
 def members_of(cluster: Cluster, shape: Shape) -> NDArray[np.int64]:

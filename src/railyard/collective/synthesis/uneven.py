@@ -169,8 +169,8 @@ def synthesize_uneven(
 
 
 def slots_bytes(matrix: NDArray[np.float64]) -> float:
-    """Bytes of the even all-to-all whose pairs are all as heavy as the heaviest, what ranks keep included."""
-    return float(matrix.max()) * len(matrix) ** 2
+    """Bytes that a rank sends where all pairs are as heavy as the heaviest, what it keeps included."""
+    return float(matrix.max()) * len(matrix)
 
 
 def chunks_of(matrix: NDArray[np.float64], cut: int) -> NDArray[np.int64]:
