@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.errors import InputError, did_you_mean
 from railyard.observe.collective_names import BUSBW
 from railyard.observe.expected import expected_s
+from railyard.result.answers.diagnosis import EVEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,11 +55,12 @@ _TRACES = Step(
 
 
 def after(answer: Diagnosis, cluster: Cluster | None) -> list[Step]:
-    """What to do after a diagnosis: about the surest part of it; where none can be named, more traces or halves."""
+    """What to do after a diagnosis: about the surest part, or more traces first; where none can be named, halves."""
     more = [_TRACES] if answer.short else []
     if answer.verdict:
         first = answer.verdict[0]
-        return _KINDS.get(first.kind, _software)(first.part, cluster) + more
+        tests = _KINDS.get(first.kind, _software)(first.part, cluster)
+        return more + tests if first.confidence < EVEN else tests + more
     return more + _halves(cluster) if answer.unknown else []
 
 

@@ -30,9 +30,6 @@ class Suspect:
     slow_steps: tuple[int, ...] = ()
 
 
-TAIL = 1.0
-"""Exponent by which chance falls beyond the spreads at which a part is named (see `sure`)."""
-
 MOST_SURE = 0.99
 
 
@@ -43,7 +40,7 @@ def sure(spreads: float, least: float) -> float:
         spreads: Standard deviations of chance by which it is slower.
         least: At which parts are named.
     """
-    return min(1 - 0.5 * float((least / max(spreads, least)) ** TAIL), MOST_SURE)
+    return min(1 - 0.5 * least / max(spreads, least), MOST_SURE)
 
 
 @dataclass(frozen=True)
