@@ -72,7 +72,7 @@ export interface BottleneckFigures {
   sensitivity: string;
   /** sensitivity by resource, the most helpful first */
   ranking: TrialRow[];
-  /** remedies, the one that saves most of a token's cost first; null where none was tried */
+  /** remedies, repairs first, then the one that saves most of a token's cost; null where none was tried */
   changes: ChangeRow[] | null;
 }
 
@@ -154,7 +154,7 @@ export interface CauseRow {
 export interface ChangeRow {
   /** in the user's words */
   name: string;
-  /** layout, fabric, queue pairs, oversubscription, placement, precision, ... */
+  /** repair, layout, fabric, queue pairs, oversubscription, placement, precision, ... */
   family: string;
   /** keys of the scenario to set, and their values */
   settings: Record<string, unknown>;
@@ -476,6 +476,22 @@ export interface FailedVariant {
   settings: Record<string, unknown>;
   /** why */
   error: string;
+}
+
+/** What the faults of a scenario cost its job: as it is, against the same scenario without any of them. */
+export interface FaultCost {
+  /** the faults in words */
+  what: string;
+  /** how much longer a mean step is, s */
+  step_s: number;
+  /** share of the tokens a second that the job would make without them; null where it makes none */
+  tokens_lost: number | null;
+  /** how much longer the job takes, s; null without a token budget */
+  job_s: number | null;
+  /** how much more a million tokens costs, typical, USD; null without any */
+  cpmt_usd: number | null;
+  /** the same of all tokens of the job, USD; null without a token budget */
+  job_usd: number | null;
 }
 
 /** One fault, what it hit, and what became of the job. */
@@ -2386,8 +2402,10 @@ export interface TraceVariant {
   collectives: CollectiveRow[];
   /** absent where another engine ran */
   packet?: PacketFigures;
-  /** what died, and what it cost; absent where nothing did */
+  /** each fault and what it cost; absent without faults, and for traces */
   faults?: FaultFigures[];
+  /** what all faults cost together; absent without faults */
+  fault_cost?: FaultCost;
   /** what to know before the figures are believed */
   warnings: string[];
   /** fingerprint of the timeline */
@@ -2516,8 +2534,10 @@ export interface TrainingVariant {
   collectives: CollectiveRow[];
   /** absent where another engine ran */
   packet?: PacketFigures;
-  /** what died, and what it cost; absent where nothing did */
+  /** each fault and what it cost; absent without faults, and for traces */
   faults?: FaultFigures[];
+  /** what all faults cost together; absent without faults */
+  fault_cost?: FaultCost;
   /** what to know before the figures are believed */
   warnings: string[];
   /** fingerprint of the timeline */

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from railyard.api import faults, taxes, words
+from railyard.result.fault import FaultCost
 from railyard.result.model_error import Difference, Verdict
 from railyard.result.tax import EXPOSED, TaxFigures, TaxShares
 
@@ -36,7 +37,7 @@ def variant(name, rate, cost=None, step_s=2.0, *, samples=None, tax=None, settin
         utilization=SimpleNamespace(tokens_per_s_per_gpu=rate, gpu=0.4, mfu=0.3),
         tax=tax or taxed(),
         cpmt=None if cost is None else SimpleNamespace(typical=cost, ends=(cost / 2, cost, 2 * cost)),
-        step=SimpleNamespace(seconds=step_s, samples=samples or [step_s], without_faults_s=more.get("without_s")),
+        step=SimpleNamespace(seconds=step_s, samples=samples or [step_s]),
         settings=settings or {},
         model_error=(),
         bottleneck=SimpleNamespace(headline=HEADLINE, name=tier),
@@ -44,8 +45,17 @@ def variant(name, rate, cost=None, step_s=2.0, *, samples=None, tax=None, settin
         bound=more.get("bound", False),
         outcome=more.get("outcome", "finished"),
         faults=more.get("faults"),
+        fault_cost=fault_cost(more["faults"], step_s, more.get("without_s", step_s)) if "faults" in more else None,
         jct=None,
     )
+
+
+def fault_cost(listed, step_s, without_s):
+    """What faults cost: a million tokens 0.1 dollars more, the job a thousand times that."""
+    return FaultCost(
+        what=" and ".join(one.what for one in listed), step_s=step_s - without_s, tokens_lost=1 - without_s / step_s,
+        job_s=None, cpmt_usd=0.1, job_usd=100.0,
+    )  # fmt: skip
 
 
 def result(*variants, ties=(), unlike=(), **more):
@@ -217,8 +227,10 @@ def test_what_a_slow_link_costs_is_told_first():
     slow = [fault("degrade-link: leaf 0 - spine 0 at 25 %", outcome="slowed")]
     one = variant("a", 90, 1.2, 2.2, without_s=2.0, faults=slow)
     assert why(one).startswith(
-        "The step takes 2.20 s with degrade-link: leaf 0 - spine 0 at 25 % and 2.00 s without it, 10.0 % longer. "
+        "The step takes 2.20 s with degrade-link: leaf 0 - spine 0 at 25 % and 2.00 s without it, 10.0 % longer:"
+        " 9.1 % of the tokens are lost to it. A million tokens costs $0.100 more because of it, the job $100. "
     )
+    assert faults.cell(one) == "9.1 % of tokens, step +200 ms, +$0.100/Mtoken"
     other = variant("b", 80, 1.3, 2.5, without_s=2.0, faults=slow)
     ideal = variant("ideal", 99, 1.0, 2.0, without_s=2.0, faults=slow, bound=True)
     assert why(one, other, ideal).startswith(

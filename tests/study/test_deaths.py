@@ -198,6 +198,39 @@ def test_a_nic_that_is_back_before_the_abort_is_waited_for_and_after_it_is_not()
     assert parts(fault)["until it is back"] == pytest.approx(40 - 30.0648 - 1, abs=0.01)
 
 
+def test_the_only_spine_is_waited_for_though_routes_know_long_before():
+    """Routes know after 9 ms, and lead nowhere: traffic waits for 300 ms."""
+    network = {"kind": "leaf-spine", "ports_per_leaf": 8, "spines": 1}
+    down = {"kind": "switch-down", "switch": "spine 0", "at": "1 ms", "for": "300 ms"}
+    found = variant(STEP, down, cluster__back_end__topology=network)
+    (fault,) = found["faults"]
+    assert (fault["outcome"], found["outcome"]) == ("waited", "finished")
+    assert fault["detection_s"] == pytest.approx(0.3)
+    assert fault["stall_s"] == pytest.approx(0.3, rel=0.05)
+    assert "until it is back" in found["warnings"][0]
+
+
+def test_what_faults_cost_is_the_run_without_them():
+    """A slow NIC: tokens, time and dollars against a run of the same scenario without it; its repair comes first."""
+    job = {"workload__training__tokens": "5 B", **SINGLE}
+    slow = {"kind": "degrade-link", "cable": "server 1 nic 2 - leaf 2", "factor": "30 %"}
+    plain, found = variant(STEP, **job), variant(STEP, slow, **job)
+    cost, step_s = found["fault_cost"], found["step"]["seconds"]
+    assert cost["what"] == "degrade-link: server 1 nic 2 - leaf 2 at 30 %"
+    assert cost["step_s"] == pytest.approx(step_s - plain["step"]["seconds"])
+    assert cost["tokens_lost"] == pytest.approx(1 - plain["step"]["seconds"] / step_s)
+    assert cost["tokens_lost"] > 0.05
+    assert cost["job_s"] == pytest.approx(found["jct"]["seconds"] - plain["jct"]["seconds"])
+    assert cost["cpmt_usd"] == pytest.approx(found["cpmt"]["typical"] - plain["cpmt"]["typical"])
+    assert cost["job_usd"] == pytest.approx(5_000 * cost["cpmt_usd"])
+    repair = found["bottleneck"]["changes"][0]
+    assert (repair["family"], repair["settings"]) == ("repair", {"faults": []})
+    assert repair["step_seconds"] == pytest.approx(plain["step"]["seconds"])
+    assert repair["cpmt_usd"] == pytest.approx(plain["cpmt"]["typical"])
+    assert repair["gain"] == pytest.approx(cost["tokens_lost"])
+    assert "fault_cost" not in plain
+
+
 def test_a_flapping_nic_costs_its_stall_each_time():
     down = {"kind": "nic-down", "host": 1, "nic": 2, "at": "5 ms", "for": "3 ms", "every": "1 s", "times": 4}
     (fault,) = variant(STEP, down)["faults"]

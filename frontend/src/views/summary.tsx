@@ -1,6 +1,7 @@
 import { band, count, dollars, duration, percent, power } from "../format";
 import { Figure } from "../parts";
 import { priceOf, type Stepped } from "../result";
+import type { FaultCost } from "../result.gen";
 
 /** A warning as a sentence; its keys need no marks here. */
 function sentence(line: string): string {
@@ -8,11 +9,21 @@ function sentence(line: string): string {
   return `${plain.charAt(0).toUpperCase()}${plain.slice(1)}.`;
 }
 
+/** What faults cost: the step without them, tokens, time and dollars of the job. */
+export function faultsInWords(variant: Stepped, cost: FaultCost): string {
+  const step = `a step takes ${duration(variant.step.seconds)}, ${duration(variant.step.seconds - cost.step_s)} without`;
+  const lost = cost.tokens_lost === null ? "" : `, and ${percent(cost.tokens_lost)} of the tokens are lost`;
+  const job = cost.job_s === null ? "" : ` The job takes ${duration(cost.job_s)} longer.`;
+  const price = cost.cpmt_usd === null ? "" : ` A million tokens costs ${dollars(cost.cpmt_usd)} more${cost.job_usd === null ? "" : `, the job ${dollars(cost.job_usd)}`}.`;
+  return `With ${cost.what} ${step}${lost}.${job}${price}`;
+}
+
 export function Summary({ variant }: { variant: Stepped }) {
   const { utilization, step, jct, power: watts, cpmt, capex } = variant;
   return (
     <section>
       <h2>{variant.name}</h2>
+      {variant.fault_cost && <p class="headline">{faultsInWords(variant, variant.fault_cost)}</p>}
       <p class="headline">{variant.bottleneck.headline}</p>
       {variant.warnings.map((line) => <p class="note" key={line}>{sentence(line)}</p>)}
       <div class="figures">

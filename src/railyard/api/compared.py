@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.api import jobs, operated, served, wide, words
+from railyard.api import faults, jobs, operated, served, wide, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,4 +41,14 @@ def comparison(result: Result) -> Comparison:
         return Comparison(jobs.HEADINGS, jobs.RIGHT, rows)
     if served.is_served(result):
         return Comparison(served.HEADINGS, served.RIGHT, [served.row(variant) for variant in result.served])
-    return Comparison(words.HEADINGS, words.RIGHT, [words.row(variant) for variant in result.steps])
+    return _of_steps(result)
+
+
+def _of_steps(result: Result) -> Comparison:
+    """Work whose ranks go through a step; what faults cost stands first where there are any."""
+    rows = [words.row(variant) for variant in result.steps]
+    if not any(variant.fault_cost for variant in result.steps):
+        return Comparison(words.HEADINGS, words.RIGHT, rows)
+    cells = [[name, faults.cell(variant), *row] for variant, (name, *row) in zip(result.steps, rows, strict=True)]
+    name, *headings = words.HEADINGS
+    return Comparison([name, "lost to faults", *headings], [column + 1 for column in words.RIGHT], cells)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.api import numbers
-from railyard.study.deaths import span
+from railyard.study.deaths import listed, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from railyard.result.fault import FaultFigures
+    from railyard.result.fault import FaultCost, FaultFigures
     from railyard.result.result import Result
     from railyard.result.variants.variant import StepVariant
 
@@ -28,14 +28,28 @@ def lost_s(variant: StepVariant) -> float:
     return sum(fault.lost_s for fault in variant.faults or ())
 
 
+def cell(variant: StepVariant) -> str:
+    """What faults cost a variant: `9.1 % of tokens, step +200 ms, +$0.12/Mtoken`."""
+    cost = variant.fault_cost
+    return "nothing" if cost is None or _grown(variant) < _LEAST_SEEN else ", ".join(_parts(cost))
+
+
+def _parts(cost: FaultCost) -> Iterator[str]:
+    if cost.tokens_lost is not None:
+        yield f"{numbers.percent(cost.tokens_lost)} of tokens"
+    yield f"step +{numbers.seconds(cost.step_s)}"
+    if cost.cpmt_usd is not None:
+        yield f"+{numbers.dollars(cost.cpmt_usd)}/Mtoken"
+
+
 def opening(result: Result) -> str:
     """The sentence that a result with faults begins with: who dies, or how much longer steps are; else empty."""
-    faulty = [variant for variant in result.steps if variant.faults and not (variant.bound and len(result.steps) > 1)]
+    faulty = [one for one in result.steps if one.fault_cost and not (one.bound and len(result.steps) > 1)]
     if not faulty:
         return ""
     dead = [variant for variant in faulty if ended(variant)]
     if len(result.steps) == 1:
-        return _died(faulty[0]) if dead else _slowed(faulty[0])
+        return f"{_died(faulty[0]) if dead else _slowed(faulty[0])}{_dearer(faulty[0])}"
     if dead:
         return _some_died(dead, everybody=len(dead) == sum(not variant.bound for variant in result.steps))
     return _all_finished(faulty)
@@ -57,15 +71,37 @@ _DOES = {"died": "dies", "stalled": "stalls"}
 
 def _slowed(variant: StepVariant) -> str:
     """`The step takes 112 ms with degrade-link: ... at 45 % and 96 ms without it, 16.7 % longer`."""
-    now_s, without_s = variant.step.seconds, variant.step.without_faults_s or variant.step.seconds
-    what = _all_of(variant.faults or ())
-    it = "it" if len(variant.faults or ()) == 1 else "them"
-    if now_s / without_s - 1 < _LEAST_SEEN:
-        return f"The step takes {numbers.seconds(now_s)} with and without {what}."
+    now_s, grown = variant.step.seconds, _grown(variant)
+    cost = _cost(variant)
+    it = "them" if " and " in cost.what else "it"
+    if grown < _LEAST_SEEN:
+        return f"The step takes {numbers.seconds(now_s)} with and without {cost.what}{_once(variant)}."
+    lost = "" if cost.tokens_lost is None else f": {numbers.percent(cost.tokens_lost)} of the tokens are lost to {it}"
     return (
-        f"The step takes {numbers.seconds(now_s)} with {what} and {numbers.seconds(without_s)} without {it},"
-        f" {numbers.percent(now_s / without_s - 1)} longer{_once(variant)}."
+        f"The step takes {numbers.seconds(now_s)} with {cost.what} and {numbers.seconds(now_s - cost.step_s)} without"
+        f" {it}, {numbers.percent(grown)} longer{lost}{_once(variant)}."
     )
+
+
+def _cost(variant: StepVariant) -> FaultCost:
+    if variant.fault_cost is None:
+        raise ValueError(f"{variant.name} has no faults")
+    return variant.fault_cost
+
+
+def _grown(variant: StepVariant) -> float:
+    """How much longer faults make a mean step, as a share of the one without them."""
+    more_s = _cost(variant).step_s
+    return more_s / (variant.step.seconds - more_s)
+
+
+def _dearer(variant: StepVariant) -> str:
+    """` A million tokens costs $0.0067 more because of it, and the job $670`."""
+    cost = _cost(variant)
+    if cost.cpmt_usd is None or _grown(variant) < _LEAST_SEEN:
+        return ""
+    job = "" if cost.job_usd is None else f", the job {numbers.dollars(cost.job_usd)}"
+    return f" A million tokens costs {numbers.dollars(cost.cpmt_usd)} more because of it{job}."
 
 
 def _once(variant: StepVariant) -> str:
@@ -76,7 +112,7 @@ def _once(variant: StepVariant) -> str:
 
 def _some_died(dead: Sequence[StepVariant], *, everybody: bool) -> str:
     """`The job dies on roce, uec (switch-down: spine 0), and loses 1.34 d`."""
-    whats = [_all_of([one for one in variant.faults or () if one.outcome in _ENDS]) for variant in dead]
+    whats = [listed(one.what for one in variant.faults or () if one.outcome in _ENDS) for variant in dead]
     if len(set(whats)) == 1:
         where = "every variant" if everybody else ", ".join(variant.name for variant in dead)
         where = f"{where} ({whats[0]})"
@@ -92,25 +128,14 @@ def _some_died(dead: Sequence[StepVariant], *, everybody: bool) -> str:
 
 def _all_finished(faulty: Sequence[StepVariant]) -> str:
     """`degrade-link: ... makes a step 0.4 % (uec) to 12 % (roce) longer`."""
-    grown = sorted(
-        ((one.step.seconds / (one.step.without_faults_s or one.step.seconds) - 1, one.name) for one in faulty),
-    )
-    whats = {_all_of(one.faults or ()) for one in faulty}
+    grown = sorted((_grown(one), one.name) for one in faulty)
+    whats = {_cost(one).what for one in faulty}
     what = whats.pop() if len(whats) == 1 else "The faults of each variant"
     verb = "make" if what.startswith("The faults") or " and " in what else "makes"
     (least, low), (most, high) = grown[0], grown[-1]
     if most < _LEAST_SEEN:
         return f"{what} {verb} no variant's step longer."
     return f"{what} {verb} a step {numbers.percent(least)} ({low}) to {numbers.percent(most)} ({high}) longer."
-
-
-def _all_of(faults: Sequence[FaultFigures]) -> str:
-    """Faults by name; of many the first."""
-    names = list(dict.fromkeys(fault.what for fault in faults))
-    return " and ".join(names) if len(names) < _MOST else f"{names[0]} and {len(names) - 1} more faults"
-
-
-_MOST = 4
 
 
 def hits(result: Result) -> list[str]:

@@ -183,7 +183,7 @@ class Bottleneck:
         name: Of the best resource, or of the largest wait where that is more than any resource saves, or "none".
         sensitivity: What the trials say, in words.
         ranking: All trials, the most helpful first.
-        changes: Remedies, the one that saves most of a token's cost first; None: none were tried.
+        changes: Remedies, repairs first, then the one that saves most of a token's cost; None: none were tried.
         headline: The largest wait and the best remedies, for people.
     """
 
@@ -201,7 +201,7 @@ class Bottleneck:
         """
         losses = losses_of(tax)
         loss = max(losses, key=losses.__getitem__, default=("", ""))
-        tried = self.headline if self.changes is None else _tried(self.changes)
+        tried = " ".join(filter(None, ("" if self.changes is None else _tried(self.changes), self.headline)))
         if losses.get(loss, 0.0) < NEGLIGIBLE:
             return replace(self, headline=tried)
         network, cause = loss
@@ -242,7 +242,7 @@ _SHOWN = 2
 
 
 def _tried(changes: Sequence[ChangeRow]) -> str:
-    """The best remedy of each family that lowers a token's cost, the best first, down to a quarter of the best.
+    """The best remedy of each family that lowers a token's cost, repairs first, down to a quarter of the best.
 
     A remedy that takes something for granted (8-bit products: that the loss converges) comes last, with its condition.
     """
@@ -250,12 +250,13 @@ def _tried(changes: Sequence[ChangeRow]) -> str:
     for row in changes:
         if not row.bound and _saved(row) >= NEGLIGIBLE:
             best.setdefault(row.family, row)
-    rows = sorted(best.values(), key=lambda row: -_saved(row))
+    rows = sorted(best.values(), key=lambda row: (row.family != "repair", -_saved(row)))
     sure, unsure = [row for row in rows if not row.assumes], [row for row in rows if row.assumes]
     if not rows:
         return f"Nothing that you can change was found to lower the cost of a token by more than {NEGLIGIBLE:.1%}."
     parts = [f"{row.name} lowers the cost of a token by {_saved(row):.1%} ({_terms(row)})" for row in sure[:1]]
-    parts += [f"{row.name} by {_saved(row):.1%}" for row in sure[1:] if _saved(row) >= _saved(sure[0]) / 4][:_SHOWN]
+    least = max(map(_saved, sure), default=0.0) / 4
+    parts += [f"{row.name} by {_saved(row):.1%}" for row in sure[1:] if _saved(row) >= least][:_SHOWN]
     parts += [f"{row.name} lowers it by {_saved(row):.1%} if {row.assumes}" for row in unsure[:1]]
     return f"What you can change, each by itself: {'; '.join(parts)}."
 

@@ -22,7 +22,7 @@ class ChangeRow(Figures):
     """A remedy: something that the user can change, the step simulated with it."""
 
     name: str = Field(description="in the user's words")
-    family: str = Field(description="layout, fabric, queue pairs, oversubscription, placement, precision, ...")
+    family: str = Field(description="repair, layout, fabric, queue pairs, oversubscription, placement, precision, ...")
     settings: Values = Field(description="keys of the scenario to set, and their values")
     assumes: str = Field(description="what it takes for granted; empty for nothing")
     step_seconds: float = Field(description="mean step then, s")
@@ -43,5 +43,5 @@ class BottleneckFigures(Figures):
     sensitivity: str = Field(description="how the step moves with hardware that one cannot buy, in words")
     ranking: tuple[TrialRow, ...] = Field(description="sensitivity by resource, the most helpful first")
     changes: tuple[ChangeRow, ...] | None = Field(
-        description="remedies, the one that saves most of a token's cost first; null where none was tried"
+        description="remedies, repairs first, then the one that saves most of a token's cost; null where none was tried"
     )

@@ -47,6 +47,19 @@ class FaultFigures(Figures):
     parts: tuple[LostTime, ...] = Field(description="of that time")
 
 
+class FaultCost(Figures):
+    """What the faults of a scenario cost its job: as it is, against the same scenario without any of them."""
+
+    what: str = Field(description="the faults in words")
+    step_s: float = Field(description="how much longer a mean step is, s")
+    tokens_lost: float | None = Field(
+        description="share of the tokens a second that the job would make without them; null where it makes none"
+    )
+    job_s: float | None = Field(description="how much longer the job takes, s; null without a token budget")
+    cpmt_usd: float | None = Field(description="how much more a million tokens costs, typical, USD; null without any")
+    job_usd: float | None = Field(description="the same of all tokens of the job, USD; null without a token budget")
+
+
 class ReplicaFaultFigures(Figures):
     """One death in a serving run, each time that it comes."""
 

@@ -12,7 +12,7 @@ from railyard.fault import LinkErrors, LinkRate, LinkSetting, RankDeath
 from railyard.result.fault import TierHit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -125,6 +125,15 @@ def words(fault: Fault) -> str:
     given = {key: getattr(fault, key, None) for key in _PLACES}
     named = [str(value) if key in _BARE else f"{key} {value}" for key, value in given.items() if value is not None]
     return f"{fault.kind}: {_cables(fault)}{', '.join(named)}{_amount(fault)}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Faults by name, each once; of many the first, and how many more."""
+    once = list(dict.fromkeys(names))
+    return " and ".join(once) if len(once) < _MANY else f"{once[0]} and {len(once) - 1} more faults"
+
+
+_MANY = 4
 
 
 def _cables(fault: Fault) -> str:

@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from railyard.result.bottleneck import BottleneckFigures
-from railyard.result.fault import FaultFigures
+from railyard.result.fault import FaultCost, FaultFigures
 from railyard.result.model_error import ErrorRow
 from railyard.result.money import CapexFigures, StepPower, TrainingCost
 from railyard.result.network import CollectiveRow, NetworkFigures, TopologyFigures
@@ -61,7 +61,10 @@ class StepVariant(ComparedVariant):
     collectives: tuple[CollectiveRow, ...] = Field(description="the most time-consuming first")
     packet: PacketFigures | None = Field(default=None, description="absent where another engine ran")
     faults: tuple[FaultFigures, ...] | None = Field(
-        default=None, description="what died, and what it cost; absent where nothing did"
+        default=None, description="each fault and what it cost; absent without faults, and for traces"
+    )
+    fault_cost: FaultCost | None = Field(
+        default=None, description="what all faults cost together; absent without faults"
     )
     warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
     digest: str = Field(description="fingerprint of the timeline")

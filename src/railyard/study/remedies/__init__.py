@@ -1,9 +1,9 @@
 """What a user can change about a job: one registry, from which `run` and `explain` try the same remedies.
 
 A remedy is a set of scenario keys with new values, so that what was promised can be typed and run. It changes one
-thing: the layout, the precision, the software, the collectives, the fabric, its queue pairs, the topology, the links,
-the placement or the checkpoints. Hardware that nobody sells (1.25 times the FLOPS) is sensitivity analysis: see
-`measure.bottleneck`.
+thing: what is broken, the layout, the precision, the software, the collectives, the fabric, its queue pairs, the
+topology, the links, the placement or the checkpoints. Hardware that nobody sells (1.25 times the FLOPS) is sensitivity
+analysis: see `measure.bottleneck`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from railyard.study.training.prepare import Prepared
 
 Family = Literal[
+    "repair",
     "software",
     "layout",
     "precision",

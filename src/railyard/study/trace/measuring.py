@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -20,9 +20,11 @@ from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
 from railyard.measure.stages import stages
 from railyard.measure.utilization import utilization
+from railyard.result.fault import FaultCost
 from railyard.result.step import TimeShare
 from railyard.result.training import MemoryFigures, StorageFigures
 from railyard.result.variants.trace import TraceFigures, TraceVariant
+from railyard.study.deaths import listed, words
 from railyard.study.training.collectives import collective_rows
 from railyard.study.training.packet_figures import packets_of
 
@@ -77,7 +79,7 @@ def measure(simulated: SimulatedTrace) -> MeasuredTrace:
         bound=job.cluster.is_bound,
         outcome="finished",
         trace=_about(job),
-        step=StepTimes(simulated.samples_s).section(mean_s=record.makespan_ps * 1e-12),
+        step=StepTimes(simulated.samples_s).section(mean_s=record.makespan_ps * 1e-12, **_without(simulated)),
         utilization=busy.section(),
         tax=simulated.tax,
         time=_time(decomposition),
@@ -97,8 +99,35 @@ def measure(simulated: SimulatedTrace) -> MeasuredTrace:
         warnings=(*record.meta.get("warnings", []), *job.trace.lacks, *_never(job), *notes_of(job.cluster)),
         digest=str(record.meta["digest"]),
         **packets_of(record, job.cluster),
+        **_faulty(simulated),
     )
     return MeasuredTrace(variant, (*_parts_sources(job), *cost.sources), _left_out(simulated), (), tuple(ranks))
+
+
+def _without(simulated: SimulatedTrace) -> dict[str, float]:
+    """The step to compare with, where anything goes wrong."""
+    return {} if simulated.healthy_s is None else {"without_faults_s": simulated.healthy_s}
+
+
+class _Faulty(TypedDict, total=False):
+    """What went wrong, where anything did."""
+
+    fault_cost: FaultCost
+
+
+def _faulty(simulated: SimulatedTrace) -> _Faulty:
+    """What the faults of the scenario cost a trace: time, for it makes no tokens."""
+    if simulated.healthy_s is None:
+        return {}
+    cost = FaultCost(
+        what=listed(map(words, simulated.job.faults)),
+        step_s=simulated.record.makespan_ps * 1e-12 - simulated.healthy_s,
+        tokens_lost=None,
+        job_s=None,
+        cpmt_usd=None,
+        job_usd=None,
+    )
+    return {"fault_cost": cost}
 
 
 def _about(job: PreparedTrace) -> TraceFigures:

@@ -48,6 +48,7 @@ class SimulatedTrace:
         samples_s: Length under every seed.
         tax: What networks cost.
         bottleneck: What would help.
+        healthy_s: Its length without the scenario's faults; None where there are none.
     """
 
     job: PreparedTrace
@@ -56,6 +57,7 @@ class SimulatedTrace:
     samples_s: tuple[float, ...]
     tax: TaxFigures
     bottleneck: Bottleneck
+    healthy_s: float | None
 
     @property
     def by_trace(self) -> Record:
@@ -94,10 +96,17 @@ def simulate(job: PreparedTrace, *, stop: Event, done: Callable[[str], None]) ->
     lasted = tuple(lengths[seed] * 1e-12 for seed in seeds)
     samples = lasted * (len(job.seeds) // len(lasted))
     job = replace(job, cluster=cluster)
+    drawn = replace(bench, job=job, seed=chosen)
     shares = decompose(_by_trace(job, record))
     return SimulatedTrace(
-        job, record, shares, samples, _taxed(replace(bench, job=job, seed=chosen), record, shares), search
+        job, record, shares, samples, _taxed(drawn, record, shares), search, _healthy_s(drawn) if job.faults else None
     )
+
+
+def _healthy_s(bench: _Bench) -> float:
+    """Length without faults, under the same seed."""
+    healthy = replace(bench, job=replace(bench.job, faults=()))
+    return healthy.run(bench.job.cluster, bench.seed).makespan_ps * 1e-12
 
 
 def _by_trace(job: PreparedTrace, record: Record) -> Record:

@@ -52,7 +52,7 @@ class Placed:
         effects: What it does.
         in_step: The same fault within one step: of one that comes in a later step, as long after the begin of that.
         hung_s: From when on the job stands still for good in that step; None where it goes on.
-        hung: The communication that does so first, in words.
+        hung: The communication that does so first, in words; also where it waits until the fault is over.
     """
 
     fault: Fault
@@ -237,7 +237,7 @@ def _judged(death: Placed, bench: StepRuns, graph: TaskGraph, found: JobFaults, 
             since_s = begin_s + max(hung.since_ps * PS, at_s)
             back_s = math.inf if death.spell_s is None else death.phase_s + death.spell_s
             if back_s < since_s + recovery_of(bench.job).abort_s:
-                return death
+                return replace(death, hung=hung.what) if not begin_s and since_s < back_s else death
             return replace(death, hung_s=since_s, hung=hung.what)
         if death.phase_s == 0:
             break

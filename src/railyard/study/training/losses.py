@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -135,7 +136,8 @@ class Losses:
             ("the same in later steps, each time that it comes", again * stall_s / max(within, 1)),
             ("later steps, with fewer paths", rest_s * (1.0 - 1.0 / slower)),
         )
-        known_s = _known_s(death, self._cluster)
+        # What has no other path waits until it is back, whatever routes know.
+        known_s = math.inf if death.hung else _known_s(death, self._cluster)
         longer = hit_s > base_s * (1.0 + _COSTS_NOTHING) or slower > 1.0 + _COSTS_NOTHING
         outcome = "rerouted" if lasts_s is None or known_s < lasts_s else "waited"
         return self._figures(

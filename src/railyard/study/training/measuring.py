@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING, TypedDict
 
 from railyard.cluster.bill import bill_of
@@ -20,6 +19,7 @@ from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
 from railyard.measure.stages import stages
 from railyard.measure.utilization import StepWork, utilization
+from railyard.result.fault import FaultCost
 from railyard.result.step import TimeShare
 from railyard.result.training import (
     CommunicationFigures,
@@ -30,6 +30,7 @@ from railyard.result.training import (
     StorageFigures,
 )
 from railyard.result.variants.training import TrainingVariant
+from railyard.study.deaths import listed
 from railyard.study.estimates import estimates
 from railyard.study.training.collectives import collective_rows
 from railyard.study.training.costing import economics
@@ -76,6 +77,7 @@ class Faulty(TypedDict, total=False):
     """What went wrong, where anything did."""
 
     faults: tuple[FaultFigures, ...]
+    fault_cost: FaultCost
 
 
 class StepsOfFaults(TypedDict, total=False):
@@ -164,7 +166,7 @@ def measure(simulated: Simulated) -> MeasuredTraining:
         digest=str(timeline.meta["digest"]),
         **communication,
         **_chosen(job),
-        **_faults(simulated.faults),
+        **_faults(simulated, cost),
         **packets_of(timeline, job.cluster),
     )
     left_out = _words(timeline.meta.get("left_out"))
@@ -217,17 +219,32 @@ def layout_figures(layout: Layout) -> LayoutFigures:
     return LayoutFigures(words=str(layout), parallelism=layout.parallelism())
 
 
-def _faults(faults: tuple[FaultFigures, ...]) -> Faulty:
-    return {"faults": faults} if faults else {}
+def _faults(simulated: Simulated, cost: Economics) -> Faulty:
+    """Each fault, and what all of them cost against the job without any."""
+    healthy, job = simulated.healthy, simulated.job
+    if healthy is None:
+        return {}
+    step_s, without_s = simulated.mean.mean_s, healthy.mean.mean_s
+    cpmt_usd = cost.cpmt.total.typical - healthy.cpmt_usd
+    tokens = job.training.tokens
+    found = FaultCost(
+        what=listed(fault.what for fault in simulated.faults),
+        step_s=step_s - without_s,
+        tokens_lost=1.0 - without_s / step_s,
+        job_s=cost.jct.seconds - healthy.cost.jct.seconds if tokens else None,
+        cpmt_usd=cpmt_usd,
+        job_usd=cpmt_usd * tokens / 1e6 if tokens else None,
+    )
+    return {"faults": simulated.faults, "fault_cost": found}
 
 
 def _steps_of_faults(simulated: Simulated, more_s: float) -> StepsOfFaults:
     """The mean step without faults, and the longest that faults make: of a death with all that is lost then."""
-    if not simulated.faults:
+    if simulated.healthy is None:
         return {}
     later_s = simulated.timeline.makespan_ps * 1e-12 + more_s
     more = [max(fault.lost_s, fault.stall_s) for fault in simulated.faults if fault.outcome != "slowed" or fault.lost_s]
-    return {"without_faults_s": fmean(simulated.without_s) + more_s, "longest_s": later_s + max(more, default=0.0)}
+    return {"without_faults_s": simulated.healthy.mean.mean_s, "longest_s": later_s + max(more, default=0.0)}
 
 
 def _unbudgeted(job: Prepared, cost: Economics) -> Iterator[str]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from railyard.result.tax import TaxFigures
     from railyard.study.training.prepare import Prepared
     from railyard.study.training.storing import Saved
+    from railyard.study.training.trying import Stepped
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Simulated:
         samples_s: Step time under every seed.
         tax: What networks cost.
         bottleneck: What would help.
-        without_s: The samples without any fault; empty where the scenario has none.
+        healthy: The same job without any fault; None where the scenario has none.
         faults: What each fault cost.
         outcome: What became of the job.
     """
@@ -57,7 +58,7 @@ class Simulated:
     samples_s: tuple[float, ...]
     tax: TaxFigures
     bottleneck: Bottleneck
-    without_s: tuple[float, ...] = ()
+    healthy: Stepped | None = None
     faults: tuple[FaultFigures, ...] = ()
     outcome: Literal["finished", "died", "stalled"] = "finished"
 
@@ -101,6 +102,8 @@ def simulate(
             tried = replace(bench.for_trials(graph, step_s), stall_s=mean.stall_s)
             search = _searched(stepped, tried, mean.once_s + mean.meeting_s + mean.stall_s, pool)
             search = trying.with_changes(search, trying.Remedied(tried, job, stepped.faults), tax.tokens_lost)
+            if stepped.healthy is not None:
+                search = trying.with_repair(search, stepped.healthy.found, bench.job, mean)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     return Simulated(
@@ -109,10 +112,39 @@ def simulate(
         stepped.samples_s,
         tax,
         search,
-        stepped.without_s,
+        None if stepped.healthy is None else stepped.healthy.found,
         lost,
         stepped.faults.outcome,
     )
+
+
+@dataclass(frozen=True)
+class _Healthy:
+    """A job without any of its faults.
+
+    Attributes:
+        samples_s: Steps under every seed under which they differ.
+        found: Measured as the job itself is, under the seed whose step is the median.
+    """
+
+    samples_s: tuple[float, ...]
+    found: Stepped
+
+    @staticmethod
+    def of(whole: StepRuns, graph: TaskGraph, pool: ThreadPoolExecutor) -> _Healthy:
+        """`whole` runs the job with its faults."""
+        bench = replace(whole, job=replace(whole.job, faults=()))
+        samples_s = bench.samples_s(graph, pool) if bench.random else ()
+        drawn = _drawn(bench, samples_s)
+        found = trying.stepped(drawn.job, drawn)
+        return _Healthy(samples_s or (found.mean.record.makespan_ps * 1e-12,), found)
+
+
+def _drawn(bench: StepRuns, samples_s: Sequence[float]) -> StepRuns:
+    """The bench under the seed whose step is the median of the samples, or under the first without samples."""
+    job = bench.job
+    seed = job.seeds[samples_s.index(percentile(sorted(samples_s), 0.5))] if samples_s else job.seeds[0]
+    return replace(bench, job=replace(job, cluster=redrawn(job.cluster, seed)), seed=seed)
 
 
 @dataclass(frozen=True)
@@ -123,22 +155,22 @@ class _Stepped:
         bench: Of its later steps, under the seed whose step is the median.
         timeline: That step.
         samples_s: Steps under every seed.
-        without_s: The same without any fault; empty where there is none.
+        healthy: The job without any fault; None where there is none.
         faults: Told apart.
     """
 
     bench: StepRuns
     timeline: Record
     samples_s: tuple[float, ...]
-    without_s: tuple[float, ...]
+    healthy: _Healthy | None
     faults: JobFaults
 
     def losses(self, whole: StepRuns, graph: TaskGraph, saved: Saved) -> tuple[FaultFigures, ...]:
         """What each fault cost; `whole` runs the job with all of them."""
-        if not self.without_s:
+        if self.healthy is None:
             return ()
-        seed, job = self.bench.seed, whole.job
-        without_s = self.without_s[job.seeds.index(seed) if len(self.without_s) > 1 else 0]
+        seed, job, samples_s = self.bench.seed, whole.job, self.healthy.samples_s
+        without_s = samples_s[job.seeds.index(seed) if len(samples_s) > 1 else 0]
         drawn = replace(whole, job=replace(job, cluster=redrawn(job.cluster, seed)), seed=seed)
         steps = Steps(without_s, self.timeline.makespan_ps * 1e-12)
         return Losses(self.faults, drawn, graph, saved, steps).figures()
@@ -147,37 +179,27 @@ class _Stepped:
 def _stepped(whole: StepRuns, graph: TaskGraph, pool: ThreadPoolExecutor) -> _Stepped:
     """A job's steps, without its faults and with them."""
     job = whole.job
-    without_s = _samples_s(replace(whole, job=replace(job, faults=())), graph, pool) if job.faults else ()
-    faults = sorted_out(whole, graph, fmean(without_s)) if without_s else JobFaults()
+    healthy = _Healthy.of(whole, graph, pool) if job.faults else None
+    faults = JobFaults() if healthy is None else sorted_out(whole, graph, fmean(healthy.samples_s))
     try:
-        return _played(replace(whole, job=faults.later(job)), graph, pool, without_s, faults)
+        return _played(replace(whole, job=faults.later(job)), graph, pool, healthy, faults)
     except Stalled:
         if not faults.slowing:
             raise
     faults = faults.stalled()
-    return _played(replace(whole, job=faults.later(job)), graph, pool, without_s, faults)
-
-
-def _samples_s(bench: StepRuns, graph: TaskGraph, pool: ThreadPoolExecutor) -> tuple[float, ...]:
-    """Step time in seconds under every seed under which steps differ."""
-    if bench.random:
-        return bench.samples_s(graph, pool)
-    seed = bench.job.seeds[0]
-    return (bench.step(graph, redrawn(bench.job.cluster, seed), seed=seed).makespan_ps * 1e-12,)
+    return _played(replace(whole, job=faults.later(job)), graph, pool, healthy, faults)
 
 
 def _played(
-    bench: StepRuns, graph: TaskGraph, pool: ThreadPoolExecutor, without_s: tuple[float, ...], faults: JobFaults
+    bench: StepRuns, graph: TaskGraph, pool: ThreadPoolExecutor, healthy: _Healthy | None, faults: JobFaults
 ) -> _Stepped:
     """Steps of a job under every seed, that of the median with all that is measured of it."""
-    job = bench.job
     samples_s = bench.samples_s(graph, pool) if bench.random else ()
-    seed = job.seeds[samples_s.index(percentile(sorted(samples_s), 0.5))] if samples_s else job.seeds[0]
-    bench = replace(bench, job=replace(job, cluster=redrawn(job.cluster, seed)), seed=seed)
+    bench = _drawn(bench, samples_s)
     cluster = bench.job.cluster
-    timeline = bench.step(graph, cluster, seed=seed, probes=Probes(full=True, windows=windows_of(cluster)))
-    every_s = samples_s or (timeline.makespan_ps * 1e-12,) * len(job.seeds)
-    return _Stepped(bench, timeline, every_s, without_s, faults)
+    timeline = bench.step(graph, cluster, seed=bench.seed, probes=Probes(full=True, windows=windows_of(cluster)))
+    every_s = samples_s or (timeline.makespan_ps * 1e-12,) * len(bench.job.seeds)
+    return _Stepped(bench, timeline, every_s, healthy, faults)
 
 
 def _taxed(

@@ -181,6 +181,21 @@ def with_changes(search: Bottleneck, remedied: Remedied, tax: float) -> Bottlene
     return replace(search, changes=tuple(_rows(remedied, plain, tax)))
 
 
+def with_repair(search: Bottleneck, healthy: Stepped, job: Prepared, mean: MeanStep) -> Bottleneck:
+    """A search that begins with the repair of the job's faults, whose step is known: what is broken is mended first.
+
+    Args:
+        search: What was found so far.
+        healthy: The job without its faults.
+        job: With them, in its later steps.
+        mean: Its mean step.
+    """
+    plain = Stepped(job, mean, economics(job, mean), None)
+    repairs = proposals.get("repair").propose(job, Waits({}, 0.0))
+    rows = tuple(row_of(remedy, healthy, plain) for remedy in repairs)
+    return replace(search, changes=(*rows, *(search.changes or ())))
+
+
 def _rows(remedied: Remedied, plain: Stepped, tax: float) -> list[ChangeRow]:
     """What each remedy that `run` tries gives, the one that saves most of a token's cost first, bounds last."""
     waits = Waits(_shares(plain), tax if tax >= WORTH else 0.0, plain.best_interval_steps)

@@ -332,6 +332,11 @@ def slow_nic(random: np.random.Generator, folder: Path) -> Case:
             yield "the fault makes the step shorter"
         if one["outcome"] != "finished" or one["faults"][0]["links"] != 1:
             yield f"{one['outcome']}, {one['faults'][0]['links']} links"
+        lost = 1 - plain["step"]["seconds"] / one["step"]["seconds"]
+        if abs(one["fault_cost"]["tokens_lost"] - lost) > 1e-6:
+            yield f"{one['fault_cost']['tokens_lost']:.6g} of the tokens are said to be lost, {lost:.6g} are"
+        if one["bottleneck"]["changes"][0]["settings"] != {"faults": []}:
+            yield f"the first remedy is {one['bottleneck']['changes'][0]['name']}, not the repair"
         sentence = first_sentence(outputs[1].text)
         if f"server {server}" not in sentence.lower() or "without" not in sentence:
             yield f"the first sentence does not name the fault and the step without it: {sentence!r}"
