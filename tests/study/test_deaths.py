@@ -10,6 +10,8 @@ import pytest
 import railyard
 from railyard.errors import InputError
 from railyard.fault.recovery import Recovery
+from railyard.scenario import load
+from railyard.study import study
 
 STEP = {
     "name": "step",
@@ -229,6 +231,27 @@ def test_what_faults_cost_is_the_run_without_them():
     assert repair["cpmt_usd"] == pytest.approx(plain["cpmt"]["typical"])
     assert repair["gain"] == pytest.approx(cost["tokens_lost"])
     assert "fault_cost" not in plain
+
+
+def test_rings_hide_their_latency_behind_a_slow_nic_on_every_fabric():
+    """What is left beside M steps of the slow edge is the M-th part of the latency: half the rate is twice the time."""
+
+    def gathered(factor):
+        training = {**STEP["workload"]["training"], "global_batch": 64}
+        cluster = {"accelerators": 64, "server": "hgx-h100", "back_end": SINGLE_LEAFS}
+        base = {"name": "slow", "cluster": cluster, "workload": {"training": training}}
+        slow = {"kind": "degrade-link", "cable": "server 1 nic 3 - leaf 1", "factor": f"{factor} %"}
+        draft = load.from_values({**base, "faults": [slow], "compare": {"vary": {"fabric": ["roce", "uec", "ideal"]}}})
+        found = study.run(draft, searched=False).result.plain()["variants"]
+        return {one["name"]: one["collectives"][0]["mean_s"] for one in found}
+
+    whole, half = gathered(20), gathered(10)
+    for name, seconds in half.items():
+        assert seconds / whole[name] == pytest.approx(2, rel=0.02)
+        assert seconds >= half["ideal"]
+
+
+SINGLE_LEAFS = {"topology": {"kind": "leaf-spine", "oversubscription": "1:1", "ports_per_leaf": 8}, "fabric": "roce"}
 
 
 def test_a_flapping_nic_costs_its_stall_each_time():

@@ -11,12 +11,14 @@ import numpy as np
 from railyard import _core
 from railyard.errors import InputError
 from railyard.fault import LinkErrors, LinkRate, LinkSetting, RankDeath, RankDelay, RankSpeed
+from railyard.fault.effect import Spell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from railyard.cluster import Cluster
     from railyard.cluster.links import LinkTable
     from railyard.engine.outages import Outage
     from railyard.fault import Effect, Fault, Places
@@ -99,6 +101,22 @@ def effects_of(faults: Sequence[Fault], places: Places) -> list[tuple[int, Effec
         except InputError as error:
             raise error.located(key=f"faults.{index}") from None
     return found
+
+
+def slowed(cluster: Cluster, effects: Iterable[tuple[int, Effect]]) -> Cluster:
+    """The cluster with the rates that slow links have for good, on which communications are lowered.
+
+    A ring hides latencies behind its slowest edge, whether flows collide there or the link is slow. The core changes
+    the rates of the cluster as it is.
+    """
+    links = cluster.links
+    rate_bps = links.rate_bps.copy()
+    for _, effect in effects:
+        if isinstance(effect, LinkRate) and effect.factor > 0 and effect.spell == Spell(0):
+            rate_bps[effect.link] *= effect.factor
+    if (rate_bps == links.rate_bps).all():
+        return cluster
+    return replace(cluster, links=replace(links, rate_bps=links.with_bundles(rate_bps)))
 
 
 def expand(effects: Iterable[tuple[int, Effect]], links: LinkTable, outages: Sequence[Outage] = ()) -> list[Row]:

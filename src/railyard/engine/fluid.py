@@ -14,7 +14,7 @@ from railyard.engine.background import foreground, with_background
 from railyard.engine.bursts import Bursts, until
 from railyard.engine.contract import Jitter, Probes, Progress
 from railyard.engine.doubts import doubts
-from railyard.engine.faults import FaultColumns, effects_of, expand, placed
+from railyard.engine.faults import FaultColumns, effects_of, expand, placed, slowed
 from railyard.engine.joint import jitter_keys, joint
 from railyard.engine.lowering import Free, Lowered, freed, lower
 from railyard.engine.outages import outages_of
@@ -92,8 +92,9 @@ class FluidEngine:
         there = placed(faults, merged.every_rank)
         effects = effects_of(there, ClusterPlaces.of(arranged))
         outages = outages_of(effects, arranged)
-        lowered = lower(merged.graph, arranged, policy)
-        found = rerouted(lowered, outages, merged.graph, arranged, policy) if outages else Rerouted(lowered)
+        known = slowed(arranged, effects)
+        lowered = lower(merged.graph, known, policy)
+        found = rerouted(lowered, outages, merged.graph, known, policy) if outages else Rerouted(lowered)
         stalls = effects_of(drawn(merged, jitter, seed), ClusterPlaces.of(arranged)) if jitter.stalls else []
         rows = [*expand([*effects, *_unnumbered(stalls)], arranged.links, outages), *found.rows]
         changes = Changes(tuple(rows), there)

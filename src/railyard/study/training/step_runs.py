@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from railyard.cluster.machine import UNLIMITED
 from railyard.engine import Jitter, Probes
 from railyard.engine import get as engine_named
+from railyard.engine.faults import effects_of, slowed
 from railyard.engine.fluid import FluidEngine
 from railyard.engine.lowering import lower
 from railyard.engine.unlimited import Conditions
 from railyard.errors import Stopped
 from railyard.fault import DegradeLink, Late, SlowAccelerator
+from railyard.fault.cluster_places import ClusterPlaces
 from railyard.graph import Job, Kind, Merged
 from railyard.scenario.load import blaming
 from railyard.study.training.hash_seeds import hashes, redrawn
@@ -124,7 +126,8 @@ class StepRuns:
         paths_stay = all(isinstance(fault, DegradeLink | Late | SlowAccelerator) for fault in job.faults)
         if not isinstance(engine, FluidEngine) or engine.background or hashes(job.cluster) or not paths_stay:
             return lambda seed: self.step(graph, redrawn(job.cluster, seed), seed=seed).makespan_ps * 1e-12
-        lowered, merged = lower(graph, job.cluster, job.policy), Merged.of(graph)
+        known = slowed(job.cluster, effects_of(job.faults, ClusterPlaces.of(job.cluster)))
+        lowered, merged = lower(graph, known, job.policy), Merged.of(graph)
 
         def run(seed: int) -> float:
             self._poll(0, 0, 0)
