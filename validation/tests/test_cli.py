@@ -10,6 +10,7 @@ from railyard.cli import guard
     [
         ("training", {"--table", "--leave-out", "--page", "--json", "--help"}),
         ("memory", {"--table", "--page", "--json", "--help"}),
+        ("faults", {"--only", "--page", "--json", "--help"}),
         ("collectives", {"--logs", "--page", "--json", "--help"}),
         ("serving", {"--table", "--metric", "--runs", "--profiles", "--page", "--json", "--help"}),
     ],

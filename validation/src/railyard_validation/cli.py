@@ -144,6 +144,21 @@ def synthesis(*, json: Json = False) -> None:
     printing.synthesis(as_json=json)
 
 
+@app.command("faults")
+def faults(
+    *,
+    only: Annotated[
+        str, typer.Option("--only", metavar="TEXT", help="Kinds of fault whose name holds this text.")
+    ] = "",
+    page: PageFile = None,
+    json: Json = False,
+) -> None:
+    """Compare fabrics under faults, and hold every step against bounds that are worked out by hand."""
+    from railyard_validation import printing
+
+    printing.faults(only, page=page, as_json=json)
+
+
 @app.command("trials")
 def trials(
     *,

@@ -14,6 +14,7 @@ from railyard.cli.calibrate import runs_table
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError, Problem, RailyardError
+from railyard.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -335,6 +336,30 @@ def htsim(folder: Path, *, only: str, seeds: int, as_json: bool) -> None:
     counts = report.counts()
     emit(f"\n{counts['ok']} figures agree, {counts['off']} do not")
     _skipped(row.reason for row in report.rows if row.status == "skipped")
+
+
+def faults(only: str, *, page: Path | None, as_json: bool) -> None:
+    """Comparisons under faults.
+
+    Raises:
+        InputError: No kind of fault has such a name.
+    """
+    from railyard_validation import faults as under
+
+    if not any(only in kind for kind in under.KINDS):
+        raise InputError("no kind of fault has such a name", key="only", found=only, allowed=list(under.KINDS))
+    with Progress(wanted=not as_json) as progress:
+        rows = under.compared(only, progress=progress)
+    if page is not None:
+        write_text(page, under.page(rows))
+    if as_json:
+        emit(json.dumps([asdict(row) for row in rows], indent=1, allow_nan=False))
+        return
+    table = Table(("GPUs", *under.COLUMNS), right=(0,))
+    for row in rows:
+        table.add(str(row.accelerators), *under.cells(row))
+    table.print()
+    emit(f"\n{sum(not row.problems for row in rows)} of {len(rows)} rows are inside of their bounds")
 
 
 def trials(only: str, *, variants: int, seed: int, folder: Path | None, as_json: bool) -> None:
