@@ -151,7 +151,7 @@ def test_nothing_that_ended_runs_again_and_the_end_is_the_same(tmp_path):
     draft = load.from_values(values(effort=EFFORT))
     whole = json.dumps(plain(planned(draft)))
     path = tmp_path / "points.jsonl"
-    first = Here(stop_after=2)
+    first = Here(stop_after=3)  # the first design, the others, a run
     stopped = planned(draft, Journal(path), first)
     assert stopped.stopped
     assert stopped.choices
@@ -160,7 +160,7 @@ def test_nothing_that_ended_runs_again_and_the_end_is_the_same(tmp_path):
     second = Here()
     again = planned(draft, Journal(path), second)
     assert json.dumps(plain(again)) == whole
-    assert first.calls.count(work.SWEEP) + second.calls.count(work.SWEEP) == 1
+    assert first.calls.count(work.SWEEP) + second.calls.count(work.SWEEP) == 2
     assert first.calls.count(work.RUN) + second.calls.count(work.RUN) == 3
     third = Here()
     planned(draft, Journal(path), third)
@@ -173,16 +173,16 @@ def test_stopped_before_any_point_the_answer_says_that_nothing_was_found():
     assert found["looked_at"]["in_closed_form"] == 0
 
 
-@pytest.mark.parametrize("runs", [1, 2, 3])
-def test_stopped_at_any_moment_the_answer_has_the_best_so_far(runs):
-    """After the closed form (one task) and some runs: the best of those that ran, and what is not verified."""
-    found = plain(planned(load.from_values(values(effort=EFFORT)), workers=Here(stop_after=runs)))
+@pytest.mark.parametrize(("tasks", "designs", "runs"), [(1, 1, 0), (2, 6, 0), (3, 6, 1), (4, 6, 2)])
+def test_stopped_at_any_moment_the_answer_has_the_best_so_far(tasks, designs, runs):
+    """After the closed form (one design, then all others) and some runs: the best of them, and what is not verified."""
+    found = plain(planned(load.from_values(values(effort=EFFORT)), workers=Here(stop_after=tasks)))
     assert found["stopped"]
-    assert found["looked_at"]["flow"] == runs - 1
-    assert found["front"][0]["engine"] == ("analytic" if runs == 1 else "flow")
+    assert (found["looked_at"]["in_closed_form"], found["looked_at"]["flow"]) == (designs, runs)
+    assert found["front"][0]["engine"] == ("flow" if runs else "analytic")
     assert found["front"][0]["probability_best"] is None
-    assert (found["verified"] is None) == (runs == 1)
-    if runs == 1:
+    assert (found["verified"] is None) == (not runs)
+    if not runs:
         assert found["unverified"][0]["variant"] == found["best"]
 
 
@@ -407,7 +407,7 @@ def test_what_is_known_follows_from_the_contents_of_files(tmp_path):
         here = Here()
         planned(load.load(file), Journal(tmp_path / "j.jsonl"), here)
         found.append(len(here.calls))
-    assert found == [1, 0, 1]
+    assert found == [2, 0, 2]
 
 
 def repriced(tmp_path, **usd: float):

@@ -51,7 +51,7 @@ class Ahead:
         points = space.size if space.size <= effort.designs else effort.samples
         return cls(
             [
-                ("closed form", math.ceil(points * demands / chunk)),
+                ("closed form", 1 + math.ceil((points - 1) * demands / chunk)),  # one design first
                 (engine, layouts * demands),
                 (engine, runs * demands),
                 (engine, effort.rivals * demands if runs else 0),

@@ -193,9 +193,9 @@ class Planner:
             Points of tasks that failed, for one of them may be to blame; none where each was alone.
         """
         again: list[Pair] = []
-        tasks = [Task(work.SWEEP, self._sweeping(left[at : at + together])) for at in range(0, len(left), together)]
-        for done in self._done(tasks, "closed form"):
-            chunk = left[done.number * together : (done.number + 1) * together]
+        chunks = list(self._chunks(left, together))
+        for done in self._done([Task(work.SWEEP, self._sweeping(chunk)) for chunk in chunks], "closed form"):
+            chunk = chunks[done.number]
             if done.error and together > 1:
                 again += chunk
                 continue
@@ -205,6 +205,13 @@ class Planner:
                 self._take(row, pair)
                 self.known.keep(keys[pair], row, done.error, sync=pair == chunk[-1])
         return sorted(again)
+
+    def _chunks(self, left: Sequence[Pair], together: int) -> Iterator[Sequence[Pair]]:
+        """Points of each task; where nothing is known the first has one design, so that a best one is known soon."""
+        first = 0 if self.raw else min(len(self.planned.space.demands), together)
+        if first and left:
+            yield left[:first]
+        yield from (left[at : at + together] for at in range(first, len(left), together))
 
     def _sweeping(self, pairs: Sequence[Pair]) -> dict[str, Any]:
         return {
