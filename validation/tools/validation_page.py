@@ -113,6 +113,8 @@ is stale.
   [what is equal to which scheduler](schedulers.md), and [a fleet's faults, said beforehand](forecast.md).
 - [Synthesized collectives against TE-CCL](synthesis.md), with the published finishes that no schedule can reach.
 - [The lab](lab.md): flow's predictions of real sockets in namespaces, made before the run.
+- [Comparisons under faults](faults.md): nine kinds of fault, six fabrics, 96 and 256 GPUs, each against bounds by hand.
+- [Diagnosis of drawn traces](diagnosis.md): precision, recall, and how often stated confidence holds.
 - [Bills of materials of published designs](bills.md), item by item.
 - [Clients, sites and the edge](edge.md): real TCP in namespaces, rates that DiLoCo needs, INTELLECT-1, a job of Flower.
 - [Calibrated](calibrated.md): what a few rows of a system of your own are worth.
