@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -40,8 +41,16 @@ struct TrafficColumns {
   std::span<const std::uint8_t> klass;    ///< Traffic class, 0 .. 7.
   std::span<const std::uint32_t> path_key = {};  ///< What switches hash of a flow with one path; empty: drawn from the seed.
   std::span<const std::uint8_t> deaf = {};       ///< Whether its sender heeds no sign of congestion; empty: all do.
+  /// The connection that it is a message of: messages of one share its paths and what its sender has learnt of them. Below
+  /// the number of flows; empty: every flow is a connection of its own.
+  std::span<const std::uint32_t> connection = {};
 
   bool heeds(std::uint32_t flow) const { return deaf.empty() || deaf[flow] == 0; }
+  std::uint32_t connection_of(std::uint32_t flow) const { return connection.empty() ? flow : connection[flow]; }
+  std::uint32_t connections() const {
+    if (connection.empty()) return static_cast<std::uint32_t>(source.size());
+    return 1 + *std::max_element(connection.begin(), connection.end());
+  }
 };
 
 /// What happens to links in time, one row each, in the order of time. Settings (`is_setting`) hold from the start on, and

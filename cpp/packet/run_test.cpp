@@ -308,6 +308,22 @@ TEST(packet_mixed_uses_a_good_entropy_again) {
   CHECK(mixed.next(1) == good);
 }
 
+TEST(packet_balancer_keeps_what_a_connection_has_learnt) {
+  const std::vector<std::int32_t> source{0, 0, 0};
+  const std::vector<std::uint32_t> connection{1, 1, 0};
+  TrafficColumns traffic{};
+  traffic.source = source;
+  traffic.connection = connection;
+  CHECK(traffic.connections() == 2 && traffic.connection_of(1) == 1);
+  Options options;
+  options.load_balancing = "mixed";
+  Balancer balancer(traffic, options);
+  balancer.feedback(0, 77, Feedback::good, 0);
+  CHECK(balancer.next(2, 0) != 77 && balancer.next(1, 0) == 77);
+  traffic.connection = {};
+  CHECK(traffic.connections() == 3 && traffic.connection_of(1) == 1);
+}
+
 TEST(packet_reps_recycles_once_and_freezes_after_a_timeout) {
   Reps reps(1, 64, 9);
   for (std::uint16_t at = 1; at <= 3; ++at) reps.feedback(0, static_cast<std::uint16_t>(100 + at), Feedback::good, 0);
@@ -358,6 +374,14 @@ TEST(packet_run_refuses_what_does_not_fit) {
   CHECK(refused({source, target, size, start, ptr, none, zero, needs_one, at, klass}, {}, "needs more"));
   CHECK(refused({source, target, size, start, one, loop, zero, needs_one, at, klass}, {}, "differ in length"));
   CHECK(refused({source, target, size, start, ptr, none, zero, needs, at, wild}, {}, "class"));
+  TrafficColumns connected = good;
+  const std::vector<std::uint32_t> first{0}, second{1}, two{0, 0};
+  connected.connection = first;
+  CHECK(run(pair.columns(), connected, {}, nothing).finish_ps == outcome.finish_ps);
+  connected.connection = second;
+  CHECK(refused(connected, {}, "a connection is not in"));
+  connected.connection = two;
+  CHECK(refused(connected, {}, "connection has not one row"));
   Options options;
   options.paths = 3;
   CHECK(refused(good, options, "power of two"));

@@ -19,6 +19,7 @@ from railyard.engine.packet.records import Traffic
 from railyard.engine.packet.running import run
 from railyard.errors import InputError
 from railyard.fabric import fabrics
+from railyard.fault import DegradeLink
 from railyard.graph import CollectiveKind, Job, Kind, Stream
 
 MIB = 1 << 20
@@ -139,6 +140,24 @@ def test_slices_take_what_the_whole_takes():
         assert part.meta["slice"] > 1
         assert any("slice" in said for said in part.meta["left_out"])
         assert part.makespan_ps == pytest.approx(whole.makespan_ps, rel=0.01)
+
+
+@pytest.mark.parametrize("fabric", ["uec", "infiniband"])
+def test_slices_agree_while_a_link_is_slow(fabric):
+    """Sharded layers on two leaves, one uplink at a quarter: what adapts to it must not cost more in a slice."""
+    rows = [yard.collective(GATHER, 64 * MIB) for _ in range(8)]
+    rows += [yard.collective(CollectiveKind.REDUCE_SCATTER, 64 * MIB) | {"stream": 2} for _ in range(4)]
+    sixteen = tuple(range(0, 64, 4))
+    cluster = yard.machine(64, fabric, LeafSpine(ports_per_leaf=8))
+    graph = yard.graph(64, rows, [sixteen])
+    uplink = int(np.flatnonzero(cluster.links.tier == cluster.links.tiers.index("leaf-spine"))[0])
+    slow = [DegradeLink(0.25, link=uplink)]
+    whole = EXACT.simulate([Job(graph)], cluster, faults=slow)
+    hops = whole.parts["flows"].meta["packets"]["hops"]
+    for factor in (3, 6):
+        part = replace(EXACT, budget_hops=hops / factor).simulate([Job(graph)], cluster, faults=slow)
+        assert part.meta["slice"] > factor / 2
+        assert part.makespan_ps == pytest.approx(whole.makespan_ps, rel=0.05)
 
 
 def test_a_run_that_is_not_sliced_is_timed_as_it_ran():

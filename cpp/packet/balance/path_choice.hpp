@@ -77,18 +77,20 @@ struct LoadBalancer {
   }
 };
 
-/// The choice of a run. WHY not `PathChoice` itself: balancers that learn nothing are spared the calls.
+/// The choice of a run, whose rules see connections in place of flows: what one message has learnt of the paths serves the
+/// next. WHY not `PathChoice` itself: balancers that learn nothing are spared the calls.
 class Balancer {
  public:
-  Balancer(std::uint32_t flows, const Options& options)
-      : choice_(PathChoice::of(flows, options)), learns_(choice_->learns()) {}
+  Balancer(const TrafficColumns& traffic, const Options& options)
+      : traffic_(traffic), choice_(PathChoice::of(traffic.connections(), options)), learns_(choice_->learns()) {}
 
-  std::uint16_t next(std::uint32_t flow, Ps now) { return choice_->next(flow, now); }
+  std::uint16_t next(std::uint32_t flow, Ps now) { return choice_->next(traffic_.connection_of(flow), now); }
   void feedback(std::uint32_t flow, std::uint16_t entropy, Feedback what, Ps now) {
-    if (learns_) choice_->feedback(flow, entropy, what, now);
+    if (learns_) choice_->feedback(traffic_.connection_of(flow), entropy, what, now);
   }
 
  private:
+  const TrafficColumns& traffic_;
   std::unique_ptr<PathChoice> choice_;
   bool learns_;
 };

@@ -40,10 +40,16 @@ class Interface {
 
   /// A packet with its header alone, for the caller to fill.
   std::uint32_t new_packet(Kind kind, std::uint32_t flow, std::uint32_t destination, std::uint16_t entropy) {
+    return new_packet(kind, flow, destination, entropy, key_of(flow, entropy));
+  }
+
+  /// The same where the key is known, as in answers to a packet of that entropy.
+  std::uint32_t new_packet(Kind kind, std::uint32_t flow, std::uint32_t destination, std::uint16_t entropy,
+                           std::uint32_t key) {
     const std::uint32_t index = context_.slab.acquire();
     Packet& packet = context_.slab[index];
     packet.flow = flow;
-    packet.key = key_of(flow, entropy);
+    packet.key = key;
     packet.destination = destination;
     packet.size = static_cast<std::uint16_t>(context_.options.header_bytes);
     packet.entropy = entropy;
@@ -54,6 +60,11 @@ class Interface {
     packet.ingress = kNone;
     packet.following = kNone;
     return index;
+  }
+
+  /// The sender of the flow is about to choose a path or to hear of one.
+  void prefetch_connection(std::uint32_t flow) const {
+    if (!context_.traffic.connection.empty()) __builtin_prefetch(&context_.traffic.connection[flow]);
   }
 
   /// Sends a control packet, at once or in turn.
@@ -90,10 +101,11 @@ class Interface {
   Transport& self() { return static_cast<Transport&>(*this); }
   bool free(const Nic& nic) const { return !nic.slot && context_.now >= nic.busy_until; }
 
-  /// What switches hash: of a connection with a given path always the same.
+  /// What switches hash: of a connection with a given entropy always the same.
   std::uint32_t key_of(std::uint32_t flow, std::uint16_t entropy) const {
     if (one_path_) return context_.traffic.path_key[flow];
-    return static_cast<std::uint32_t>(mix(key_seed_ ^ (std::uint64_t{flow} << 16 | entropy)) >> 32);
+    return static_cast<std::uint32_t>(
+        mix(key_seed_ ^ (std::uint64_t{context_.traffic.connection_of(flow)} << 16 | entropy)) >> 32);
   }
 
   void send(Nic& nic, std::uint32_t host, std::uint32_t index) {

@@ -25,7 +25,7 @@ class Ndp : public Interface<Ndp<Fabric>, Fabric> {
 
   Ndp(Context& context, Fabric& fabric)
       : Base(context, fabric), options_(context.options), mss_(options_.mtu_bytes - options_.header_bytes),
-        balancer_(flow_count(context), options_), answers_(flow_count(context), options_.paths, options_.seed + 1),
+        balancer_(context.traffic, options_), answers_(flow_count(context), options_.paths, options_.seed + 1),
         senders_(flow_count(context)), receivers_(flow_count(context)), owed_(flow_count(context)),
         pulls_(context.hosts, PullQueue(pause(options_, context.derived))) {}
 

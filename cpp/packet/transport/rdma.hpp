@@ -113,7 +113,7 @@ template <class Fabric>
 Rdma<Fabric>::Rdma(Context& context, Fabric& fabric)
     : Base(context, fabric), options_(context.options), rule_(context.options.of<RdmaOptions>()),
       mss_(std::int64_t{options_.mtu_bytes} - options_.header_bytes),
-      balancer_(static_cast<std::uint32_t>(context.traffic.source.size()), options_),
+      balancer_(context.traffic, options_),
       controls_(RateControls::of(options_, context.derived, context.traffic.source.size())), line_bps_(context.hosts, 0) {
   const std::size_t flows = context.traffic.source.size();
   pairs_.resize(flows);

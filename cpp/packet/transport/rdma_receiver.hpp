@@ -95,7 +95,7 @@ void Rdma<Fabric>::report_gap(ResponderEnd& end, std::uint32_t host, const Packe
 /// A packet back to the sender of one that has come.
 template <class Fabric>
 std::uint32_t Rdma<Fabric>::answer(Kind kind, const Packet& packet) {
-  const std::uint32_t made = this->new_packet(kind, packet.flow, pairs_[packet.flow].source, packet.entropy);
+  const std::uint32_t made = this->new_packet(kind, packet.flow, pairs_[packet.flow].source, packet.entropy, packet.key);
   Packet& made_packet = context_.slab[made];
   made_packet.size = static_cast<std::uint16_t>(rule_.control_bytes);
   if (rule_.control_class >= 0) made_packet.klass = static_cast<std::uint8_t>(rule_.control_class);

@@ -121,7 +121,7 @@ Uec<Control, Fabric>::Uec(Context& context, Fabric& fabric)
       constants_(NsccConstants::make(options_.mtu_bytes, mss_, static_cast<double>(derived_.rate_bps),
                                      derived_.base_rtt_ps, derived_.target_delay_ps, options_.of<NsccOptions>().quick_adapt_gate)),
       sack_bytes_(options_.of<UecOptions>().sack_bytes),
-      balancer_(static_cast<std::uint32_t>(context.traffic.source.size()), options_) {
+      balancer_(context.traffic, options_) {
   const std::size_t flows = context.traffic.source.size();
   senders_.resize(flows);
   states_.resize(flows);
@@ -166,6 +166,7 @@ void Uec<Control, Fabric>::look_ahead_sender(std::uint32_t flow) const {
   };
   fetch(senders_[flow]);
   if constexpr (Control::kWindow) fetch(states_[flow]);
+  this->prefetch_connection(flow);
 }
 
 template <class Control, class Fabric>

@@ -125,7 +125,10 @@ void Uec<Control, Fabric>::acknowledge(std::uint32_t host, const Packet& packet,
 template <class Control, class Fabric>
 std::uint32_t Uec<Control, Fabric>::answer(Kind kind, const Packet& packet) {
   const std::uint16_t entropy = Control::Pacer::answer_entropy(packet.entropy);
-  const std::uint32_t index = this->new_packet(kind, packet.flow, senders_[packet.flow].source, entropy);
+  const std::uint32_t source = senders_[packet.flow].source;
+  const std::uint32_t index = entropy == packet.entropy
+                                  ? this->new_packet(kind, packet.flow, source, entropy, packet.key)
+                                  : this->new_packet(kind, packet.flow, source, entropy);
   context_.slab[index].entropy = packet.entropy;
   return index;
 }

@@ -16,11 +16,14 @@ PACKETS = Packets(
         "rdma_control": "spectrum",
         "rdma_out_of_order": True,
         "rdma_ack_packets": 1,
+        "rdma_window_rtts": 2,
     },
     sources=(
         "docs/explanation/packet-rdma.md: which parameters are public, how we put them together",
         "DOCA PCC, sample rtt_template: one probe at a time, flags of notifications and gaps",
         "NVIDIA, Adaptive Retransmission: Parameters Control; linux-rdma/perftest issue 251: the timer",
+        "Mellanox/nic-configuration-operator, RA1.3 to RA3.0: `Tx Window: true`; its size is not published, two round "
+        "trips are assumed",
     ),
     left_out=(
         "how switches weigh queues (unpublished): the shortest of the equal-cost queues in four bands is taken",

@@ -1,13 +1,15 @@
 """What a slice adds to a communication: one of each class alone, in the slice and whole, and the difference.
 
-A slice cannot divide the latency of links, and a coarser plan fills its pipelines more slowly. Both lengthen a
-communication by an amount that is the same whoever else is on the network, so it is measured on an empty one, both
-ways, and taken off again.
+A slice cannot divide the latency of links, nor the queues and the round trips in which senders adapt. They lengthen a
+communication by an amount that is nearly the same whoever else is on the network, so it is measured on an empty
+network, both ways, and taken off again. Load balancers that learn keep what they know from one message of a connection
+to the next, so a slice that is not measured warms them up. Where the budget does not hold a communication whole, two
+finer slices of it stand for the whole, and what the coarser one of the two adds is taken off once more.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,18 +21,42 @@ from railyard.engine.packet.running import run
 from railyard.graph import TaskGraph
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from railyard.cluster import Cluster
     from railyard.collective import CollectivePolicy
     from railyard.engine.packet.placing import Placed
     from railyard.engine.packet.settings import Settings
     from railyard.engine.packet.task_flows import Slicing, TaskFlows
 
-LEAST_FINER = 4.0
-"""Where flows are hashed, no estimate knows where a communication's own flows meet: one is measured in a slice of its
-own, as fine as the budget allows but so many times as fine as that of the run at least."""
-
 HOPS = 4.5
 """Links that a packet and its acknowledgement cross, for the estimate."""
+
+COARSER = 4.0
+"""The second of two slices that stand for a whole communication is so many times as coarse as the first."""
+
+LEAST_FINER = 2.0
+"""A slice that stands for the whole is at least so many times as fine as the run's; else the estimate has to do."""
+
+SLICES_FOR, MOST_SLICES, FOR_SLICES = 8, 16, 0.25
+"""The run's slice is measured once for so many that make a whole, for short ones scatter; at most so often, and for so
+much of the budget."""
+
+ALIKE = 20
+"""Communications of one kind whose sizes differ by less than one part in so many are measured once."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How one communication is measured.
+
+    Attributes:
+        factor: Of the finer slice that stands for the whole; 1 for the whole itself.
+        times: How often the run's own slice is measured; the second half counts.
+    """
+
+    factor: float
+    times: int
 
 
 class IdleNetwork:
@@ -42,48 +68,85 @@ class IdleNetwork:
         self.settings = settings
         self.policy = policy
 
-    def took_ps(self, graph: TaskGraph, task: int, slicing: Slicing) -> int:
-        """How long a task of a graph takes by itself."""
-        return self._ran(graph, task, slicing)[0]
+    def surplus_ps(self, graph: TaskGraph, task: int, slicing: Slicing, measure: Measure) -> float:
+        """What a slice adds to a task, in the slice's time.
 
-    def full_ps(self, graph: TaskGraph, task: int, slicing: Slicing) -> float:
-        """How long it would take unsliced, by a slice of it and what the estimate says that this slice adds."""
-        took_ps, surplus_ps = self._ran(graph, task, slicing)
-        return slicing.factor * (took_ps - surplus_ps)
+        Args:
+            graph: The task's.
+            task: Its number.
+            slicing: The slice.
+            measure: What to run.
+        """
+        factor, often = measure.factor, measure.times
+        fine = replace(slicing, factor=factor, coarser=1.0)
+        coarse = replace(fine, factor=COARSER * factor)
+        took = self._took_ps(graph, task, [*[slicing] * often, coarse, fine, *([coarse] if factor > 1 else [])])
+        slice_ps = float(np.mean([took_ps for took_ps, _ in took[often // 2 : often]]))
+        whole_ps, *coarser = [full_ps for _, full_ps in took[often + 1 :]]
+        for longer_ps in coarser:
+            whole_ps -= (longer_ps - whole_ps) * (factor - 1) / ((COARSER - 1) * factor)
+        return slice_ps - whole_ps / slicing.factor
 
-    def _ran(self, graph: TaskGraph, task: int, slicing: Slicing) -> tuple[int, float]:
-        alone = single(graph, task)
+    def _took_ps(self, graph: TaskGraph, task: int, slicings: Sequence[Slicing]) -> list[tuple[float, float]]:
+        """Slices of one task, one after another: how long each takes, and the whole task by it, ps."""
+        chain = repeated(graph, task, len(slicings))
         lowering = Lowering(
-            alone, self.cluster, lower(alone, self.cluster, self.policy), self.policy, alone.duration_ps
+            chain, self.cluster, lower(chain, self.cluster, self.policy), self.policy, chain.duration_ps
         )
-        blocks = lowering.blocks(self.placed, slicing)
-        traffic = assemble(lowering, self.placed, blocks, slicing, np.zeros(1, np.int64))
+        blocks = [
+            one_task(block, number)
+            for number, slicing in enumerate(slicings)
+            for block in lowering.blocks(self.placed, slicing)
+        ]
+        traffic = assemble(lowering, self.placed, blocks, slicings[-1], np.zeros(len(chain), np.int64))
         result = run(self.placed.network, traffic.traffic, self.settings)
-        return int(result.end_ps[traffic.end[0]] - result.start_ps[traffic.begin[0]]), blocks[0].surplus_ps
+        took = (result.end_ps[traffic.end] - result.start_ps[traffic.begin]).tolist()
+        surplus = traffic.surplus_ps.tolist()
+        return [(took[at], slicing.factor * (took[at] - surplus[at])) for at, slicing in enumerate(slicings)]
 
 
-def single(graph: TaskGraph, task: int) -> TaskGraph:
-    """A graph of one task."""
+def one_task(block: TaskFlows, number: int) -> TaskFlows:
+    """The flows of one task of a block."""
+    rows = slice(number * block.rows, (number + 1) * block.rows)
+    names = ("source", "target", "size_bytes", "delay_ps", "path_key", "connection")
+    return replace(
+        block, tasks=block.tasks[number : number + 1], **{name: getattr(block, name)[rows] for name in names}
+    )
+
+
+def repeated(graph: TaskGraph, task: int, times: int) -> TaskGraph:
+    """A graph of one task so many times, one after another."""
     names = ("kind", "rank", "peer", "duration_ps", "size_bytes", "count", "collective", "stream", "label")
-    columns = {name: getattr(graph, name)[task : task + 1] for name in names}
+    columns = {name: np.repeat(getattr(graph, name)[task : task + 1], times) for name in names}
     return TaskGraph(
         ranks=graph.ranks,
-        dep_ptr=np.zeros(2, np.int64),
+        dep_ptr=np.concatenate([[0], np.arange(times)]),
+        dep_idx=np.arange(times - 1, dtype=np.int32),
         labels=graph.labels,
         communicators=graph.communicators,
         **columns,
     )
 
 
-def measured(  # noqa: PLR0917
-    bench: IdleNetwork,
-    lowering: Lowering,
-    blocks: list[TaskFlows],
-    slicing: Slicing,
-    budget_hops: float,
-    coarsest: float = 1.0,
+@dataclass(frozen=True)
+class _Group:
+    """Blocks that are measured once.
+
+    Attributes:
+        blocks: Their numbers, the one that is measured first.
+        hops: Packets times links of one whole communication.
+        weight: Time of all of them in the estimate, ps.
+    """
+
+    blocks: tuple[int, ...]
+    hops: float
+    weight: float
+
+
+def measured(
+    bench: IdleNetwork, lowering: Lowering, blocks: list[TaskFlows], slicing: Slicing, budget_hops: float
 ) -> list[TaskFlows]:
-    """The blocks with what the slice adds to each, as far as the budget goes; those that matter most come first.
+    """The blocks with what the slice adds to each, as finely as the budget allows.
 
     Args:
         bench: Runs one alone.
@@ -91,24 +154,59 @@ def measured(  # noqa: PLR0917
         blocks: Flows of its communications.
         slicing: Of the run.
         budget_hops: Packets times links that may go into this.
-        coarsest: Where the budget does not hold a communication unsliced, one sliced up to so far stands for it.
     """
     if slicing.factor == 1 and slicing.coarser == 1:
         return blocks
-    entity, volume = lowering.lowered.entity, lowering.lowered.entities
-    left = budget_hops
+    groups = _groups(lowering, blocks, slicing)
     out = list(blocks)
-    weight = [float(volume.even_ps[entity[block.tasks[0]]]) * len(block.tasks) for block in blocks]
-    for at in sorted(range(len(blocks)), key=lambda index: -weight[index]):
-        block = blocks[at]
-        moved = float(block.size_bytes[: block.rows].sum()) * slicing.factor
-        hops = moved / slicing.packet_bytes * (1 + slicing.factor) / slicing.factor * HOPS
-        if hops > left * max(1.0, coarsest):
+    for group, measure in zip(groups, _measures(groups, budget_hops, slicing), strict=True):
+        if 1 < measure.factor > slicing.factor / LEAST_FINER:
             continue
-        thinner = max(1.0, hops / left)
-        left -= hops / thinner
-        task = int(block.tasks[0])
-        full = replace(slicing, factor=thinner, coarser=1.0)
-        took_ps = bench.took_ps(lowering.graph, task, slicing)
-        out[at] = replace(block, surplus_ps=took_ps - bench.full_ps(lowering.graph, task, full) / slicing.factor)
+        first = blocks[group.blocks[0]]
+        surplus_ps = bench.surplus_ps(lowering.graph, int(first.tasks[0]), slicing, measure)
+        for number in group.blocks:
+            share = _bytes(blocks[number]) / _bytes(first)
+            out[number] = replace(blocks[number], surplus_ps=surplus_ps * share)
     return out
+
+
+def _bytes(block: TaskFlows) -> float:
+    return float(block.size_bytes[: block.rows].sum())
+
+
+def _groups(lowering: Lowering, blocks: Sequence[TaskFlows], slicing: Slicing) -> list[_Group]:
+    entity, volume = lowering.lowered.entity, lowering.lowered.entities
+    alike: dict[tuple[str, int, int], list[int]] = {}
+    for number, block in enumerate(blocks):
+        size = round(float(np.log(max(_bytes(block), 1.0))) * ALIKE)
+        alike.setdefault((block.label, block.rows, size), []).append(number)
+    groups = []
+    for numbers in alike.values():
+        moved = _bytes(blocks[numbers[0]]) * slicing.factor
+        weight = sum(float(volume.even_ps[entity[blocks[at].tasks[0]]]) * len(blocks[at].tasks) for at in numbers)
+        groups.append(_Group(tuple(numbers), moved / slicing.packet_bytes * HOPS, weight))
+    return groups
+
+
+def _measures(groups: Sequence[_Group], budget_hops: float, slicing: Slicing) -> list[Measure]:
+    """How finely each group's communication is measured, so that all together fit the budget.
+
+    What is left of the error grows with the factor, and counts by the time that the group takes: the sum over groups
+    is least where hops are shared out by the root of a whole one's hops times that time. One that gets half of what it
+    takes gets all, which needs no second slice.
+    """
+    whole = np.array([group.hops for group in groups])
+    share = np.sqrt(whole * np.array([group.weight for group in groups]))
+    once = float(whole.sum()) / slicing.factor
+    times = int(np.clip(min(slicing.factor / SLICES_FOR, FOR_SLICES * budget_hops / once), 1, MOST_SLICES))
+    left = budget_hops - times * once
+    factor = np.full(len(groups), np.inf)
+    for group in np.argsort(-share / whole):
+        given = left * share[group] / share[np.isinf(factor)].sum()
+        needed = whole[group] * (1 + 1 / COARSER)
+        if given < needed / 2 or left < needed:
+            factor[group] = max(whole[group] * (1 + 2 / COARSER) / max(given, 1.0), 1.0)
+        else:
+            factor[group] = 1.0
+        left -= min(needed, given) if factor[group] > 1 else needed
+    return [Measure(one, times) for one in factor.tolist()]

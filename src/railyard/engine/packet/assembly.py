@@ -118,6 +118,7 @@ def assemble(
         need=_need(graph, every),
         delay_ps=column("delay_ps", np.rint(start).astype(np.int64), np.zeros(many, np.int64), np.int64),
         path_key=column("path_key", np.zeros(tasks, np.uint32), np.zeros(many, np.uint32), np.uint32),
+        connection=_connections(blocks, tasks, many),
         klass=np.concatenate(
             [
                 np.zeros(tasks, np.uint8),
@@ -127,6 +128,13 @@ def assemble(
         ),
     )
     return LoweredTraffic(traffic, np.arange(tasks), end, surplus, label_of, labels)
+
+
+def _connections(blocks: Sequence[TaskFlows], tasks: int, ends: int) -> NDArray[np.uint32]:
+    """uint32[rows], the number of each row's connection; rows that send nothing have those of the first leg."""
+    identity = np.concatenate([np.empty(0, np.uint64), *(block.connection for block in blocks)])
+    number = np.unique(identity, return_inverse=True)[1].astype(np.uint32)
+    return np.concatenate([np.zeros(tasks, np.uint32), number, np.zeros(ends, np.uint32)])
 
 
 def _need(graph: TaskGraph, waits: Ints) -> NDArray[np.int32]:

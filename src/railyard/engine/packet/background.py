@@ -86,6 +86,7 @@ def _appended(lowered: LoweredTraffic, parts: list[Burst], labels: tuple[str, ..
         delay_ps=np.concatenate([traffic.delay_ps, np.zeros(more, np.int64)]),
         klass=np.concatenate([traffic.klass, repeated([part.klass for part in parts], np.uint8)]),
         path_key=_background_paths(traffic, more),
+        connection=_background_connections(traffic, more),
     )
     label_of = np.concatenate([lowered.label_of, repeated([labels.index(part.word) for part in parts], np.int32)])
     return replace(lowered, traffic=grown, label_of=label_of, labels=labels)
@@ -96,3 +97,11 @@ def _background_paths(traffic: Traffic, more: int) -> NDArray[np.uint32] | None:
     if traffic.path_key is None:
         return None
     return np.concatenate([traffic.path_key, path_keys(len(traffic) + np.arange(more, dtype=np.uint64))])
+
+
+def _background_connections(traffic: Traffic, more: int) -> NDArray[np.uint32] | None:
+    """Connections with one more for each of so many flows."""
+    if traffic.connection is None:
+        return None
+    fresh = traffic.connection.max(initial=0) + 1 + np.arange(more)
+    return np.concatenate([traffic.connection, fresh.astype(np.uint32)])

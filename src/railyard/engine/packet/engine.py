@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from railyard.cluster.memory_pool import TIERS as POOL_TIERS
 from railyard.engine.contract import Jitter, Probes, Progress, engines
 from railyard.engine.faults import effects_of, expand
 from railyard.engine.faults import placed as placed_faults
 from railyard.engine.flow import FLOW
 from railyard.engine.joint import joint
 from railyard.engine.lowering import Entities, Lowered, lower
-from railyard.engine.packet.alone import LEAST_FINER, IdleNetwork, measured
+from railyard.engine.packet.alone import IdleNetwork, measured
 from railyard.engine.packet.assembly import LoweredTraffic, assemble
 from railyard.engine.packet.background import alone, with_background
-from railyard.engine.packet.crossing import crossing, crossing_hops, lost, sent_share
+from railyard.engine.packet.crossing import crossing, lost, sent_share
 from railyard.engine.packet.fabrics import settings_of
 from railyard.engine.packet.flows import HostNames, flows_of
 from railyard.engine.packet.follow import following
@@ -27,6 +25,7 @@ from railyard.engine.packet.lowering import Lowering
 from railyard.engine.packet.placing import Placed, place
 from railyard.engine.packet.port_counters import full_ps, load_windows, samples_of, thinned
 from railyard.engine.packet.running import run
+from railyard.engine.packet.slices import MODELLED, durations_ps, flow_ps, link_load, notes, sliced
 from railyard.engine.packet.stored import unsent_ps
 from railyard.engine.packet.task_flows import Slicing
 from railyard.engine.packet.tenants import classed, unclassed
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from railyard.collective.policy import CollectivePolicy
     from railyard.engine.bursts import Bursts
     from railyard.engine.packet.settings import Settings
-    from railyard.engine.packet.task_flows import TaskFlows
     from railyard.fault import Effect, Fault
     from railyard.graph import Job, TaskGraph
 
@@ -55,12 +53,6 @@ BUDGET_HOPS = 3e8
 
 BUDGET_SENDS = 2_000_000
 """Rows of traffic that a run may have by default; each takes about 400 bytes."""
-
-MOST_SLICES = 4096.0
-"""Beyond this a slice says nothing: whole collectives would be a packet or two."""
-
-ACKNOWLEDGEMENTS = 0.3
-"""Acknowledgements and other control packets for each data packet, for the estimate of hops."""
 
 LEFT_OUT = (
     "scale-up links as packets: a rank's channels share its links at their full rate, and streams of one rank do not "
@@ -143,15 +135,15 @@ class PacketEngine:
         )
         placed = _degraded(placed, cluster, [effect for effect in effects if _is_of_all_time(effect)])
         settings = replace(settings, base_rtt_ps=settings.base_rtt_ps or placed.base_rtt_ps)
-        slicing, blocks = self._sliced(lowering, placed, settings)
+        whole = Slicing(packets=self.scale_up == "packets", packet_bytes=settings.mtu_bytes - settings.header_bytes)
+        slicing, blocks = sliced(lowering, placed, whole, (self.budget_hops, self.budget_sends))
         bench = IdleNetwork(cluster, placed, settings, policy)
-        coarsest = slicing.factor / LEAST_FINER if cluster.fabric.hashed else 1.0
-        blocks = measured(bench, lowering, blocks, slicing, self.budget_hops, coarsest)
+        blocks = measured(bench, lowering, blocks, slicing, self.budget_hops)
         alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
         unsent = unsent_ps(merged, lowered, cluster, alone_ps)
         traffic = classed(assemble(lowering, placed, blocks, slicing, unsent), cluster)
         others = bool(self.background) or sent_share(cluster) > 0
-        expected_ps = _expected_ps(lowering, slicing) if others or self.samples or probes.full else 0
+        expected_ps = flow_ps(lowering, slicing) if others or self.samples or probes.full else 0
         sends = len(traffic.traffic.source)
         bursts = (*self.background, *crossing(cluster, expected_ps))
         traffic = with_background(traffic, cluster, bursts, expected_ps)
@@ -167,14 +159,14 @@ class PacketEngine:
         result = self._run(placed, traffic, settings, _reported(progress, len(graph)))
         _raise_if_stuck(result, traffic, HostNames(cluster.ranks, placed.storage, placed.scale_up))
         background = alone(placed.network, traffic, sends, settings)
-        timed = _timed(graph, _took_ps(graph, traffic, result, slicing, duration_ps))
+        timed = _timed(graph, durations_ps(graph, traffic, result, slicing, duration_ps))
         meta: dict[str, object] = {
             "engine": self.name,
             "seed": seed,
             "jitter": asdict(jitter),
             "warnings": [*cluster.remarks, *lost(cluster)],
             "events": result.meta["events"],
-            "left_out": [*left_out, *_slicing_notes(slicing), *self.left_out, *placed.left_out],
+            "left_out": [*left_out, *notes(slicing), *self.left_out, *placed.left_out],
             "slice": slicing.factor,
             "coarser": slicing.coarser,
         }
@@ -222,7 +214,7 @@ class PacketEngine:
         if self.samples == 0 and not everywhere:
             return np.empty(0, np.int64)
         links = lowering.cluster.links
-        load = links.to_physical(_load(lowering)) / links.rate_bps[: links.physical]
+        load = links.to_physical(link_load(lowering)) / links.rate_bps[: links.physical]
         known = np.flatnonzero(placed.link >= 0)
         known = known[load[placed.link[known]] > 0]
         order = np.argsort(-load[placed.link[known]], kind="stable")
@@ -234,40 +226,6 @@ class PacketEngine:
         fabric = cluster.fabric
         settings = replace(settings_of(cluster, fabric), seed=seed, rdma_qps=1)  # plans have a leg for every queue pair
         return settings, [*fabric.packets.left_out, *unclassed(cluster, settings.switching)]
-
-    def _sliced(self, lowering: Lowering, placed: Placed, settings: Settings) -> tuple[Slicing, list[TaskFlows]]:
-        """The finest slicing within the budgets, and its flows.
-
-        Raises:
-            InputError: Nothing fits the budgets.
-        """
-        payload = settings.mtu_bytes - settings.header_bytes
-        hops = hops_of(lowering, payload, packets=self.scale_up == "packets")
-        if sent_share(lowering.cluster):
-            hops += crossing_hops(lowering.cluster, _expected_ps(lowering, Slicing(1.0)), payload)
-        slicing = Slicing(max(1.0, hops / self.budget_hops), 1.0, self.scale_up == "packets", payload)
-        if slicing.factor > MOST_SLICES:
-            raise InputError(
-                f"the run has {hops:.2g} packet-hops, of which the budget allows 1 in {slicing.factor:.0f}",
-                key="packet.budget_hops",
-                found=f"{self.budget_hops:g}",
-                allowed=f"at least {hops / MOST_SLICES:.2g}",
-                hint="raise the budget, make the job smaller, or use the engine `flow`",
-            )
-        for _ in range(8):
-            blocks = lowering.blocks(placed, slicing)
-            sends = sum(len(block.source) for block in blocks)
-            if sends <= self.budget_sends:
-                return slicing, blocks
-            coarser = slicing.coarser * max(1.5, 1.1 * sends / self.budget_sends)
-            slicing = replace(slicing, coarser=coarser)
-        raise InputError(
-            f"the communications of the step are at least {sends} sends",
-            key="packet.budget_sends",
-            found=self.budget_sends,
-            allowed=f"at least {sends}",
-            hint="raise the budget (about 400 bytes a send), make the job smaller, or use the engine `flow`",
-        )
 
 
 def _check(probes: Probes) -> None:
@@ -285,47 +243,6 @@ def _one_class(jobs: Sequence[Job]) -> None:
             found=sorted({job.priority for job in jobs}),
             hint="the engine `flow` has eight",
         )
-
-
-def _load(lowering: Lowering) -> NDArray[np.float64]:
-    """float64[links]: bytes that the flow engine would put on each link and bundle."""
-    entities, lowered = lowering.lowered.entities, lowering.lowered
-    times = np.bincount(lowered.entity[lowered.entity >= 0], minlength=len(entities))
-    entry = np.repeat(np.arange(len(entities)), np.diff(entities.link_ptr))
-    moved = (times * entities.volume_bytes)[entry] * entities.link_share
-    return np.bincount(entities.link_idx, moved, minlength=len(lowering.cluster.links)).astype(np.float64)
-
-
-def _expected_ps(lowering: Lowering, slicing: Slicing) -> int:
-    """How long the slice would take in the flow engine."""
-    lowered, graph = lowering.lowered, lowering.graph
-    alone = replace(graph, duration_ps=lowering.duration_ps, loss_index=None, loss=None)
-    return round(FLOW.run(Merged.of(alone), lowered, lowering.cluster.links).makespan_ps / slicing.factor)
-
-
-def hops_of(lowering: Lowering, payload_bytes: int, *, packets: bool) -> float:
-    """Packets of all kinds times the links that they cross, from what the flow engine would load links with."""
-    return _hops(_load(lowering), lowering.cluster.links, payload_bytes, packets=packets)
-
-
-def hops_in(record: Record, cluster: Cluster) -> float:
-    """The same of a step that the flow engine ran."""
-    settings = settings_of(cluster, cluster.fabric)
-    carried = record.table("links")["bytes"].astype(np.float64)
-    return _hops(carried, cluster.links, settings.mtu_bytes - settings.header_bytes, packets=False)
-
-
-def _hops(carried: NDArray[np.float64], links: LinkTable, payload_bytes: int, *, packets: bool) -> float:
-    """Of bytes by link: float64[links]."""
-    counted = np.ones(len(links), np.bool_)
-    for name in (*_MODELLED, *(() if packets else ("scale-up",))):
-        if name in links.tiers:
-            counted &= links.tier != links.tiers.index(name)
-    return float(carried[counted].sum()) / payload_bytes * (1 + ACKNOWLEDGEMENTS)
-
-
-_MODELLED = ("storage read", "storage write", *POOL_TIERS)
-"""Tiers that no packet crosses: devices limit the links of their ports, CXL is no network of packets."""
 
 
 def _durations(
@@ -359,17 +276,6 @@ def _degraded(placed: Placed, cluster: Cluster, effects: Sequence[Effect]) -> Pl
 
 def _reported(progress: Progress | None, tasks: int) -> Callable[[int, int], None] | None:
     return None if progress is None else lambda _events, now_ps: progress(0, tasks, now_ps)
-
-
-def _took_ps(
-    graph: TaskGraph, traffic: LoweredTraffic, result: Record, slicing: Slicing, duration_ps: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """How long each task takes in the whole run."""
-    took = (result.end_ps[traffic.end] - result.start_ps[traffic.begin]).astype(np.float64)
-    scaled = np.rint(slicing.factor * np.maximum(took - traffic.surplus_ps, 0)).astype(np.int64)
-    if graph.delay_ps is not None:
-        scaled = np.maximum(scaled - graph.delay_ps, 0)
-    return np.where(graph.kind == Kind.COMPUTE, duration_ps, scaled)
 
 
 def _timed(graph: TaskGraph, took_ps: NDArray[np.int64]) -> Record:
@@ -410,26 +316,13 @@ def _link_bytes(placed: Placed, lowering: Lowering, result: Record, slicing: Sli
     links = len(cluster.links)
     known = placed.link >= 0
     carried = np.bincount(placed.link[known], result.table("links")["bytes"][known] * slicing.factor, minlength=links)
-    load = _load(lowering)
-    modelled = [*_MODELLED, *(() if slicing.packets else ("scale-up",))]
+    load = link_load(lowering)
+    modelled = [*MODELLED, *(() if slicing.packets else ("scale-up",))]
     for name in modelled:
         if name in cluster.links.tiers:
             in_tier = cluster.links.tier == cluster.links.tiers.index(name)
             carried[in_tier] = load[in_tier]
     return carried.astype(np.float64)
-
-
-def _slicing_notes(slicing: Slicing) -> list[str]:
-    """What a slice leaves out, for people."""
-    notes = []
-    if slicing.factor > 1:
-        notes.append(
-            f"{1 - 1 / slicing.factor:.1%} of the packets: the run simulates a slice, in which bytes and times are "
-            f"divided by {slicing.factor:.3g} and multiplied again"
-        )
-    if slicing.coarser > 1:
-        notes.append(f"the fine grain of collectives: {math.ceil(slicing.coarser)} times as many steps make one send")
-    return notes
 
 
 def _raise_if_stuck(result: Record, traffic: LoweredTraffic, name: HostNames) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.cluster.hashing import subflow
 from railyard.collective import machine_of
 from railyard.collective.connections import connection_keys, opened, peers_at_once
 from railyard.collective.window import (
@@ -75,6 +76,9 @@ IN_PARALLEL = ("ring", "broadcast", "reduce")
 LEAST_SENDS = 8
 """Sends over one edge of a ring into which a slice is cut at least, where the algorithm has as many steps."""
 
+INSIDE = np.uint64(1 << 42)
+"""Marks the connections inside scale-up domains, which are others than those through the NICs of the same ranks."""
+
 
 class Lowering:
     """Lowers the communications of one graph, once for every slicing that is tried."""
@@ -136,7 +140,7 @@ class Lowering:
             target=target,
             size_bytes=np.tile(np.where(local, 0, np.maximum(np.rint(moved), 1)).astype(np.int64), len(one.tasks)),
             delay_ps=np.tile(np.rint(delay).astype(np.int64), len(one.tasks)),
-            path_key=self._path_keys(legs, one),
+            **self._connections(legs, one),
             klass=0,
             **_csr(legs),
             last=legs.last,
@@ -218,27 +222,33 @@ class Lowering:
     def _peers(self, one: Class) -> int:
         return peers_at_once(self.machine, one.shape, self.cluster.back_end.port_of_rank.shape[1])
 
-    def _path_keys(self, legs: PlanLegs, one: Class) -> NDArray[np.uint32]:
-        """uint32[tasks x legs], what switches hash of each leg through NICs; 0 for the others."""
+    def _connections(self, legs: PlanLegs, one: Class) -> dict[str, Any]:
+        """The columns `connection` and `path_key`; the keys are 0 where nothing is hashed and inside domains."""
         network = self.cluster.back_end
         source, target = (ports.astype(np.int32) for ports in self._ports(legs, one.members))
+        identity = np.zeros(source.shape, np.uint64)
         keys = np.zeros(source.shape, np.uint32)
-        if not network.fabric.hashed:
-            return keys.ravel()
-        for lane in np.unique(legs.lane[legs.nics]):
-            rows = np.flatnonzero(legs.nics & (legs.lane == lane))
+        for lane, through in np.unique(np.stack([legs.lane, legs.nics]), axis=1).T.tolist():
+            rows = np.flatnonzero((legs.lane == lane) & (legs.nics == through))
             ends = source[:, rows].ravel(), target[:, rows].ravel()
-            owner = np.repeat(one.communicators, len(rows))
+            owner = np.repeat(one.communicators if through else one.communicators | INSIDE, len(rows))
             connection = connection_keys(owner, *ends, np.tile(legs.channel[rows], len(one.tasks)))
-            keys[:, rows] = network.path_keys(*ends, connection, int(lane)).reshape(len(keys), -1)
-        return keys.ravel()
+            identity[:, rows] = subflow(connection, lane).reshape(len(keys), -1)
+            if network.fabric.hashed and through:
+                keys[:, rows] = network.path_keys(*ends, connection, lane).reshape(len(keys), -1)
+        return {"connection": identity.ravel(), "path_key": keys.ravel()}
 
     def _grain(self, one: Class, slicing: Slicing) -> Grain:
-        """Ring steps are merged as much as the run is sliced, so that sends keep their size; pieces keep theirs too."""
+        """Ring steps are merged as much as the run is sliced, so that sends keep their size; pieces keep theirs too.
+
+        A ring keeps a multiple of a domain's ranks as sends: a chain of them then crosses as many NICs for each step.
+        """
         shape = one.shape
         along = shape.domains if one.algorithm == "hierarchical" else shape.ranks
         steps = (2 if one.kind == 0 else 1) * max(along - 1, 1)
-        merge = float(np.floor(min(slicing.factor, steps / LEAST_SENDS) * slicing.coarser))
+        around = 1 if one.algorithm == "hierarchical" else shape.per_domain
+        rounds = max(1.0, round(max(steps / slicing.factor, LEAST_SENDS) / slicing.coarser / around))
+        merge = max(steps / (rounds * around), 1.0)
         if one.kind == CollectiveKind.ALL_TO_ALL:
             merge = slicing.coarser  # a peer's message may become short, but all peers are there
         size = one.tempo.size_bytes / one.tempo.count

@@ -81,6 +81,8 @@ class Traffic:
             connection have one key. None: drawn from the seed of the run, for each flow.
         deaf: uint8[flows], 1 where the sender heeds no sign of congestion: it keeps the rate and window that it began
             with, and only sends again what is lost. None: all heed them.
+        connection: uint32[flows], the connection that each flow is a message of, below the number of flows: messages of
+            one connection share its paths and what its sender has learnt of them. None: each flow has its own.
     """
 
     hosts: int
@@ -96,6 +98,7 @@ class Traffic:
     klass: NDArray[np.uint8]
     path_key: NDArray[np.uint32] | None = None
     deaf: NDArray[np.uint8] | None = None
+    connection: NDArray[np.uint32] | None = None
 
     @property
     def travels(self) -> NDArray[np.bool_]:

@@ -41,6 +41,7 @@ class TaskFlows:
         size_bytes: int64[tasks x rows].
         delay_ps: int64[tasks x rows].
         path_key: uint32[tasks x rows], what switches hash of each.
+        connection: uint64[tasks x rows], identity of the connection over which each is sent.
         klass: Traffic class.
         ptr: int64[rows + 1], waits of one task's flows.
         before: int64[], flow of the task, or `GATE`.
@@ -58,6 +59,7 @@ class TaskFlows:
     size_bytes: Ints
     delay_ps: Ints
     path_key: NDArray[np.uint32]
+    connection: NDArray[np.uint64]
     klass: int
     ptr: Ints
     before: Ints

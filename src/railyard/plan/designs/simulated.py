@@ -7,7 +7,7 @@ from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from railyard.engine.packet.engine import hops_in
+from railyard.engine.packet.slices import hops_in
 from railyard.errors import InputError, SimulationError
 from railyard.measure.decompose import decompose
 from railyard.plan.designs.objectives import figures_of

@@ -1,0 +1,67 @@
+"""Messages of one connection: they share paths and what the sender has learnt of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from railyard.engine.packet import Settings, Traffic, leaf_spine, run
+from railyard.errors import InputError
+from railyard.fabric.uec import PACKETS as UEC
+
+RATE_BPS = 400 * 10**9
+PAIRS, MESSAGES, SIZE = 8, 6, 400_000
+
+
+def messages(connection):
+    """Eight hosts send six messages each, one after another, to another leaf."""
+    source = np.tile(np.arange(PAIRS), MESSAGES)
+    flows = len(source)
+    chained = Traffic.of(2 * PAIRS, source, source + PAIRS, SIZE)
+    waits = (np.arange(flows) >= PAIRS).astype(np.int64)
+    return replace(
+        chained,
+        start_ps=np.where(waits, -1, 0),
+        dep_ptr=np.concatenate([[0], np.cumsum(waits)]),
+        dep_idx=np.arange(flows - PAIRS, dtype=np.int32),
+        dep_at=np.ones(flows - PAIRS, np.uint8),
+        need=waits.astype(np.int32),
+        connection=connection,
+    )
+
+
+def slow_spine():
+    """One of eight spines takes a quarter of what the others take from the first leaf."""
+    network = leaf_spine(2 * PAIRS, leaf_hosts=PAIRS, spines=8, rate_bps=RATE_BPS)
+    rate = network.rate_bps.copy()
+    rate[np.flatnonzero((network.link_source == 2 * PAIRS) & (network.link_target >= 2 * PAIRS + 2))[0]] //= 4
+    return replace(network, rate_bps=rate)
+
+
+@pytest.mark.parametrize(("balancing", "share"), [("mixed", 0.9), ("reps", 0.97)])
+def test_later_messages_avoid_the_slow_link_that_the_first_has_met(balancing, share):
+    settings = Settings(**UEC.constants | {"load_balancing": balancing})
+    own = run(slow_spine(), messages(None), settings)
+    shared = run(slow_spine(), messages(np.tile(np.arange(PAIRS, dtype=np.uint32), MESSAGES)), settings)
+    first, later = slice(0, PAIRS), slice(PAIRS, None)
+    assert shared.duration_ps[first].mean() == pytest.approx(own.duration_ps[first].mean(), rel=0.1)
+    assert shared.duration_ps[later].mean() < share * own.duration_ps[later].mean()
+
+
+def test_an_entropy_leads_every_message_of_a_connection_over_the_same_links():
+    """With one entropy for all packets, six messages load one uplink, six connections several."""
+    network, settings = slow_spine(), Settings(load_balancing="ecmp")
+    uplinks = (network.link_source == 2 * PAIRS) & (network.link_target >= 2 * PAIRS + 2)
+    used = []
+    for connection in (np.zeros(MESSAGES, np.uint32), np.arange(MESSAGES, dtype=np.uint32)):
+        traffic = replace(Traffic.of(2 * PAIRS, np.zeros(MESSAGES), 9, SIZE), connection=connection)
+        used.append(int((run(network, traffic, settings).table("links")["bytes"][uplinks] > SIZE / 2).sum()))
+    assert used[0] == 1 < used[1]
+
+
+def test_a_connection_beyond_the_flows_is_refused():
+    traffic = replace(Traffic.of(2, [0, 0], 1, 1000), connection=np.array([0, 2], np.uint32))
+    with pytest.raises(InputError, match="connection"):
+        run(leaf_spine(2, leaf_hosts=2, spines=1, rate_bps=RATE_BPS), traffic, Settings())
