@@ -163,6 +163,15 @@ def test_a_result_and_itself_differ_in_nothing() -> None:
     assert found.conclusion == "no figure moved: all values are equal"
 
 
+def test_faults_are_called_what_they_are_and_those_of_one_name_by_their_time() -> None:
+    one, two = {"what": "leaf 1 dies", "at_s": 0.5, "lost_s": 9.0}, {"what": "leaf 1 dies", "at_s": 7.5, "lost_s": 4.0}
+    assert dict(flatten({"faults": [one]}))["faults[leaf 1 dies].lost_s"] == 9.0
+    assert dict(flatten({"faults": [one, two]}))["faults[leaf 1 dies, 7.5].lost_s"] == 4.0
+    new = copy.deepcopy(OLD)
+    new["variants"][0]["faults"] = [one]
+    assert compared(OLD, new).one_sided[0].figure == "lost to leaf 1 dies"
+
+
 def test_designs_of_plans_are_compared_by_their_objectives() -> None:
     old = {"format": "railyard-plan/1", "best": "a", "front": [{"variant": "a", "objectives": {"cpmt": 0.05}}]}
     new = {"format": "railyard-plan/1", "best": "b", "front": [{"variant": "a", "objectives": {"cpmt": 0.06}}]}

@@ -37,6 +37,7 @@ _CALLED: tuple[tuple[str, ...], ...] = (
     ("stage",),
     ("job",),
     ("key",),
+    ("what",),
     ("what", "at_s"),
     ("rank", "stream"),
     ("label",),
@@ -83,7 +84,9 @@ def names(rows: Sequence[Any]) -> list[str]:
 
 
 def _have(rows: Sequence[Any], keys: Sequence[str]) -> bool:
-    return all(isinstance(row, dict) and all(isinstance(row.get(key), str | int) for key in keys) for row in rows)
+    """Whether all rows have these keys; fractions tell rows of one name apart and are no name by themselves."""
+    allowed = {key: str | int | float if key != keys[0] else str | int for key in keys}
+    return all(isinstance(row, dict) and all(isinstance(row.get(key), allowed[key]) for key in keys) for row in rows)
 
 
 def fingerprint(data: bytes) -> str:
