@@ -41,7 +41,17 @@ def test_sizes_are_shown_as_their_source_writes_them():
     listing = CATALOG.rows("accelerator")
     memory = {row[0]: row[listing.columns.index("memory")] for row in listing.rows}
     assert memory["h100-sxm"] == "80 GiB"
-    assert memory["h200-sxm"] == "141 GB"
+    assert memory["tpu-v5p"] == "95 GB"
+    assert memory["h200-sxm"] == "140.4 GiB"
+
+
+@pytest.mark.parametrize(
+    ("name", "mib"),
+    [("h200-sxm", 143771), ("b200-sxm", 183359), ("gb200", 189471), ("b300-sxm", 275040), ("gb300", 284208)],
+)
+def test_memory_is_what_a_device_reports(name, mib):
+    """`nvidia-smi`: what data sheets call GB of HBM are GiB, 7 % more; a job of 195 GB does run on a GB200."""
+    assert CATALOG.accelerator(name).memory_bytes == pytest.approx(mib * 2**20, rel=2e-3)
 
 
 def test_unknown_names_are_input_errors():
