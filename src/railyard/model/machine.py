@@ -37,6 +37,7 @@ class Machine:
         scale_up_peers: Of a full mesh, over how many links `scale_up_bps` is divided: a group of g has g - 1 of them to
             itself. 0 where a switch gives each pair the whole rate.
         scale_out_bps: Goodput of the NICs of one accelerator, bit/s.
+        host_bps: Between an accelerator and its host, bit/s; endless where it is not known.
         nvls: Whether the scale-up switch reduces.
         scale_out_latency: What-if factor on the latency of a step from one domain to another.
         share: Of the scale-out rate left by other traffic and by what the fabric loses to collisions.
@@ -49,6 +50,7 @@ class Machine:
     scale_up_bps: float
     scale_up_domain: int
     scale_out_bps: float
+    host_bps: float = np.inf
     scale_up_peers: int = 0
     nvls: bool = False
     scale_out_latency: float = 1.0
@@ -80,6 +82,7 @@ class Machine:
             scale_up_domain=cluster.scale_up_domain,
             scale_up_peers=cluster.scale_up.peers if cluster.scale_up.kind == "mesh" else 0,
             scale_out_bps=link_bps * usable * server.nics_per_accelerator * cluster.fabric.payload_efficiency,
+            host_bps=server.pcie_bps,
             nvls=accelerator.nvls,
             scale_out_latency=cluster.scale_out_latency,
             share=cluster.fabric.congestion_efficiency,
@@ -118,6 +121,7 @@ class MachineColumns:
     peers: F
     nvls: F
     crossing: F
+    host_bytes_s: F
     slowed: Slowdowns | None = None
     curves: Curves | None = None
     longer: tuple[F, F, F] | None = None
@@ -129,16 +133,16 @@ class MachineColumns:
             [
                 (
                     *(m.scale_up_bps / 8.0, m.scale_out_bps / 8.0 * m.share),
-                    *(m.scale_up_domain, m.scale_up_peers, m.nvls, m.scale_out_latency),
+                    *(m.scale_up_domain, m.scale_up_peers, m.nvls, m.scale_out_latency, m.host_bps / 8.0),
                 )
                 for m in machines
             ],
             dtype=np.float64,
-        ).reshape(len(machines), 6)
-        up, out, domain, peers, nvls, crossing = (np.ascontiguousarray(rows[:, column]) for column in range(6))
+        ).reshape(len(machines), 7)
+        up, out, domain, peers, nvls, crossing, host = (np.ascontiguousarray(rows[:, column]) for column in range(7))
         libraries = [m.library for m in machines if m.library is not None]
         curves = Curves.of(libraries) if len(libraries) == len(machines) else None
-        return cls(up, out, domain, peers, nvls, crossing, slowed, curves)
+        return cls(up, out, domain, peers, nvls, crossing, host, slowed, curves)
 
     def seen_by(self, name: str) -> MachineColumns:
         """The machines as a class of communicators finds them."""

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from railyard.workload.training.columns import Columns
 
 
+NVFP4_BYTES = 0.5 + 1.0 / 16.0
+"""Of an element of NVFP4, whose blocks of 16 have a scale of 8 bits."""
+
+
 @dataclass(frozen=True, slots=True)
 class LayerActivations:
     """Bytes kept by the parts of a layer: attention with its residual, dense MLP, experts; and a layer's input."""
@@ -43,6 +47,18 @@ def layer_activations(columns: Columns, *, complete: bool = False) -> LayerActiv
         experts=_experts(columns, residual, stays),
         input=2.0 * residual,
     )
+
+
+def kept_bytes(columns: Columns, layer: LayerActivations, layers: F | float, moe_layers: F | float) -> F:
+    """Bytes that one micro-batch keeps of so many layers, of which so many have experts; wherever they are kept."""
+    full = layers * layer.attention + (layers - moe_layers) * layer.mlp + moe_layers * layer.experts
+    again = columns.layout.recompute_full
+    return again * layers * layer.input + (1.0 - again) * full
+
+
+def offloaded(columns: Columns) -> F:
+    """Share of the layers whose activations wait in the host's memory."""
+    return np.minimum(columns.layout.offloaded / columns.model.layers, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +89,13 @@ class _Stays:
 
 
 def _saved(columns: Columns, adapted: F | float = 1.0) -> F:
-    """Bytes per element of an operand kept for its weight gradient: 8-bit where products are; 4-bit ones keep 8.
+    """Bytes per element of an operand kept for its weight gradient, as wide as the products.
 
     Args:
         columns: The designs.
         adapted: Whether a frozen product has an adapter, whose gradient wants the operand in 16 bits; else it is gone.
     """
-    trained = np.where(columns.job.bits < 16, 1.0, 2.0)
+    trained = np.select([columns.job.bits < 8, columns.job.bits < 16], [NVFP4_BYTES, 1.0], 2.0)
     return np.where(columns.job.frozen > 0, 2.0 * adapted, trained)
 
 
@@ -120,14 +136,16 @@ def _mlp(columns: Columns, residual: F, stays: _Stays) -> F:
 
 def _inner(columns: Columns, tokens: F, width: F, activation: F | float = 1.0) -> F:
     """Output of the up projection, and of the activation, which is the input of the down projection."""
-    return tokens * width * (2.0 * (1.0 + columns.model.gated) + _saved(columns, columns.job.adapter_mlp) * activation)
+    software = columns.software
+    factors = software.gate_bytes * (1.0 + columns.model.gated)
+    return tokens * width * (factors + software.keeps_products * _saved(columns, columns.job.adapter_mlp) * activation)
 
 
 def _experts(columns: Columns, residual: F, stays: _Stays) -> F:
     model, layout = columns.model, columns.layout
     received = columns.split_tokens * model.topk * layout.expert_tp * columns.job.imbalance
-    # Each routed token is kept as it enters its expert and as it comes back, to weight it by its probability.
-    routed = received * model.expert_dim * (_saved(columns) + 2.0)
+    # Each routed token is kept as it enters its expert, and as it comes back where its probability weights it then.
+    routed = received * model.expert_dim * (_saved(columns) + 2.0 * columns.software.keeps_outputs)
     inner = _inner(columns, received, model.moe_ffn / layout.expert_tp, stays.activation)
     shared = _inner(columns, columns.tokens, model.shared_ffn / layout.tp) * stays.shared
     router = columns.split_tokens * model.experts * 8.0

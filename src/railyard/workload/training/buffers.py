@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.workload.training.activations import layer_activations
+from railyard.workload.training.activations import kept_bytes, layer_activations, offloaded
 from railyard.workload.training.offload import MASTER_BYTES
 
 if TYPE_CHECKING:
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 
 def optimizer_bytes(columns: Columns) -> F:
-    """Bytes a parameter on the accelerator: the 4-byte master copy and two moments, or buffers for parts of them.
+    """Bytes a parameter on the accelerator: the master copy and two moments, or buffers for parts of them.
 
-    Under zero 3 the master copy is the parameter, and stays.
+    Under zero 3 the master copy is the parameter, and stays; so is the only copy of training in 16 bits.
     """
-    resident = columns.job.resident
-    master = np.where(columns.layout.zero >= 3, 1.0, resident)
-    return master * MASTER_BYTES + 2.0 * columns.software.moment_bytes * resident
+    resident, sharded = columns.job.resident, columns.layout.zero >= 3
+    master = np.where(sharded, 1.0, resident) * MASTER_BYTES
+    master = np.where(columns.software.master_copy > 0, master, 2.0 * sharded)
+    return master + 2.0 * columns.software.moment_bytes * resident
 
 
 def shards(columns: Columns) -> tuple[F, F]:
@@ -61,26 +62,31 @@ def state(columns: Columns, rank: RankColumns) -> tuple[F, F, F]:
     return parameters, spread(2, software.gradient_bytes, *trained), spread(1, optimizer_bytes(columns), *trained)
 
 
-def in_flight(columns: Columns, place: F) -> F:
+def in_flight(columns: Columns, rank: RankColumns, place: F) -> F:
     """Micro-batches whose activations a rank holds at its peak, counted over all its layers.
 
-    1F1B holds one for each stage from here to the end. Interleaved schedules hold 2 (p - r - 1) + (v - 1) p + 1 chunks.
-    DualPipe holds p + 1, each in one of the two stages of a rank.
+    1F1B holds one for each stage from here to the end. Interleaved schedules hold 2 (p - r - 1) + (v - 1) p + 1 chunks:
+    p of each but the last, whose p may be less, then more of the first. Where forward and backward passes are pairs, a
+    micro-batch takes twice as long to the end and back. Rank r of ZB-H1 puts off r weight gradients. DualPipe holds
+    p + 1 micro-batches, each in one of the two stages of a rank.
     """
     layout = columns.layout
-    plain = np.minimum(layout.micro_batches, layout.pp - place)
-    chunks = 2.0 * (layout.pp - place - 1.0) + (layout.vp - 1.0) * layout.pp + 1.0
-    single = np.where(layout.vp > 1, np.minimum(layout.micro_batches, chunks / layout.vp), plain)
+    pairs = layout.overlap_expert * (layout.ep > 1)
+    behind, put_off = layout.pp - place, layout.zero_bubble * place
+    plain = np.minimum(layout.micro_batches, (1.0 + pairs) * behind + put_off)
+    further = 2.0 * behind - 1.0 + pairs + put_off
+    layers = np.maximum(rank.layers, 1.0)
+    last, first = np.minimum(further, layout.pp), np.maximum(further - layout.pp, 0.0)
+    chunks = layout.pp * (rank.layers - rank.last_chunk) + last * rank.last_chunk + first * rank.first_chunk
+    single = np.where(layout.vp > 1, np.minimum(layout.micro_batches, chunks / layers), plain)
     return np.where(layout.dual > 0, (layout.pp + 1.0) / 2.0, single)
 
 
 def kept(columns: Columns, rank: RankColumns) -> tuple[F, LayerActivations]:
     """Bytes that one micro-batch keeps on a rank, and the same by part of one layer without recomputation."""
     layer = layer_activations(columns)
-    plain = rank.layers - rank.moe_layers
-    full = rank.layers * layer.attention + plain * layer.mlp + rank.moe_layers * layer.experts
-    again = columns.layout.recompute_full
-    return again * rank.layers * layer.input + (1.0 - again) * full, layer
+    here = 1.0 - offloaded(columns)
+    return here * kept_bytes(columns, layer, rank.layers, rank.moe_layers), layer
 
 
 def working(columns: Columns, rank: RankColumns, layer: LayerActivations) -> F:
@@ -96,6 +102,8 @@ def working(columns: Columns, rank: RankColumns, layer: LayerActivations) -> F:
     widest = _widest(layer, rank)
     # What is computed again is there while the layer's backward pass runs.
     again = np.where(layout.recompute_full > 0, widest, 0.0) + complete - widest
+    # A layer on its way to the host or back has its place until it is there.
+    again = again + np.where(offloaded(columns) > 0, widest, 0.0)
     table = model.embedding_parameters / layout.tp
     scores = columns.tokens * model.vocab / layout.tp * rank.head
     # A fused loss writes its gradient over the 16-bit logits; else there are two 32-bit copies and the gradient.
@@ -143,7 +151,7 @@ def _weight_gradients(columns: Columns, rank: RankColumns) -> F:
 def _gathered(columns: Columns, rank: RankColumns) -> F:
     """What zero 3 gathers: two layers' 16-bit parameters and one's gradient.
 
-    When parameters stay gathered through a pipeline's micro-batches, all of both. The embedding counts as a layer.
+    Parameters that stay gathered are all there, in a pipeline with all gradients. The embedding counts as a layer.
     """
     layout, software = columns.layout, columns.software
     count = rank.dense + rank.expert
@@ -151,4 +159,5 @@ def _gathered(columns: Columns, rank: RankColumns) -> F:
     largest = np.maximum(count / np.maximum(rank.layers, 1.0), table)
     gradient = software.gradient_bytes * (1.0 - columns.job.frozen)
     passing = 2.0 * 2.0 * largest + gradient * largest
-    return np.where(layout.reshard > 0, passing, (2.0 + gradient) * count)
+    staying = 2.0 * count + gradient * np.where(layout.pp > 1, count, largest)
+    return np.where(layout.reshard > 0, passing, staying)

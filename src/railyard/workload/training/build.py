@@ -148,6 +148,7 @@ def _parts(training: Training, cluster: Cluster, schedule: PipelineSchedule, tim
         _segments(training),
         splits_backward=schedule.splits_backward,
         times_of=times_of,
+        host_bps=cluster.server.pcie_bps,
     )
 
 
@@ -156,7 +157,8 @@ def _segments(training: Training) -> Callable[[VirtualStage, StageParameters], i
 
 
 def _emission(layout: Layout, schedule: PipelineSchedule, parts: StageParts) -> Emission:
-    sequences = schedule.sequences(layout.pp, layout.vp, layout.micro_batches)
+    paired = schedule.paired if layout.overlap_expert and layout.ep > 1 else None
+    sequences = (paired or schedule.sequences)(layout.pp, layout.vp, layout.micro_batches)
     chunks = 2 if schedule.mirrored else layout.vp
     return emit(sequences, chunks, parts.pass_ps[: parts.stages], mirrored=schedule.mirrored)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 class LayoutColumns:
     """How the job is spread; flags are 0 or 1, `recompute_full` the share of layers computed again.
 
+    `offloaded` is the number of layers whose activations go to the host.
     `again_core` and the others after it: modules computed again by themselves.
     """
 
@@ -47,6 +48,7 @@ class LayoutColumns:
     recompute_full: F
     recompute_core: F
     recompute_operators: F
+    offloaded: F
     again_core: F
     again_norm: F
     again_up: F
@@ -89,6 +91,7 @@ class SoftwareColumns:
     fused_rope: F
     fused_loss: F
     loss_bytes: F
+    loss_width: F
     cast_bytes: F
     launch_s: F
     layer_host_s: F
@@ -124,7 +127,12 @@ class SoftwareColumns:
     optimizer_bytes: F
     gradient_bytes: F
     fully_shard: F
+    local_batches: F
+    master_copy: F
     moment_bytes: F
+    keeps_products: F
+    keeps_outputs: F
+    gate_bytes: F
     narrow_parameter_bytes: F
     keeps_placeholders: F
     step_s: F
@@ -212,6 +220,7 @@ def _layout_row(layout: Layout) -> dict[str, float]:
     row |= {
         "recompute_full": layout.recompute_share * (layout.recompute == "full"),
         "recompute_core": layout.recompute == "selective" or "core_attn" in layout.recompute_modules,
+        "offloaded": layout.offload_layers,
         "recompute_operators": layout.recompute_by_operator and layout.recompute == "full",
     }
     row |= {column: module in layout.recompute_modules for column, module in _AGAIN.items()}

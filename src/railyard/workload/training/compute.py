@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.workload.training import communication, parameters
+from railyard.workload.training.activations import kept_bytes, layer_activations, offloaded
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.lora import adapters_of_layer
 from railyard.workload.training.passes import LayerPasses, Pass, layer_passes
@@ -97,18 +98,21 @@ class StageCosts:
         columns: The job as a table of one row.
         passes: Of its layers, by kind.
         exchanges: What they send within their stage.
+        host_bytes_s: Between the accelerator and its host, each way.
     """
 
     columns: Columns
     passes: LayerPasses
     exchanges: tuple[Exchange, ...]
+    host_bytes_s: F
 
     @classmethod
-    def of(cls, training: Training, accelerator: Accelerator) -> StageCosts:
-        """The costs of a job on an accelerator."""
+    def of(cls, training: Training, accelerator: Accelerator, host_bps: float = np.inf) -> StageCosts:
+        """The costs of a job on an accelerator, with so much between it and its host."""
         columns = Columns.of([training], [accelerator])
         domain = np.array([float(accelerator.scale_up_domain)])
-        return cls(columns, layer_passes(columns), tuple(communication.exchanges(columns, domain)))
+        exchanges = tuple(communication.exchanges(columns, domain))
+        return cls(columns, layer_passes(columns), exchanges, np.array([host_bps / 8.0]))
 
     def times(self, stage: VirtualStage) -> StageTimes:
         """Computation and collectives of one micro-batch through a virtual stage, from `stages.virtual_stages`."""
@@ -116,18 +120,22 @@ class StageCosts:
         work = passes.stage(stage.layers, stage.moe_layers, float(stage.embedding), float(stage.head))
         again = stage.layers, stage.moe_layers
         host_backward = work.host_backward + recompute_host_s(columns, passes, work, *again)
-        ahead, back = (self._starting_s(stage, phase) for phase in ("forward", "backward"))
+        ahead, started = (self._starting_s(stage, phase) for phase in ("forward", "backward"))
         cast = 0.5 * dispatch_cast_s(columns, float(stage.moe_layers))
         copied = gather_copies_s(columns, float(stage.layers))
+        out, back = offload_waits_s(columns, passes, *again, self.host_bytes_s)
+        forward, backward = work.forward + cast + copied, work.backward_input + cast + copied * columns.layout.reshard
+        host_forward = np.maximum(work.host_forward + ahead, (forward + out) * (out > 0))
+        behind = np.maximum(host_backward + started, (backward + work.backward_weight + back) * (back > 0))
         return StageTimes(
-            forward_ps=_ps(work.forward + cast + copied),
-            backward_input_ps=_ps(work.backward_input + cast + copied * columns.layout.reshard),
+            forward_ps=_ps(forward),
+            backward_input_ps=_ps(backward),
             backward_weight_ps=_ps(work.backward_weight),
             recompute_ps=_ps(recompute_s(columns, passes, work, *again)),
             flops=float(work.flops[0]),
             collectives=_collectives(self.exchanges, stage),
-            host_forward_ps=_ps(work.host_forward + ahead),
-            host_backward_ps=_ps(host_backward + back),
+            host_forward_ps=_ps(host_forward),
+            host_backward_ps=_ps(behind),
         )
 
     def _starting_s(self, stage: VirtualStage, phase: str) -> F:
@@ -163,6 +171,21 @@ def gather_copies_s(columns: Columns, layers: F | float) -> F:
     software, layout = columns.software, columns.layout
     parts = software.gather_copies * software.shard_messages * layout.shard * (layout.zero >= 3) * (layout.shard > 1)
     return layers * parts * software.launch_s
+
+
+def offload_waits_s(
+    columns: Columns, passes: LayerPasses, layers: F | float, moe_layers: F | float, host_bytes_s: F
+) -> tuple[F, F]:
+    """Seconds that forward and backward wait for activations on their way to the host and back.
+
+    Each layer is copied while the next computes, so that what takes longer than the layers that are copied is waited
+    for.
+    """
+    share = offloaded(columns)
+    copy = share * kept_bytes(columns, layer_activations(columns), layers, moe_layers) / host_bytes_s
+    work = passes.layers(layers, moe_layers)
+    back = work.backward_input + work.backward_weight
+    return np.maximum(copy - share * work.forward, 0.0), np.maximum(copy - share * back, 0.0)
 
 
 def recompute_s(columns: Columns, passes: LayerPasses, work: Pass, layers: F | float, moe_layers: F | float) -> F:

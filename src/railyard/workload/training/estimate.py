@@ -161,7 +161,7 @@ def _offloaded(
         if offload is None or pool is None:
             continue
         layout = training.layout
-        each = state_bytes(training.software.moment_bytes, layout.zero) * 8.0 / offload.parts
+        each = state_bytes(training.software, layout.zero) * 8.0 / offload.parts
         dense, expert = (layout.shard_ranks, max(layout.edp, 1)) if layout.zero else (1, 1)
         bits = each * max(float(kind.dense[row]) / dense + float(kind.expert[row]) / expert for kind in pipeline.kinds)
         part_s = float(update_s[row]) / offload.parts
@@ -185,8 +185,13 @@ def _bubble(columns: Columns, times: RankTimes, rest: F) -> F:
 
 
 def _uncovered(columns: Columns, times: RankTimes) -> F:
-    """Expert exchanges of the passes of DualPipe's outermost rank that are no half of a chunk: 3 p / 2 - 1 each way."""
-    alone = columns.layout.dual * np.minimum(1.5 * columns.layout.pp - 1.0, columns.layout.micro_batches)
+    """Expert exchanges of passes that have no other beside them, and that nothing else waits for.
+
+    While the pipeline fills and drains, that is p passes each way: p - 1 on the way to the last rank, whose own chunks
+    begin one later; of the v p passes of its first chunks each is a v-th. DualPipe's outermost rank has 3 p / 2 - 1.
+    """
+    layout = columns.layout
+    alone = np.minimum(np.where(layout.dual > 0, 1.5 * layout.pp - 1.0, layout.pp), layout.micro_batches)
     return alone * (times.expert_ahead + times.expert_back)
 
 

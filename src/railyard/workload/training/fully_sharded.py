@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ShardedColumns:
-    """Bytes of one kind of rank; `stranded` is what the allocator holds beyond the peak of what is allocated."""
+    """Bytes of one kind of rank.
+
+    `stranded` is what the allocator holds beyond the peak of what is allocated, `cached` what it would give back.
+    """
 
     parameters: F
     gradients: F
@@ -30,6 +33,7 @@ class ShardedColumns:
     activations: F
     buffers: F
     stranded: F
+    cached: F
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class _Widths:
 
     `residual` is a layer's input, split over TP under sequence parallelism; `gathered` that of all TP ranks; `query`
     and `key` of all heads, with the keys repeated for each query head; `inner` of the MLP (experts: of what the rank
-    receives).
+    receives); `routed` the tokens that its experts receive.
     """
 
     residual: F
@@ -47,6 +51,7 @@ class _Widths:
     key: F
     value: F
     inner: F
+    routed: F
 
 
 def fully_sharded(columns: Columns, rank: RankColumns, place: F) -> ShardedColumns:
@@ -62,7 +67,7 @@ def fully_sharded(columns: Columns, rank: RankColumns, place: F) -> ShardedColum
     trained = rank.trained_dense / dense_shard + rank.trained_expert / expert_shard
     held = rank.dense / dense_shard + rank.expert / expert_shard
     widths = _widths(columns, rank)
-    activations = _kept(columns, rank, widths) * in_flight(columns, place)
+    activations = _kept(columns, rank, widths) * in_flight(columns, rank, place)
     loss = (_loss(columns) + widths.gathered + 3.0 * widths.residual) * rank.head
     forward, backward = _forward(columns, widths), _backward(columns, rank, widths)
     # Under a pipeline the whole 32-bit gradients come to be in the first backward pass, in the holes that its loss
@@ -73,13 +78,17 @@ def fully_sharded(columns: Columns, rank: RankColumns, place: F) -> ShardedColum
     # which are gone when a 32-bit block is wanted that does not fit in their place.
     stray = np.where(software.fused_loss > 0, 0.0, 2.0) * _logits(columns) * rank.head
     idle = np.where((loss > backward) & ~several, forward + stray, 0.0)
+    # Outputs are joined when all passes are over, in memory of their own unless there is none.
+    outputs = _outputs(columns, rank)
+    busiest = np.maximum(moment, outputs - activations)
     return ShardedColumns(
         parameters=2.0 * columns.job.frozen * held,
-        gradients=software.gradient_bytes * trained,
+        gradients=np.where(software.master_copy > 0, software.gradient_bytes, 2.0) * trained,
         optimizer=optimizer_bytes(columns) * trained,
         activations=activations,
-        buffers=_unsharded(columns, rank) + _pipeline(columns, rank, place, widths) + moment,
+        buffers=_unsharded(columns, rank) + _received(columns, place, widths) + outputs + busiest,
         stranded=idle + _gathered(columns, rank),
+        cached=moment + outputs - busiest,
     )
 
 
@@ -98,6 +107,7 @@ def _widths(columns: Columns, rank: RankColumns) -> _Widths:
         key=2.0 * columns.tokens * heads * score_dim,
         value=2.0 * columns.tokens * heads * value_dim,
         inner=2.0 * np.where(rank.moe_layers > 0, np.maximum(experts, plain * (rank.layers > rank.moe_layers)), plain),
+        routed=2.0 * received * model.expert_dim * (rank.moe_layers > 0),
     )
 
 
@@ -125,7 +135,8 @@ def _kept(columns: Columns, rank: RankColumns, widths: _Widths) -> F:
         + groups * (widths.key + widths.value)
         + widths.value
     )
-    plain = plain + statistics + (2.0 + model.gated) * widths.inner
+    plain = plain + statistics + (1.0 + model.gated + columns.software.keeps_products) * widths.inner
+    plain = plain + (1.0 + columns.software.keeps_outputs) * widths.routed
     extra = np.where(layout.recompute_operators > 0, second, (1.0 - layout.recompute_full) * plain)
     return rank.layers * (widths.residual + extra)
 
@@ -142,7 +153,8 @@ def _loss(columns: Columns) -> F:
     (torch.distributed.tensor.parallel.loss).
     """
     copies = np.where(columns.layout.tp > 1, 4.0, 3.0)
-    return np.where(columns.software.fused_loss > 0, 4.0, 4.0 * copies) * _logits(columns)
+    width = np.where(columns.software.fused_loss > 0, 4.0, columns.software.loss_width * copies)
+    return width * _logits(columns)
 
 
 def _copies(columns: Columns) -> F:
@@ -170,14 +182,19 @@ def _backward(columns: Columns, rank: RankColumns, widths: _Widths) -> F:
     """
     model, layout, software = columns.model, columns.layout, columns.software
     tensors = 2.0 * widths.residual + 2.0 * widths.gathered + 2.0 * widths.query + widths.key + 2.0 * widths.value
-    tensors = tensors + (2.0 + model.gated) * widths.inner
-    gradients = (1.0 + model.gated) * widths.inner + _copies(columns) * widths.gathered
+    tensors = tensors + (2.0 + model.gated) * widths.inner + widths.routed
+    gradients = (1.0 + model.gated) * widths.inner + _copies(columns) * widths.gathered + widths.routed
     context = np.where(layout.cp > 1, (1.0 + layout.cp) * (widths.key + widths.value), 0.0)
-    layer = (rank.dense + rank.expert) / np.maximum(rank.layers, 1.0)
+    layer = _wrapped(columns, rank) / np.maximum(rank.layers, 1.0)
     # Two reductions' 32-bit inputs: of this layer and of the one before.
     gradient = software.gradient_bytes * (1.0 - columns.job.frozen)
     weights = (2.0 + 2.0 * gradient) * layer * (layout.reshard > 0)
     return tensors + gradients + context + weights
+
+
+def _wrapped(columns: Columns, rank: RankColumns) -> F:
+    """Parameters that FSDP gathers; experts that one rank holds alone are not wrapped in it."""
+    return rank.dense + np.where(shards(columns)[1] > 1, rank.expert, 0.0)
 
 
 def _unit_bytes(columns: Columns) -> F:
@@ -186,36 +203,40 @@ def _unit_bytes(columns: Columns) -> F:
 
 
 def _unsharded(columns: Columns, rank: RankColumns) -> F:
-    """Gathered parameters that stay: the root's and the last layer's; under a pipeline all, with their gradients.
+    """Gathered parameters that stay: the root's and the last layer's, or all; under a pipeline with their gradients.
 
     Under a pipeline each rank accumulates whole gradients in 32 bits. Where all micro-batches are one round of an
     interleaved schedule, a chunk's gradients are reduced before those of the next come to be.
     """
     layout, software = columns.layout, columns.software
-    count, ends = rank.dense + rank.expert, root(columns, rank)
+    count, ends = _wrapped(columns, rank), root(columns, rank)
     layers = np.maximum(count - ends, 0.0)
     passing = 2.0 * ends + _unit_bytes(columns) * layers / np.maximum(rank.layers, 1.0)
     chunks = np.where((layout.vp > 1) & (layout.micro_batches <= layout.pp), layout.vp, 1.0)
     gradient = software.gradient_bytes * (1.0 - columns.job.frozen)
-    staying = 2.0 * ends + _unit_bytes(columns) * layers + gradient * count / chunks
+    staying = 2.0 * ends + _unit_bytes(columns) * layers + gradient * count / chunks * (layout.pp > 1)
     return np.where(layout.reshard > 0, passing, staying)
 
 
 def _gathered(columns: Columns, rank: RankColumns) -> F:
     """Pool of the stream that gathers: the largest unit, or two layers."""
-    layers = np.maximum(rank.dense + rank.expert - root(columns, rank), 0.0) / np.maximum(rank.layers, 1.0)
+    layers = np.maximum(_wrapped(columns, rank) - root(columns, rank), 0.0) / np.maximum(rank.layers, 1.0)
     return np.maximum(2.0 * root(columns, rank), 2.0 * _unit_bytes(columns) * layers)
 
 
-def _pipeline(columns: Columns, rank: RankColumns, place: F, widths: _Widths) -> F:
-    """Buffers of pipelining: a receive buffer a micro-batch and direction, and the last stage's outputs.
+def _round(columns: Columns) -> F:
+    """Micro-batches of one run of a pipeline: all of the step, or the smallest local batch that fills it."""
+    batches = columns.layout.micro_batches
+    return np.where(columns.software.local_batches > 0, np.minimum(batches, columns.layout.pp), batches)
 
-    The last stage keeps the 16-bit logits of every micro-batch to the end of the step, and joins them into one tensor.
-    """
+
+def _received(columns: Columns, place: F, widths: _Widths) -> F:
+    """Buffers of pipelining: one a micro-batch, virtual stage and direction."""
     layout = columns.layout
-    several = layout.pp > 1
-    received = (
-        layout.micro_batches * layout.vp * widths.residual * ((place > 0) * 1.0 + (place < layout.pp - 1.0) * 1.0)
-    )
-    outputs = 2.0 * 2.0 * _logits(columns) * layout.micro_batches * rank.head
-    return np.where(several, received + outputs, 0.0)
+    directions = (place > 0) * 1.0 + (place < layout.pp - 1.0) * 1.0
+    return _round(columns) * layout.vp * widths.residual * directions
+
+
+def _outputs(columns: Columns, rank: RankColumns) -> F:
+    """16-bit logits of every micro-batch, which the last stage of a pipeline keeps until all passes are over."""
+    return 2.0 * _logits(columns) * _round(columns) * rank.head * (columns.layout.pp > 1)

@@ -6,7 +6,7 @@ flight, and buffers: logits, gathered parameters, one layer's working set, and w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +35,7 @@ class MemoryRow:
     """Bytes of one rank of a pipeline stage.
 
     `buffers_bytes` are logits, gathered parameters and one layer's working set; `reserved_bytes` what the runtime takes
-    and fragmentation.
+    and fragmentation; `cached_bytes` what the allocator holds beyond all that, and gives back to a full device.
     """
 
     stage: int
@@ -45,6 +45,7 @@ class MemoryRow:
     activations_bytes: int
     buffers_bytes: int
     reserved_bytes: int
+    cached_bytes: int
     capacity_bytes: int
 
     @property
@@ -61,7 +62,7 @@ class MemoryRow:
     @property
     def allocator_bytes(self) -> int:
         """Peak of what the allocator holds from the device, as frameworks report `reserved` memory."""
-        return self.total_bytes - round(RUNTIME_BYTES)
+        return self.total_bytes + self.cached_bytes - round(RUNTIME_BYTES)
 
     @property
     def total_bytes(self) -> int:
@@ -130,6 +131,7 @@ class MemoryColumns:
     activations: F
     buffers: F
     reserved: F
+    cached: F
 
     @property
     def allocated(self) -> F:
@@ -147,15 +149,10 @@ def memory(training: Training, accelerator: Accelerator) -> MemoryTable:
     pp = training.layout.pp
     columns = Columns.of([training], [accelerator])
     found = rank_memory(columns, RankColumns.of(training), np.arange(pp, dtype=np.float64))
-    names = ("parameters", "gradients", "optimizer", "activations", "buffers", "reserved")
+    names = [field.name for field in fields(MemoryColumns)]
     table = [[round(float(v)) for v in np.broadcast_to(getattr(found, name), pp)] for name in names]
-    rows = zip(*table, strict=True)
-    return MemoryTable(
-        tuple(
-            MemoryRow(stage, parameters, gradients, optimizer, activations, buffers, reserved, accelerator.memory_bytes)
-            for stage, (parameters, gradients, optimizer, activations, buffers, reserved) in enumerate(rows)
-        )
-    )
+    rows = enumerate(zip(*table, strict=True))
+    return MemoryTable(tuple(MemoryRow(*(stage, *parts, accelerator.memory_bytes)) for stage, parts in rows))
 
 
 def fits(columns: Columns, pipeline: PipelineRanks) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -189,13 +186,15 @@ def rank_memory(columns: Columns, rank: RankColumns, place: F) -> MemoryColumns:
     kept = rank.dense * columns.job.kept_dense + rank.expert * columns.job.kept_expert
     parts["buffers"] = parts["buffers"] + kept
     spare = np.where(second, sharded.stranded, FRAGMENTATION * columns.device.memory_bytes)
-    return MemoryColumns(**parts, reserved=RUNTIME_BYTES + spare)
+    cached = np.where(second, sharded.cached, 0.0)
+    return MemoryColumns(**parts, reserved=RUNTIME_BYTES + spare, cached=cached)
 
 
 def _replicated(columns: Columns, rank: RankColumns, place: F) -> MemoryColumns:
     """Software that keeps whole buffers (Megatron, DeepSpeed), and FSDP of the first generation."""
     parameters, gradients, optimizer = state(columns, rank)
     once, layer = kept(columns, rank)
-    activations = in_flight(columns, place) * once
+    activations = in_flight(columns, rank, place) * once
     buffers = working(columns, rank, layer)
-    return MemoryColumns(parameters, gradients, optimizer, activations, buffers, np.zeros_like(once))
+    none = np.zeros_like(once)
+    return MemoryColumns(parameters, gradients, optimizer, activations, buffers, reserved=none, cached=none)

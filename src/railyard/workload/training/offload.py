@@ -10,7 +10,10 @@ follow one another behind the step.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from railyard.workload.training.spec import SoftwareProfile
 
 MASTER_BYTES = 4
 """Of a parameter in 32 bits, which mixed-precision training updates."""
@@ -69,6 +72,6 @@ class Offload:
         return updated
 
 
-def state_bytes(moment_bytes: int, zero: int) -> int:
+def state_bytes(software: SoftwareProfile, zero: int) -> int:
     """Bytes of a parameter's state that can be kept elsewhere."""
-    return 2 * moment_bytes + (MASTER_BYTES if zero < 3 else 0)
+    return 2 * software.moment_bytes + (MASTER_BYTES if zero < 3 and software.master_copy else 0)

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from railyard.workload.training.spec import Training
 
 
-_WIDTH = 9
+_WIDTH = 11
 
 
 @dataclass(frozen=True, slots=True)
 class RankColumns:
     """One pipeline rank of each design; `ranks` says how many such ranks the pipeline has (0: none).
 
-    `dense` and `expert` are parameters that it holds, `trained_dense` and `trained_expert` those that it trains.
+    `dense` and `expert` are parameters that it holds, `trained_dense` and `trained_expert` those that it trains;
+    `first_chunk` and `last_chunk` the layers of its first and its last virtual stage.
     """
 
     ranks: F
@@ -39,6 +40,8 @@ class RankColumns:
     expert: F
     trained_dense: F
     trained_expert: F
+    first_chunk: F
+    last_chunk: F
 
     @classmethod
     def of(cls, training: Training) -> RankColumns:
@@ -113,4 +116,5 @@ def _contents(rank: StageCounts, training: Training) -> list[float]:
     if training.lora is not None:
         each = [adapters_of_layer(model, layout, training.lora, experts=kind) for kind in (False, True)]
         trained = [plain * each[0] + rank.moe_layers * each[1], 0.0]
-    return [rank.layers, rank.moe_layers, rank.embedding, rank.head, dense, expert, *trained]
+    chunks = rank.first_chunk, rank.last_chunk
+    return [rank.layers, rank.moe_layers, rank.embedding, rank.head, dense, expert, *trained, *chunks]

@@ -10,7 +10,7 @@ import numpy as np
 from railyard.graph import CollectiveKind
 from railyard.workload.training import communication
 from railyard.workload.training.alpha_beta import collective_s, send_s
-from railyard.workload.training.compute import dispatch_cast_s, recompute_host_s, recompute_s
+from railyard.workload.training.compute import dispatch_cast_s, offload_waits_s, recompute_host_s, recompute_s
 from railyard.workload.training.sharded_times import Under, sharded_times
 
 if TYPE_CHECKING:
@@ -100,9 +100,10 @@ def rank_times(
     backward_work = work.backward_input + work.backward_weight + again + back.contention
     # The host launches what comes next while a collective runs.
     waits = ahead.host - ahead.total + ahead.contention, back.host - back.total + back.contention
-    wait_forward = np.maximum(0.0, work.host_forward - forward_work + waits[0])
+    copies = offload_waits_s(columns, passes, rank.layers, rank.moe_layers, machine.host_bytes_s)
+    wait_forward = np.maximum(copies[0], work.host_forward - forward_work + waits[0])
     host_backward = work.host_backward + recompute_host_s(columns, passes, work, rank.layers, rank.moe_layers)
-    wait_backward = np.maximum(0.0, host_backward - backward_work + waits[1])
+    wait_backward = np.maximum(copies[1], host_backward - backward_work + waits[1])
     forward = forward_work + ahead.total - ahead.contention + wait_forward
     backward = backward_work + back.total - back.contention + wait_backward
     head = passes.stage(0.0, 0.0, 0.0, rank.head)

@@ -72,6 +72,8 @@ class Layout:
         recompute_share: Share of the layers that `full` recomputes (Megatron's recompute-num-layers).
         recompute_by_operator: `full` keeps attention and every second product (torchtitan's `selective` `op`); with it
             `recompute_share` says only what of a layer's activations is not kept.
+        offload_layers: Layers, spread evenly over the pipeline, whose activations wait for backward in memory of the
+            host (Megatron-Core's `cpu-offloading-num-layers`).
         fsdp_shard: Ranks that share one copy of the parameters under zero 3; 0 means all dp * cp ranks.
         reshard: Under zero 3: gathered parameters are dropped after forward and gathered again for backward.
         bucket_bytes: Gradient bytes per reduction; 0 means one reduction a layer.
@@ -98,6 +100,7 @@ class Layout:
     recompute_modules: tuple[str, ...] = ()
     recompute_share: float = 1.0
     recompute_by_operator: bool = False
+    offload_layers: int = 0
     fsdp_shard: int = 0
     reshard: bool = True
     bucket_bytes: int = 0
@@ -165,6 +168,8 @@ class Layout:
             yield f"{self.recompute} recompute{by_operator}{share}"
         if self.recompute_modules:
             yield f"recompute of {' and '.join(self.recompute_modules)}"
+        if self.offload_layers:
+            yield f"activations of {self.offload_layers} layers in host memory"
         if self.fsdp_shard:
             yield f"shards of {self.fsdp_shard}"
         if self.bucket_bytes:
@@ -218,6 +223,8 @@ class SoftwareProfile:
         loss_bytes: Memory traffic per logit of a cross-entropy that is not fused, forward and backward. Megatron's,
             split over the vocabulary: cast to 32 bits 6, maximum 4, subtraction 8, exponential 8, sum 4, division 8;
             gradient 8, cast 6. PyTorch's: cast 6, log-softmax 8; its gradient 12, cast 6.
+        loss_width: Bytes of an element of the loss's own copies of the logits where it is not fused: 4, or 2 without
+            an upcast.
         cast_bytes: Memory traffic per element of a cast to 8 or 4 bits with its transpose (0: rides in other kernels).
         launch_ps: Host time to launch one kernel; the step cannot go faster than its launches (0 under CUDA graphs).
         layer_host_ps: Host time of one layer's pass beyond its launches (hooks, gathers, Python).
@@ -242,6 +249,7 @@ class SoftwareProfile:
         context_overlap: Share of the exchange of keys and values hidden under attention: a ring sends the next ones
             while it computes with the last; 0 where all are gathered first (Llama 3, arXiv 2407.21783, section 3.3.2).
         pipeline_overlap: Share of pipeline sends hidden under the next computation.
+        interleaves: It has virtual stages (DeepSpeed's pipelines have none).
         scattered_sends: Without sequence parallelism each tensor-parallel rank sends its part of an activation to the
             next stage, which gathers it again (Narayanan et al. 2021, section 4.1); else each sends all of it.
         collective_host_ps: Host time to start one collective.
@@ -260,7 +268,15 @@ class SoftwareProfile:
         optimizer_bytes: Bytes read and written per parameter by an optimizer step.
         gradient_bytes: Bytes per parameter of the gradient buffer that is reduced.
         fully_shard: Memory under zero 3 is that of PyTorch's FSDP2 and its pipelining (torchtitan).
+        master_copy: The optimizer updates a 32-bit copy of each parameter; else it updates the 16-bit one itself.
+        local_batches: A step may run its pipeline several times, a local batch each; else once, with the whole batch.
         moment_bytes: Bytes of each of Adam's two moments: 4, or 2 with a precision-aware optimizer.
+        keeps_products: The product of gate and up projection is kept for the down projection's weight gradient; else
+            the backward kernel of the activation makes it again from its factors (xformers' SwiGLU, DeepSeek-V3).
+        keeps_outputs: Outputs of experts are kept, as the router's probabilities multiply them; else these multiply the
+            activation in front of the down projection, whose output nothing needs (Megatron-Core from 0.13 on).
+        gate_bytes: Bytes of an element of what gate and up projection give, kept for the activation's backward pass:
+            2, or 1 in 8 bits (DeepSeek-V3; Megatron-Core's `activation_func_fp8_input_store`).
         keeps_placeholders: A 16-bit tensor stays for every shape of weight whose gradient the product adds to the
             buffer itself (Transformer Engine from 2.3 on); else there is one of the largest while it is used.
         narrow_parameter_bytes: Bytes of a layer's parameter under 8-bit products: 2 with the transposed copy that
@@ -294,6 +310,7 @@ class SoftwareProfile:
     fused_rope: bool = True
     fused_loss: bool = False
     loss_bytes: float = 52.0
+    loss_width: float = 4.0
     cast_bytes: float = 4.0
     launch_ps: int = 6_000_000
     layer_host_ps: int = 0
@@ -313,6 +330,7 @@ class SoftwareProfile:
     expert_overlap: float = 0.8
     context_overlap: float = 0.9
     pipeline_overlap: float = 0.5
+    interleaves: bool = True
     scattered_sends: bool = False
     collective_host_ps: int = 0
     recompute_stops: bool = False
@@ -326,7 +344,12 @@ class SoftwareProfile:
     optimizer_bytes: float = 28.0
     gradient_bytes: int = 4
     fully_shard: bool = False
+    local_batches: bool = False
+    master_copy: bool = True
     moment_bytes: int = 4
+    keeps_products: bool = True
+    keeps_outputs: bool = True
+    gate_bytes: float = 2.0
     narrow_parameter_bytes: float = 2.0
     keeps_placeholders: bool = True
     step_ps: int = 5_000_000_000

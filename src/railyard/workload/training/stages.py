@@ -45,12 +45,14 @@ class VirtualStage:
 
 @dataclass(frozen=True, slots=True)
 class StageCounts:
-    """What one pipeline rank holds over all its chunks."""
+    """What one pipeline rank holds over all its chunks, and how many layers its first and its last chunk have."""
 
     layers: int
     moe_layers: int
     embedding: bool
     head: bool
+    first_chunk: int = 0
+    last_chunk: int = 0
 
 
 def layer_counts(layers: int, stages: int, prediction: int = 0) -> list[int]:
@@ -134,6 +136,8 @@ def rank_stages(model: Model, layout: Layout) -> tuple[StageCounts, ...]:
             moe_layers=sum(v.moe_layers for v in chunks if v.stage == rank),
             embedding=any(v.embedding for v in chunks if v.stage == rank),
             head=any(v.head for v in chunks if v.stage == rank),
+            first_chunk=chunks[rank].layers,
+            last_chunk=chunks[rank - layout.pp].layers,
         )
         for rank in range(layout.pp)
     )

@@ -72,7 +72,10 @@ def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) 
     """
     groups = _groups(columns)
     sent = _sharded(columns, pipeline, machine, groups) | {"pp": _sends(columns, machine)}
-    fullest = {name: np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0) for name in _RANK}
+    fullest = {
+        name: np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0)
+        for name in type(pipeline.first).__slots__
+    }
     for name, amount in _exchanged(columns, type(pipeline.first)(**fullest), machine).items():
         sent[name] = amount
     stride = [groups[name].stride for name in CLASSES]
@@ -131,10 +134,6 @@ class _Moved:
         )
 
 
-_HELD = ("dense", "expert", "trained_dense", "trained_expert")
-_RANK = ("ranks", "layers", "moe_layers", "embedding", "head", *_HELD)
-
-
 def _groups(columns: Columns) -> dict[str, Group]:
     layout = columns.layout
     replicas = layout.dp * layout.cp
@@ -174,7 +173,8 @@ def _sharded(
     """Reductions of gradients and gathers of parameters, once a step or, under ZeRO-3, with every micro-batch."""
     layout, each = columns.layout, columns.software.gradient_bytes
     dense, expert, trained, trained_expert = (
-        np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0) for name in _HELD
+        np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0)
+        for name in ("dense", "expert", "trained_dense", "trained_expert")
     )
     layers = np.maximum(np.max([kind.layers for kind in pipeline.kinds], axis=0), 1.0)
     split = layout.zero >= 3

@@ -62,6 +62,7 @@ class Recipe:
         sharded: Parameters are sharded (Megatron-FSDP).
         fused_experts: Grouped products, activation and casts are one kernel.
         fused_loss: One kernel for the loss.
+        offload_layers: Layers whose activations wait in the host's memory.
         differs: Sizes in which the row differs from the recipe.
     """
 
@@ -75,6 +76,7 @@ class Recipe:
     sharded: bool = False
     fused_experts: bool = False
     fused_loss: bool = False
+    offload_layers: int = 0
     differs: tuple[str, ...] = ()
 
     def line(self) -> str:
@@ -86,6 +88,7 @@ class Recipe:
         facts += [f"graphs of {'+'.join(self.graphs)}"] if self.graphs else []
         facts += [f"recomputes {'+'.join(self.recompute)}"] if self.recompute else []
         facts += ["experts' exchange overlapped"] if self.overlap_expert else []
+        facts += [f"activations of {self.offload_layers} layers in host memory"] if self.offload_layers else []
         return ", ".join(parts) + (": " + ", ".join(facts) if facts else "")
 
 
@@ -126,6 +129,7 @@ def _bridge(row: Row) -> Recipe | None:
         sharded=chosen["fsdp"] == "1",
         fused_experts=chosen["fused_grouped_mlp"] == "1",
         fused_loss=True,
+        offload_layers=int(chosen["offload_layers"] or 0),
         differs=differs,
     )
 

@@ -55,10 +55,10 @@ def attach(program: Program, pieces: Pieces, traffic: tuple[StageTraffic, ...]) 
     for number, one in enumerate(real):
         _open(program, pieces, one, OPEN + number)
     for number, one in enumerate(real):
-        alone = one.group == "ep" and pieces.together.any()
-        if alone:
+        paired = one.group == "ep"
+        if paired:
             _uncovered(program, pieces, one, OPEN + len(real) + number)
-        _hidden(program, pieces, one, BESIDE + number, where=pieces.together if alone else None)
+        _hidden(program, pieces, one, BESIDE + number, where=pieces.together if paired else None)
     for first, _ in pieces.overlapped.values():
         program.wait(first, pieces.outside(pieces.end))
     for last in pieces.overlapped_ends():

@@ -103,6 +103,7 @@ def parts_of(
     *,
     splits_backward: bool,
     times_of: TimesOf | None = None,
+    host_bps: float = np.inf,
 ) -> StageParts:
     """The table of a job.
 
@@ -112,9 +113,14 @@ def parts_of(
         segments: Into how many segments a virtual stage is cut; at most its layers are taken.
         splits_backward: Whether the schedule has operations of its own for weight gradients.
         times_of: Replaces `compute.stage_times`, for measured or assumed times.
+        host_bps: Between an accelerator and its host, each way.
     """
     number, rows = rows_of(training, segments)
-    ask = StageCosts.of(training, accelerator).times if times_of is None else partial(times_of, training, accelerator)
+    ask = (
+        StageCosts.of(training, accelerator, host_bps).times
+        if times_of is None
+        else partial(times_of, training, accelerator)
+    )
     times = _remembered(ask, rows)
     parameters_of = [costs.stage_parameters(training, row) for row in rows]
     time_ps, host_ps = np.zeros((2, len(rows), len(Op)), np.int64)

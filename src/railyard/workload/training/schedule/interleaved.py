@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from railyard.workload.training.schedule.sequence import (
     PipelineSchedule,
     Sequence,
@@ -11,8 +13,8 @@ from railyard.workload.training.schedule.sequence import (
 )
 
 
-def _sequences(pp: int, vp: int, micro_batches: int) -> list[Sequence]:
-    passes = grouped_passes(pp, vp, micro_batches)
+def _sequences(pp: int, vp: int, micro_batches: int, *, paired: bool = False) -> list[Sequence]:
+    passes = grouped_passes(pp, vp, micro_batches, paired=paired)
     return [alternate(passes, rank) for rank in range(pp)]
 
 
@@ -28,6 +30,7 @@ INTERLEAVED = schedules.add(
         splits_backward=False,
         sequences=_sequences,
         bubble=_bubble,
+        paired=partial(_sequences, paired=True),
         source="Narayanan et al., Megatron-LM (SC 2021), section 2.2.2",
     ),
 )

@@ -5,11 +5,13 @@ Of four ranks the first runs F0 F1 F2 F3, waits, then B0 F4 B1 F5 B2 ..., the la
 
 from __future__ import annotations
 
+from functools import partial
+
 from railyard.errors import InputError
 from railyard.workload.training.schedule.sequence import PipelineSchedule, Sequence, alternate, plain_passes, schedules
 
 
-def _sequences(pp: int, vp: int, micro_batches: int) -> list[Sequence]:
+def _sequences(pp: int, vp: int, micro_batches: int, *, paired: bool = False) -> list[Sequence]:
     if vp != 1:
         raise InputError(
             "the 1F1B schedule has one virtual stage a rank",
@@ -18,7 +20,7 @@ def _sequences(pp: int, vp: int, micro_batches: int) -> list[Sequence]:
             allowed=1,
             hint="the schedule `interleaved` has several",
         )
-    passes = plain_passes(pp, micro_batches)
+    passes = plain_passes(pp, micro_batches, paired=paired)
     return [alternate(passes, rank) for rank in range(pp)]
 
 
@@ -34,6 +36,7 @@ ONE_FORWARD_ONE_BACKWARD = schedules.add(
         splits_backward=False,
         sequences=_sequences,
         bubble=_bubble,
+        paired=partial(_sequences, paired=True),
         source="Narayanan et al., PipeDream-2BW (2020) and Megatron-LM (SC 2021), section 2.2.1",
     ),
 )

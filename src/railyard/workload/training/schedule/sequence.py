@@ -60,6 +60,8 @@ class PipelineSchedule:
             takes the same time and transfers take none; the three times are those of ONE virtual stage on one
             micro-batch, and the answer is in their unit. Exact for `micro-batches` a multiple of `pp`.
         source: Where it is described.
+        paired: The same sequences with each forward pass joined to the backward pass of another micro-batch, so that
+            what either exchanges hides under the other; None where a schedule has such pairs by itself, or cannot.
         mirrored: Every rank holds two stages, its own and that of its mirror image in the pipeline, and micro-batches
             run in both directions. `chunk` then is the direction.
     """
@@ -70,6 +72,7 @@ class PipelineSchedule:
     sequences: Callable[[int, int, int], list[Sequence]]
     bubble: Callable[[int, int, int, float, float, float], float]
     source: str
+    paired: Callable[[int, int, int], list[Sequence]] | None = None
     mirrored: bool = False
 
 
@@ -85,27 +88,35 @@ class Passes:
         micro_batch: int32[n], of the k-th forward and of the k-th backward pass.
         vp: Virtual stages of a rank.
         warm_up: Forward passes of each rank before its first backward pass.
+        paired: Behind the warm-up each forward pass is one chunk with the backward pass that follows it.
     """
 
     chunk: NDArray[np.int32]
     micro_batch: NDArray[np.int32]
     vp: int
     warm_up: list[int]
+    paired: bool = False
 
 
-def plain_passes(pp: int, micro_batches: int) -> Passes:
-    """One virtual stage a rank: rank r is `pp - 1 - r` forward passes ahead of its backward passes."""
+def plain_passes(pp: int, micro_batches: int, *, paired: bool = False) -> Passes:
+    """One virtual stage a rank: rank r is `pp - 1 - r` forward passes ahead of its backward passes.
+
+    Paired, what a forward pass gives leaves with the end of its chunk, so that a micro-batch takes a whole chunk from
+    rank to rank, and rank r must be `2 (pp - 1 - r) + 1` ahead.
+    """
     micro = np.arange(micro_batches, dtype=np.int32)
-    return Passes(np.zeros_like(micro), micro, 1, [min(pp - 1 - rank, micro_batches) for rank in range(pp)])
+    ahead = [2 * (pp - 1 - rank) + 1 if paired else pp - 1 - rank for rank in range(pp)]
+    return Passes(np.zeros_like(micro), micro, 1, [min(many, micro_batches) for many in ahead], paired)
 
 
-def grouped_passes(pp: int, vp: int, micro_batches: int) -> Passes:
+def grouped_passes(pp: int, vp: int, micro_batches: int, *, paired: bool = False) -> Passes:
     """Micro-batches go through all chunks of a rank in groups of `pp`, as in Megatron-LM.
 
     Rank r runs `2 (pp - 1 - r) + (vp - 1) g` forward passes ahead, g being the size of the first group. Megatron-LM
     wants an integer of groups. Where it is none, the first group takes the remainder too: a later group larger
     than the first, or one smaller than `pp`, would make a rank wait for itself. Fewer micro-batches than ranks all run
-    forward first, for the same reason.
+    forward first, for the same reason. Paired, each is one further ahead, as in Megatron-LM's
+    `overlap-moe-expert-parallel-comm`.
     """
     first = pp + micro_batches % pp if micro_batches >= pp else micro_batches
     starts = [0, *range(first, micro_batches, pp)]
@@ -115,7 +126,8 @@ def grouped_passes(pp: int, vp: int, micro_batches: int) -> Passes:
     chunk = np.concatenate([np.repeat(np.arange(vp, dtype=np.int32), len(group)) for group in groups])
     total = vp * micro_batches
     ahead = (vp - 1) * first if micro_batches >= pp else total
-    return Passes(chunk, micro, vp, [min(2 * (pp - 1 - rank) + ahead, total) for rank in range(pp)])
+    warm_up = [min(2 * (pp - 1 - rank) + ahead + paired, total) for rank in range(pp)]
+    return Passes(chunk, micro, vp, warm_up, paired)
 
 
 def alternate(passes: Passes, rank: int) -> Sequence:
@@ -133,7 +145,9 @@ def alternate(passes: Passes, rank: int) -> Sequence:
     op[forward_at], op[backward_at] = Op.FORWARD, Op.BACKWARD
     chunk[forward_at], chunk[backward_at] = passes.chunk, passes.vp - 1 - passes.chunk
     micro[forward_at], micro[backward_at] = passes.micro_batch, passes.micro_batch
-    return Sequence(op, chunk, micro)
+    joins = np.zeros(2 * total, np.bool_)
+    joins[backward_at[:steady]] = passes.paired
+    return Sequence(op, chunk, micro, joins=joins)
 
 
 def with_weights(sequence: Sequence, lag: int) -> Sequence:
@@ -148,4 +162,5 @@ def with_weights(sequence: Sequence, lag: int) -> Sequence:
         np.insert(sequence.op, at, np.uint8(Op.WEIGHT)),
         np.insert(sequence.chunk, at, sequence.chunk[inputs]),
         np.insert(sequence.micro_batch, at, sequence.micro_batch[inputs]),
+        joins=None if sequence.joins is None else np.insert(sequence.joins, at, False),
     )

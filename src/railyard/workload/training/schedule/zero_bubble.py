@@ -6,6 +6,8 @@ every rank holds as many micro-batches as the first rank of 1F1B does, and runs 
 
 from __future__ import annotations
 
+from functools import partial
+
 from railyard.workload.training.schedule.sequence import (
     PipelineSchedule,
     Sequence,
@@ -17,8 +19,13 @@ from railyard.workload.training.schedule.sequence import (
 )
 
 
-def _sequences(pp: int, vp: int, micro_batches: int) -> list[Sequence]:
-    passes = plain_passes(pp, micro_batches) if vp == 1 else grouped_passes(pp, vp, micro_batches)
+def _sequences(pp: int, vp: int, micro_batches: int, *, paired: bool = False) -> list[Sequence]:
+    plain = vp == 1
+    passes = (
+        plain_passes(pp, micro_batches, paired=paired)
+        if plain
+        else grouped_passes(pp, vp, micro_batches, paired=paired)
+    )
     return [with_weights(alternate(passes, rank), rank) for rank in range(pp)]
 
 
@@ -34,6 +41,7 @@ ZERO_BUBBLE = schedules.add(
         splits_backward=True,
         sequences=_sequences,
         bubble=_bubble,
+        paired=partial(_sequences, paired=True),
         source="Qi et al., Zero Bubble Pipeline Parallelism (ICLR 2024), section 3 and Table 2",
     ),
 )
