@@ -13,13 +13,15 @@ import csv
 import json
 import math
 import sys
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import serving_left_out
 
 from railyard import catalog
+from railyard.measure.model_error import UNNAMED
+from railyard.workload.training import profiles
 from railyard_validation.bands import INSIDE, ErrorBand, Miss, bands
 from railyard_validation.collectives import left_out as collectives
 from railyard_validation.serving.left_out import cases_of, source_of
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from railyard.catalog import Catalog
+    from railyard_validation.training.cases import Case
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "validation" / "data"
@@ -48,17 +51,26 @@ SIZES = ((MIB, "below 1 MiB"), (64 * MIB, "1 to 64 MiB"), (math.inf, "from 64 Mi
 
 
 def of_training(known: Catalog) -> Iterator[Miss]:
-    """Steps of judged rows, the source of each left out of the fit."""
-    cases = read_cases(DATA / "training" / "runs.csv", known)[0]
+    """Steps of judged rows, the source of each left out of the fit; then the same as if nobody said what they ran."""
+    cases = [case for case in read_cases(DATA / "training" / "runs.csv", known)[0] if scored(case)]
+    yield from _steps(cases, known, "")
+    yield from _steps([_unnamed(case) for case in cases], known, UNNAMED)
+
+
+def _unnamed(case: Case) -> Case:
+    newest = profiles.default(case.machine.accelerator)
+    return replace(case, training=case.training.replace(software=newest))
+
+
+def _steps(cases: list[Case], known: Catalog, suffix: str) -> Iterator[Miss]:
     found, _ = left_out(cases, "source", known)
     for case, predicted in zip(found, predicted_s(found), strict=True):
-        if not scored(case):
-            continue
         job = case.training
         kind = "experts" if job.model.experts else "dense"
         bits = "16 bits" if job.precision in ("bf16", "fp16") else "8 bits or fewer"
         group = "|".join((job.software.name, job.model.name, case.machine.accelerator.name, job.precision))
-        yield Miss("step", f"{kind}, {bits}", case.family, group, math.log(case.measured / predicted), "source")
+        family = f"{kind}, {bits}{suffix}"
+        yield Miss("step", family, case.family, group, math.log(case.measured / predicted), "source")
 
 
 def of_collectives(known: Catalog) -> Iterator[Miss]:

@@ -82,6 +82,11 @@ class ModelError:
             held_out="the setting, not the system",
         )
 
+    def widened(self, fastest: float, slowest: float) -> ModelError:
+        """The band where the prediction stands for jobs whose steps lie between these, over its own."""
+        low, high = (1.0 + self.low) * fastest - 1.0, (1.0 + self.high) * slowest - 1.0
+        return replace(self, low=low, high=high)
+
     def row(self, figure: str, typical: float, *, inverse: bool = False, prices: Band | None = None) -> ErrorRow:
         """The band of a figure.
 
@@ -108,6 +113,10 @@ class ModelError:
         )
 
 
+UNNAMED = ", software not named"
+"""Of a family whose rows were predicted with the newest software of their device, whatever they ran."""
+
+
 @cache
 def record() -> Mapping[tuple[str, str], ModelError]:
     """Every band, by question and family."""
@@ -116,15 +125,16 @@ def record() -> Mapping[tuple[str, str], ModelError]:
     return {(one.question, one.family): one for one in found}
 
 
-def step_error(*, experts: bool, precision: str) -> ModelError:
+def step_error(*, experts: bool, precision: str, named: bool = True) -> ModelError:
     """Of a training step.
 
     Args:
         experts: Whether the model has experts.
         precision: Of its matrix products.
+        named: Whether the software is known; else that of the measured runs was another than the one predicted with.
     """
     bits = "16 bits" if precision in ("bf16", "fp16") else "8 bits or fewer"
-    return record()["step", f"{'experts' if experts else 'dense'}, {bits}"]
+    return record()["step", f"{'experts' if experts else 'dense'}, {bits}{'' if named else UNNAMED}"]
 
 
 def serving_error(question: Question, *, experts: bool) -> ModelError:

@@ -16,6 +16,7 @@ from railyard.scenario.section import fields_given
 from railyard.study import bounds
 from railyard.workload.training import calibrated, formats, loading, profiles
 from railyard.workload.training.layout import candidates, check, check_fit, domain_use
+from railyard.workload.training.likely import Likely, likely, open_keys
 from railyard.workload.training.lora import check_lora
 from railyard.workload.training.offload import Offload
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, Lora, SoftwareProfile, Training
@@ -173,10 +174,27 @@ def training_of(
         if job.data is not None:
             with blaming(draft, *_TRAINING, "data"):
                 loading.check(job.data, formats.format_of(job.data))
-        given = _given(section)
+        given = given_keys(section)
         if isinstance(section.parallelism, str) or section.parallelism.auto:
             return _best(job, cluster, given, choose)
-        return _fitting(job.replace(layout=written_layout(given, section.global_batch, cluster.ranks)), cluster)
+        job = job.replace(layout=written_layout(given, section.global_batch, cluster.ranks))
+        check(job.model, job.layout, job.seq_len, cluster.ranks)
+        return _fitting(completed(section, job, cluster).training, cluster)
+
+
+def completed(section: TrainingSection, job: Training, cluster: Cluster) -> Likely:
+    """A job with likely values of what its scenario leaves open of a written layout, and how far these may be off.
+
+    Looks at the accelerators of the cluster and their NICs, not at the fabric between them.
+    """
+    if isinstance(section.parallelism, str) or section.parallelism.auto:
+        return Likely(job)
+    left_out, layout = open_keys(given_keys(section), job.layout), job.layout
+    if "vp" in left_out:
+        layout = layout.replace(vp=1, schedule="1f1b")
+    nics_bps = cluster.nic.rate_bps * cluster.server.nics_per_accelerator
+    machine = Machine.of_device(cluster.accelerator, nics_bps, cluster.scale_up_domain)
+    return likely(job.replace(layout=layout), machine, left_out)
 
 
 def _check_offload(job: Training, cluster: Cluster) -> None:
@@ -192,7 +210,7 @@ def _check_offload(job: Training, cluster: Cluster) -> None:
         )
 
 
-def _given(section: TrainingSection) -> dict[str, Any]:
+def given_keys(section: TrainingSection) -> dict[str, Any]:
     """The keys of the layout that are written out, under the names of `Layout`.
 
     Raises:

@@ -30,6 +30,7 @@ from railyard.result.training import (
     StorageFigures,
 )
 from railyard.result.variants.training import TrainingVariant
+from railyard.study.compose import completed, given_keys
 from railyard.study.deaths import listed
 from railyard.study.estimates import estimates
 from railyard.study.training.collectives import collective_rows
@@ -40,6 +41,7 @@ from railyard.study.training.packet_figures import packets_of
 from railyard.study.training.storing import checkpoint_of, storage_warnings
 from railyard.workload.training import profiles
 from railyard.workload.training.jitter import law_of
+from railyard.workload.training.likely import WORTH, open_keys
 from railyard.workload.training.memory import memory
 from railyard.workload.training.pace import own_count, pace_of, step_width
 from railyard.workload.training.sync.ledger import ledger
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from railyard.economics.sources import Source
     from railyard.result.fault import FaultFigures
     from railyard.result.model_error import ErrorRow
+    from railyard.scenario.workload import TrainingSection
     from railyard.study.training.mean_step import MeanStep
     from railyard.study.training.prepare import Prepared
     from railyard.study.training.simulate import Simulated
@@ -181,7 +184,11 @@ def measure(simulated: Simulated) -> MeasuredTraining:
 def _model_error(simulated: Simulated, rate: float | None, cost: Economics) -> tuple[ErrorRow, ...]:
     """Bands of step, tax, tokens, cost, power: dollars an hour are prices, so that a token costs what a step errs."""
     job = simulated.job
-    error = step_error(experts=bool(job.training.model.experts), precision=job.training.precision)
+    section = job.variant.draft.scenario.training
+    named = section.software.profile is not None
+    error = step_error(experts=bool(job.training.model.experts), precision=job.training.precision, named=named)
+    likely = completed(section, job.training, job.cluster)
+    error = error.widened(likely.fastest, likely.slowest)
     device = job.cluster.accelerator.name
     own = own_count(job.training, device)
     if own:
@@ -297,6 +304,7 @@ def _memory_row(row: MemoryRow) -> MemoryStage:
     """What the runtime reserves counts as buffers, so that the parts add up to the total."""
     parts = dataclasses.asdict(row)
     parts["buffers_bytes"] += parts.pop("reserved_bytes")
+    del parts["cached_bytes"]
     return MemoryStage(**parts, total_bytes=row.total_bytes)
 
 
@@ -331,8 +339,10 @@ def _defaults(job: Prepared) -> Iterator[str]:
     section = scenario.training
     if isinstance(section.parallelism, str) or section.parallelism.auto:
         yield from _chosen_layout(training.layout, section.parallelism)
+    else:
+        yield from _left_out(section, training)
     if section.software.profile is None:
-        yield f"software: {training.software.name}"
+        yield f"software: {training.software.name}, the newest that is known here; the band is that of any"
     if section.software.constants is not None:
         yield _own_runs(training, cluster.accelerator.name)
     if not profiles.read_on(training.software, cluster.accelerator):
@@ -364,6 +374,18 @@ def _chosen_layout(layout: Layout, asked: object) -> Iterator[str]:
             f"schedule: {layout.schedule}, which PyTorch's pipelining has and Megatron-LM's main line does not;"
             " `parallelism: {auto: true, schedule: interleaved}` keeps to what both have"
         )
+
+
+def _left_out(section: TrainingSection, training: Training) -> Iterator[str]:
+    """The likely values of keys of a written layout that it leaves open."""
+    left_out, layout = open_keys(given_keys(section), training.layout), training.layout
+    if "vp" in left_out:
+        yield (
+            f"parallelism.vp: {layout.vp}, the fewest virtual stages within {WORTH:.0%} of the fastest that fits; the"
+            " band has the others in it"
+        )
+    if "micro_batch" in left_out:
+        yield f"parallelism.micro_batch: {layout.micro_batch}, the fastest that fits"
 
 
 def _own_runs(training: Training, device: str) -> str:

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 _MODULES_DENSE = ("layernorm", "mlp")
 _MODULES_EXPERTS = ("layernorm", "moe_act")
 _MODULES_LATENT = ("mla_up_proj",)
-_MICRO_BATCHES = (1, 2, 4, 8, 16)
+MICRO_BATCHES = (1, 2, 4, 8, 16)
+"""Sizes that are tried."""
 # A sequence is cut no finer than this many tokens a rank: below, ring exchanges cost more than they save.
 _SMALLEST_CHUNK = 2048
 _NAMES = ("tp", "pp", "dp", "cp", "ep", "vp", "zero", "micro_batch")
@@ -153,8 +154,8 @@ def _inner(model: Model, search: Search, sizes: dict[str, int]) -> Iterator[Layo
     stage = sizes["tp"] * sizes["cp"] * sizes["dp"]
     experts = [n for n in _divisors(model.experts) if stage % n == 0] if model.experts else [1]
     for ep in _choices(search, "ep", experts):
-        for micro in _choices(search, "micro_batch", [n for n in _MICRO_BATCHES if local % n == 0]):
-            for vp in _choices(search, "vp", _virtual_sizes(model, pp, local // micro)):
+        for micro in _choices(search, "micro_batch", [n for n in MICRO_BATCHES if local % n == 0]):
+            for vp in _choices(search, "vp", virtual_sizes(model, pp, local // micro)):
                 for zero in _choices(search, "zero", [1, 3] if pp == 1 else [1]):
                     for schedule in _schedules(model, search, pp, vp, local // micro):
                         further: dict[str, Any] = {"recompute": search.fixed.get("recompute", "none"), **sizes}
@@ -227,7 +228,7 @@ def _pipeline_sizes(model: Model, search: Search, inner: int) -> list[int]:
     return [n for n in _divisors(stages) if n <= min(model.layers + 2, 64)]
 
 
-def _virtual_sizes(model: Model, pp: int, micro_batches: int) -> list[int]:
+def virtual_sizes(model: Model, pp: int, micro_batches: int) -> list[int]:
     """Every number of virtual stages a rank that comes out even, embedding and head counted as layers or not.
 
     Interleaving wants whole rounds of micro-batches.
@@ -322,21 +323,26 @@ def candidates(job: Training, machine: Machine, accelerators: int, *, fixed: Map
             f" {job.layout.global_batch}" + (f" with {given}" if given else ""),
             key="parallelism",
         )
-    good, tight = _fitting(trainings, machine.accelerator, search)
+    good, tight = with_least_recomputation(trainings, machine.accelerator, may_recompute=_may_recompute(fixed))
     if not good:
         raise _none_fits(tight, machine.accelerator)
     return good
 
 
-def _fitting(
-    trainings: list[Training], accelerator: Accelerator, search: Search
+def with_least_recomputation(
+    trainings: list[Training], accelerator: Accelerator, *, may_recompute: bool = True
 ) -> tuple[list[Training], list[Training]]:
     """Jobs that fit, each with the least recomputation that makes it fit; and those that fit with none.
 
     More recomputation than it takes to fit costs time and gains nothing, so it is not tried.
+
+    Args:
+        trainings: One model's job under several layouts.
+        accelerator: On which it runs.
+        may_recompute: Whether layouts may recompute more than they do.
     """
     good, left = _that_fit(trainings, accelerator)
-    if search.fixed.keys() & {"recompute", "recompute_modules"}:
+    if not may_recompute or not left:
         return good, left
     more: tuple[dict[str, Any], ...] = ({"recompute_modules": _modules(trainings[0].model)}, {"recompute": "full"})
     for changes in more:
@@ -346,6 +352,10 @@ def _fitting(
         ids = {id(one) for one in left_}
         left = [plain for plain, one in zip(left, tighter, strict=True) if id(one) in ids]
     return good, [one.replace(layout=one.layout.replace(recompute="full")) for one in left]
+
+
+def _may_recompute(fixed: Mapping[str, Any]) -> bool:
+    return not fixed.keys() & {"recompute", "recompute_modules"}
 
 
 def _modules(model: Model) -> tuple[str, ...]:
@@ -401,7 +411,7 @@ def nearest_that_fit(training: Training, accelerator: Accelerator, count: int = 
         fixed={},
     )
     tried = _trainings(training, search)
-    good = [found.layout for found in _fitting(tried, accelerator, search)[0]]
+    good = [found.layout for found in with_least_recomputation(tried, accelerator)[0]]
     return tuple(sorted(good, key=lambda layout: _distance(layout, asked))[:count])
 
 
@@ -440,16 +450,35 @@ def check_fit(training: Training, accelerator: Accelerator) -> MemoryTable:
         return table
     full = table.fullest
     near = nearest_that_fit(training, accelerator)
-    others = (
-        "nearest layouts that fit: " + "; ".join(str(layout) for layout in near)
-        if near
-        else "no layout on as many ranks fits"
-    )
     raise LayoutError(
         f"{training.model.name} with {training.layout} does not fit: stage {full.stage} needs"
-        f" {format_memory(full.total_bytes)} of {format_memory(full.capacity_bytes)} on"
-        f" {accelerator.name}; {others}\n{table}",
+        f" {format_memory(full.total_bytes)} of {format_memory(full.capacity_bytes)} on {accelerator.name};"
+        f" {_what_fits(training, accelerator, near)}\n{table}",
         table=table,
         nearest=near,
         key="parallelism",
     )
+
+
+def _what_fits(training: Training, accelerator: Accelerator, near: Sequence[Layout]) -> str:
+    """Keys that make a job fit: the least recomputation, else the layout that differs least, and others in words."""
+    again = with_least_recomputation([training], accelerator)[0]
+    if again:
+        changed = again[0].layout
+        key = (
+            "recompute: full" if changed.recompute == "full" else _flow("recompute_modules", changed.recompute_modules)
+        )
+        first, others = f"with `{key}` under `parallelism` it fits", near
+    elif near:
+        keys = ", ".join(_flow(name, value) for name, value in near[0].parallelism().items())
+        first, others = f"the nearest layout that fits is `parallelism: {{{keys}}}`", near[1:]
+    else:
+        return "no layout on as many ranks fits"
+    return first + (f"; nearest others: {'; '.join(map(str, others))}" if others else "")
+
+
+def _flow(name: str, value: object) -> str:
+    """A key and its value as YAML in one line."""
+    if isinstance(value, list | tuple):
+        return f"{name}: [{', '.join(map(str, value))}]"
+    return f"{name}: {str(value).lower() if isinstance(value, bool) else value}"

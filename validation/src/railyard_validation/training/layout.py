@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from railyard.errors import InputError
 from railyard.workload.training import profiles
 from railyard.workload.training.layout import auto, check
+from railyard.workload.training.likely import likely
+from railyard.workload.training.memory import memory
 from railyard.workload.training.precision import supports
-from railyard.workload.training.spec import DISPATCHERS, GRAPH_SCOPES, RECOMPUTE_MODULES, Layout
-from railyard_validation.training.choice import settled
+from railyard.workload.training.spec import DISPATCHERS, GRAPH_SCOPES, RECOMPUTE_MODULES, Layout, Training
 from railyard_validation.training.generation import profile_name
 
 if TYPE_CHECKING:
@@ -105,6 +106,9 @@ def layout_of(
 ) -> Layout:
     """The layout of a row; a default is named for each fact that the table leaves open.
 
+    What was run had memory for it: virtual stages, micro-batch and recomputation that the row does not state are those
+    of the fastest layout that fits, and where a row that was typed off a page does not fit, its recipe counts more.
+
     Args:
         row: Of the table.
         model: Its architecture.
@@ -119,6 +123,57 @@ def layout_of(
     row = _completed(row, recipe)
     if "tp" not in row.integers and "pp" not in row.integers:
         return _chosen(row, model, machine, software, defaults)
+    precision = precision_of(row, machine.accelerator, [])
+    told: list[str] = []
+    job = Training(
+        model=model,
+        layout=_written(row, told, recipe),
+        seq_len=row.integers["seq_len"],
+        software=software,
+        precision=precision,
+    )
+    left_out = _left_out(row, job.layout, recipe)
+    found = likely(job, machine, left_out).training.layout
+    check(model, found, job.seq_len, row.integers["n_gpu"])
+    if recipe is not None and recipe.differs and not memory(job.replace(layout=found), machine.accelerator).fits:
+        defaults.append(f"{', '.join(recipe.differs)} of the recipe: the row's do not fit")
+        return layout_of(
+            _as_recipe(row, recipe), model, machine, software, defaults, recipe=dataclasses.replace(recipe, differs=())
+        )
+    named = {
+        "vp": f"{found.vp} virtual stage{'s' if found.vp > 1 else ''} a rank: near the fastest that fits",
+        "micro_batch": f"micro-batch {found.micro_batch}: the fastest that fits",
+        "recompute": f"recomputation ({_again(found)}): the least that fits",
+    }
+    defaults += [*told, *(words for name, words in named.items() if name in left_out)]
+    return found
+
+
+def _again(layout: Layout) -> str:
+    return ", ".join(layout.recompute_modules) or layout.recompute
+
+
+def _left_out(row: Row, layout: Layout, recipe: Recipe | None) -> set[str]:
+    """What neither the row nor its recipe says of its layout."""
+    silent = {
+        "vp": layout.pp > 1 and layout.schedule != "dualpipe" and not row.get("vpp"),
+        "micro_batch": "micro_batch" not in row.integers,
+        "recompute": recipe is None and not row.get("recompute") and not _hai(row),
+    }
+    return {name for name, left in silent.items() if left}
+
+
+def _as_recipe(row: Row, recipe: Recipe) -> Row:
+    """The row with the recipe's sizes in place of its own."""
+    sizes = {name: size for name, size in recipe.sizes.items() if name != "vp"}
+    text = {**row.text, **({"vpp": str(recipe.sizes["vp"])} if "vp" in recipe.sizes else {})}
+    integers = {**row.integers, **sizes}
+    integers.pop("dp", None)
+    return dataclasses.replace(row, text=text, integers=integers)
+
+
+def _written(row: Row, defaults: list[str], recipe: Recipe | None) -> Layout:
+    """The layout as far as the row and its recipe say it."""
     row = _with_both(row, defaults)
     sizes = {name: _size(row, name, defaults) for name in ("tp", "pp", "cp", "ep")}
     ranks = row.integers["n_gpu"]
@@ -136,7 +191,7 @@ def layout_of(
             f"the global batch of {batch} sequences does not divide over {dp} data-parallel replicas",
             key="global_batch_seqs",
         )
-    vp = _virtual(row, model, sizes["pp"], defaults)
+    vp = _virtual(row, sizes["pp"], defaults)
     micro = _micro_batch(row, batch // dp, sizes["pp"], defaults)
     zero, shard = _zero(row, defaults)
     sequence = row.get("seq_parallel", "1" if sizes["tp"] > 1 else "0") == "1"
@@ -144,7 +199,7 @@ def layout_of(
         defaults.append("sequence parallel with tensor parallel")
     overlap = row.get("overlap_notes")
     modern = zero > 0
-    layout = Layout(
+    return Layout(
         global_batch=batch,
         dp=dp,
         vp=vp,
@@ -154,10 +209,11 @@ def layout_of(
         reshard=sizes["pp"] == 1,
         sequence_parallel=sequence,
         schedule=_schedule(row, vp),
-        recompute=_recompute(row, defaults, recipe),
+        recompute=_recompute(row, defaults),
         recompute_modules=_modules(row, recipe),
         recompute_share=0.5 if _keeps_every_second(row) else 1.0,
         recompute_by_operator=_keeps_every_second(row),
+        offload_layers=recipe.offload_layers if recipe else 0,
         overlap_gradient=modern,
         overlap_parameter=modern,
         overlap_tensor=_overlap_tensor(row, overlap),
@@ -165,19 +221,6 @@ def layout_of(
         context_heads="CP a2a" in overlap,
         **sizes,
     )
-    check(model, layout, row.integers["seq_len"], ranks)
-    if "micro_batch" in row.integers:
-        return layout
-    layout = settled(
-        row,
-        layout,
-        model,
-        machine,
-        software=software,
-        precision=precision_of(row, machine.accelerator, []),
-    )
-    defaults.append(f"micro-batch {layout.micro_batch}: the fastest that fits")
-    return layout
 
 
 def _completed(row: Row, recipe: Recipe | None) -> Row:
@@ -195,6 +238,8 @@ def _completed(row: Row, recipe: Recipe | None) -> Row:
 
 def _modules(row: Row, recipe: Recipe | None) -> tuple[str, ...]:
     said = row.get("recompute")
+    if _hai(row) and not said:
+        return ("layernorm", "mla_up_proj")  # DeepSeek-V3 report, section 3.2.3
     if said:
         return tuple(module for module in re.split(r"[,;+ ]+", said) if module in RECOMPUTE_MODULES)
     return recipe.recompute if recipe else ()
@@ -236,30 +281,22 @@ def _size(row: Row, name: str, defaults: list[str]) -> int:
     return 1
 
 
+def _hai(row: Row) -> bool:
+    return "HAI-LLM" in row.get("framework")
+
+
 def _schedule(row: Row, vp: int) -> Schedule:
-    if "DualPipe" in row.get("overlap_notes") or "HAI-LLM" in row.get("framework"):
+    if "DualPipe" in row.get("overlap_notes") or _hai(row):
         return "dualpipe"
     return "interleaved" if vp > 1 else "1f1b"
 
 
-def _virtual(row: Row, model: Model, pp: int, defaults: list[str]) -> int:
+def _virtual(row: Row, pp: int, defaults: list[str]) -> int:
     text = row.get("vpp")
-    if text.isdigit():
-        return max(1, int(text))
-    if pp == 1:
-        return 1
     if text == ">1":
-        vp = 2
-        defaults.append("2 virtual stages a rank")
-        return vp
-    vp = 1
-    if not text and "PTD-P" in row.get("framework"):
-        vp = next((n for n in (2, 3, 4) if model.layers % (pp * n) == 0), 1)
-    elif "interleave" in row.get("missing_facts"):
-        # The paper interleaves and does not say how much: one layer a virtual stage where that comes out even.
-        vp = next((n for n in range(8, 0, -1) if (model.layers + 2) % (pp * n) == 0), 1)
-    defaults.append(f"{vp} virtual stage{'s' if vp > 1 else ''} a rank")
-    return vp
+        defaults.append("2 virtual stages a rank")  # torchtitan's own number under interleaved schedules
+        return 2
+    return max(1, int(text)) if text.isdigit() and pp > 1 else 1
 
 
 def _micro_batch(row: Row, local: int, pp: int, defaults: list[str]) -> int:
@@ -312,7 +349,7 @@ _ALL_LAYERS = r"^(?:yes|true|1|on)$|checkpoint|every layer|all layers"
 _NOTHING = ("no", "false", "0", "off", "-", "n/a")
 
 
-def _recompute(row: Row, defaults: list[str], recipe: Recipe | None) -> Recompute:
+def _recompute(row: Row, defaults: list[str]) -> Recompute:
     text = row.get("recompute")
     if text.startswith("full") or _keeps_every_second(row) or re.search(_ALL_LAYERS, text.lower()):
         return "full"
@@ -320,8 +357,6 @@ def _recompute(row: Row, defaults: list[str], recipe: Recipe | None) -> Recomput
         return "none"
     if text.startswith("selective attention"):
         return "selective"
-    if not text and not recipe:
-        defaults.append("no recomputation")
     unknown = [part for part in re.split(r"[,;+]\s*", text) if part not in RECOMPUTE_MODULES]
     if text and not text.startswith(("none", "selective")) and unknown:
         defaults.append(f"recomputation of modules ({', '.join(unknown)}) left out")
@@ -338,7 +373,7 @@ def _overlap_tensor(row: Row, overlap: str) -> bool:
 
 
 def _overlap_expert(row: Row, overlap: str, recipe: Recipe | None) -> bool:
-    if "HAI-LLM" in row.get("framework"):
+    if _hai(row):
         return True  # DualPipe exists to hide the all-to-all
     if "EP overlap" in overlap:
         return not re.search("EP overlap off|no EP overlap", overlap)
