@@ -6,8 +6,8 @@ scalar answer and the answer for ten thousand designs are the same numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from railyard.model.columns import columns_of
 from railyard.model.device import DeviceColumns
 from railyard.model.routing import imbalance
 from railyard.workload.training.pace import pace_of
+from railyard.workload.training.spec import Layout
 from railyard.workload.training.sync.worker import kept_bytes, worker_job
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Accelerator
     from railyard.model.columns import F
-    from railyard.workload.training.spec import Layout, SoftwareProfile, Training
+    from railyard.workload.training.spec import SoftwareProfile, Training
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +190,12 @@ class Columns:
         """Tokens of one micro-batch that a rank's norms and residuals see: split over TP under sequence parallelism."""
         return self.tokens / np.where(self.layout.sequence > 0, self.layout.tp, 1.0)
 
+    def recomputing(self, **changes: Any) -> Columns:
+        """The same designs with what some fields of a layout recompute beside their own."""
+        row = _recompute_row(Layout(global_batch=1, **changes))
+        again = {name: np.maximum(getattr(self.layout, name), value) for name, value in row.items()}
+        return replace(self, layout=replace(self.layout, **again)) if changes else self
+
     @classmethod
     def of(cls, trainings: Sequence[Training], accelerators: Sequence[Accelerator]) -> Columns:
         """Columns of many jobs, row by row on their accelerators; of jobs with local updates, those of one worker."""
@@ -217,17 +224,20 @@ def _layout_row(layout: Layout) -> dict[str, float]:
     row = {name: float(getattr(layout, name)) for name in ("tp", "pp", "dp", "cp", "ep", "expert_tp", "vp", "zero")}
     row |= {"sequence": layout.sequence_parallel and layout.tp > 1, "micro_batch": layout.micro_batch}
     row |= {"micro_batches": layout.global_batch / (layout.dp * layout.micro_batch)}
-    row |= {
-        "recompute_full": layout.recompute_share * (layout.recompute == "full"),
-        "recompute_core": layout.recompute == "selective" or "core_attn" in layout.recompute_modules,
-        "offloaded": layout.offload_layers,
-        "recompute_operators": layout.recompute_by_operator and layout.recompute == "full",
-    }
-    row |= {column: module in layout.recompute_modules for column, module in _AGAIN.items()}
+    row |= {"offloaded": layout.offload_layers, **_recompute_row(layout)}
     row |= {"shard": layout.shard_ranks, "reshard": layout.reshard, "zero_bubble": layout.schedule == "zero-bubble"}
     row |= {"dual": layout.schedule == "dualpipe"}
     overlaps = ("overlap_gradient", "overlap_parameter", "overlap_tensor", "overlap_expert", "context_heads")
     return row | {name: float(getattr(layout, name)) for name in overlaps}
+
+
+def _recompute_row(layout: Layout) -> dict[str, float]:
+    row: dict[str, float] = {
+        "recompute_full": layout.recompute_share * (layout.recompute == "full"),
+        "recompute_core": layout.recompute == "selective" or "core_attn" in layout.recompute_modules,
+        "recompute_operators": layout.recompute_by_operator and layout.recompute == "full",
+    }
+    return row | {column: module in layout.recompute_modules for column, module in _AGAIN.items()}
 
 
 # Scopes of CUDA graphs that record a part of a layer.

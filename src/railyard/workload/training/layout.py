@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from railyard.workload.training.spec import Precision, Schedule, SoftwareProfile
     from railyard.workload.training.sync.spec import Communication
 
-# Modules whose recomputation saves most memory for its time (Megatron-Core's `--recompute-modules`).
+# Modules in the order of the memory that their recomputation saves for its time (Megatron-Core's
+# `--recompute-modules`).
 _MODULES_DENSE = ("layernorm", "mlp")
-_MODULES_EXPERTS = ("layernorm", "moe_act")
-_MODULES_LATENT = ("mla_up_proj",)
+_MODULES_EXPERTS = ("layernorm", "moe_act", "mla_up_proj")
 MICRO_BATCHES = (1, 2, 4, 8, 16)
 """Sizes that are tried."""
 # A sequence is cut no finer than this many tokens a rank: below, ring exchanges cost more than they save.
@@ -170,7 +170,15 @@ def _inner(model: Model, search: Search, sizes: dict[str, int]) -> Iterator[Layo
                             overlap_tensor=sizes["tp"] > 1,
                         )
                         if _valid(model, layout, search):
-                            yield layout
+                            yield from _overlapped(layout)
+
+
+def _overlapped(layout: Layout) -> Iterator[Layout]:
+    """With expert exchanges under another micro-batch and without; DualPipe is there for that."""
+    if layout.schedule != "dualpipe" or layout.ep == 1:
+        yield layout
+    if layout.ep > 1:
+        yield layout.replace(overlap_expert=True)
 
 
 def _schedules(model: Model, search: Search, pp: int, vp: int, micro_batches: int) -> list[Schedule]:
@@ -341,43 +349,47 @@ def with_least_recomputation(
         accelerator: On which it runs.
         may_recompute: Whether layouts may recompute more than they do.
     """
-    good, left = _that_fit(trainings, accelerator)
-    if not may_recompute or not left:
-        return good, left
-    more: tuple[dict[str, Any], ...] = ({"recompute_modules": _modules(trainings[0].model)}, {"recompute": "full"})
-    for changes in more:
-        tighter = [one.replace(layout=one.layout.replace(**changes)) for one in left]
-        fit, left_ = _that_fit(tighter, accelerator)
-        good += fit
-        ids = {id(one) for one in left_}
-        left = [plain for plain, one in zip(left, tighter, strict=True) if id(one) in ids]
-    return good, [one.replace(layout=one.layout.replace(recompute="full")) for one in left]
+    if not trainings:
+        return [], []
+    columns, pipeline = Columns.of(trainings, [accelerator] * len(trainings)), PipelineRanks.of(trainings)
+    left = np.ones(len(trainings), np.bool_)
+    good: list[Training] = []
+    for changes in ({}, *_recomputations(trainings[0])) if may_recompute else ({},):
+        fit = left & fits(columns.recomputing(**changes), pipeline)
+        good += [_recomputing(trainings[number], changes) for number in np.flatnonzero(fit)]
+        left &= ~fit
+    most = {"recompute": "full"} if may_recompute else {}
+    return good, [_recomputing(trainings[number], most) for number in np.flatnonzero(left)]
+
+
+def _recomputing(training: Training, changes: Mapping[str, Any]) -> Training:
+    """The job with that recomputation beside its own."""
+    if not changes:
+        return training
+    layout = training.layout
+    modules = dict.fromkeys((*layout.recompute_modules, *changes.get("recompute_modules", ())))
+    return training.replace(layout=layout.replace(**{**changes, "recompute_modules": tuple(modules)}))
 
 
 def _may_recompute(fixed: Mapping[str, Any]) -> bool:
     return not fixed.keys() & {"recompute", "recompute_modules"}
 
 
-def _modules(model: Model) -> tuple[str, ...]:
-    if not model.experts:
-        return _MODULES_DENSE
-    return (*_MODULES_EXPERTS, *(_MODULES_LATENT if model.mla else ()))
+def _recomputations(training: Training) -> Iterator[dict[str, Any]]:
+    """Ways to recompute, those that cost least first: the scores of unfused attention, one module more each, all."""
+    if training.software.attention == "unfused":
+        yield {"recompute": "selective"}
+    most = _MODULES_EXPERTS if training.model.experts else _MODULES_DENSE
+    modules = tuple(name for name in most if training.model.mla or name != "mla_up_proj")
+    for count in range(1, len(modules) + 1):
+        yield {"recompute_modules": modules[:count]}
+    yield {"recompute": "full"}
 
 
 def _trainings(job: Training, search: Search) -> list[Training]:
     """The job under each layout; layouts with which its way of communicating does not work are left out."""
     found = [job.replace(layout=layout) for layout in layouts(job.model, search)]
     return found if job.communication is None else [one for one in found if communicates(one)]
-
-
-def _that_fit(trainings: list[Training], accelerator: Accelerator) -> tuple[list[Training], list[Training]]:
-    """Jobs that fit, and the others."""
-    if not trainings:
-        return [], []
-    columns = Columns.of(trainings, [accelerator] * len(trainings))
-    fit = fits(columns, PipelineRanks.of(trainings))
-    rows = list(zip(trainings, fit, strict=True))
-    return [one for one, good in rows if good], [one for one, good in rows if not good]
 
 
 def _none_fits(trainings: list[Training], accelerator: Accelerator) -> LayoutError:
@@ -416,23 +428,29 @@ def nearest_that_fit(training: Training, accelerator: Accelerator, count: int = 
 
 
 def places(found: Sequence[Layout]) -> NDArray[np.float64]:
-    """Where layouts lie: float64[layouts, 9], doublings of each size, one for recomputation, and four for sharding.
+    """Where layouts lie: float64[layouts, 11], doublings of each size, and steps between ways that are no sizes.
 
     What gathers parameters layer by layer waits by another law than what does not: each says little of the other.
     """
     sizes = [name for name in _NAMES if name != "zero"]
     rows = [
-        (*(math.log2(getattr(one, name)) for name in sizes), 4.0 * (one.zero == 3), one.recompute != "none")
+        (
+            *(math.log2(getattr(one, name)) for name in sizes),
+            4.0 * (one.zero == 3),
+            one.recompute != "none",
+            {"zero-bubble": 1.0, "dualpipe": 2.0}.get(one.schedule, 0.0),
+            one.overlap_expert,
+        )
         for one in found
     ]
-    return np.array(rows, np.float64).reshape(len(found), len(sizes) + 2)
+    return np.array(rows, np.float64).reshape(len(found), len(sizes) + 4)
 
 
 def _distance(one: Layout, other: Layout) -> float:
     """How far two layouts are from each other: doublings of each size; any other change counts as one."""
     sizes = [name for name in _NAMES if name != "zero"]
     doublings = math.fsum(abs(math.log2(getattr(one, name) / getattr(other, name))) for name in sizes)
-    ways = ("zero", "schedule", "recompute", "recompute_modules")
+    ways = ("zero", "schedule", "recompute", "recompute_modules", "overlap_tensor", "overlap_expert")
     changed: int = sum(getattr(one, name) != getattr(other, name) for name in ways)
     return doublings + changed
 
