@@ -196,7 +196,7 @@ def test_closed_forms_run_the_same_scenario(small):
         (["qps=4097"], "cluster.back_end.fabric.qps"),
         (["cluster.back_end.fabric.flowlets=2000000000"], "cluster.back_end.fabric.flowlets"),
         (["global_batch=2000000000"], "workload.training.global_batch"),
-        (["global_batch=16777216"], "workload.training.global_batch"),
+        (["global_batch=16777216", "parallelism={micro_batch: 1}"], "workload.training.global_batch"),
         (["accelerators=2000000000"], "cluster.accelerators"),
         (["topology={kind: leaf-spine, oversubscription: 0}"], "cluster.back_end.topology.oversubscription"),
     ],

@@ -131,10 +131,13 @@ def step_error(*, experts: bool, precision: str, named: bool = True) -> ModelErr
     Args:
         experts: Whether the model has experts.
         precision: Of its matrix products.
-        named: Whether the software is known; else that of the measured runs was another than the one predicted with.
+        named: Whether the software is known; else measured runs had another than the one that they are predicted with.
+            Two predictions still share theirs.
     """
     bits = "16 bits" if precision in ("bf16", "fp16") else "8 bits or fewer"
-    return record()["step", f"{'experts' if experts else 'dense'}, {bits}{'' if named else UNNAMED}"]
+    family = f"{'experts' if experts else 'dense'}, {bits}"
+    known = record()["step", family]
+    return known if named else replace(record()["step", family + UNNAMED], between=known.between)
 
 
 def serving_error(question: Question, *, experts: bool) -> ModelError:
