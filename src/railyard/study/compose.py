@@ -193,7 +193,10 @@ def completed(section: TrainingSection, job: Training, cluster: Cluster) -> Like
     if "vp" in left_out:
         layout = layout.replace(vp=1, schedule="1f1b")
     nics_bps = cluster.nic.rate_bps * cluster.server.nics_per_accelerator
-    machine = Machine.of_device(cluster.accelerator, nics_bps, cluster.scale_up_domain)
+    domain = cluster.scale_up_domain
+    if cluster.spec.ranks_per_domain is None:
+        domain = domain_use_of(cluster, layout) or domain
+    machine = Machine.of_device(cluster.accelerator, nics_bps, domain)
     return likely(job.replace(layout=layout), machine, left_out)
 
 
