@@ -87,12 +87,22 @@ def test_one_release_earlier_it_was_another_recipe(known, tmp_path):
 
 
 def test_cells_of_the_row_win(known, tmp_path):
-    said = row(tmp_path, recompute="moe_act", overlap_notes="EP overlap off; alltoall", micro_batch="2")
+    again = "moe_act, mlp, layernorm, mla_up_proj"
+    cells = {"gpu": "B300-SXM", "overlap_notes": "EP overlap off; alltoall", "micro_batch": "2"}
+    said = row(tmp_path, recompute=again, **cells)
     case = case_of(said, known)
-    assert case.training.layout.recompute_modules == ("moe_act",)
+    assert case.training.layout.recompute_modules == tuple(again.split(", "))
     assert case.training.layout.micro_batch == 2
     assert not case.training.layout.overlap_expert
     assert case.training.software.dispatcher == "alltoall"
+
+
+def test_the_recipe_wins_where_the_row_does_not_fit(known, tmp_path):
+    # Two sequences with their attention and expert products kept do not fit on 180 GB: what ran was the recipe's one.
+    said = row(tmp_path, recompute="moe_act", overlap_notes="EP overlap off; alltoall", micro_batch="2")
+    case = case_of(said, known)
+    assert case.training.layout.micro_batch == 1
+    assert any("micro_batch" in line and "do not fit" in line for line in case.defaults)
 
 
 def test_an_unknown_model_has_no_recipe_and_is_predicted(known, tmp_path):
