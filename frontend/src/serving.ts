@@ -12,7 +12,7 @@ export const isServing = (variant: Variant): variant is Served => "serving" in v
 export const PARTS: { key: keyof LatencyParts; name: string; color: string }[] = [
   { key: "queue_s", name: "queue", color: "var(--straggler)" },
   { key: "compute_s", name: "compute", color: "var(--compute)" },
-  { key: "network_s", name: "network (collectives)", color: "var(--bandwidth)" },
+  { key: "collectives_s", name: "collectives", color: "var(--bandwidth)" },
   { key: "transfer_s", name: "transfer of keys and values", color: "var(--contention)" },
 ];
 

@@ -1,34 +1,27 @@
-import { causeColor, causeRank } from "../colors";
 import { band, dollars, duration, percent, power } from "../format";
 import { BandBar, Legend, Section, StackedBar, Table } from "../parts";
 import { priceOf, type Stepped } from "../result";
-
-/** Seconds a cause takes of the step, over all groups and phases, in stacking order. */
-export function byCause(variant: Stepped): { cause: string; seconds: number }[] {
-  const sums = new Map<string, number>();
-  for (const row of variant.time) sums.set(row.cause, (sums.get(row.cause) ?? 0) + row.seconds);
-  return [...sums].map(([cause, seconds]) => ({ cause, seconds })).sort((a, b) => causeRank(a.cause) - causeRank(b.cause));
-}
+import { stepParts, taxWords } from "../taxes";
 
 export function Comparison({ variants, chosen, choose }: { variants: Stepped[]; chosen: number; choose: (index: number) => void }) {
   const longest = Math.max(...variants.map((variant) => variant.step.seconds));
   const dearest = Math.max(...variants.map((variant) => priceOf(variant).high));
   const priced = variants.some((variant) => variant.cpmt === null) ? "hour" : "million tokens";
-  const causes = [...new Set(variants.flatMap((variant) => byCause(variant).map((part) => part.cause)))].sort((a, b) => causeRank(a) - causeRank(b));
+  const parts = new Map(variants.flatMap(stepParts).map(({ name, color }) => [name, color]));
   return (
-    <Section title="Side by side" note="Each bar is one step; what is not computation, the GPUs wait. Click a row for its details.">
-      <Legend items={causes.map((cause) => ({ name: cause, color: causeColor(cause) }))} />
+    <Section title="Side by side" note="Each bar is one step. A network's part is what the step would lose if that network had no limit: exposed communication, and kernels slowed by communication that overlaps them. Click a row for its details.">
+      <Legend items={[...parts].map(([name, color]) => ({ name, color }))} />
       <div class="bars">
         {variants.map((variant, index) => (
           <button class="bar-row" aria-pressed={index === chosen} onClick={() => choose(index)}>
             <span class="name">{variant.name}</span>
             <StackedBar
               whole={longest}
-              parts={byCause(variant).map((part) => ({
-                name: part.cause,
-                value: part.seconds,
-                color: causeColor(part.cause),
-                tip: `${variant.name}: ${part.cause} ${duration(part.seconds)} (${percent(part.seconds / variant.step.seconds)})`,
+              parts={stepParts(variant).map(({ name, share, color }) => ({
+                name,
+                color,
+                value: share * variant.step.seconds,
+                tip: `${variant.name}: ${name} ${duration(share * variant.step.seconds)} (${percent(share)})`,
               }))}
             />
             <span class="value">{duration(variant.step.seconds)}</span>
@@ -50,6 +43,8 @@ export function Comparison({ variants, chosen, choose }: { variants: Stepped[]; 
         mark={(row) => row === variants[chosen]}
         columns={[
           { head: "variant", text: true, cell: (row) => row.name },
+          { head: "network tax", cell: (row) => taxWords(row.tax) },
+          { head: "scale-up tax", cell: (row) => taxWords(row.tax.scale_up) },
           { head: "GPU utilization", cell: (row) => percent(row.utilization.gpu) },
           { head: "MFU", cell: (row) => (row.utilization.mfu === null ? "—" : percent(row.utilization.mfu)) },
           { head: "step", cell: (row) => duration(row.step.seconds) },

@@ -4,12 +4,14 @@ import { BandBar, ButtonRow, Figure, Legend, List, Section, Spelt, StackedBar, T
 import { Plot } from "../plot";
 import { linear } from "../scales";
 import { LEVELS, type Level, PARTS, type Served } from "../serving";
+import { servingTax, servingTaxWords } from "../taxes";
 import { Curves, Fronts } from "./capacity";
 import { Stages } from "./stages";
 import { Swept } from "./sweep";
 import { useState } from "preact/hooks";
 
 const time = (seconds: number | null): string => (seconds === null ? "—" : duration(seconds));
+const share = (value: number | undefined): string => (value === undefined ? "—" : percent(value));
 const sum = (parts: { [key: string]: number }): number => Object.values(parts).reduce((total, part) => total + part, 0);
 
 /** From so many variants on, curves say more than bars and come first. */
@@ -60,9 +62,10 @@ export function ServingComparison({ variants, chosen, choose }: { variants: Serv
           { head: "requests/s", cell: ({ serving }) => count(serving.requests.rate_per_s) },
           { head: "TTFT p50", cell: ({ serving }) => time(serving.ttft_s.p50) },
           { head: "TTFT p99", cell: ({ serving }) => time(serving.ttft_s.p99) },
-          { head: "network of it", cell: ({ serving }) => (serving.network_share.ttft.p99 === undefined ? "—" : percent(serving.network_share.ttft.p99)) },
           { head: "TPOT p50", cell: ({ serving }) => time(serving.tpot_s.p50) },
           { head: "TPOT p99", cell: ({ serving }) => time(serving.tpot_s.p99) },
+          { head: "network tax: goodput / TTFT p99 / TPOT p99", cell: (row) => servingTaxWords(servingTax(row)) },
+          { head: "scale-up tax", cell: (row) => servingTaxWords(servingTax(row)?.scale_up) },
           { head: "in time", cell: ({ serving }) => percent(serving.slo.attainment) },
           { head: "goodput, requests/s", cell: ({ serving }) => count(serving.slo.goodput_rps) },
           { head: "most requests/s in time", cell: ({ serving }) => capacityWords(serving) },
@@ -115,11 +118,12 @@ export function ServingDetails({ variant, alone }: { variant: Served; alone: boo
   );
 }
 
-function headline({ serving }: Served): string {
-  const { p50, p99 } = serving.ttft_s;
+function headline(variant: Served): string {
+  const { p50, p99 } = variant.serving.ttft_s;
   if (p50 === null || p99 === null) return "No request was answered.";
-  const share = serving.network_share.ttft.p99 ?? 0;
-  return `Half of the first tokens are there within ${duration(p50)}, 99 % within ${duration(p99)}; the network takes ${percent(share)} of the latter.`;
+  const tax = servingTax(variant);
+  const taken = tax === undefined ? "" : ` The scale-out network takes ${percent(tax.goodput_lost)} of the goodput and ${percent(tax.ttft.p99 ?? 0)} of that p99; scale-up networks take ${percent(tax.scale_up.goodput_lost)} and ${percent(tax.scale_up.ttft.p99 ?? 0)}.`;
+  return `Half of the first tokens arrive within ${duration(p50)}, 99 % within ${duration(p99)}.${taken}`;
 }
 
 function limits({ serving: { slo } }: Served): string {
@@ -147,10 +151,12 @@ function Latencies({ variant: { serving } }: { variant: Served }) {
   );
 }
 
-function Breakdown({ variant: { serving } }: { variant: Served }) {
+function Breakdown({ variant }: { variant: Served }) {
+  const { serving } = variant;
+  const tax = servingTax(variant);
   const rows = LEVELS.flatMap(({ key, name }) => {
     const parts = serving.ttft_parts[key];
-    return parts ? [{ name, parts, whole: sum({ ...parts }), tpot: serving.network_share.tpot[key] ?? 0 }] : [];
+    return parts ? [{ name, parts, whole: sum({ ...parts }), tax: { ttft: tax?.ttft[key], tpot: tax?.tpot[key] } }] : [];
   });
   const longest = Math.max(...rows.map((row) => row.whole), 1e-12);
   return (
@@ -171,8 +177,8 @@ function Breakdown({ variant: { serving } }: { variant: Served }) {
           { head: "percentile", text: true, cell: (row) => row.name },
           ...PARTS.map(({ key, name }) => ({ head: name, cell: (row: (typeof rows)[number]) => duration(row.parts[key]) })),
           { head: "sum", cell: (row) => duration(row.whole) },
-          { head: "network of TTFT", cell: (row) => percent((row.parts.network_s + row.parts.transfer_s) / row.whole) },
-          { head: "network of TPOT", cell: (row) => percent(row.tpot) },
+          { head: "network tax of TTFT", cell: (row) => share(row.tax.ttft) },
+          { head: "network tax of TPOT", cell: (row) => share(row.tax.tpot) },
         ]}
       />
     </>
@@ -250,7 +256,7 @@ function Pools({ variant }: { variant: Served }) {
   const shares = [
     { key: "prompt" as const, name: "prompts", color: "var(--compute)" },
     { key: "decode" as const, name: "answers", color: "var(--bubble)" },
-    { key: "network" as const, name: "collectives", color: "var(--bandwidth)" },
+    { key: "collectives" as const, name: "collectives", color: "var(--bandwidth)" },
   ];
   const busiest = [...serving.replicas.entries()].sort(([, a], [, b]) => b.busy - a.busy).slice(0, 24);
   return (
@@ -261,7 +267,7 @@ function Pools({ variant }: { variant: Served }) {
           <div class="bar-row">
             <span class="name">{pool.role}: {pool.replicas} on {pool.accelerators} {pool.accelerator}</span>
             <StackedBar whole={1} parts={shares.map(({ key, name, color }) => ({ name, color, value: pool[key], tip: `${name} ${percent(pool[key])}` }))} />
-            <span class="value">{percent(pool.prompt + pool.decode + pool.network)}{pool.hidden ? `; ${percent(pool.hidden)} of the time collectives run behind it` : ""}</span>
+            <span class="value">{percent(pool.prompt + pool.decode + pool.collectives)}{pool.hidden ? `; ${percent(pool.hidden)} of the time collectives run behind it` : ""}</span>
           </div>
         ))}
       </div>

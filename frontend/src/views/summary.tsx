@@ -2,6 +2,7 @@ import { band, count, dollars, duration, percent, power } from "../format";
 import { Figure } from "../parts";
 import { priceOf, type Stepped } from "../result";
 import type { FaultCost } from "../result.gen";
+import { taxSentence } from "../taxes";
 
 /** A warning as a sentence; its keys need no marks here. */
 function sentence(line: string): string {
@@ -19,14 +20,15 @@ export function faultsInWords(variant: Stepped, cost: FaultCost): string {
 }
 
 export function Summary({ variant }: { variant: Stepped }) {
-  const { utilization, step, jct, power: watts, cpmt, capex } = variant;
+  const { utilization, step, jct, power: watts, cpmt, capex, tax } = variant;
   return (
     <section>
       <h2>{variant.name}</h2>
       {variant.fault_cost && <p class="headline">{faultsInWords(variant, variant.fault_cost)}</p>}
-      <p class="headline">{variant.bottleneck.headline}</p>
+      <p class="headline">{taxSentence(variant)} {variant.bottleneck.headline}</p>
       {variant.warnings.map((line) => <p class="note" key={line}>{sentence(line)}</p>)}
       <div class="figures">
+        <Figure name="Network tax" value={percent(tax.tokens_lost)} under={`scale-out; scale-up networks ${percent(tax.scale_up.tokens_lost)}`} />
         <Figure name="GPU utilization" value={percent(utilization.gpu)} under={utilization.mfu === null ? undefined : `MFU ${percent(utilization.mfu)}`} />
         <Figure name="Step time" value={duration(step.seconds)} under={step.samples.length > 1 ? `p95 ${duration(step.p95_s)}, p99 ${duration(step.p99_s)}` : undefined} />
         {utilization.tokens_per_s !== null && utilization.tokens_per_s_per_gpu !== null && (
