@@ -234,6 +234,12 @@ export interface CollectiveRow {
   alone_s: number;
   /** mean as it was, s */
   mean_s: number;
+  /** alone, above which nine of ten measured times should lie, s */
+  low_s: number;
+  /** alone, below which nine of ten measured times should lie, s */
+  high_s: number;
+  /** in what it lies beyond published logs, which widens that band */
+  beyond: string[];
 }
 
 /** What a job's way of communicating sends and keeps, beside what it would send without; a mean step of a rank. */

@@ -318,6 +318,11 @@ def format_time(time_ps: float) -> str:
     return f"{_short(time_ps)} ps"
 
 
+def about_time(time_ps: float) -> str:
+    """`2.35 ms` from picoseconds: three digits."""
+    return format_time(float(f"{time_ps:.3g}"))
+
+
 def format_power(power_w: float) -> str:
     """`700 W` from watts."""
     return _scaled(power_w, "W", _STEPS)

@@ -98,7 +98,7 @@ def test_what_is_written_is_what_a_scenario_reads(tmp_path):
     }
     own = {**scenario, "collectives": {"constants": str(path)}}
     step = [api.run(one, out=None).result.plain()["variants"][0]["step"]["seconds"] for one in (scenario, own)]
-    assert step[1] > 1.02 * step[0]
+    assert step[1] > 1.005 * step[0]  # rings take the place of in-switch reduction that is so slow
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_queue_pairs_with_one_source_port_take_one_path_unless_switches_hash_the
 
 def test_flowlets_spread_a_flow_without_more_queue_pairs():
     cluster = machine(
-        "roce", accelerators=64, load_balancing="flowlet", flowlets=16, topology=LeafSpine(ports_per_leaf=8)
+        "roce-untuned", accelerators=64, load_balancing="flowlet", flowlets=16, topology=LeafSpine(ports_per_leaf=8)
     )
     usage = permutation(cluster, 0)
     assert usage.share.min() == pytest.approx(1 / 16)

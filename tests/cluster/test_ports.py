@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 
 from railyard import catalog, cluster
-from railyard.cluster.notes import empty_leafs
+from railyard.cluster.notes import empty_leafs, notes_of
 from railyard.cluster.ports import ports_of
 from railyard.cluster.spec import ClusterSpec, NetworkSpec
+from railyard.cluster.topology import from_mapping
 from railyard.cluster.topology.rail_optimized import RailOptimized
 from railyard.errors import InputError
+from railyard.fabric import FabricSpec
 
 KNOWN = catalog.load()
 
@@ -64,3 +68,71 @@ def test_nics_of_one_rail_stay_one_switch_apart(shared):
 def test_rails_that_do_not_divide_are_refused():
     with pytest.raises(InputError, match="leafs of 3 rails do not divide the 8 NICs"):
         built(rails_per_leaf=3)
+
+
+PORTS = {1e9 * gbps for gbps in (10, 25, 50, 100, 200, 400, 800, 1600)}
+"""Of IEEE 802.3 and InfiniBand, bit/s."""
+
+
+def some_topology(random):
+    kind = random.choice(["leaf-spine", "rail-optimized", "three-tier", "dual-plane", "multi-site"])
+    ratio = f"{random.choice([1, 1.5, 2, 2.5, 3, 4, 5, 7])}:1"
+    if kind == "dual-plane":
+        return {"kind": kind, "planes": random.choice([2, 3, 4, 5]), "inner": {"kind": "leaf-spine"}}
+    if kind == "multi-site":
+        return {"kind": kind, "inner": {"kind": "leaf-spine", "oversubscription": ratio}}
+    rate = {"uplink_rate": f"{random.choice([100, 200, 300, 400, 800])} Gb/s"} if random.random() < 0.5 else {}
+    return {"kind": kind, "oversubscription": ratio, **rate}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_network_has_real_ports_and_the_ratio_that_was_asked_for_or_says_so(seed):
+    """Whatever is asked: every port of every switch is of a standard's rate, none more than the box has, and a ratio
+    that is off by half a per cent is in a note."""
+    random = Random(seed)
+    wanted, fabric = some_topology(random), random.choice(["roce", "infiniband", "scheduled"])
+    server = random.choice(["hgx-h100", "hgx-b300", "hls-gaudi2", "dgx-a100"])
+    spec = NetworkSpec(topology=from_mapping(wanted), fabric=FabricSpec(fabric))
+    try:
+        made = cluster.build(ClusterSpec(8 * random.randrange(2, 90, 2), server, spec), KNOWN)
+    except InputError:
+        return
+    plan = made.plans["back_end"]
+    wiring = plan.wiring
+    for group in wiring.groups:
+        box = plan.switches[group.box]
+        mine = (wiring.source >= group.first) & (wiring.source < group.first + group.count)
+        for rate in np.unique(wiring.line_bps[mine]):
+            parts = 3 if server == "hls-gaudi2" and rate == 300e9 else 1  # a NIC of three ports of 100 Gb/s
+            assert rate / parts in PORTS
+            assert rate / parts <= box.port_rate_bps
+            of_one = np.bincount(wiring.source[mine & (wiring.line_bps == rate)])
+            assert parts * of_one.max() <= max(box.max_ports, box.fabric_ports or 0)
+    built_as = wiring.oversubscription().get("leaf-spine")
+    inner = wanted.get("inner", wanted)
+    asked = float(inner.get("oversubscription", "1:1").split(":")[0])
+    if built_as is not None and abs(built_as / asked - 1) > 0.005:
+        assert any(f"built as {built_as:.3g}:1" in words for words in notes_of(made)), (wanted, built_as)
+
+
+def test_three_to_one_says_what_it_is_built_as():
+    """22 servers of 8 NICs on two leafs of 88: 30 uplinks each, 88/30."""
+    network = NetworkSpec(topology=from_mapping({"kind": "leaf-spine", "oversubscription": "3:1"}))
+    made = cluster.build(ClusterSpec(176, "hgx-h100", network), KNOWN)
+    assert [words for words in notes_of(made) if "built as 2.93:1" in words]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "key"),
+    [
+        ({"kind": "dual-plane", "planes": 3}, "topology.planes"),
+        ({"kind": "leaf-spine", "uplink_rate": "300 Gb/s"}, "topology.uplink_rate"),
+        ({"kind": "multi-site", "link_rate": "250 Gb/s"}, "topology.link_rate"),
+    ],
+)
+def test_ports_that_do_not_exist_are_refused(wanted, key):
+    network = NetworkSpec(topology=from_mapping(wanted))
+    with pytest.raises(InputError, match="no ports of this rate") as raised:
+        cluster.build(ClusterSpec(128, "hgx-h100", network), KNOWN)
+    assert key in str(raised.value)
+    assert "200, 400, 800" in str(raised.value)

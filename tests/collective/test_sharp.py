@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from railyard.collective import CollectivePolicy, lower_collectives
+from railyard.collective.measured import MEASURED
 from railyard.collective.timing import SHARP_SHARE
 from railyard.errors import InputError
 from railyard.graph import CollectiveKind as Kind
@@ -39,11 +40,12 @@ def test_a_chain_s_plateau_by_hand(build, group):
 @pytest.mark.parametrize(
     ("server", "power", "names", "gain"),
     [
-        # The tree passes on a shot of LL at every one of 20 hops
-        ("hgx-h100", 16, ("tree", "nvls-sharp"), 1.64),
-        ("hgx-h100", 30, ("nvls-tree", "nvls-sharp"), 1.39),
+        # Both fill the stages of their pipelines; SHARP saves five of six passes through NICs
+        ("hgx-h100", 16, ("tree", "collnet-chain"), 1.045),
+        ("hgx-h100", 22, ("tree", "nvls-sharp"), 1.41),
+        ("hgx-h100", 30, ("nvls-tree", "nvls-sharp"), 1.36),
         # A tree of domains sends twice through each of the NICs of 400 Gb/s; SHARP once, at 0.8 of the NIC
-        ("hgx-b200", 33, ("nvls-tree", "collnet-chain"), 1.6),
+        ("hgx-b200", 33, ("nvls-tree", "nvls-sharp"), 1.62),
     ],
 )
 def test_nccl_takes_sharp_and_is_faster(build, group, server, power, names, gain):  # noqa: PLR0917
@@ -72,10 +74,23 @@ def test_a_deeper_tree_takes_longer(build, group):
     assert 0 < times[1] - times[0] < 2.5
 
 
-def test_small_sizes_take_nccl_s_constants(build, group):
-    """25 us for the scale-up switch, 18 less 3.5 us of path for the network, a path, a synchronisation of 8 ranks."""
+def test_small_sizes_by_hand(build, group):
+    """25 us for the scale-up switch, 18 less 3.5 us of path for the network, a path; and 3.2 loops (one, 1.2 stages
+    inside and one between domains) of two synchronisations of 8 ranks and posts to 8 heads."""
     found, _ = alone_us(build(64, "hgx-h100", "infiniband", sharp=True), group(np.arange(64)), 8, "nvls-sharp")
-    assert found == pytest.approx(25 + 14.5 + 3.4 + 8 * 0.5, rel=0.02)
+    loop_us = 2 * (MEASURED.switch_sync_us + 8 * 0.137) + 8 * MEASURED.peer_us
+    assert found == pytest.approx(25 + 14.5 + 3.4 + 3.2 * loop_us, rel=0.01)
+
+
+def test_collnet_direct_pays_for_every_member_and_head(build, group):
+    """Its loops synchronise 2 hops of 3.7 us and 14 peers; a server of 4 ranks and heads has 6, a network of more tiers
+    a longer pass."""
+    times = {}
+    for ranks in (np.arange(64), (np.arange(8)[:, None] * 8 + np.arange(4)).ravel()):
+        cluster = build(64, "hgx-h100", "infiniband", sharp=True)
+        times[len(ranks)], _ = alone_us(cluster, group(ranks), 4096, "collnet-direct")
+    peers = MEASURED.peer_us * (2 * 7 - 2 * 3)
+    assert times[64] - times[32] == pytest.approx((1 + 3.2) * peers, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from railyard.collective import Case, Shape, choose, choose_many, machine_of
 from railyard.collective.choice import predicted_us
-from railyard.collective.tuner import nccl, rccl
+from railyard.collective.tuner import nccl
 from railyard.collective.tuner.plan import ring_plan, switch_plan
 from railyard.graph import CollectiveKind as Kind
 
@@ -21,31 +21,66 @@ def _bus_gbs(time_us, size, ranks):
 @pytest.mark.parametrize(
     ("server", "domains", "algorithm", "plateau"),
     [
-        ("hgx-h100", 1, "nvls", 476),
+        ("hgx-h100", 1, "nvls", 480),
         ("hgx-h200", 1, "nvls", 476),
-        ("dgx-a100", 1, "ring", 240),
-        ("hgx-h100", 2, "nvls-tree", 461),
-        ("hgx-h100", 8, "nvls-tree", 359),
+        ("dgx-a100", 1, "ring", 235),
+        ("hgx-h100", 2, "nvls-tree", 467),
+        ("hgx-b300", 2, "nvls-tree", 767),
+        # An inner domain of NVIDIA's own measurement of its channels: 8 of 45.5 GB/s
+        ("hgx-h100", 8, "nvls-tree", 364),
     ],
 )
-def test_plateaus_of_the_independent_reimplementation(build, server, domains, algorithm, plateau):
-    """What an independent implementation of the same model gave for five machines whose logs are public."""
+def test_plateaus(build, server, domains, algorithm, plateau):
+    """All-reduce of 4 TiB: logs 01, 60, 05, 16 and 45, and NCCL's cap of NVLS trees."""
     machine = machine_of(build(8 * domains, server, "roce"))
-    case = Case(machine, Shape.grid(domains, 8), Kind.ALL_REDUCE)
-    size = np.array([4096.0 * GIB])
-    times = nccl.estimates(case, size)
-    (name, protocol), time_us = min(times.items(), key=lambda item: item[1][0])
-    assert (name, protocol) == (algorithm, "simple")
-    assert _bus_gbs(time_us[0], size[0], 8 * domains) == pytest.approx(plateau, rel=0.015)
+    size = 4096 * GIB
+    chosen = choose(Kind.ALL_REDUCE, size, Shape.grid(domains, 8), machine)
+    assert (chosen.algorithm, chosen.protocol) == (algorithm, "simple")
+    assert _bus_gbs(chosen.time_ps / 1e6, size, 8 * domains) == pytest.approx(plateau, rel=0.04)
 
 
-@pytest.mark.parametrize(
-    ("server", "domains", "floor"), [("hgx-h100", 1, 15.0), ("dgx-a100", 1, 15.0), ("hgx-h100", 2, 25.2)]
-)
-def test_floors_of_the_independent_reimplementation(build, server, domains, floor):
-    machine = machine_of(build(8 * domains, server, "roce"))
-    times = nccl.estimates(Case(machine, Shape.grid(domains, 8), Kind.ALL_REDUCE), np.array([8.0]))
-    assert min(time[0] for time in times.values()) == pytest.approx(floor, rel=0.02)
+SIZES = np.round(2.0 ** np.arange(3, 35, 0.25))
+"""Four to an octave, 8 B to 16 GiB."""
+
+MACHINES = [
+    ("dgx-a100", False), ("hgx-h100", False), ("hgx-h100", True), ("hgx-b200", True), ("mi300x-8", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("server", "sharp"), MACHINES)
+@pytest.mark.parametrize(("domains", "per_domain"), [(1, 4), (1, 8), (2, 8), (3, 8), (16, 8), (64, 8), (8, 1)])
+def test_the_library_takes_the_fastest_it_has_and_time_has_no_steps(build, server, sharp, domains, per_domain):
+    """No algorithm of the library is faster; a fifth more data takes no less time, and at most a third more.
+
+    But for all-to-alls inside a domain, whose protocol follows the size of messages: logs show that step.
+    """
+    machine = machine_of(build(16, server, "infiniband", **({"sharp": True} if sharp else {})))
+    shape = Shape.grid(domains, per_domain, scale_up=machine.scale_up)
+    for kind in Kind:
+        if kind == Kind.ALL_TO_ALL and domains == 1:
+            continue
+        chosen = choose_many(kind, SIZES, shape, machine)
+        growth = chosen.time_us[1:] / chosen.time_us[:-1]
+        assert growth.min() > 1 - 1e-9, (kind, SIZES[growth.argmin()])
+        assert growth.max() < 1.36, (kind, SIZES[growth.argmax()])
+        case = Case(machine, shape, kind)
+        for name, protocol in chosen.candidates:
+            if machine.library == "nccl" and nccl.offers(name, case):
+                assert (chosen.time_us <= predicted_us(case, name, protocol, SIZES) + 1e-9).all(), (kind, name)
+
+
+def test_64_b200_at_14_mib(build):
+    """Once 404 us by an NVLS tree, where the tree takes 344; 886 us at 16 MiB of 512; 3.0 and 6.3 times with SHARP."""
+    plain, sharp = (machine_of(build(64, "hgx-b200", "infiniband", **own)) for own in ({}, {"sharp": True}))
+    for domains, most in ((8, 2.0), (64, 2.5)):
+        shape = Shape.grid(domains, 8)
+        size = np.array([14.0, 16.0]) * (1 << 20)
+        without = choose_many(Kind.ALL_REDUCE, size, shape, plain).time_us
+        found = choose_many(Kind.ALL_REDUCE, size, shape, sharp).time_us
+        assert (without < 420).all()
+        assert without[1] / without[0] < 1.25
+        assert (without / found > 1.3).all()
+        assert (without / found < most).all()
 
 
 @pytest.mark.parametrize(
@@ -87,8 +122,8 @@ def test_one_rank_a_server_gathers_by_aggregated_trees_when_small(build):
     machine = machine_of(build(64, "hgx-h100", "roce"))
     shape = Shape.grid(8, 1)
     assert choose(Kind.ALL_GATHER, 4 * GIB, shape, machine).algorithm == "ring"
-    names = {name for name, _ in nccl.estimates(Case(machine, shape, Kind.ALL_GATHER), np.array([8.0]))}
-    assert names == {"ring", "pat"}
+    case = Case(machine, shape, Kind.ALL_GATHER)
+    assert [name for name in ("ring", "pat", "nvls", "tree") if nccl.offers(name, case)] == ["ring", "pat"]
 
 
 def test_amd_meshes_run_over_all_links(build):
@@ -97,16 +132,6 @@ def test_amd_meshes_run_over_all_links(build):
     chosen = choose(Kind.ALL_REDUCE, 16 * GIB, shape, machine)
     assert chosen.algorithm == "direct"
     assert _bus_gbs(chosen.time_ps / 1e6, 16 * GIB, 8) == pytest.approx(330, rel=0.08)  # fabrics: 8 x MI300X 330 GB/s
-
-
-def test_rccl_fixes_protocols_by_range_across_servers(build):
-    machine = machine_of(build(16, "mi300x-8", "roce"))
-    case = Case(machine, Shape.grid(2, 8, scale_up="mesh"), Kind.ALL_REDUCE)
-    times = rccl.estimates(case, np.array([1 << 10, 1 << 20, 1 << 30], np.float64))
-    finite = {key: np.isfinite(value).tolist() for key, value in times.items()}
-    assert finite["ring", "ll"] == [True, False, False]
-    assert finite["ring", "ll128"] == [False, True, False]
-    assert finite["ring", "simple"] == [False, False, True]
 
 
 @pytest.mark.parametrize("kind", list(Kind))
@@ -118,15 +143,6 @@ def test_every_machine_has_an_algorithm_for_everything(build, kind, server):
     shape = shape_of(cluster, np.arange(32, dtype=np.int32))
     chosen = choose(kind, 1 << 24, shape, cluster)
     assert chosen.time_ps > 0
-
-
-def test_a_larger_collective_never_takes_less_time(build):
-    """In steps of two: within a factor the model's switches of protocol and chunk may cost or save a little."""
-    machine = machine_of(build(16, "hgx-h100", "roce"))
-    size = 2.0 ** np.arange(3, 35)
-    for kind in Kind:
-        time_us = choose_many(kind, size, Shape.grid(2, 8), machine).time_us
-        assert (np.diff(time_us) > -0.15 * time_us[:-1]).all(), kind
 
 
 @pytest.mark.parametrize(("kind", "bus_gbs"), [(Kind.ALL_REDUCE, 322.0), (Kind.ALL_GATHER, 322.0)])

@@ -21,7 +21,7 @@ RING, EXCHANGE, SEND, PAT = range(len(PATTERNS))
 
 
 @cache
-def tiers(ratio=4.0, *, fabric="roce", ranks=128, place="packed", load=0.0, qps=1, topology=None):
+def tiers(ratio=4.0, *, fabric="roce-untuned", ranks=128, place="packed", load=0.0, qps=1, topology=None):
     """H100 servers of eight under leafs of 32 ports: four servers a leaf."""
     kind = topology or LeafSpine(oversubscription=ratio, ports_per_leaf=32)
     network = NetworkSpec(kind, FabricSpec(fabric, {"qps": qps} if qps > 1 else {}))

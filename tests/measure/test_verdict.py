@@ -34,8 +34,8 @@ SLOWED = ModelError(
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch):
+    monkeypatch.setattr(model_error, "collective_error", lambda: COLLECTIVE)
     for where in (verdicts, model_error):
-        monkeypatch.setattr(where, "collective_error", lambda: COLLECTIVE)
         monkeypatch.setattr(where, "slowed_error", lambda: SLOWED)
 
 
@@ -80,6 +80,7 @@ def step(
         step=StepFigures.model_construct(seconds=samples[0], samples=tuple(samples)),
         cpmt=Band(low=cost * ends[0], typical=cost, high=cost * ends[1]),
         tax=taxed(exposed, slowed),
+        collectives=(),
     )
 
 
@@ -115,7 +116,7 @@ def test_slowed_kernels_err_together():
 
 def test_the_band_of_a_tax():
     """A tax of 20 %, of which 10 are slowed kernels: e^0.6 of all of it and e^0.5 of these, together."""
-    row = tax_row(taxed(0.1, 0.1))
+    row = tax_row(taxed(0.1, 0.1), ())
     assert row.typical == 0.2
     assert row.high - 0.2 == pytest.approx(math.hypot(0.2 * math.expm1(0.6), 0.1 * math.expm1(0.5)))
     assert 0.2 - row.low == pytest.approx(math.hypot(0.2 * math.expm1(-0.2), 0.1 * math.expm1(-0.1)))
@@ -124,9 +125,9 @@ def test_the_band_of_a_tax():
 
 def test_outages_have_no_band():
     """50 % more that a fault took: the error of collectives is on the 20 % beside it alone."""
-    row = tax_row(taxed(0.1, 0.1, 0.5))
+    row = tax_row(taxed(0.1, 0.1, 0.5), ())
     assert row.typical == pytest.approx(0.7)
-    assert row.high - row.typical == pytest.approx(tax_row(taxed(0.1, 0.1)).high - 0.2)
+    assert row.high - row.typical == pytest.approx(tax_row(taxed(0.1, 0.1), ()).high - 0.2)
 
 
 def test_outside_the_band_one_is_best():

@@ -193,6 +193,11 @@ class Cluster:
         """
         return self.with_networks({id(network): network.without(links) for network in self.networks})
 
+    def credited(self, scheme: str) -> Cluster:
+        """The same machine whose networks grant credits over long links by one of `fabric.CREDITS`."""
+        copies = {id(one): replace(one, fabric=replace(one.fabric, credits=scheme)) for one in self.networks}
+        return self.with_networks(copies)
+
     def steered(self, steering: Steering) -> Cluster:
         """The same machine on whose back-end paths are chosen where switches hash."""
         back_end = replace(self.back_end, steering=steering)

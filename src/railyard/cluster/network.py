@@ -99,19 +99,8 @@ class Network:
         return self.wiring.pod_ports
 
     def oversubscription(self) -> dict[str, float]:
-        """Capacity of what lies below over the capacity of a tier, by name of the tier.
-
-        Between switches: of the tier below it. To and between sites: of all NICs.
-        """
-        wiring = self.wiring
-        capacity = [float(wiring.line_bps[wiring.tier == index].sum()) / 2 for index in range(len(wiring.tiers))]
-        out = {}
-        for index, tier in enumerate(wiring.tiers):
-            if index == 0 or not capacity[index]:
-                continue
-            below = capacity[0] / 2 if tier.kind == "long" else capacity[index - 1 if tier.name != "border" else 0]
-            out[tier.name] = below / capacity[index]
-        return out
+        """As built; see `Wiring.oversubscription`."""
+        return self.wiring.oversubscription()
 
     def without(self, links: NDArray[np.int64]) -> Network:
         """The same network whose routes keep off some of the cluster's links, as far as there are others.
@@ -281,14 +270,27 @@ class Network:
     def path_latency_ps(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
         """One way, first bit, no queue: both NICs, the fabric's setup, every cable and every switch of a shortest path.
 
-        A setup (a credit's round trip) goes there and back over the long links of the path before the message does. On
+        A setup (a credit's round trip) of the egress leaf goes there and back over the long links of the path before
+        the message does; where each site grants its own credits (`credits: site`), the message is set up in both. On
         `ideal`, ports that the topology does not join count as joined by one switch.
         """
         crossed = self.crossed_ps(src_port, dst_port)
         ends = np.full(crossed.shape, self.fabric.end_latency_ps)
-        if self.fabric.setup_latency_ps and self._long.any():
-            ends += 2 * self._walked_ps(src_port, dst_port, np.where(self._long, self.link_latency_ps, 0))[0]
+        if self.credits_cross:
+            far_ps = self._walked_ps(src_port, dst_port, np.where(self._long, self.link_latency_ps, 0))[0]
+            sites_ps = np.where(far_ps > 0, self.fabric.setup_latency_ps, 0)
+            ends += 2 * far_ps if self.fabric.credits == "egress" else sites_ps
         return np.where(_int32(src_port) != _int32(dst_port), crossed + ends, 0)
+
+    @property
+    def credits_cross(self) -> bool:
+        """Whether messages wait for credits before they leave, and some go to another site."""
+        return bool(self.fabric.setup_latency_ps and self.long_latency_ps)
+
+    @property
+    def long_latency_ps(self) -> int:
+        """One way over its longest link between sites; 0 where it has none."""
+        return int(self.link_latency_ps[self._long].max(initial=0))
 
     def crossed_ps(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
         """The part of `path_latency_ps` between the NICs: every cable and every switch."""

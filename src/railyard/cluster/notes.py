@@ -11,6 +11,7 @@ from railyard.cluster.bill import bill_of
 from railyard.cluster.management import management_of
 from railyard.cluster.ports import ports_of
 from railyard.cluster.topology.rail_optimized import RailOptimized
+from railyard.units import about_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from railyard.cluster.machine import Cluster
     from railyard.cluster.plan import NetworkPlan
 
+
+ROUNDED = 0.005
+"""Share by which a ratio that is built may differ from the one that was asked for without a word."""
 
 FELT = 0.97
 """Credits that leave less than this share of a long link's rate are worth a warning."""
@@ -30,10 +34,13 @@ def notes_of(cluster: Cluster) -> Iterator[str]:
     yield from () if made is None else made.missing
     for plan in cluster.plans.values():
         yield from _undersubscribed(plan)
+        yield from _rounded(plan)
         yield from cipher_notes.notes_of(plan)
         if plan.border is not None:
             yield from _slowed(cluster, plan)
             yield from _lossy(plan)
+    if cluster.back_end.credits_cross:
+        yield _credited(cluster)
 
 
 def _undersubscribed(plan: NetworkPlan) -> Iterator[str]:
@@ -44,6 +51,19 @@ def _undersubscribed(plan: NetworkPlan) -> Iterator[str]:
             f"oversubscription 1:{1 / ratio:.3g} of the {plan.name} network buys {1 / ratio:.3g} times the uplinks that"
             f" its NICs can fill; down to up, three to one is written 3:1"
         )
+
+
+def _rounded(plan: NetworkPlan) -> Iterator[str]:
+    """A ratio that whole ports, or the speed-up of a scheduled leaf, do not give."""
+    built, topology = plan.wiring.oversubscription(), plan.spec.topology
+    topology = getattr(topology, "inner", topology)
+    for key, tier in (("oversubscription", "leaf-spine"), ("spine_oversubscription", "spine-core")):
+        asked, found = getattr(topology, key, None), built.get(tier)
+        if asked is not None and found is not None and abs(found / asked - 1) > ROUNDED:
+            yield (
+                f"{key} {asked:.4g}:1 of the {plan.name} network is built as {found:.3g}:1: ports are whole, and leafs"
+                f" and spines are filled evenly"
+            )
 
 
 def empty_leafs(cluster: Cluster) -> Iterator[str]:
@@ -85,3 +105,15 @@ def _lossy(plan: NetworkPlan) -> Iterator[str]:
             f" {needed / 1e6:.3g} MB of headroom, {plan.border.name} leaves it {had / 1e6:.3g} MB: incasts of other"
             f" sites lose packets{cost}; what that costs collectives, use the engine `packet`"
         )
+
+
+def _credited(cluster: Cluster) -> str:
+    """The assumption about credits over distance, and what it takes of every message."""
+    fabric, plan = cluster.fabric, cluster.plans["back_end"]
+    wait = about_time(2 * cluster.back_end.long_latency_ps)
+    waits = f"waits {wait} longer before it leaves" if fabric.credits == "egress" else f"does not wait {wait} for one"
+    return (
+        f"{fabric.name} over {plan.runs[plan.long_tier].length_m / 1e3:g} km: no vendor says in public whether a credit"
+        f" crosses end to end, from the egress leaf, or ends at the border of a site; `fabric.credits:"
+        f" {fabric.credits}` is assumed, so a message to another site {waits}"
+    )

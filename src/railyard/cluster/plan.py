@@ -15,7 +15,7 @@ from railyard.cluster.host_path import HostSpec, host_path, unbounded
 from railyard.cluster.reach import headroom_bytes, headroom_left_bytes, headroom_share, round_trip_ps
 from railyard.cluster.spec import NetworkSpec
 from railyard.cluster.tenancy import check_network, tenancy_of
-from railyard.cluster.topology.wiring import Endpoints
+from railyard.cluster.topology.wiring import PORT_GBPS, Endpoints, is_port, ports_of
 from railyard.errors import InputError
 from railyard.fabric.encryption import encrypted
 
@@ -302,6 +302,13 @@ class _Job:
 
     def _link_bps(self, catalog: Catalog) -> float:
         asked = self.network.link_rate_bps
+        if not is_port((asked or self.nic.rate_bps) / (1 if asked else ports_of(self.nic.rate_bps))):
+            raise InputError(
+                "no standard has ports of this rate",
+                key="link_rate",
+                found=f"{(asked or self.nic.rate_bps) / 1e9:.4g} Gb/s",
+                allowed=f"{', '.join(map(str, PORT_GBPS))} Gb/s",
+            )
         if asked is None:
             return self.nic.rate_bps
         if not 0 < asked <= self.nic.rate_bps * (1 + 1e-9):

@@ -65,7 +65,6 @@ class Algorithm:
         sources: Where the algorithm is described.
         staged: An algorithm whose pattern is this one's when edges that change rails go through peers. It has fewer
             edges to write down, so large communicators take it.
-        floods: Whether a rank gets data of many others at the same time (incast), instead of from few in turn.
         route: Between which domains steps go: "ring" from each to the next and round again, "chain" from the first to
             the last, "exchange" to all others at once, "mixed" also far.
         phased: Whether what it does inside domains and what it does between them follow one another, so that their
@@ -86,7 +85,6 @@ class Algorithm:
     steps: Callable[[CollectiveKind, Shape], Steps]
     schedule: Callable[[CollectiveKind, Shape], Schedule]
     sources: tuple[str, ...]
-    floods: bool = False
     route: str = "mixed"
     phased: bool = False
     staged: str | None = None

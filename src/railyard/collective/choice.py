@@ -16,11 +16,13 @@ from railyard.collective.timing import (
     LINK_CEILING,
     WIRE,
     by_channels,
+    exchange_share,
     one_after_another,
     timing,
 )
 from railyard.collective.tuner import nccl, rccl
 from railyard.collective.tuner.plan import ring_plan, switch_plan
+from railyard.collective.window import window_s
 from railyard.errors import InputError
 from railyard.graph import CollectiveKind
 
@@ -31,10 +33,6 @@ if TYPE_CHECKING:
     from railyard.collective.shape import Shape
 
 DEFAULT_POLICY = CollectivePolicy()
-KIB = 1 << 10
-PEER_LL_BYTES = 16 * KIB
-"""Largest message of a grouped send through NICs for which LL is taken; on other libraries inside domains too."""
-
 NOTHING = ("none", "simple")
 """What a communicator of one rank runs."""
 
@@ -114,17 +112,10 @@ def choose_many(
     if shape.ranks < 2:
         return Choices((NOTHING,), np.zeros(len(size_bytes), np.int64), np.zeros(len(size_bytes)))
     candidates = _allowed(case, policy, group)
-    score = None
-    if policy.selector == "library":
-        score = _library_score(case, size_bytes, candidates)
-    if score is None:
-        score = np.stack([predicted_us(case, name, spoken, size_bytes, policy) for name, spoken in candidates])
-    index = np.argmin(score, axis=0)
-    time_us = np.empty(len(size_bytes))
-    for row in np.unique(index):
-        at = index == row
-        time_us[at] = predicted_us(case, *candidates[int(row)], size_bytes[at], policy)
-    return Choices(tuple(candidates), index, time_us)
+    time = np.stack([predicted_us(case, name, spoken, size_bytes, policy) for name, spoken in candidates])
+    considered = _considered(case, size_bytes, candidates) if policy.selector == "library" else None
+    index = np.argmin(time if considered is None else np.where(considered, time, np.inf), axis=0)
+    return Choices(tuple(candidates), index, np.take_along_axis(time, index[None], axis=0)[0])
 
 
 def _allowed(case: Case, policy: CollectivePolicy, group: str) -> list[tuple[str, str]]:
@@ -151,56 +142,40 @@ def _allowed(case: Case, policy: CollectivePolicy, group: str) -> list[tuple[str
     return left
 
 
-def _library_score(
+def _considered(
     case: Case, size_bytes: NDArray[np.float64], candidates: list[tuple[str, str]]
-) -> NDArray[np.float64] | None:
-    """float64[candidates, k]: the library's own estimate; infinite for what it would not consider.
-
-    None where the library has no estimate for any candidate (another maker's accelerators, an algorithm of the user's
-    choice): then the predicted time decides.
-    """
-    score = np.full((len(candidates), len(size_bytes)), np.inf)
+) -> NDArray[np.bool_] | None:
+    """bool[candidates, k]: what the library would run; None where it has none of them and all may be taken."""
+    names = np.array([name for name, _ in candidates])
+    library = {"nccl": nccl.offers, "rccl": rccl.offers}.get(case.machine.library)
     if case.kind == CollectiveKind.ALL_TO_ALL:
-        inside = by_channels(case.machine, case.shape.domains)
-        small = size_bytes / case.shape.ranks <= (peers.ll_bytes(case.shape.ranks) if inside else PEER_LL_BYTES)
-        for row, (name, protocol) in enumerate(candidates):
-            if name == "pairwise":  # grouped sends: LL for small messages, Simple otherwise
-                score[row] = np.where(small == (protocol == "ll"), 0.0, 1.0)
-    else:
-        library = {"nccl": nccl.estimates, "rccl": rccl.estimates}.get(case.machine.library)
-        if case.machine.library == "rccl" and case.machine.scale_up == "mesh" and case.shape.domains == 1:
-            return _over_all_links(case, size_bytes, candidates)
-        estimates = library(case, size_bytes) if library is not None else {}
-        for (name, protocol), time_us in estimates.items():
-            item = (_published_name(name, case), protocol)
-            if item in candidates:
-                row = candidates.index(item)
-                score[row] = np.minimum(score[row], time_us)
-    return score if np.isfinite(score).any(axis=0).all() else None
-
-
-def _over_all_links(
-    case: Case, size_bytes: NDArray[np.float64], candidates: list[tuple[str, str]]
-) -> NDArray[np.float64] | None:
-    """RCCL in one full mesh, in its best protocol: its rings and trees load each link alike, as direct sends do.
-
-    Its factors by size are for rings of eight and would have two ranks take LL at 32 MiB, which logs do not show.
-    """
-    preferred = "direct" if any(name == "direct" for name, _ in candidates) else kind_word(case.kind)
-    if not any(name == preferred for name, _ in candidates):
+        considered = (names == "pairwise")[:, None] & _sent_as(case, size_bytes, [spoken for _, spoken in candidates])
+    elif library is None:
         return None
-    score = np.full((len(candidates), len(size_bytes)), np.inf)
-    for row, (name, protocol) in enumerate(candidates):
-        if name == preferred:
-            score[row] = predicted_us(case, name, protocol, size_bytes)
-    return score
+    elif case.machine.library == "rccl" and case.machine.scale_up == "mesh" and case.shape.domains == 1:
+        # Rings and trees of a full mesh load each link alike, as direct sends do.
+        considered = (names == ("direct" if "direct" in names else kind_word(case.kind)))[:, None]
+    else:
+        considered = np.array([library(_published_name(name, case), case) for name in names])[:, None]
+    return considered if considered.any(axis=0).all() else None
+
+
+def _sent_as(case: Case, size_bytes: NDArray[np.float64], spoken: list[str]) -> NDArray[np.bool_]:
+    """bool[candidates, k], protocols that grouped sends may take.
+
+    NCCL takes LL up to a size of messages whether it is faster or not. Inside a domain logs show it: 8 GB300 take 38 us
+    for 4 MiB and 34 for 8. Between domains none does, and the faster one is taken.
+    """
+    if not by_channels(case.machine, case.shape.domains):
+        return np.ones((len(spoken), len(size_bytes)), np.bool_)
+    small = size_bytes / case.shape.ranks <= peers.ll_bytes(case.shape.ranks)
+    taken: NDArray[np.bool_] = (np.array(spoken) == "ll")[:, None] == small
+    return taken
 
 
 def _published_name(name: str, case: Case) -> str:
-    """Railyard's name of the library's algorithm."""
-    if case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
-        return kind_word(case.kind)
-    return name
+    """The library's name of Railyard's algorithm: its broadcasts and reductions are rings."""
+    return "ring" if name == kind_word(case.kind) else name
 
 
 def predicted_us(
@@ -226,9 +201,15 @@ def predicted_us(
     path_us = (path_ps + policy.network_overhead_ps) * 1e-6
     scale_up, nics = (rate / WIRE[protocol] for rate in links_gbs(case, name))
     inside = np.minimum(time.rate_gbs, scale_up)
+    nics *= exchange_share(case, algorithm)
     rate = one_after_another(inside, nics) if algorithm.phased else np.minimum(inside, nics)
     fixed = time.latency_us + time.network_steps * path_us + policy.launch_ps * 1e-6
-    time_us: NDArray[np.float64] = fixed + size_bytes / (1e3 * rate)
+    moving_us = size_bytes / (1e3 * rate)
+    if case.shape.domains > 1:
+        far_s = np.full(len(size_bytes), 1e-12 * max(machine.path_latency_ps, machine.next_latency_ps))
+        slots_us = 1e6 * window_s(case, name, protocol, size_bytes, far_s)
+        moving_us = np.maximum(moving_us, slots_us - time.network_steps * path_us)
+    time_us: NDArray[np.float64] = fixed + moving_us
     return time_us
 
 

@@ -11,6 +11,8 @@ from railyard.collective.tuner import constants
 from railyard.collective.tuner.plan import MAX_CHANNELS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from railyard.collective.machine import Case
@@ -22,6 +24,9 @@ LL_SHOT_BYTES = 512 * 8
 
 MANY_RANKS = 16
 """Ranks of a domain beyond which in-switch reduction reaches NCCL's lower efficiency of Blackwell: racks."""
+
+MOST_HEADS = 32
+"""`NCCL_MAX_NVLS_ARITY` (2.30)."""
 
 
 def channels_of(case: Case) -> int:
@@ -52,7 +57,7 @@ def ll_channels(case: Case, size: NDArray[np.float64], *, parts: int) -> NDArray
         size: float64[k], bytes.
         parts: Into how many parts an algorithm cuts a channel's data: a ring one for each rank.
     """
-    filled: NDArray[np.float64] = np.clip(np.ceil(size / (LL_SHOT_BYTES * parts)), 1, 2 * channels_of(case))
+    filled: NDArray[np.float64] = np.clip(size / (LL_SHOT_BYTES * parts), 1, 2 * channels_of(case))
     return filled
 
 
@@ -66,7 +71,7 @@ def ll_shot_us(case: Case, size: NDArray[np.float64]) -> NDArray[np.float64]:
 def tree_chunk_bytes(
     channel_bytes: NDArray[np.float64], steps: float, per_domain: int, protocol: str
 ) -> NDArray[np.float64]:
-    """Chunk of a tree's channel (NCCL 2.30): smaller ones while the data is only a few.
+    """Chunk of a tree's channel (NCCL 2.30).
 
     Args:
         channel_bytes: float64[k], data of one channel.
@@ -74,13 +79,25 @@ def tree_chunk_bytes(
         per_domain: Ranks of a domain.
         protocol: "ll128" or "simple".
     """
-    chunk = np.full(channel_bytes.shape, 512.0 * KIB)
-    rules: tuple[tuple[float, int], ...] = ((64 / per_domain, 128 * KIB), (16 / per_domain, 32 * KIB))
+    rules: tuple[tuple[float, int], ...] = ((64 / per_domain, 128), (16 / per_domain, 32))
     if protocol == "simple":
-        rules = ((8, 128 * KIB), (4, 64 * KIB), (1, 32 * KIB))
-    for least, floor in rules:
-        for _ in range(4):
-            chunk = np.where((channel_bytes < steps * least * chunk) & (chunk > floor), chunk / 2, chunk)
+        rules = ((8, 128), (4, 64), (1, 32))
+    return chunk_bytes(channel_bytes / steps, 512, rules)
+
+
+def chunk_bytes(size: NDArray[np.float64], most: float, rules: Iterable[tuple[float, float]]) -> NDArray[np.float64]:
+    """Chunk of data that is cut by rules "less of it while there are fewer than so many chunks", float64[k].
+
+    NCCL halves chunks. Between two powers of two they grow here with the data, so that a byte more costs no step.
+
+    Args:
+        size: float64[k], bytes for each place that takes a chunk at a time.
+        most: Largest chunk, KiB.
+        rules: How many chunks are wanted, and the least chunk that the rule leaves, KiB.
+    """
+    chunk = np.full(size.shape, most * KIB)
+    for wanted, least in rules:
+        chunk = np.minimum(chunk, np.maximum(least * KIB, size / wanted))
     return chunk
 
 
@@ -104,37 +121,75 @@ def collnet_fill_us(
 
 
 def collnet_chunk_bytes(channel_bytes: NDArray[np.float64], depth: int) -> NDArray[np.float64]:
-    """Chunk of a CollNetChain channel (NCCL 2.30): 256 KiB, halved while the data is only a few; `depth` ranks."""
-    chunk = np.full(channel_bytes.shape, 256.0 * KIB)
-    for chunks, least in ((64, 128), (8, 64), (1, 32)):
-        for _ in range(3):
-            chunk = np.where((channel_bytes < chunks * depth * chunk) & (chunk > least * KIB), chunk / 2, chunk)
-    return chunk
+    """Chunk of a CollNetChain channel (NCCL 2.30): 256 KiB, less while the data is only a few; `depth` ranks."""
+    return chunk_bytes(channel_bytes / depth, 256, ((64, 128), (8, 64), (1, 32)))
 
 
-def switch_loop_bytes(case: Case, size: NDArray[np.float64], algorithm: str) -> NDArray[np.float64]:
-    """Bytes of one loop of in-switch reduction; trees of domains take chunks of at most 64 KiB."""
-    shape = case.shape
-    hopper = constants.generation_name(case.machine.architecture) == "hopper"
-    channels = 16 if hopper else (24 if shape.domains == 1 else 32)
-    heads = channels * shape.per_domain
-    chunk = switch_chunk_bytes(size, heads)
-    if algorithm == "nvls-tree":
-        chunk = np.minimum(chunk, 64 * KIB)
-    loop: NDArray[np.float64] = np.clip(size, 1, heads * chunk)
+def loop_bytes(case: Case, size: NDArray[np.float64], algorithm: str) -> NDArray[np.float64]:
+    """Bytes of one loop of a pipeline of heads: a chunk of every head on every channel, float64[k]."""
+    parts = _channels_of_heads(case, algorithm) * heads_of(case, algorithm)
+    loop: NDArray[np.float64] = np.clip(size, 1, parts * head_chunk_bytes(case, size, algorithm, parts))
     return loop
 
 
-def switch_chunk_bytes(size_bytes: NDArray[np.float64], heads: int) -> NDArray[np.float64]:
-    """Chunk of in-switch reduction: 128 KiB, halved while the data fills less than 64, 8 and 2 loops (NCCL 2.30)."""
-    chunk = np.full(size_bytes.shape, 128.0 * KIB)
-    for loops in (64, 8, 2):
-        chunk = np.where(size_bytes < loops * heads * chunk, chunk / 2, chunk)
-    return chunk
+def heads_of(case: Case, algorithm: str) -> int:
+    """Ranks of a domain that each own a part: those next to NICs, or all up to NCCL's `NCCL_MAX_NVLS_ARITY`."""
+    if algorithm == "collnet-direct":
+        return min(case.shape.ports, case.shape.per_domain)
+    return min(case.shape.per_domain, MOST_HEADS)
+
+
+def _channels_of_heads(case: Case, algorithm: str) -> int:
+    if algorithm == "collnet-direct":
+        return 2 * channels_of(case)
+    hopper = constants.generation_name(case.machine.architecture) == "hopper"
+    return 16 if hopper else (24 if case.shape.domains == 1 else 32)
+
+
+def head_chunk_us(case: Case, loop: NDArray[np.float64], algorithm: str) -> NDArray[np.float64]:
+    """Time of one head's chunk of one channel through its NICs, float64[k]; `loop` in bytes."""
+    chunk = loop / (_channels_of_heads(case, algorithm) * heads_of(case, algorithm))
+    nics = case.machine.nic_bps / 8e6 * max(1, case.shape.ports // case.shape.per_domain)
+    passed: NDArray[np.float64] = chunk / nics
+    return passed
+
+
+def head_chunk_bytes(case: Case, size: NDArray[np.float64], algorithm: str, parts: int) -> NDArray[np.float64]:
+    """Chunk of one head and channel (NCCL 2.30).
+
+    Args:
+        case: What is done where.
+        size: float64[k], bytes.
+        algorithm: One whose data is cut among heads.
+        parts: Heads times channels.
+    """
+    most, rules = _HEAD_CHUNKS.get(algorithm, _HEAD_CHUNKS["nvls"])
+    if algorithm == "nvls-tree" and case.shape.domains >= 4:
+        most = 64.0
+    return chunk_bytes(size / parts, most, rules)
+
+
+_HEAD_CHUNKS: dict[str, tuple[float, tuple[tuple[int, int], ...]]] = {
+    "nvls": (128.0, ((64, 64), (8, 32), (2, 16))),
+    "nvls-tree": (128.0, ((4, 64), (1, 32))),
+    "collnet-direct": (512.0, ((128, 128), (16, 32))),
+}
+"""Largest chunk in KiB and rules of `chunk_bytes`; an NVLS tree of four domains and more begins at 64 KiB."""
 
 
 def switch_sync_us(case: Case) -> float:
-    """Synchronisation of one loop of in-switch reduction: a fixed part, and one for each rank that all wait for."""
+    """Synchronisation of one loop of in-switch reduction: a fixed part, and one for each rank that all wait for.
+
+    One domain adds and multicasts in one pass. Between domains these are two, each synchronises, and every head is one
+    more to post to: 16 H100 reach 252 GB/s over InfiniBand and RoCE, 16 B300 409, with chunks as NCCL's source has
+    them; 128 GB200 begin at 290 us.
+    """
     generation = constants.generation_name(case.machine.architecture)
-    factor = case.measured.hop_factor(generation, "ll")
-    return factor * (case.measured.switch_sync_us + constants.MULTICAST_RANK_US * case.shape.per_domain)
+    one_us = case.measured.switch_sync_us + constants.MULTICAST_RANK_US * case.shape.per_domain
+    heads_us = case.measured.peer_us * heads_of(case, "nvls-tree") if case.shape.domains > 1 else 0.0
+    return case.measured.hop_factor(generation, "ll") * (passes_of(case) * one_us + heads_us)
+
+
+def passes_of(case: Case) -> int:
+    """Passes through the scale-up switch that follow one another."""
+    return 1 if case.shape.domains == 1 else 2

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.hashing import mix
+from railyard.collective import peers
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.machine import machine_of
 from railyard.collective.policy import MOST_CONNECTIONS
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
 
 PEER_CHANNEL_GBS = 14
 """What NCCL expects of a channel of grouped sends through a NIC (`NCCL_P2P_PER_CHANNEL_NET_BW`)."""
-
-PEERS_A_BATCH = 8
-"""Peers that one batch of grouped sends serves on the same channels (`NCCL_MAX_DEV_WORK_P2P_PER_BATCH`)."""
 
 NVLS_CHANNELS = {"hopper": 16, "blackwell": 32}
 """Channels of in-switch reduction over several domains."""
@@ -69,7 +67,7 @@ def library_channels(machine: CollectiveMachine, shape: Shape) -> int:
 def peers_at_once(machine: CollectiveMachine, shape: Shape, nics: int) -> int:
     """Peers that a rank sends to at a time: as many batches as there are channels for."""
     channels = _power_of_two(library_channels(machine, shape))
-    return PEERS_A_BATCH * max(1, channels // peer_channels(machine, shape, nics))
+    return peers.BATCH * max(1, channels // peer_channels(machine, shape, nics))
 
 
 def peer_channels(machine: CollectiveMachine, shape: Shape, nics: int) -> int:
@@ -80,7 +78,7 @@ def peer_channels(machine: CollectiveMachine, shape: Shape, nics: int) -> int:
     """
     wanted = max(nics, -(-int(nics * machine.nic_bps / 8e9) // PEER_CHANNEL_GBS))
     channels = _power_of_two(wanted)
-    batches = -(-shape.ranks // PEERS_A_BATCH)
+    batches = -(-shape.ranks // peers.BATCH)
     while channels > 1 and channels * batches > _power_of_two(library_channels(machine, shape)):
         channels //= 2
     return channels

@@ -39,6 +39,9 @@ _SIZES = 2.0 ** (np.arange(_FIRST * _STEPS, _LAST * _STEPS + 1) / _STEPS)
 _FINER = 32
 """Parts of the space between two sizes in which a change of algorithm or protocol is looked for."""
 
+_PATH_PS = 250_000
+"""To which paths are rounded when an algorithm is chosen, so that networks that are nearly alike share curves."""
+
 _ROWS = 8
 """Latency in s, steps along mean paths and along those to the next domain, s/byte inside and outside, 1 where these
 two follow one another, 1 where aggregated trees (PAT) move the bytes; where between this size and the next the library
@@ -50,7 +53,7 @@ class Library:
     """A collective library on a machine as curves see it.
 
     Attributes:
-        machine: Without the paths of its network.
+        machine: With the paths of its network, rounded, as they decide among algorithms.
         path_s: Of a mean message between domains, and of one to the next domain.
         ports: NIC ports of a rank; one over the ranks of the port that most share, where they do.
         domain: Ranks of a scale-up domain.
@@ -70,7 +73,8 @@ class Library:
         overhead_ps = DEFAULT_POLICY.network_overhead_ps
         paths = (1e-12 * (each + overhead_ps) for each in (machine.path_latency_ps, machine.next_latency_ps))
         owned = cluster.back_end.port_of_rank[: cluster.ranks_per_server]
-        plain = replace(machine, path_latency_ps=0, next_latency_ps=0)
+        near, far = (_PATH_PS * round(each / _PATH_PS) for each in (machine.next_latency_ps, machine.path_latency_ps))
+        plain = replace(machine, path_latency_ps=far, next_latency_ps=near)
         each = owned.shape[1] / int(np.unique(owned, return_counts=True)[1].max())
         return cls(plain, (next(paths), next(paths)), each, cluster.scale_up_domain)
 

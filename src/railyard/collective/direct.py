@@ -85,7 +85,6 @@ ALGORITHM = ALGORITHMS.add(
         steps=_steps,
         schedule=_schedule,
         sources=("RCCL develop 2026-08, direct all-gather and reduce-scatter; facts on MI300X meshes",),
-        floods=True,
         route="exchange",
     ),
 )

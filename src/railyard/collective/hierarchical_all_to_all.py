@@ -90,7 +90,6 @@ ALGORITHM = ALGORITHMS.add(
         steps=_steps,
         schedule=_schedule,
         sources=("DeepSpeed-MoE, ICML 2022 (hierarchical all-to-all)", "NCCL PXN"),
-        floods=True,
         route="exchange",
         phased=True,
     ),

@@ -51,7 +51,6 @@ ALGORITHM = ALGORITHMS.add(
         steps=_steps,
         schedule=_schedule,
         sources=("NCCL 2.30, grouped sends and receives",),
-        floods=True,
         route="exchange",
         staged="hierarchical-all-to-all",
     ),

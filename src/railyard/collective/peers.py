@@ -23,6 +23,9 @@ CHANNELS = 32
 """Channels of grouped sends, and the most that one peer gets on a domain of 12 links and more (twice the links, as a
 power of two)."""
 
+BATCH = 8
+"""Peers that one batch of grouped sends serves on the same channels (`NCCL_MAX_DEV_WORK_P2P_PER_BATCH`)."""
+
 LARGEST_PART_BYTES = 16 * MIB
 """Part of a channel above which a peer gets twice as many channels (32 steps of 512 KiB)."""
 

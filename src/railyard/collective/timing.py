@@ -7,8 +7,8 @@ The form is NCCL's cost model; where published logs show what that model leaves 
 - the steps of a ring inside its domains are paid again for every loop over its buffers (channels x ranks x 2 MiB);
   those through NICs are not: a proxy keeps 8 slots of 512 KiB a channel in flight, which at 400 Gb/s last 160 us;
 - in-switch reduction is limited by what a rank's link carries, the data and its own part, and synchronises once a loop;
-- a pipeline is filled before it delivers: a stage for every domain on the way, each as long as one loop, and in a tree
-  a chunk for every rank on the way up and down.
+- a pipeline is filled before it delivers: a loop in each stage inside a domain, one more through the NICs, and in a
+  tree a chunk for every rank on the way up and down.
 
 Each constant below says on which published measurements it rests.
 """
@@ -27,9 +27,12 @@ from railyard.collective.chunks import (
     MANY_RANKS,
     channels_of,
     collnet_fill_us,
+    head_chunk_us,
+    heads_of,
     ll_channels,
     ll_shot_us,
-    switch_loop_bytes,
+    loop_bytes,
+    passes_of,
     switch_sync_us,
     tree_fill_us,
 )
@@ -59,6 +62,23 @@ SHARP_SHARE = 0.8
 """Share of a NIC's rate that reduction by the network's switches reaches under NCCL: about 20 of 25 GB/s (its
 maintainer, NVIDIA/nccl issue 320). The switches themselves reach 0.95 under MPI (Graham et al., ISC 2020): what NICs
 bound is up to 19 % faster where a plugin reaches that."""
+
+BLOCKED = (1.0, 0.75, 0.6825, 0.6553, 0.6399, 0.6302, 0.6234, 0.6184)
+"""Throughput of an input-queued switch of 1 to 8 outputs (Karol, Hluchyj and Morgan, IEEE Trans. Communications 35,
+1987, table I)."""
+
+BLOCKED_MANY = 2 - 2**0.5
+"""The same of very many outputs."""
+
+EXCHANGE_SHARE = 0.79
+"""Share of their rate that NICs reach in an all-to-all among very many domains. From 32 MI355X on four servers, whose
+50.6 GB/s AMD published; 128 and 192 GB200 on two and three racks agree within 2 %, see `exchange_share`."""
+
+INSIDE_STAGES = 1.2
+"""Loops that fill the stages of a pipeline of heads inside a domain (8 H100 and H200, 4 and 8 GB300)."""
+
+CHAINS = (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
+"""Kinds that pass data from rank to rank once."""
 
 SWITCH_PASS_US = 25.0
 """A pass through the scale-up switch's reduction (NCCL 2.30)."""
@@ -97,6 +117,8 @@ def timing(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[
     latency = floor + _stored_us(case, algorithm, size)
     if protocol == "simple" and not algorithm.written:
         latency += _pipeline_us(case, algorithm, size, rate, inside_us)
+    elif case.kind in CHAINS and not algorithm.written:
+        latency += _chain_fill_us(case, size, inf)
     if algorithm.family == "tree" and _fills_chunks(case, protocol):
         latency += tree_fill_us(case, protocol, size)
     if algorithm.family == "tree" and protocol == "ll" and case.machine.library == "nccl":
@@ -116,7 +138,8 @@ class Pace:
         pass_us: A pass through a reducing scale-up switch.
         software_us: A message through a NIC, without the path itself.
         reduce_us: A pass through the network's reducing switches, without the path itself.
-        rate_gbs: float64[k], as in `Timing`.
+        rate_gbs: float64[k], as in `Timing`, but for what makes NICs wait.
+        nic_share: Share of their rate that NICs reach, as messages of all domains wait for one another.
     """
 
     start_us: NDArray[np.float64]
@@ -127,6 +150,7 @@ class Pace:
     software_us: float
     reduce_us: float
     rate_gbs: NDArray[np.float64]
+    nic_share: float
 
 
 def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np.float64]) -> Pace:
@@ -146,7 +170,8 @@ def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np
         pass_us=factor * SWITCH_PASS_US,
         software_us=case.machine.software_us(protocol),
         reduce_us=reduce_us(algorithm),
-        rate_gbs=total.rate_gbs,
+        rate_gbs=_moved_gbs(case, algorithm, protocol, np.asarray(size_bytes, np.float64)),
+        nic_share=exchange_share(case, algorithm),
     )
 
 
@@ -154,8 +179,9 @@ def _fill_us(
     case: Case, algorithm: Algorithm, protocol: str, size: NDArray[np.float64], rate: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """The part of the latencies that fills pipelines, float64[k]; a tree's chunks are not what engines replay."""
-    chain = case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
-    if protocol == "simple" and (chain or algorithm.family in ("nvls", "collnet")):
+    if case.kind in CHAINS and protocol != "simple":
+        return _chain_fill_us(case, size, inf)
+    if protocol == "simple" and (case.kind in CHAINS or algorithm.family in ("nvls", "collnet")):
         return _pipeline_us(case, algorithm, size, rate, 0.0)
     return np.zeros(size.shape)
 
@@ -225,13 +251,57 @@ def _hop_us(machine: CollectiveMachine, algorithm: Algorithm, protocol: str) -> 
     return machine.scale_up_latency_ps * 1e-6 * (1.0, 1.5, 3.0)[index] / machine.latency_factor
 
 
+def exchange_share(case: Case, algorithm: Algorithm) -> float:
+    """Share of their rate that NICs reach where every domain sends to all others at once.
+
+    Sends of a group run side by side, 8 peers on each of up to 32 channels, in no order among domains: what waits for a
+    receiver that is busy with a third domain keeps others from leaving. That is an input-queued switch with an output
+    for each other domain, whose law is scaled to `EXCHANGE_SHARE` at very many domains. Packets that all begin
+    together show none of it (97 % at 32 hosts), and channels copy several times what a NIC moves.
+    """
+    others = case.shape.domains - 1
+    if algorithm.route != "exchange" or others < 2:
+        return 1.0
+    blocked = 1 - (BLOCKED[others - 1] if others <= len(BLOCKED) else BLOCKED_MANY)
+    return 1 - (1 - EXCHANGE_SHARE) * blocked / (1 - BLOCKED_MANY)
+
+
 def _rate_gbs(case: Case, algorithm: Algorithm, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
     """What the kernels can move; links are counted elsewhere."""
+    rate = _moved_gbs(case, algorithm, protocol, size)
+    return rate if algorithm.phased else np.minimum(rate, exchanged_gbs(case, algorithm) / WIRE[protocol])
+
+
+def exchanged_gbs(case: Case, algorithm: Algorithm) -> float:
+    """What NICs move where every domain sends to all others, GB/s of the collective's size; inf for other routes."""
+    if algorithm.route != "exchange" or case.shape.domains == 1:
+        return inf
+    port = load_of(algorithm.name, case.kind, case.shape).port
+    out = exchange_share(case, algorithm) * case.machine.nic_bps / 8e9 * case.machine.payload_efficiency / port
+    return 1 / (1 / out + _first_s(case)) if algorithm.family == "peer" else out
+
+
+def _first_s(case: Case) -> float:
+    """Seconds for a GB of an all-to-all in which NICs wait: peers of the domain are the first of the schedule.
+
+    Of more than a batch of them, as in racks: 128 GB200 take 95 ms for 8 GiB, 89 through their NICs and 6 inside.
+    """
+    shape = case.shape
+    if shape.per_domain <= peers.BATCH:
+        return 0.0
+    return (shape.per_domain - 1) / shape.ranks / (case.machine.plan_bps / 8e9 * case.measured.peer_share)
+
+
+def _moved_gbs(case: Case, algorithm: Algorithm, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same inside a domain."""
     egress = load_of(algorithm.name, case.kind, case.shape).scale_up
+    if algorithm.family == "pat":
+        port = load_of(algorithm.name, case.kind, case.shape).port
+        return np.full(size.shape, constants.PAT_SHARE * case.machine.nic_bps / 8e9 / port)
     if egress == 0 and algorithm.family != "collnet":
         return np.full(size.shape, np.inf)
     if algorithm.family in ("nvls", "collnet"):
-        return _synchronised_gbs(case, algorithm, size, _in_switch_gbs(case, algorithm, egress))
+        return np.minimum(_inside_gbs(case, algorithm, size), _between_gbs(case, algorithm))
     if algorithm.family == "peer" and by_channels(case.machine, case.shape.domains):
         return _grouped_gbs(case, protocol, size) / egress
     if protocol == "simple" and algorithm.family != "tree":
@@ -286,15 +356,40 @@ def _simple_gbs(case: Case, algorithm: Algorithm, egress: float) -> float:
     return inf  # the links themselves are the limit
 
 
-def _in_switch_gbs(case: Case, algorithm: Algorithm, egress: float) -> float:
-    """Reduction in switches: of the scale-up, of the network, or both."""
-    bounds = [inf]
-    if egress:
-        bounds.append(case.machine.plan_bps / 8e9 * _reducing_share(case, algorithm) / egress)
-    if algorithm.reduces_in_network:
-        port = load_of(algorithm.name, case.kind, case.shape).port
-        bounds.append(case.machine.nic_bps / 8e9 * SHARP_SHARE / port)
-    return min(bounds)
+def _inside_gbs(case: Case, algorithm: Algorithm, size: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What a pipeline around switches that add moves inside a domain, float64[k]; inf in domains of one rank.
+
+    Every loop synchronises: in-switch reduction all ranks, direct sends each head with all members. Where NICs are
+    slower, their part of the loop before covers it: so it lowers this rate and is no time of its own.
+    """
+    egress = load_of(algorithm.name, case.kind, case.shape).scale_up
+    if not egress:
+        return np.full(size.shape, inf)
+    plain = case.machine.plan_bps / 8e9 * _reducing_share(case, algorithm) / egress
+    if algorithm.name == "collnet-chain":
+        return np.full(size.shape, plain)
+    loop = loop_bytes(case, size, algorithm.name)
+    if algorithm.family == "nvls":
+        sync_us = switch_sync_us(case)
+    else:
+        sync_us = _inside_us(case, algorithm, "simple", algorithm.steps(case.kind, case.shape))
+    slowed: NDArray[np.float64] = loop / (loop / plain + 1e3 * sync_us)
+    return slowed
+
+
+def _between_gbs(case: Case, algorithm: Algorithm) -> float:
+    """What a pipeline moves between domains, GB/s of the collective's size; inf where links alone bound it.
+
+    NVLS trees reach what NVIDIA measured of a channel of theirs; into switches that add NICs send at a share.
+    """
+    if algorithm.name == "nvls-tree":
+        generation = constants.generation(case.machine.architecture, case.version)
+        bus = heads_of(case, "nvls-tree") * generation.nvls_tree[min(case.shape.domains, 3) - 1]
+        return bus * case.shape.ranks / (2 * (case.shape.ranks - 1)) or inf
+    if not algorithm.reduces_in_network:
+        return inf
+    port = load_of(algorithm.name, case.kind, case.shape).port
+    return case.machine.nic_bps / 8e9 * SHARP_SHARE / port
 
 
 def _reducing_share(case: Case, algorithm: Algorithm) -> float:
@@ -305,7 +400,9 @@ def _reducing_share(case: Case, algorithm: Algorithm) -> float:
 
 
 def _switch_share(case: Case) -> float:
-    return case.measured.switch_share * (constants.MANY_RANKS_SHARE if case.shape.per_domain > MANY_RANKS else 1.0)
+    """Racks lose in every pass: 128 and 192 GB200 reach 0.91 and 0.85 of what 64 in one rack do."""
+    many = constants.MANY_RANKS_SHARE if case.shape.per_domain > MANY_RANKS else 1.0
+    return float(case.measured.switch_share * many ** passes_of(case))
 
 
 def _protocol_gbs(case: Case, algorithm: Algorithm, protocol: str) -> float:
@@ -326,56 +423,50 @@ def _pipeline_us(
     case: Case, algorithm: Algorithm, size: NDArray[np.float64], rate: NDArray[np.float64], inside_us: float
 ) -> NDArray[np.float64]:
     """What loops over the buffers of Simple and the filling of pipelines add, float64[k]."""
-    if algorithm.family == "nvls":
-        return _switch_pipeline_us(case, algorithm, size, rate)
+    if algorithm.family == "nvls" or algorithm.name == "collnet-direct":
+        return _heads_pipeline_us(case, algorithm, size)
     if algorithm.family == "collnet":
         return collnet_fill_us(case, load_of(algorithm.name, case.kind, case.shape).scale_up, size, rate)
     if algorithm.family == "peer" and by_channels(case.machine, case.shape.domains):
         return peers.fill_us(case.shape.ranks, size / case.shape.ranks, "simple", case.measured)
-    if algorithm.family != "ring" or algorithm.floods:
+    if algorithm.family != "ring" or algorithm.route == "exchange":
         return np.zeros(size.shape)
     channels = 2 * channels_of(case)  # the library doubles what its graph search finds
-    if case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
-        chunk = np.minimum(case.measured.fill_bytes, size / (12 * channels))
-        fill: NDArray[np.float64] = (case.shape.ranks - 1) * chunk * channels / (case.machine.plan_bps / 8e6)
-        return fill
+    if case.kind in CHAINS:
+        return _chain_fill_us(case, size, case.machine.plan_bps)
     loop = channels * case.shape.ranks * 2 * MIB
     return np.maximum(size / loop - 1, 0) * inside_us
 
 
-def _synchronised_gbs(
-    case: Case, algorithm: Algorithm, size: NDArray[np.float64], rate_gbs: float
-) -> NDArray[np.float64]:
-    """Rate of in-switch reduction with the synchronisation of every loop, float64[k].
+def _chain_fill_us(case: Case, size: NDArray[np.float64], inside_bps: float) -> NDArray[np.float64]:
+    """Filling of a chain, float64[k]: a chunk of every channel at each rank, or with LL and LL128 at each NIC alone.
 
-    Where NICs are slower, their part of the loop before covers it: so it lowers this rate and is no time of its own.
+    Inside a domain LL and LL128 pass on what a warp has (`inside_bps` inf); the proxies of NICs send whole chunks.
     """
-    if algorithm.family != "nvls":
-        return np.full(size.shape, rate_gbs)
-    loop = switch_loop_bytes(case, size, algorithm.name)
-    switched = _switched_gbs(case)
-    slowed: NDArray[np.float64] = loop / (loop / switched + 1e3 * switch_sync_us(case))
-    return np.minimum(slowed, rate_gbs)
+    channels = 2 * channels_of(case)
+    chunk = np.minimum(case.measured.fill_bytes, size / (12 * channels))
+    if np.isfinite(inside_bps):
+        hops = (case.shape.ranks - 1) / (inside_bps / 8e6)
+    else:
+        hops = (case.shape.domains - 1) / (case.machine.nic_bps / 8e6 * case.shape.ports) if case.shape.ports else 0.0
+    fill: NDArray[np.float64] = hops * chunk * channels
+    return fill
 
 
-def _switched_gbs(case: Case) -> float:
-    """In-switch reduction inside a domain between synchronisations, whatever joins the domains."""
-    name = "nvls-tree" if case.shape.domains > 1 else "nvls"
-    return _in_switch_gbs(case, ALGORITHMS.get(name), load_of(name, case.kind, case.shape).scale_up)
+def _heads_pipeline_us(case: Case, algorithm: Algorithm, size: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Filling of a pipeline of heads: a loop in each stage before the first data comes out, float64[k].
 
-
-def _switch_pipeline_us(
-    case: Case, algorithm: Algorithm, size: NDArray[np.float64], rate: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """In-switch reduction: loops of channels x heads x chunk; domains on the way fill one after another.
-
-    With SHARP the network is one level, and its stages are filled without the synchronisation of a loop, which is in
-    NCCL's constants for it; those of trees were read off logs together with this fill.
+    Inside a domain data is scattered, added and gathered; between domains one stage more passes a loop through the
+    NICs. Channels send one after another, so that each further level of a tree only waits for a chunk of one.
     """
-    deep = levels(case.shape.domains) if algorithm.name == "nvls-tree" else min(1, case.shape.domains - 1)
-    stages = 1.2 + 4 * deep
-    filling = np.maximum(rate, _switched_gbs(case)) if algorithm.reduces_in_network else rate
-    filled: NDArray[np.float64] = stages * switch_loop_bytes(case, size, algorithm.name) / (1e3 * filling)
+    inside = _inside_gbs(case, algorithm, size)
+    loop = loop_bytes(case, size, algorithm.name)
+    filled: NDArray[np.float64] = INSIDE_STAGES * loop / (1e3 * inside)
+    if case.shape.domains > 1:
+        nics = case.machine.nic_bps / 8e9 * case.shape.ports * (SHARP_SHARE if algorithm.reduces_in_network else 1.0)
+        filled += loop / (1e3 * np.minimum(inside, nics))
+    if algorithm.name == "nvls-tree":
+        filled += 2 * (levels(case.shape.domains) - 1) * head_chunk_us(case, loop, algorithm.name)
     return filled
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.chunks import switch_loop_bytes
+from railyard.collective.chunks import loop_bytes
 from railyard.collective.rank_load import load_of
 from railyard.graph import CollectiveKind
 
@@ -33,8 +33,9 @@ SLOTS = 8
 RING_STEPS = 2
 """Steps of a ring of Simple in those slots."""
 
-RING_BYTES = 4096 * KIB
-"""Largest step of a ring, of the two channels that the library runs for each that its search finds."""
+RING_BYTES = {"ll": 64 * KIB, "ll128": 2 * 576_000, "simple": 4096 * KIB}
+"""Largest step of a ring, of the two channels that the library runs for each that its search finds: a slot of LL and
+LL128 without flags (NCCL 2.30: 512 KiB and 4.9 MB of buffer in 8 slots), four of Simple."""
 
 CHUNK_BYTES = 512 * KIB
 """A slot of Simple, the largest chunk of a tree."""
@@ -99,10 +100,9 @@ def _port_bytes(case: Case, algorithm: str, size: NDArray[np.float64]) -> NDArra
 
 
 def _ring_chunks(case: Case, algorithm: str, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
-    del protocol
     members = case.shape.domains if algorithm == "hierarchical" else case.shape.ranks
     rounds = (2 if case.kind == CollectiveKind.ALL_REDUCE else 1) * (members - 1)
-    loops: NDArray[np.float64] = np.ceil(ring_step_bytes(size, case, algorithm) / RING_BYTES)
+    loops: NDArray[np.float64] = np.ceil(ring_step_bytes(size, case, algorithm) / RING_BYTES[protocol])
     return rounds * loops
 
 
@@ -115,7 +115,7 @@ def _tree_chunks(case: Case, algorithm: str, protocol: str, size: NDArray[np.flo
 
 def _switch_chunks(case: Case, algorithm: str, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
     del protocol
-    chunks: NDArray[np.float64] = np.ceil(size / switch_loop_bytes(case, size, algorithm))
+    chunks: NDArray[np.float64] = np.ceil(size / loop_bytes(case, size, algorithm))
     return chunks
 
 

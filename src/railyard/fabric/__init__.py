@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.fabric.fabric import Fabric, FabricSpec, bought, fabrics
+from railyard.fabric.fabric import CREDITS, Fabric, FabricSpec, bought, fabrics
 from railyard.fabric.packets import Packets
 from railyard.schema import field as f
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Fabric", "FabricSpec", "Packets", "bought", "fabrics", "from_mapping"]
+__all__ = ["CREDITS", "Fabric", "FabricSpec", "Packets", "bought", "fabrics", "from_mapping"]
 
 
 def from_mapping(mapping: Mapping[str, object]) -> FabricSpec:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from railyard.schema.provenance import Provenance
 
 SOURCE_PORTS = ("queue-pair", "pair-of-ports")
+CREDITS = ("egress", "site")
 LOAD_BALANCING = ("ecmp", "flowlet", "spray", "adaptive", "cells", "ideal")
 
 
@@ -55,6 +56,14 @@ class Fabric:
         default=0,
         metadata=f.time(
             "setup_latency", "Before the first packet of a message may leave: a credit's round trip", "1 us"
+        ),
+    )
+    credits: str = field(
+        default="egress",
+        metadata=f.choice(
+            "credits",
+            "Who grants a message to another site its credit: the egress leaf there, or the border of each site",
+            CREDITS,
         ),
     )
     switches: tuple[tuple[str, str], ...]
@@ -195,10 +204,6 @@ class Fabric:
     def tells_queue_pairs_apart(self) -> bool:
         """Whether queue pairs between the same two ports may take different paths."""
         return self.e_ecmp or self.source_port == "queue-pair"
-
-    def incast(self, fan_in: int) -> float:
-        """Utilization of a receiver's link when `fan_in` senders share it."""
-        return 1.0 if fan_in <= 1 else self.incast_efficiency
 
     def as_modelled(self, simulator: str, name: str, summary: str, packets: Packets) -> Fabric:
         """This fabric under another name, with the packets of a simulator."""

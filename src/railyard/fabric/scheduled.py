@@ -54,6 +54,7 @@ SCHEDULED = fabrics.add(
         left_out=(
             "credit rate and egress buffer: a port's credits are taken to keep it busy",
             "buffers that spill from the chip to its memory when very many senders wait",
+            "buffers at a site's border where credits end there (`credits: site`)",
         ),
         sources={
             "reroute_ps": estimated(
@@ -76,6 +77,12 @@ SCHEDULED = fabrics.add(
             "nic_latency_ps": measured("2.6 us", DEEPSEEK_LATENCY.format(same="3.6", cross="5.6"), 2025),
             "setup_latency_ps": estimated(
                 "3 us", "request and grant, two one-way crossings: 2 to 4 us in one hall; assumed, not public", 2026
+            ),
+            "credits": estimated(
+                "egress",
+                "two sites as one scheduled fabric: a request goes to the egress leaf and a grant comes back over the"
+                " long links; assumed, no vendor says in public how credits cross sites",
+                2026,
             ),
             "congestion_efficiency": estimated(
                 "100 %",

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Literal
 from railyard.result.model_error import ErrorRow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from railyard.result.network import CollectiveRow
     from railyard.result.section import Band
     from railyard.result.tax import TaxFigures
 
@@ -62,6 +63,15 @@ class ModelError:
     def scatter(self) -> float:
         """Half the width of the band, as a logarithm: what is left of the error when a bias cancels."""
         return math.log((1.0 + self.high) / (1.0 + self.low)) / 2.0
+
+    def erring_too(self, width: float) -> ModelError:
+        """The band where something else errs too, on its own.
+
+        Args:
+            width: Half of its width of the same figure, as a logarithm.
+        """
+        ends = (math.hypot(math.log1p(end), width) for end in (self.low, self.high))
+        return replace(self, low=math.expm1(-next(ends)), high=math.expm1(next(ends)))
 
     def narrowed(self, runs: int, width: float) -> ModelError:
         """The band where own runs have moved the prediction: eight of ten of a normal error.
@@ -160,12 +170,13 @@ def slowed_error() -> ModelError:
     return record()["slowed kernels", "all"]
 
 
-def tax_row(tax: TaxFigures) -> ErrorRow:
+def tax_row(tax: TaxFigures, rows: Iterable[CollectiveRow]) -> ErrorRow:
     """The band of a network tax: a collective's error is on all of it, that of slowed kernels on its part beside it.
 
     What outages take is no prediction of a model of collectives: it has no part in the band.
     """
-    collective, slowed, share = collective_error(), slowed_error(), tax.tokens_lost
+    collective = collective_error().erring_too(beyond_scatter(rows))
+    slowed, share = slowed_error(), tax.tokens_lost
     return ErrorRow(
         figure="network_tax",
         family=f"{collective.question}: {collective.family}; {slowed.question}",
@@ -178,6 +189,25 @@ def tax_row(tax: TaxFigures) -> ErrorRow:
         held_out=collective.held_out,
         prices=None,
     )
+
+
+def collectives_scatter(rows: Iterable[CollectiveRow]) -> float:
+    """Half the width of the times of some collectives, as a logarithm, by their time: more beyond published logs."""
+    plain = collective_error().scatter
+    weights = [(row.mean_s * row.times, row) for row in rows]
+    total = math.fsum(weight for weight, _ in weights)
+    if not total:
+        return plain
+    return math.fsum(weight * _scatter(row, plain) for weight, row in weights) / total
+
+
+def beyond_scatter(rows: Iterable[CollectiveRow]) -> float:
+    """What is added to the error of collectives where some are beyond published logs, as a logarithm."""
+    return math.sqrt(max(collectives_scatter(rows) ** 2 - collective_error().scatter ** 2, 0.0))
+
+
+def _scatter(row: CollectiveRow, plain: float) -> float:
+    return max(plain, math.log(row.high_s / row.low_s) / 2) if row.beyond and row.low_s > 0 else plain
 
 
 def unknown_error() -> ModelError:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from railyard.measure.exercised import flat, unexercised
-from railyard.measure.model_error import collective_error, slowed_error, unknown_error
+from railyard.measure.model_error import collectives_scatter, slowed_error, unknown_error
 from railyard.result.model_error import Difference, Verdict
 from railyard.result.variants.serving import ServedVariant
 from railyard.result.variants.variant import StepVariant
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from railyard.result.model_error import ErrorRow, Unexercised
     from railyard.result.section import Band
-    from railyard.result.tax import TaxFigures
     from railyard.result.variants.variant import ComparedVariant
 
 PRICED_ALIKE = 0.02
@@ -206,7 +205,7 @@ def shared_by(one: ComparedVariant, other: ComparedVariant) -> Shared:
 def _model_band(by: Figure, one: ComparedVariant, other: ComparedVariant, shared: Shared) -> float:
     """The part of the model's error that does not cancel, as a logarithm."""
     if shared == "computation" and isinstance(one, StepVariant) and isinstance(other, StepVariant):
-        return _tax_band(one.tax, other.tax)
+        return _tax_band(one, other)
     rows = [_row(side, by) for side in (one, other)]
     found = [row for row in rows if row is not None]
     if len(found) < 2:
@@ -216,10 +215,11 @@ def _model_band(by: Figure, one: ComparedVariant, other: ComparedVariant, shared
     return math.hypot(*(math.log1p(row.widest) for row in found))
 
 
-def _tax_band(one: TaxFigures, other: TaxFigures) -> float:
+def _tax_band(one: StepVariant, other: StepVariant) -> float:
     """Error of the difference of two network taxes of one job, as a share of the step."""
-    collectives = (collective_error().scatter * side.of_collectives for side in (one, other))
-    return math.hypot(*collectives, math.log1p(slowed_error().widest) * (one.slowed_kernels - other.slowed_kernels))
+    collectives = (collectives_scatter(side.collectives) * side.tax.of_collectives for side in (one, other))
+    slowed = one.tax.slowed_kernels - other.tax.slowed_kernels
+    return math.hypot(*collectives, math.log1p(slowed_error().widest) * slowed)
 
 
 def _row(variant: ComparedVariant, by: Figure) -> ErrorRow | None:

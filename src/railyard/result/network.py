@@ -116,3 +116,6 @@ class CollectiveRow(Figures):
     protocol: str = Field(description="of the collective library")
     alone_s: float = Field(description="mean, with the network to itself, s")
     mean_s: float = Field(description="mean as it was, s")
+    low_s: float = Field(description="alone, above which nine of ten measured times should lie, s")
+    high_s: float = Field(description="alone, below which nine of ten measured times should lie, s")
+    beyond: tuple[str, ...] = Field(description="in what it lies beyond published logs, which widens that band")

@@ -55,6 +55,11 @@ def odd_by_header(log: NcclLog) -> str:
     return next((reason for words, reason in _WORDS if re.search(words, about, re.IGNORECASE)), "")
 
 
+def chosen_by_plugin(log: NcclLog) -> bool:
+    """Whether a header says that a tuner plugin chose the algorithms in place of the library (aws-ofi-nccl does)."""
+    return "tuner" in log.headers.get("config", "").lower()
+
+
 def listed_as_odd(folder: Path) -> frozenset[str]:
     """Numbers of logs that the README beside them lists as anomalous or untuned (`Anomalous or untuned: 13, 42.`)."""
     numbers: set[str] = set()

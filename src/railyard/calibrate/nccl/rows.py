@@ -55,6 +55,7 @@ class CollectiveResult:
         reason: Why it was skipped.
         algorithm: Algorithm that was predicted.
         protocol: Its protocol.
+        architecture: Of its accelerators.
         odd: Why the log does not show a healthy machine, by its header or the README beside it; else empty.
         defaults: What was assumed about machine and launch.
         launch: Class of the launch: `bare metal`, `cloud` or `Python`.
@@ -79,6 +80,7 @@ class CollectiveResult:
     reason: str = ""
     algorithm: str = ""
     protocol: str = ""
+    architecture: str = ""
     odd: str = ""
     defaults: tuple[str, ...] = ()
     launch: str = ""
@@ -126,7 +128,12 @@ def _block_rows(log: NcclLog, block: Block, catalog: Catalog, constants: Constan
             refusal = error.problems[0].headline()
     if refusal is not None:
         return rows + [_skipped(blank, row, refusal) for row in block.rows]
-    known = replace(blank, defaults=(*assumed, *where.defaults), launch=where.launch.name)
+    known = replace(
+        blank,
+        defaults=(*assumed, *where.defaults),
+        launch=where.launch.name,
+        architecture=where.cluster.accelerator.architecture.lower(),
+    )
     worked_out = block.line == 0 or bool(block.algorithm) or "time recomputed" in log.headers.get("source", "")
     rounded = [row for row in block.rows if worked_out and row.busbw_gbs < LEAST_BUSBW_GBS]
     reason = "the time was worked out from a bandwidth that is rounded too far"

@@ -45,6 +45,7 @@ class DualPlane:
         """Wires the network; see `TopologySpec`."""
         if self.planes < 1:
             raise impossible("there is at least one plane", key="planes", found=self.planes, possible="write 2")
+        parts.leaf.check_rate(parts.link_bps / self.planes, "topology.planes")
         plane = self.inner.build(endpoints, replace(parts, link_bps=parts.link_bps / self.planes))
         access = np.bincount(plane.source[plane.source < plane.ports])
         if not plane.groups or plane.routing.most_records == 0 or access.max(initial=0) > 1:

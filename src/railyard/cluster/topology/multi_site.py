@@ -106,6 +106,7 @@ class MultiSite:
                 found=f"{rate / 1e9:g} Gb/s",
                 possible=f"at most {box.port_rate_bps / 1e9:g} Gb/s",
             )
+        box.check_rate(rate, "topology.link_rate")
         others = self.sites - 1
         asked = site.servers * site.nics * parts.link_bps / (self.oversubscription * rate * others)
         links = self.links if self.links is not None else max(1, math.ceil(asked * (1 - 1e-9)))

@@ -37,6 +37,24 @@ class Endpoints:
         return self.servers * self.nics + self.extra
 
 
+PORT_GBPS = (1, 10, 25, 40, 50, 100, 200, 400, 800, 1600, 3200)
+"""Rates of ports, Gb/s: IEEE 802.3 and the InfiniBand roadmap."""
+
+
+MOST_BUNDLED = 8
+"""Ports for which one link of a NIC may stand."""
+
+
+def is_port(rate_bps: float) -> bool:
+    """Whether a standard has ports of that rate."""
+    return any(abs(rate_bps / (1e9 * gbps) - 1) < 1e-6 for gbps in PORT_GBPS)
+
+
+def ports_of(rate_bps: float) -> int:
+    """Ports that a link takes: one, or the fewest of a standard's rate that make it up (300 Gb/s: three)."""
+    return next((count for count in range(1, MOST_BUNDLED + 1) if is_port(rate_bps / count)), 1)
+
+
 @dataclass(frozen=True)
 class Box:
     """A switch as topologies see it: so much capacity, to be divided into ports.
@@ -55,9 +73,25 @@ class Box:
     max_ports: int
     fabric_bps: float = 0.0
 
+    def check_rate(self, rate_bps: float, key: str) -> None:
+        """Refuses ports of a rate that no standard has: a port is broken out into halves, quarters and eighths.
+
+        Raises:
+            InputError: There is no such port; the key is relative to the network.
+        """
+        if is_port(rate_bps):
+            return
+        near = [gbps for gbps in PORT_GBPS if gbps * 1e9 <= self.port_rate_bps * (1 + 1e-9)]
+        raise InputError(
+            f"{self.name} has no ports of this rate",
+            key=key,
+            found=f"{rate_bps / 1e9:.4g} Gb/s",
+            allowed=f"{', '.join(str(gbps) for gbps in near)} Gb/s",
+        )
+
     def ports(self, rate_bps: float) -> int:
-        """Ports of that rate."""
-        return min(self.max_ports, math.floor(self.capacity_bps / rate_bps * (1 + 1e-9)))
+        """Links of that rate: each takes a port, or several where it stands for the ports of one NIC."""
+        return min(self.max_ports // ports_of(rate_bps), math.floor(self.capacity_bps / rate_bps * (1 + 1e-9)))
 
     def down(self, oversubscription: float, down_bps: float, up_bps: float) -> int:
         """Most ports downwards when the ports upwards carry `1 / oversubscription` of their capacity.
@@ -67,8 +101,9 @@ class Box:
         if self.fabric_bps > 0:
             return self.ports(down_bps)
         most = math.floor(self.capacity_bps * oversubscription / (1 + oversubscription) / down_bps * (1 + 1e-9))
-        most = min(most, self.max_ports)
-        while most > 0 and most + self.up(most, oversubscription, down_bps, up_bps) > self.max_ports:
+        each = ports_of(down_bps)
+        most = min(most, self.max_ports // each)
+        while most > 0 and most * each + self.up(most, oversubscription, down_bps, up_bps) > self.max_ports:
             most -= 1
         return most
 
@@ -107,7 +142,9 @@ class Parts:
                 found=f"{asked_bps / 1e9:g} Gb/s",
                 allowed=f"at most {most / 1e9:g} Gb/s",
             )
-        return min(rate, most)
+        rate = min(rate, most) if asked_bps else min(rate / ports_of(rate), most)
+        self.leaf.check_rate(rate, "topology.uplink_rate" if asked_bps else "link_rate")
+        return rate
 
 
 @dataclass(frozen=True)
@@ -211,6 +248,20 @@ class Wiring:
     def routes_through_ports(self) -> bool:
         """Whether paths lead through ports that are neither of their ends."""
         return self.ports_forward or self.joins_ports
+
+    def oversubscription(self) -> dict[str, float]:
+        """Capacity of what lies below over the capacity of a tier, by name of the tier.
+
+        Between switches: of the tier below it. To and between sites: of all NICs.
+        """
+        capacity = [float(self.line_bps[self.tier == index].sum()) / 2 for index in range(len(self.tiers))]
+        out = {}
+        for index, tier in enumerate(self.tiers):
+            if index == 0 or not capacity[index]:
+                continue
+            below = capacity[0] / 2 if tier.kind == "long" else capacity[index - 1 if tier.name != "border" else 0]
+            out[tier.name] = below / capacity[index]
+        return out
 
     @property
     def used(self) -> NDArray[np.int32]:

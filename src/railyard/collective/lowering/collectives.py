@@ -17,7 +17,7 @@ from railyard.collective.lowering.paths import Paths
 from railyard.collective.lowering.table import EntityTable, Limits, even_bps, gather, solo_bps, table
 from railyard.collective.lowering.usage import stacked, usage
 from railyard.collective.machine import Case, machine_of
-from railyard.collective.timing import WIRE, one_after_another, timing
+from railyard.collective.timing import WIRE, exchanged_gbs, one_after_another, timing
 from railyard.collective.window import window_s
 from railyard.errors import InputError
 from railyard.graph import CollectiveKind
@@ -124,6 +124,7 @@ class _Lowering:
         self.edge_s = np.zeros(size)
         self.outside = np.zeros(size)  # share of a ring's edges that go through NICs
         self.steps = np.ones(size)
+        self.exchanged_bps = np.full(size, np.inf)  # what NICs move in the phase between domains
         self.parts = [CsrWeighted(np.zeros(2, np.int64), np.empty(0, np.int32), np.empty(0))]
 
     def lower(self, group: CommunicatorClass) -> None:
@@ -169,6 +170,7 @@ class _Lowering:
             self.factor[rows] = WIRE[protocol]
             self.latency_ps[rows] = np.rint(time.latency_us[picked[at]] * 1e6).astype(np.int64)
             self.rate_cap_bps[rows] = time.rate_gbs[picked[at]] * 8e9
+            self.exchanged_bps[rows] = exchanged_gbs(case, ALGORITHMS.get(algorithm)) * 8e9 / WIRE[protocol]
 
     def _cross(self, case: Case, name: str, chosen: NDArray[np.int64], found: tuple[Paths, NDArray[np.int64]]) -> None:
         """Adds the paths through the network, and caps rates at what slots of the library's buffers let across them.
@@ -245,10 +247,10 @@ class _Lowering:
         every = self.cluster.links
         inside = every.tier == every.tiers.index("scale-up")
         scale_up = solo_bps(slot, self.rate_cap_bps[rows], np.where(inside, every.rate_bps, np.inf))
-        free, outside_bps = np.full(len(rows), np.inf), np.where(inside, np.inf, every.rate_bps)
-        network = solo_bps(slot, free, outside_bps)
+        exchanged_bps, outside_bps = self.exchanged_bps[rows], np.where(inside, np.inf, every.rate_bps)
+        network = solo_bps(slot, exchanged_bps, outside_bps)
         sets = equal_sets(self.cluster)
-        spread = network if sets is None else even_bps(slot, free, outside_bps, sets)
+        spread = network if sets is None else even_bps(slot, exchanged_bps, outside_bps, sets)
         self.rate_cap_bps[rows] = one_after_another(scale_up, network)
         even_cap_bps[rows] = one_after_another(scale_up, spread)
         return even_cap_bps

@@ -141,16 +141,13 @@ def switch_load(
     return LinkLoads.without_edges(entity, link, share / scale_up_efficiency(cluster))
 
 
-def scale_out_load(
-    cluster: Cluster, legs: Legs, communicator: NDArray[np.uint64], *, floods: bool = False
-) -> LinkLoads:
+def scale_out_load(cluster: Cluster, legs: Legs, communicator: NDArray[np.uint64]) -> LinkLoads:
     """Loads of legs through the back-end network, spread over all NICs of a rank.
 
     Args:
         cluster: The cluster.
         legs: Legs between ranks.
         communicator: uint64[entities], whose connections they use; see `connection_keys`.
-        floods: The senders to one port send at the same time, so that the receiver's link suffers from incast.
     """
     ports = cluster.back_end.port_of_rank
     nics = ports.shape[1]
@@ -160,8 +157,7 @@ def scale_out_load(
         batch = legs.part(slice(begin, begin + BATCH))
         for nic in range(nics):
             source, target = ports[batch.source, nic], ports[batch.target, nic]
-            slowed = _incast(cluster, batch, target) if floods else np.ones(len(batch))
-            part = _routed(cluster, batch, communicator, (source, target), slowed)
+            part = _routed(cluster, batch, communicator, (source, target))
             parts.append(replace(part, edge=edges + part.edge))
             edges += int(part.edge.max(initial=-1)) + 1
     return LinkLoads.joined(parts)
@@ -172,7 +168,6 @@ def _routed(
     legs: Legs,
     communicator: NDArray[np.uint64],
     ports: tuple[NDArray[np.int32], NDArray[np.int32]],
-    slowed: NDArray[np.float64],
 ) -> LinkLoads:
     """Loads of legs between one pair of NICs each; their ranks have as many others."""
     network = cluster.back_end
@@ -184,9 +179,6 @@ def _routed(
     nics = network.port_of_rank.shape[1]
     each = legs.share / (nics * network.fabric.payload_efficiency * np.bincount(leg, minlength=len(legs)))
     share = usage.share * each[rows]
-    end = cluster.links.target[usage.link] - network.node_offset
-    arrives = end == ports[1][rows]  # in a torus legs also pass ports on their way to another
-    share = np.where(arrives, share / slowed[rows], share)
     ring = legs.source[leg] % cluster.ranks_per_server * MOST_CONNECTIONS + channel
     return LinkLoads(legs.entity[rows], usage.link.astype(np.int64), share, edge, ring[edge])
 
@@ -197,15 +189,6 @@ def _opened(network: Network, legs: Legs) -> tuple[NDArray[np.int64], NDArray[np
     count = legs.connections if several else np.ones(len(legs), np.int64)
     leg = np.repeat(np.arange(len(legs)), count)
     return leg, np.arange(len(leg)) - np.repeat(np.cumsum(count) - count, count)
-
-
-def _incast(cluster: Cluster, legs: Legs, target: NDArray[np.int32]) -> NDArray[np.float64]:
-    """float64[k]: utilization of the receiver's link when all senders of an entity to its port send at once."""
-    width = int(target.max()) + 1 if len(target) else 1
-    _, inverse, count = np.unique(legs.entity * width + target, return_inverse=True, return_counts=True)
-    efficiency = np.array([cluster.fabric.incast(int(fan)) for fan in range(int(count.max(initial=1)) + 1)])
-    utilization: NDArray[np.float64] = efficiency[count[inverse.ravel()]]
-    return utilization
 
 
 def network_load(

@@ -8,7 +8,7 @@ import numpy as np
 
 from railyard.cluster import CsrWeighted
 from railyard.collective import peers
-from railyard.collective.choice import DEFAULT_POLICY, PEER_LL_BYTES
+from railyard.collective.choice import DEFAULT_POLICY
 from railyard.collective.connections import opened, pair_of_ranks
 from railyard.collective.lowering import routes
 from railyard.collective.lowering.routes import Legs, LinkLoads
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.collective.policy import CollectivePolicy
+
+PEER_LL_BYTES = 16 << 10
+"""Largest message through NICs for which LL is taken (NCCL 2.30); on other libraries inside domains too."""
 
 
 def lower_transfers(

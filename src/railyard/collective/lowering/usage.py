@@ -96,7 +96,7 @@ def _batch(  # noqa: PLR0917 - one communicator class, its edges, and how they a
     if len(up_legs):
         parts.append(routes.scale_up_load(cluster, up_legs, policy.measured))
     if len(out_legs):
-        parts.append(routes.scale_out_load(cluster, out_legs, communicator, floods=algorithm.floods))
+        parts.append(routes.scale_out_load(cluster, out_legs, communicator))
     parts += _switch_parts(cluster, members, pattern)
     load = LinkLoads.joined(parts)
     links = CsrWeighted.gathered(count, load.entity, load.link, load.share)

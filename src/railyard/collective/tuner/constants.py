@@ -18,33 +18,24 @@ NVLINK_US = {
     "ring": (0.6, 1.9, 3.4),
     "collnet-direct": (0.0, 0.0, 3.7),
     "collnet-chain": (0.0, 0.0, 2.8),
-    "nvls": (0.0, 0.0, 25.0),
-    "nvls-sharp": (0.0, 0.0, 25.0),
-    "nvls-tree": (0.0, 0.0, 25.0),
-    "pat": (0.0, 0.0, 4.0),
 }
 PCI_US = {
     "tree": (1.0, 1.9, 4.0),
     "ring": (1.0, 2.5, 5.7),
     "collnet-direct": (0.0, 0.0, 3.7),
     "collnet-chain": (0.0, 0.0, 2.8),
-    "nvls": (0.0, 0.0, 0.0),
-    "nvls-sharp": (0.0, 0.0, 0.0),
-    "nvls-tree": (0.0, 0.0, 0.0),
-    "pat": (0.0, 0.0, 4.0),
 }
 NETWORK_US = {
     "tree": (5.0, 8.5, 14.0),
-    "ring": (2.7, 4.0, 14.0),
     "collnet-direct": (0.0, 0.0, 31.0),
     "collnet-chain": (0.0, 0.0, 30.0),
-    "nvls": (0.0, 0.0, 0.0),
     "nvls-sharp": (0.0, 0.0, 18.0),
-    "nvls-tree": (0.0, 0.0, 20.9),
-    "pat": (0.0, 0.0, 14.0),
 }
 NETWORK_PATH_US = 3.5
 """Of these, what is the path between NICs: InfiniBand through two tiers, on which NVIDIA tunes them."""
+
+PAT_SHARE = 0.75
+"""Share of a NIC's rate that NCCL takes aggregated trees (PAT) to reach."""
 
 BOTH_WAYS_SHARE = 0.92
 """Share of the planned rate of kernels that reduce upwards and copy downwards at once (NCCL's trees)."""
@@ -57,9 +48,6 @@ MANY_RANKS_SHARE = 0.74 / 0.85
 
 MULTICAST_RANK_US = 0.137
 """What one more rank adds to a multicast write inside a domain (NCCL 2.31, copy engines of Blackwell)."""
-
-POST_OVERHEAD_US = 1.0
-"""Posting a network operation (Intel x86 and default); three times that for Simple."""
 
 TREE_CORRECTION: dict[str, tuple[float, ...]] = {
     "ll": (1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1, 1, 1, 1),
@@ -93,7 +81,6 @@ class Generation:
         tree_ll128: The same of a tree channel.
         tree_simple: The same, Simple.
         nvls_tree: The same of an NVLS tree channel.
-        nvls_efficiency: Of in-switch reduction.
         ring_speed: Speed of a ring channel that the graph search ends with on a full server.
     """
 
@@ -102,19 +89,18 @@ class Generation:
     tree_ll128: tuple[float, float, float]
     tree_simple: tuple[float, float, float]
     nvls_tree: tuple[float, float, float]
-    nvls_efficiency: float
     ring_speed: float
 
 
 _LL128_OLD = (20.0, 20.0, 20.0)
 GENERATIONS = {
-    "volta": Generation((39.0, 39.0, 20.4), _LL128_OLD, _LL128_OLD, (26.5, 18.5, 10.0), (26.5, 18.5, 10.0), 0.0, 20.0),
-    "ampere": Generation((87.7, 22.5, 19.0), _LL128_OLD, _LL128_OLD, (24.0, 23.6, 17.8), (24.0, 23.6, 17.8), 0.0, 20.0),
+    "volta": Generation((39.0, 39.0, 20.4), _LL128_OLD, _LL128_OLD, (26.5, 18.5, 10.0), (26.5, 18.5, 10.0), 20.0),
+    "ampere": Generation((87.7, 22.5, 19.0), _LL128_OLD, _LL128_OLD, (24.0, 23.6, 17.8), (24.0, 23.6, 17.8), 20.0),
     "hopper": Generation(
-        (141.0, 45.0, 35.0), (36.7, 36.7, 36.7), (36.7, 36.7, 29.0), (38.7, 41.4, 36.0), (0.0, 57.7, 45.5), 0.85, 30.0
+        (141.0, 45.0, 35.0), (36.7, 36.7, 36.7), (36.7, 36.7, 29.0), (38.7, 41.4, 36.0), (0.0, 57.7, 45.5), 30.0
     ),
     "blackwell": Generation(
-        (282.0, 90.0, 70.0), (40.0, 40.0, 40.0), (55.6, 31.67, 20.0), (70.0, 42.8, 24.0), (0.0, 96.0, 80.0), 0.74, 40.0
+        (282.0, 90.0, 70.0), (40.0, 40.0, 40.0), (55.6, 31.67, 20.0), (70.0, 42.8, 24.0), (0.0, 96.0, 80.0), 40.0
     ),
 }
 _FAMILY = {"turing": "volta", "ada": "ampere", "blackwell-ultra": "blackwell", "blackwell-pcie": "blackwell"}
@@ -138,18 +124,6 @@ def generation(architecture: str, version: Version = NEWEST) -> Generation:
         return GENERATIONS["hopper"]
     cap = 34.5 if version >= (2, 29) else 73.4
     return replace(GENERATIONS[name], ring_ll128=(cap, cap, cap))
-
-
-def nvlink_us(algorithm: str, version: Version = NEWEST) -> tuple[float, float, float]:
-    """Latency of a step inside a domain; in-switch reduction took 23 us before 2.21."""
-    return (0.0, 0.0, 23.0) if algorithm.startswith("nvls") and version < (2, 21) else NVLINK_US[algorithm]
-
-
-def network_us(algorithm: str, version: Version = NEWEST) -> tuple[float, float, float]:
-    """Latency of a step through NICs; trees of Simple took 28 us before 2.23, NVLS trees 14 us before 2.29."""
-    if algorithm == "tree" and version < (2, 23):
-        return (5.0, 8.5, 28.0)
-    return (0.0, 0.0, 14.0) if algorithm == "nvls-tree" and version < (2, 29) else NETWORK_US[algorithm]
 
 
 def speeds(table: dict[str, tuple[float, ...]], generation: str) -> tuple[float, ...]:

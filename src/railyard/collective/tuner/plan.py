@@ -52,26 +52,6 @@ def ring_plan(machine: CollectiveMachine, shape: Shape) -> ChannelPlan:
     return _several_domains(machine, shape)
 
 
-def tree_plan(machine: CollectiveMachine, shape: Shape) -> ChannelPlan:
-    """Trees: as rings, but between two domains a NIC carries only half of what a channel carries inside."""
-    return collnet_plan(machine, shape) if shape.domains == 2 else ring_plan(machine, shape)
-
-
-def collnet_plan(machine: CollectiveMachine, shape: Shape) -> ChannelPlan:
-    """CollNet: the rings' channels; inside a domain as fast as the scale-up links carry, up to twice a NIC's rate.
-
-    A NIC carries a channel's data once each way, so the search raises the speed inside ("for trees (2 nodes or
-    collnet)") until it is twice that outside.
-    """
-    plan = ring_plan(machine, shape)
-    if shape.per_domain == 1:
-        return plan
-    most = min(machine.plan_bps / 8e9 / plan.channels, 2 * machine.nic_bps / 8e9)
-    table = speeds(INTER_SPEEDS, generation_name(machine.architecture))
-    intra = max((speed for speed in table if speed <= most * _ROUNDING), default=plan.intra)
-    return ChannelPlan(plan.channels, max(intra, plan.intra), plan.inter)
-
-
 def _one_domain(machine: CollectiveMachine) -> ChannelPlan:
     total = machine.plan_bps / 8e9
     generation = generation_name(machine.architecture)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective import ALGORITHMS, Case, Shape, machine_of
-from railyard.collective.chunks import switch_loop_bytes
+from railyard.collective.chunks import loop_bytes
 from railyard.collective.connections import communicators_of, pair_of_ranks
 from railyard.collective.lowering.groups import groups
 from railyard.collective.lowering.paths import Paths
@@ -133,7 +133,7 @@ def _collective(
 def _loop_bytes(case: Case, name: str, size_bytes: int) -> float:
     if ALGORITHMS.get(name).family != "nvls":
         return 0.0
-    return float(switch_loop_bytes(case, np.array([size_bytes], np.float64), name)[0])
+    return float(loop_bytes(case, np.array([size_bytes], np.float64), name)[0])
 
 
 def transfer_classes(graph: TaskGraph, cluster: Cluster, lowered: Lowered, policy: CollectivePolicy) -> Iterator[Class]:

@@ -9,6 +9,7 @@ from railyard.engine.packet.mechanisms import CONSTANTS
 from railyard.engine.packet.placing import base_rtt_ps
 from railyard.engine.packet.settings import Settings
 from railyard.engine.packet.tenants import queues
+from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,10 +35,22 @@ PATIENCE = 100
 
 
 def _over_distance(cluster: Cluster, fabric: Fabric) -> dict[str, Any]:
-    """What the ends of long links hold, and how long senders wait: nothing without long links."""
+    """What the ends of long links hold, and how long senders wait: nothing without long links.
+
+    Raises:
+        InputError: Credits end at the border of each site.
+    """
     plan = cluster.plans["back_end"]
     if plan.border is None:
         return {}
+    if fabric.packets.constants.get("switching") == "scheduled" and fabric.credits != "egress":
+        raise InputError(
+            "the packet engine has one scheduled fabric, whose credits come from the egress leaf of any site",
+            key="fabric.credits",
+            found=fabric.credits,
+            allowed=["egress"],
+            hint="use `engine: flow`",
+        )
     packets = constants_of(fabric)
     round_ps = base_rtt_ps(cluster, packets["mtu_bytes"], packets["header_bytes"])
     given: dict[str, Any] = {"rdma_rto_ps": max(CONSTANTS["rdma_rto_ps"].default, PATIENCE * round_ps)}

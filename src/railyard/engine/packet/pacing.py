@@ -90,6 +90,7 @@ def collective_tempo(
     algorithm = ALGORITHMS.get(name)
     pace_of = pace(case, algorithm, protocol, np.array([size_bytes], np.float64))
     up, out = _factors(cluster, case, name, protocol, float(pace_of.rate_gbs[0]))
+    out /= pace_of.nic_share
     return Tempo(
         size_bytes=float(size_bytes) * count,
         count=count,

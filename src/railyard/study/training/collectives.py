@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.collective import lower_collectives
+from railyard.collective.model_error import band_of
 from railyard.collective.policy import kind_word
 from railyard.graph import CollectiveKind, Kind
 from railyard.result.network import CollectiveRow
+from railyard.units import about_time
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
@@ -19,6 +24,11 @@ if TYPE_CHECKING:
     from railyard.graph import Record, TaskGraph
 
 MOST_ROWS = 60
+
+FELT = 0.02
+"""Share of the time of all collectives from which one is worth a warning."""
+
+MOST_WARNINGS = 3
 
 
 def collective_rows(timeline: Record, cluster: Cluster, policy: CollectivePolicy) -> tuple[CollectiveRow, ...]:
@@ -36,21 +46,45 @@ def collective_rows(timeline: Record, cluster: Cluster, policy: CollectivePolicy
     chosen = tasks[first[order]]
     requests = (graph.rank[chosen], graph.collective[chosen], graph.size_bytes[chosen], graph.count[chosen])
     table = lower_collectives(cluster, graph.communicators, requests, policy=policy)
-    return tuple(
-        CollectiveRow(
-            group=graph.communicators.group[graph.rank[task]],
-            kind=kind_word(CollectiveKind(int(graph.collective[task]))),
-            ranks=len(graph.communicators.members(int(graph.rank[task]))),
-            size_bytes=int(graph.size_bytes[task]),
-            count=int(graph.count[task]),
-            times=int(times[row]),
-            algorithm=str(table.algorithm[position]),
-            protocol=str(table.protocol[position]),
-            alone_s=float(alone_s[row]),
-            mean_s=float(mean_s[row]),
+    rows = []
+    for position, (row, task) in enumerate(zip(order.tolist(), chosen.tolist(), strict=True)):
+        kind, algorithm = kind_word(CollectiveKind(int(graph.collective[task]))), str(table.algorithm[position])
+        ranks = len(graph.communicators.members(int(graph.rank[task])))
+        size, architecture = int(graph.size_bytes[task]), cluster.accelerator.architecture
+        band = band_of(kind, size, ranks=ranks, algorithm=algorithm, architecture=architecture)
+        rows.append(
+            CollectiveRow(
+                group=graph.communicators.group[graph.rank[task]],
+                kind=kind,
+                ranks=ranks,
+                size_bytes=size,
+                count=int(graph.count[task]),
+                times=int(times[row]),
+                algorithm=algorithm,
+                protocol=str(table.protocol[position]),
+                alone_s=float(alone_s[row]),
+                mean_s=float(mean_s[row]),
+                low_s=float(alone_s[row]) * band.low,
+                high_s=float(alone_s[row]) * band.high,
+                beyond=band.beyond,
+            )
         )
-        for position, (row, task) in enumerate(zip(order.tolist(), chosen.tolist(), strict=True))
-    )
+    return tuple(rows)
+
+
+def beyond_logs(rows: Sequence[CollectiveRow]) -> Iterator[str]:
+    """Warnings of collectives that nobody measured, those that take longest in a step first."""
+    total_s = math.fsum(row.mean_s * row.times for row in rows)
+    felt: dict[tuple[str, str, int], CollectiveRow] = {}
+    for row in rows:
+        if row.beyond and row.mean_s * row.times > FELT * total_s:
+            felt.setdefault((row.group, row.kind, row.ranks), row)
+    for row in list(felt.values())[:MOST_WARNINGS]:
+        yield (
+            f"{row.kind} of {row.group}, {row.size_bytes / 1e6:.3g} MB by {row.algorithm}, is beyond published logs"
+            f" ({'; '.join(row.beyond)}): {about_time(1e12 * row.alone_s)} are predicted, within a wider band of"
+            f" {about_time(1e12 * row.low_s)} to {about_time(1e12 * row.high_s)}"
+        )
 
 
 def _alike(

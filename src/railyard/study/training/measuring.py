@@ -11,10 +11,11 @@ from railyard.cluster.notes import empty_leafs, notes_of
 from railyard.economics.ranges import band_of
 from railyard.economics.sources import of_entry
 from railyard.engine import Jitter
+from railyard.fabric import CREDITS
 from railyard.measure import tracks as timeline_tracks
 from railyard.measure.distribution import Around, StepTimes
 from railyard.measure.lockstep import lockstep
-from railyard.measure.model_error import power_error, step_error, tax_row
+from railyard.measure.model_error import beyond_scatter, power_error, step_error, tax_row
 from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
 from railyard.measure.stages import stages
@@ -33,12 +34,13 @@ from railyard.result.variants.training import TrainingVariant
 from railyard.study.compose import completed, given_keys
 from railyard.study.deaths import listed
 from railyard.study.estimates import estimates
-from railyard.study.training.collectives import collective_rows
+from railyard.study.training.collectives import beyond_logs, collective_rows
 from railyard.study.training.costing import economics
 from railyard.study.training.hash_seeds import hashes
 from railyard.study.training.losses import sentence
 from railyard.study.training.packet_figures import packets_of
 from railyard.study.training.storing import checkpoint_of, storage_warnings
+from railyard.units import about_time
 from railyard.workload.training import profiles
 from railyard.workload.training.jitter import law_of
 from railyard.workload.training.likely import WORTH, open_keys
@@ -47,12 +49,13 @@ from railyard.workload.training.pace import own_count, pace_of, step_width
 from railyard.workload.training.sync.ledger import ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from railyard.economics.evaluate import Economics
     from railyard.economics.sources import Source
     from railyard.result.fault import FaultFigures
     from railyard.result.model_error import ErrorRow
+    from railyard.result.network import CollectiveRow
     from railyard.scenario.workload import TrainingSection
     from railyard.study.training.mean_step import MeanStep
     from railyard.study.training.prepare import Prepared
@@ -130,12 +133,13 @@ def measure(simulated: Simulated) -> MeasuredTraining:
     ranks = timeline_tracks.sample_ranks(stages(timeline.graph), busy.per_rank)
     communication: Priced = {} if price is None else {"communication": price.section()}
     more_s = mean.mean_s - mean.outage_s - mean.once_s
+    rows = collective_rows(timeline, job.cluster, job.policy)
     variant = TrainingVariant(
         name=job.variant.name,
         settings=dict(job.variant.settings),
         bound=job.cluster.is_bound,
         outcome=simulated.outcome,
-        model_error=_model_error(simulated, busy.tokens_per_s_per_gpu, cost),
+        model_error=_model_error(simulated, rows, busy.tokens_per_s_per_gpu, cost),
         layout=layout_figures(job.training.layout),
         step=times.section(mean_s=mean.mean_s, more_s=more_s, **_steps_of_faults(simulated, more_s)),
         utilization=busy.section(gpu=busy.gpu * mean.once_s / mean.mean_s),
@@ -155,7 +159,7 @@ def measure(simulated: Simulated) -> MeasuredTraining:
             data=None if loading is None else loading.section(),
             checkpoint=checkpoint_of(job, saved, mean.step_s, cost.jct),
         ),
-        collectives=collective_rows(timeline, job.cluster, job.policy),
+        collectives=rows,
         warnings=(
             *map(sentence, simulated.faults),
             *_unbudgeted(job, cost),
@@ -163,6 +167,8 @@ def measure(simulated: Simulated) -> MeasuredTraining:
             *([] if price is None else price.notes()),
             *_straddling(job),
             *notes_of(job.cluster),
+            *_credits(simulated),
+            *beyond_logs(rows),
             *estimates(job.training.model),
             *storage_warnings(job, loading, saved, mean.step_s, cost.jct),
         ),
@@ -181,7 +187,9 @@ def measure(simulated: Simulated) -> MeasuredTraining:
     return MeasuredTraining(variant, tuple(_sources(job, cost)), left_out, tuple(_defaults(job)), tuple(ranks))
 
 
-def _model_error(simulated: Simulated, rate: float | None, cost: Economics) -> tuple[ErrorRow, ...]:
+def _model_error(
+    simulated: Simulated, collectives: Sequence[CollectiveRow], rate: float | None, cost: Economics
+) -> tuple[ErrorRow, ...]:
     """Bands of step, tax, tokens, cost, power: dollars an hour are prices, so that a token costs what a step errs."""
     job = simulated.job
     section = job.variant.draft.scenario.training
@@ -189,6 +197,7 @@ def _model_error(simulated: Simulated, rate: float | None, cost: Economics) -> t
     error = step_error(experts=bool(job.training.model.experts), precision=job.training.precision, named=named)
     likely = completed(section, job.training, job.cluster)
     error = error.widened(likely.fastest, likely.slowest)
+    error = error.erring_too(simulated.tax.tokens_lost * beyond_scatter(collectives))
     device = job.cluster.accelerator.name
     own = own_count(job.training, device)
     if own:
@@ -196,7 +205,7 @@ def _model_error(simulated: Simulated, rate: float | None, cost: Economics) -> t
     price = band_of(cost.cpmt.total)
     rows = [
         error.row("step_s", simulated.mean.mean_s),
-        tax_row(simulated.tax),
+        tax_row(simulated.tax, collectives),
         error.row("cpmt", price.typical, prices=price),
     ]
     if rate is not None:
@@ -320,6 +329,18 @@ def _sources(job: Prepared, cost: Economics) -> Iterator[Source]:
         yield Source(cluster.fabric.name, field, origin.value_text, origin.source, origin.year, origin.confidence)
     year = int(software.date[:4]) if software.date[:4].isdecimal() else 0
     yield Source("software", "profile", software.name, software.source, year, "measured")
+
+
+def _credits(simulated: Simulated) -> Iterator[str]:
+    """The mean step under both ways in which credits may cross sites."""
+    if simulated.credits_s is not None:
+        mean_s, used = simulated.mean.mean_s, simulated.job.cluster.fabric.credits
+        other = next(each for each in CREDITS if each != used)
+        other_s = mean_s + simulated.credits_s - simulated.mean.once_s
+        yield (
+            f"the step takes {about_time(1e12 * mean_s)} with `fabric.credits: {used}`,"
+            f" {about_time(1e12 * other_s)} with `fabric.credits: {other}`"
+        )
 
 
 def _straddling(job: Prepared) -> Iterator[str]:

@@ -51,6 +51,7 @@ class Simulated:
         healthy: The same job without any fault; None where the scenario has none.
         faults: What each fault cost.
         outcome: What became of the job.
+        credits_s: The step of `timeline` where credits cross sites the other way; None where none cross.
     """
 
     job: Prepared
@@ -61,6 +62,7 @@ class Simulated:
     healthy: Stepped | None = None
     faults: tuple[FaultFigures, ...] = ()
     outcome: Literal["finished", "died", "stalled"] = "finished"
+    credits_s: float | None = None
 
     @property
     def timeline(self) -> Record:
@@ -104,6 +106,7 @@ def simulate(
             search = trying.with_changes(search, trying.Remedied(tried, job, stepped.faults), tax.tokens_lost)
             if stepped.healthy is not None:
                 search = trying.with_repair(search, stepped.healthy.found, bench.job, mean)
+        credits_s = bench.for_trials(graph, step_s).credits_s(graph) if job.cluster.back_end.credits_cross else None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     return Simulated(
@@ -115,6 +118,7 @@ def simulate(
         None if stepped.healthy is None else stepped.healthy.found,
         lost,
         stepped.faults.outcome,
+        credits_s,
     )
 
 

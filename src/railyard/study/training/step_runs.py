@@ -13,6 +13,7 @@ from railyard.engine.fluid import FluidEngine
 from railyard.engine.lowering import lower
 from railyard.engine.unlimited import Conditions
 from railyard.errors import Stopped
+from railyard.fabric import CREDITS
 from railyard.fault import DegradeLink, Late, SlowAccelerator
 from railyard.fault.cluster_places import ClusterPlaces
 from railyard.graph import Job, Kind, Merged
@@ -164,6 +165,12 @@ class StepRuns:
             ended = self.step(self.graphs.of(training, self.job.cluster, checkpoint=True), cluster, seed=self.seed)
             stall_s = max(ended.makespan_ps * 1e-12 - step_s, 0.0) / self.saved_every
         return self.scale * step_s + stall_s + self.meeting_s(built, cluster, step_s)
+
+    def credits_s(self, graph: TaskGraph) -> float:
+        """Step time in seconds when credits cross sites the other way."""
+        cluster = self.job.cluster
+        cluster = cluster.credited(next(each for each in CREDITS if each != cluster.fabric.credits))
+        return self.scale * self.step(graph, cluster, seed=self.seed).makespan_ps * 1e-12
 
     def stalled(self, step_s: float) -> Saved:
         """What a checkpoint takes of the step that ends with one."""

@@ -18,7 +18,7 @@ import numpy as np
 from railyard.calibrate.nccl import log as nccl_log
 from railyard.calibrate.nccl.constants import CONSTANTS as MEASURED
 from railyard.calibrate.nccl.constants import Constants
-from railyard.calibrate.nccl.health import listed_as_odd, number_of, operator_of
+from railyard.calibrate.nccl.health import chosen_by_plugin, listed_as_odd, number_of, operator_of
 from railyard.calibrate.nccl.priors import CONSTANTS, STEP, constants_of
 from railyard.calibrate.nccl.rows import validate_log
 from railyard.collective import model_error
@@ -165,7 +165,11 @@ class Logs:
         return np.concatenate(blocks)
 
     def fit(self, logs: Sequence[NcclLog]) -> F:
-        """Logarithms of the constants that minimise the misses of some logs."""
+        """Logarithms of the constants that minimise the misses of some logs.
+
+        Where a plugin chose the algorithms, others ran than those that are predicted: that says nothing of constants.
+        """
+        logs = [log for log in logs if not chosen_by_plugin(log)]
         for log in logs:
             self.felt(log)
         counts = [len(self.rows(log, PRIORS.at)) for log in logs]
@@ -228,14 +232,27 @@ def bands(judged: Sequence[LeftOut]) -> dict[tuple[str, str], model_error.Band]:
         operators = len({row.operator for row in those})
         if operators >= LEAST_OPERATORS:
             low, high = np.quantile(np.exp(-_misses(those)), (model_error.LOW, model_error.HIGH))
-            found[key] = model_error.Band(round(float(low), 3), round(float(high), 3), len(those), operators)
+            found[key] = model_error.Band(
+                round(float(low), 3),
+                round(float(high), 3),
+                len(those),
+                operators,
+                max(row.ranks for row in those),
+                max(row.bytes for row in those),
+                frozenset(row.algorithm for row in those),
+                frozenset(row.architecture for row in those),
+            )
     return found
 
 
 def write_bands(found: Mapping[tuple[str, str], model_error.Band], path: Path) -> None:
     """Writes the table that `railyard.collective.model_error` reads."""
-    lines = ["kind,size,low,high,rows,operators"]
-    lines += [f"{kind},{size},{b.low},{b.high},{b.rows},{b.operators}" for (kind, size), b in found.items()]
+    lines = ["kind,size,low,high,rows,operators,ranks,largest_bytes,algorithms,architectures"]
+    lines += [
+        f"{kind},{size},{b.low},{b.high},{b.rows},{b.operators},{b.ranks},{b.largest_bytes},"
+        f"{' '.join(sorted(b.algorithms))},{' '.join(sorted(b.architectures))}"
+        for (kind, size), b in found.items()
+    ]
     _replace(lines, path)
 
 

@@ -11,7 +11,7 @@ from railyard.errors import InputError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-_MODULES = ("balancing", "pinning", "incast", "collectives", "scheduled", "distance")
+_MODULES = ("balancing", "pinning", "incast", "collectives", "scheduled", "distance", "situations")
 """Each adds its figures when it is imported."""
 
 
