@@ -18,6 +18,7 @@ from railyard.plan.designs import service
 from railyard.plan.designs.build import Bench
 from railyard.plan.designs.doubt import worth
 from railyard.plan.designs.families import family_of, rivals_of
+from railyard.plan.designs.outcome import Unverified
 from railyard.plan.designs.planned import Planned, begin
 from railyard.plan.designs.planning import Planner
 from railyard.plan.designs.price import Goodputs
@@ -26,7 +27,6 @@ from railyard.plan.designs.service_price import SLOWER, kept_of
 from railyard.plan.designs.space import space_of
 from railyard.plan.designs.study import ending_at_once
 from railyard.plan.designs.summary import answer_of
-from railyard.plan.designs.verified import Unverified
 from railyard.scenario import load
 from railyard.study.journal import Journal
 from railyard.study.tasks import Done, Task, call

@@ -64,6 +64,7 @@ class Jobs:
             accelerator=self.accelerator,
             server=SimpleNamespace(pcie_bps=1e12, nics_per_accelerator=1, host_memory_bytes=2**41, host_cores=0),
             scale_up_domain=8,
+            scale_out_latency=1.0,
             scale_up=SimpleNamespace(kind="switched", peers=0),
             nic=SimpleNamespace(rate_bps=4e11),
             spec=SimpleNamespace(back_end=None),

@@ -12,8 +12,7 @@ from railyard.api.difference.steps import by_kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.api.difference.difference import Choice
-    from railyard.api.difference.figures import Moved, OneSided
+    from railyard.api.difference.figures import Choice, Moved, OneSided
     from railyard.api.difference.steps import Part
 
 _SAID = 3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.api.difference.causes import Cause, causes, causes_within
 from railyard.api.difference.conclusion import Size, conclusion
-from railyard.api.difference.figures import CHOICES, moved, one_sided
+from railyard.api.difference.figures import CHOICES, Choice, moved, one_sided
 from railyard.api.difference.steps import parts
 from railyard.errors import InputError
 from railyard.result.answers.diff import DiffAnswer
@@ -25,16 +25,6 @@ if TYPE_CHECKING:
 
 _TOLD = ("scenario", "provenance", "format", "version")
 """Sections of which causes say how they differ."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A word that heads two documents, and differs."""
-
-    variant: str
-    what: str
-    old: str
-    new: str
 
 
 @dataclass(frozen=True)

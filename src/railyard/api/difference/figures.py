@@ -35,6 +35,16 @@ _ENDINGS = (("_s", "s"), ("_us", "us"), ("_usd", "USD"), ("_w", "W"), ("_bytes",
 
 
 @dataclass(frozen=True)
+class Choice:
+    """A word that heads two documents, and differs."""
+
+    variant: str
+    what: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
 class Figure:
     """A figure that heads results.
 

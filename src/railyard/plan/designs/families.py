@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.plan.designs.judgement import good, values
-from railyard.plan.designs.verified import Unverified
+from railyard.plan.designs.outcome import Unverified
 from railyard.scenario import override
 from railyard.study.training.fastest import SURE
 

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from railyard.plan.designs.decide import BreakEven, PortPrice, Sure
     from railyard.plan.designs.doubt import Choice
     from railyard.plan.designs.objectives import Objective
-    from railyard.plan.designs.outcome import Outcome
+    from railyard.plan.designs.outcome import Outcome, Unverified, Verified
     from railyard.plan.designs.space import Space
-    from railyard.plan.designs.verified import Unverified, Verified
     from railyard.scenario.load import Draft
     from railyard.scenario.plan_section import PlanSection
 

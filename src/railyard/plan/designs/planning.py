@@ -200,10 +200,10 @@ class Planner:
                 again += chunk
                 continue
             rows = {(row["point"], row["demand"]): row for row in done.value or ()}
-            for pair in chunk:
-                row = rows.get(pair) or Outcome(*pair, "analytic", error=done.error).plain()
-                self._take(row, pair)
-                self.known.keep(keys[pair], row, done.error, sync=pair == chunk[-1])
+            for point, demand in chunk:
+                row = rows.get((point, demand)) or Outcome(point, demand, "analytic", error=done.error).plain()
+                self._take(row, (point, demand))
+                self.known.keep(keys[point, demand], row, done.error, sync=(point, demand) == chunk[-1])
         return sorted(again)
 
     def _chunks(self, left: Sequence[Pair], together: int) -> Iterator[Sequence[Pair]]:

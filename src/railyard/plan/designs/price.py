@@ -17,7 +17,7 @@ from railyard.economics.parts import Part, component_of
 from railyard.measure.job import Checkpointing
 from railyard.model import flops
 from railyard.plan.designs.outcome import Outcome, Spent
-from railyard.study.training.costing import lost_in
+from railyard.study.training.mean_step import lost_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.measure.causes import OUTAGE
 from railyard.measure.decompose import decompose
-from railyard.study.training.costing import outage_s
 from railyard.study.training.storing import loading_of
 
 if TYPE_CHECKING:
     from railyard.graph import Record
     from railyard.measure.decompose import Decomposition
+    from railyard.study.training.prepare import Prepared
     from railyard.study.training.step_runs import StepRuns
     from railyard.study.training.storing import Loading, Saved
+    from railyard.workload.training.spec import Training
+
+
+def lost_in(training: Training, step_s: float, lost_s: float, mtbf_h: float) -> float:
+    """What faults take once from the tokens that are priced, s.
+
+    A job without a token budget has no length over which to spread a loss: then it comes once in the job's mean time
+    between failures, and a step bears its part of that.
+
+    Args:
+        training: The job.
+        step_s: Its mean step, without that.
+        lost_s: What faults take from the whole job.
+        mtbf_h: Mean time between failures of the whole job.
+    """
+    return lost_s if training.tokens else lost_s * step_s / (mtbf_h * 3600)
+
+
+def _outage_s(job: Prepared, step_s: float, lost_s: float) -> float:
+    """What a mean step is longer for what faults take from the whole job once, s."""
+    tokens = float(job.training.tokens or job.training.step_tokens)
+    return lost_in(job.training, step_s, lost_s, mtbf_h(job)) / math.ceil(tokens / job.training.step_tokens)
+
+
+def mtbf_h(job: Prepared) -> float:
+    """Mean time between failures of a whole job, h."""
+    return job.assumptions.mtbf_h.typical / job.cluster.ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +80,7 @@ class MeanStep:
         loading = loading_of(bench.job, record, once_s, bench.scale * waited_s)
         meeting_s = bench.meeting_s(cluster, cluster, plain_s)
         step_s = once_s + meeting_s + (0.0 if loading is None else loading.variation_s)
-        lost = bench.lost_s, outage_s(bench.job, step_s, bench.lost_s)
+        lost = bench.lost_s, _outage_s(bench.job, step_s, bench.lost_s)
         return MeanStep(record, shares, once_s, loading, meeting_s, saved, bench.saved_every, *lost)
 
     @staticmethod

@@ -19,7 +19,6 @@ from railyard.workload.training import stored
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.contention import concurrent_passes
 from railyard.workload.training.jitter import median_delay_s
-from railyard.workload.training.offload import state_bytes
 from railyard.workload.training.passes import layer_passes
 from railyard.workload.training.pipeline_ranks import PipelineRanks
 from railyard.workload.training.rank_times import RankTimes, rank_times
@@ -161,7 +160,7 @@ def _offloaded(
         if offload is None or pool is None:
             continue
         layout = training.layout
-        each = state_bytes(training.software, layout.zero) * 8.0 / offload.parts
+        each = training.software.state_bytes(layout.zero) * 8.0 / offload.parts
         dense, expert = (layout.shard_ranks, max(layout.edp, 1)) if layout.zero else (1, 1)
         bits = each * max(float(kind.dense[row]) / dense + float(kind.expert[row]) / expert for kind in pipeline.kinds)
         part_s = float(update_s[row]) / offload.parts

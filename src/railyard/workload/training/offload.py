@@ -10,10 +10,7 @@ follow one another behind the step.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from railyard.workload.training.spec import SoftwareProfile
+from typing import Literal
 
 MASTER_BYTES = 4
 """Of a parameter in 32 bits, which mixed-precision training updates."""
@@ -70,8 +67,3 @@ class Offload:
             updated = max(updated, loaded) + update_s
             free.append(max(updated, free[-1]) + store_s)
         return updated
-
-
-def state_bytes(software: SoftwareProfile, zero: int) -> int:
-    """Bytes of a parameter's state that can be kept elsewhere."""
-    return 2 * software.moment_bytes + (MASTER_BYTES if zero < 3 and software.master_copy else 0)

@@ -9,6 +9,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from railyard.workload.training.offload import MASTER_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -354,6 +356,10 @@ class SoftwareProfile:
     keeps_placeholders: bool = True
     step_ps: int = 5_000_000_000
     own_runs: tuple[OwnRun, ...] = ()
+
+    def state_bytes(self, zero: int) -> int:
+        """Bytes of a parameter's optimizer state that may be kept outside the accelerator, under a ZeRO stage."""
+        return 2 * self.moment_bytes + (MASTER_BYTES if zero < 3 and self.master_copy else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

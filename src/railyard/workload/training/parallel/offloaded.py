@@ -9,7 +9,6 @@ import numpy as np
 from railyard.errors import InputError
 from railyard.graph import Kind, Stream
 from railyard.units import format_size
-from railyard.workload.training.offload import state_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +44,7 @@ def update_in_parts(
         InputError: The cluster has no memory pool, or one without room.
     """
     parameters, update_ps = work
-    size = np.ceil(parameters * state_bytes(step.training.software, step.training.layout.zero))
+    size = np.ceil(parameters * step.training.software.state_bytes(step.training.layout.zero))
     check_room(step.cluster, size * (1.0 - offload.resident))
     part_bytes = np.ceil(size / offload.parts).astype(np.int64)
     part_ps = np.rint(update_ps / offload.parts).astype(np.int64)
