@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { ButtonRow } from "./parts";
 import { choose as chooseAt, chosen as chosenAt, onMove } from "./place";
 import { hasPackets } from "./packet";
-import { hasStep, type Stepped, type Variant } from "./result";
+import { hasStep, type Stepped } from "./result";
 import type { Result } from "./result.gen";
 import { isOperate } from "./operate";
 import { isServing } from "./serving";
@@ -26,20 +26,21 @@ import { Timeline } from "./views/timeline";
 import { Waterfall } from "./views/waterfall";
 import { isWide, WideComparison, WideDetails } from "./views/wide";
 
-function chosenFromUrl(variants: Variant[]): number {
-  const name = chosenAt("variant");
+/** The variant that the address names, else the one that leads. */
+function chosenFromUrl({ variants, verdict }: Result): number {
+  const name = chosenAt("variant") ?? verdict?.leading;
   return Math.max(0, variants.findIndex((variant) => variant.name === name));
 }
 
-function useVariant(variants: Variant[]): [number, (index: number) => void] {
-  const [chosen, setChosen] = useState(() => chosenFromUrl(variants));
+function useVariant(result: Result): [number, (index: number) => void] {
+  const [chosen, setChosen] = useState(() => chosenFromUrl(result));
   const choose = (index: number) => {
-    const variant = variants[index];
+    const variant = result.variants[index];
     if (variant === undefined) return;
     chooseAt("variant", variant.name);
     setChosen(index);
   };
-  useEffect(() => onMove(() => setChosen(chosenFromUrl(variants))), [variants]);
+  useEffect(() => onMove(() => setChosen(chosenFromUrl(result))), [result]);
   return [chosen, choose];
 }
 
@@ -63,7 +64,7 @@ export function App({ result }: { result: Result }) {
 
 /** All that a result says, conclusion first. */
 export function Findings({ result }: { result: Result }) {
-  const [chosen, choose] = useVariant(result.variants);
+  const [chosen, choose] = useVariant(result);
   const variant = result.variants[chosen];
   if (variant === undefined) return <p class="failure">This result holds no variant.</p>;
   const packets = hasPackets(variant) && (

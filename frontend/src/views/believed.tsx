@@ -10,7 +10,7 @@ const FIGURES: { [key: string]: { name: string; show: (value: number) => string 
   tokens_per_s_per_gpu: { name: "tokens/s per GPU", show: count },
   power_w: { name: "power", show: power },
 };
-const BY = { cpmt: "dollars a token", step_s: "step time", goodput_rps: "requests in time" };
+const BY = { cpmt: "dollars per token", step_s: "step time", goodput_rps: "requests in time" };
 const unknown = { name: "", show: count };
 
 const signed = (share: number): string => `${share < 0 ? "" : "+"}${percent(share, 0)}`;
@@ -26,7 +26,7 @@ export function Believed({ rows }: { rows: readonly ErrorRow[] }) {
           { head: "predicted", cell: (row) => (FIGURES[row.figure] ?? unknown).show(row.typical) },
           { head: "band of the model", cell: (row) => `${(FIGURES[row.figure] ?? unknown).show(row.low)} – ${(FIGURES[row.figure] ?? unknown).show(row.high)} (${signed(row.low / row.typical - 1)} to ${signed(row.high / row.typical - 1)})` },
           { head: "band of prices", cell: (row) => (row.prices ? band(row.prices, (FIGURES[row.figure] ?? unknown).show) : "—") },
-          { head: "a tie up to", cell: (row) => percent(row.between) },
+          { head: "tie below", cell: (row) => percent(row.between) },
           { head: "read off", text: true, wide: true, cell: (row) => `${row.family}: ${row.rows} measurements of ${row.sources} sources, ${row.held_out === "nothing" ? "in sample" : `left out: ${row.held_out}`}` },
         ]}
       />
@@ -47,15 +47,15 @@ function unseen(verdict: VerdictFigures): string {
   const still = verdict.unexercised.filter((row) => !row.crossing).map((row) => row.key);
   const first = crossing[0];
   const from = first === undefined || first.from_servers === null ? "" : `; it would from ${count(first.from_servers)} servers`;
-  const said = first === undefined ? [] : [`This job does not cross the spine${from}: what ${crossing.map((row) => row.key).join(", ")} would do there is not seen here.`];
-  return [...said, ...(still.length > 0 ? [`${still.join(", ")} moves no figure of this work.`] : [])].join(" ");
+  const said = first === undefined ? [] : [`This job does not cross the spine${from}: what ${crossing.map((row) => row.key).join(", ")} would change there does not show.`];
+  return [...said, ...(still.length > 0 ? [`${still.join(", ")} changes no figure of this job.`] : [])].join(" ");
 }
 
 /** Which variant is best, where that can be said; ties are called ties, and bounds never lead. */
 export function Verdict({ verdict }: { verdict: VerdictFigures }) {
   const bound = verdict.bound !== null && verdict.above_bound !== null
-    ? ` The bound, ${verdict.bound}, gets ${percent(Math.max(verdict.above_bound, 0))} more out of an accelerator than ${verdict.leading}.` : "";
-  const note = `${unseen(verdict)} By ${BY[verdict.by]}. A difference inside the bands of model and prices together is a tie; a job that a fault ends is behind those that finish.${bound}`;
+    ? ` ${verdict.leading} is ${percent(Math.max(verdict.above_bound, 0))} from ${verdict.bound}, a bound with the same NICs.` : "";
+  const note = `${unseen(verdict)} Ranked by ${BY[verdict.by]}. A difference smaller than the error of model and prices together is a tie; a job that a fault ends ranks behind those that finish.${bound}`;
   if (verdict.differences.length === 0) return <Section title={headOf(verdict)} note={`${unseen(verdict)}${bound}` || undefined}>{null}</Section>;
   return (
     <Section title={headOf(verdict)} note={note}>
@@ -64,11 +64,11 @@ export function Verdict({ verdict }: { verdict: VerdictFigures }) {
         columns={[
           { head: "variant", text: true, cell: (row) => row.variant },
           { head: `against ${verdict.ranking[0]}`, cell: (row) => `${row.difference < 0 ? "" : "+"}${percent(row.difference)}` },
-          { head: "a tie up to", cell: (row) => percent(row.band) },
+          { head: "tie below", cell: (row) => percent(row.band) },
           { head: "of the model", cell: (row) => percent(Math.expm1(row.model_band)) },
           { head: "of prices", cell: (row) => percent(Math.expm1(row.price_band)) },
-          { head: "shared, so that its error cancels", text: true, cell: (row) => row.shared },
-          { head: "so", text: true, cell: (row) => (row.tied ? "tied" : "apart") },
+          { head: "error that cancels", text: true, cell: (row) => row.shared },
+          { head: "verdict", text: true, cell: (row) => (row.tied ? "tied" : "different") },
         ]}
       />
     </Section>

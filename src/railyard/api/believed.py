@@ -121,9 +121,9 @@ def unexercised(result: Result) -> str:
         would = "" if low is None else f"; it would from {low:,} servers"
         would += "" if high in (None, low) else f", in all variants from {high:,}"
         keys = ", ".join(one.key for one in crossing)
-        said = f"This job does not cross the spine{would}: what {keys} would do there is not seen here. "
+        said = f"This job does not cross the spine{would}: what {keys} would change there does not show. "
     if still:
-        said += f"{', '.join(still)} moves no figure of this work. "
+        said += f"{', '.join(still)} changes no figure of this job. "
     return said
 
 
