@@ -136,3 +136,16 @@ def test_ports_that_do_not_exist_are_refused(wanted, key):
         cluster.build(ClusterSpec(128, "hgx-h100", network), KNOWN)
     assert key in str(raised.value)
     assert "200, 400, 800" in str(raised.value)
+
+
+@pytest.mark.parametrize(("asked", "port"), [(250, 400), (133, 200), (3, 10), (0.2, 1)])
+def test_a_link_below_the_rate_of_any_port_is_limited_and_takes_a_whole_port(asked, port):
+    """Of 51.2 Tb/s in at most 256 ports (Tomahawk 5): as many as of the next faster port, as many switches, a note."""
+    made, whole = (
+        cluster.build(ClusterSpec(1024, "hgx-h100", NetworkSpec(link_rate_bps=gbps * 1e9)), KNOWN)
+        for gbps in (asked, port)
+    )
+    assert rows(made) == rows(whole)
+    assert set(made.plans["back_end"].wiring.line_bps.tolist()) == {asked * 1e9}
+    assert sum(f"limited to it on ports of {port} Gb/s" in words for words in notes_of(made)) == 1
+    assert not any("limited to" in words for words in notes_of(whole))

@@ -11,7 +11,8 @@ from railyard.cluster.bill import bill_of
 from railyard.cluster.management import management_of
 from railyard.cluster.ports import ports_of
 from railyard.cluster.topology.rail_optimized import RailOptimized
-from railyard.units import about_time
+from railyard.cluster.topology.wiring import taken_bps
+from railyard.units import about_time, format_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +36,7 @@ def notes_of(cluster: Cluster) -> Iterator[str]:
     for plan in cluster.plans.values():
         yield from _undersubscribed(plan)
         yield from _rounded(plan)
+        yield from _limited(plan)
         yield from cipher_notes.notes_of(plan)
         if plan.border is not None:
             yield from _slowed(cluster, plan)
@@ -64,6 +66,16 @@ def _rounded(plan: NetworkPlan) -> Iterator[str]:
                 f"{key} {asked:.4g}:1 of the {plan.name} network is built as {found:.3g}:1: ports are whole, and leafs"
                 f" and spines are filled evenly"
             )
+
+
+def _limited(plan: NetworkPlan) -> Iterator[str]:
+    """Links of a rate that no port has."""
+    port_bps = taken_bps(plan.link_bps)
+    if port_bps > plan.link_bps * (1 + 1e-6) and not plan.fabric.model_of:
+        yield (
+            f"no port runs at {format_rate(plan.link_bps)}: links of the {plan.name} network are limited to it on ports"
+            f" of {format_rate(port_bps)}, which are what is bought"
+        )
 
 
 def empty_leafs(cluster: Cluster) -> Iterator[str]:

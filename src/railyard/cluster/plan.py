@@ -302,14 +302,8 @@ class _Job:
 
     def _link_bps(self, catalog: Catalog) -> float:
         asked = self.network.link_rate_bps
-        if not is_port((asked or self.nic.rate_bps) / (1 if asked else ports_of(self.nic.rate_bps))):
-            raise InputError(
-                "no standard has ports of this rate",
-                key="link_rate",
-                found=f"{(asked or self.nic.rate_bps) / 1e9:.4g} Gb/s",
-                allowed=f"{', '.join(map(str, PORT_GBPS))} Gb/s",
-            )
         if asked is None:
+            _check_port(self.nic)
             return self.nic.rate_bps
         if not 0 < asked <= self.nic.rate_bps * (1 + 1e-9):
             raise InputError(
@@ -368,6 +362,16 @@ def _confidential(job: _Job, hardware: Hardware) -> HostSpec:
             allowed="a rate, such as `4 GB/s` (NVIDIA of an H100)",
         )
     return replace(spec, bounce_bps=hardware.accelerator.bounce_bps)
+
+
+def _check_port(nic: Nic) -> None:
+    if not is_port(nic.rate_bps / ports_of(nic.rate_bps)):
+        raise InputError(
+            f"no standard has ports of the rate of the NIC {nic.name}",
+            key="link_rate",
+            found=f"{nic.rate_bps / 1e9:.4g} Gb/s",
+            allowed=f"{', '.join(map(str, PORT_GBPS))} Gb/s, or a lower `link_rate`, to which links are then limited",
+        )
 
 
 def _that_can(catalog: Catalog, asked_bps: float) -> str | None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.topology.wiring import taken_bps
+
 if TYPE_CHECKING:
     from railyard.cluster.plan import NetworkPlan
 
@@ -44,7 +46,8 @@ class Ports:
 def ports_of(plan: NetworkPlan) -> list[Ports]:
     """A row for each role and box of a network; planes, rails and sites together."""
     wiring = plan.wiring
-    rates = wiring.line_bps
+    line, back = np.unique(wiring.line_bps, return_inverse=True)
+    rates = np.array([taken_bps(float(rate)) for rate in line])[back]
     found: dict[tuple[str, str], list[int]] = {}
     for group in wiring.groups:
         mine = (wiring.source >= group.first) & (wiring.source < group.first + group.count)

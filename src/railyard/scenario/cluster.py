@@ -43,7 +43,8 @@ class NetworkSection(Section):
         default={"name": "roce"}, validate_default=True, description="Fabric technology and what differs from it."
     )
     link_rate: Rate | None = Field(
-        default=None, description="Rate of a NIC's link, one way; the NIC's own when left out."
+        default=None,
+        description="Rate of a NIC's link, one way; the NIC's own when left out. One that no port has is a limit.",
     )
     switch: Text | None = Field(
         default=None, description="Switch of the lowest tier, from the catalogue; else the fabric's usual one."

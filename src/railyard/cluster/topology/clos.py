@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.topology.wiring import SwitchGroup, Tier, Wiring, cables, divisors, impossible
+from railyard.cluster.topology.wiring import SwitchGroup, Tier, Wiring, cables, divisors, impossible, taken_bps
 from railyard.routes import RouteBuilder
 
 if TYPE_CHECKING:
@@ -120,7 +120,8 @@ def even_uplinks(leafs: int, down: int, least: int, parts: Parts, uplink_bps: fl
     """
     if parts.leaf.fabric_bps > 0:
         return least
-    free = math.floor((parts.leaf.capacity_bps - down * parts.link_bps) / uplink_bps * (1 + 1e-9))
+    spare = parts.leaf.capacity_bps - down * taken_bps(parts.link_bps)
+    free = math.floor(spare / taken_bps(uplink_bps) * (1 + 1e-9))
     most = max(least, min(free, parts.leaf.max_ports - down, least + least // 8))
     radix = parts.spine.ports(uplink_bps)
     counts = [(spines, up) for up in range(least, most + 1) if (spines := spines_for(leafs, up, radix)) is not None]

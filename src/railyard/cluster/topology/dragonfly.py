@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from railyard.cluster.topology.wiring import (
     Wiring,
     cables,
     impossible,
+    taken_bps,
     topologies,
 )
 from railyard.routes import RouteBuilder
@@ -70,7 +71,8 @@ class Dragonfly:
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:
         """Wires the network; see `TopologySpec`."""
         uplink = parts.uplink(self.uplink_bps)
-        p, a, h, trunk = self._chosen(endpoints.ports, parts, uplink)
+        whole = replace(parts, link_bps=taken_bps(parts.link_bps))
+        p, a, h, trunk = self._chosen(endpoints.ports, whole, taken_bps(uplink))
         groups = max(1, math.ceil(endpoints.ports / (a * p)))
         if groups > a * h + 1:
             raise impossible(

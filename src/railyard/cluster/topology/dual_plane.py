@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.cluster.topology.compose import side_by_side
 from railyard.cluster.topology.rail_optimized import RailOptimized
-from railyard.cluster.topology.wiring import Endpoints, Parts, TopologySpec, Wiring, impossible, topologies
+from railyard.cluster.topology.wiring import Endpoints, Parts, TopologySpec, Wiring, impossible, taken_bps, topologies
 from railyard.schema import field as f
 
 
@@ -45,7 +45,8 @@ class DualPlane:
         """Wires the network; see `TopologySpec`."""
         if self.planes < 1:
             raise impossible("there is at least one plane", key="planes", found=self.planes, possible="write 2")
-        parts.leaf.check_rate(parts.link_bps / self.planes, "topology.planes")
+        if taken_bps(parts.link_bps) == parts.link_bps:  # else limited below its port, in planes too
+            parts.leaf.check_rate(parts.link_bps / self.planes, "topology.planes")
         plane = self.inner.build(endpoints, replace(parts, link_bps=parts.link_bps / self.planes))
         access = np.bincount(plane.source[plane.source < plane.ports])
         if not plane.groups or plane.routing.most_records == 0 or access.max(initial=0) > 1:

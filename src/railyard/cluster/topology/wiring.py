@@ -44,6 +44,9 @@ PORT_GBPS = (1, 10, 25, 40, 50, 100, 200, 400, 800, 1600, 3200)
 MOST_BUNDLED = 8
 """Ports for which one link of a NIC may stand."""
 
+BUNDLED_GBPS = 100
+"""Slowest ports of which a NIC bundles several (Gaudi 2 and 3), Gb/s."""
+
 
 def is_port(rate_bps: float) -> bool:
     """Whether a standard has ports of that rate."""
@@ -52,7 +55,15 @@ def is_port(rate_bps: float) -> bool:
 
 def ports_of(rate_bps: float) -> int:
     """Ports that a link takes: one, or the fewest of a standard's rate that make it up (300 Gb/s: three)."""
-    return next((count for count in range(1, MOST_BUNDLED + 1) if is_port(rate_bps / count)), 1)
+    most = min(MOST_BUNDLED, int(rate_bps * (1 + 1e-9) / (BUNDLED_GBPS * 1e9)))
+    return next((count for count in range(1, most + 1) if is_port(rate_bps / count)), 1)
+
+
+def taken_bps(rate_bps: float) -> float:
+    """Capacity that a link takes of a switch: a link that is limited to less than its port has the whole port."""
+    if is_port(rate_bps / ports_of(rate_bps)):
+        return rate_bps
+    return next((gbps * 1e9 for gbps in PORT_GBPS if gbps * 1e9 > rate_bps), rate_bps)
 
 
 @dataclass(frozen=True)
@@ -91,7 +102,9 @@ class Box:
 
     def ports(self, rate_bps: float) -> int:
         """Links of that rate: each takes a port, or several where it stands for the ports of one NIC."""
-        return min(self.max_ports // ports_of(rate_bps), math.floor(self.capacity_bps / rate_bps * (1 + 1e-9)))
+        return min(
+            self.max_ports // ports_of(rate_bps), math.floor(self.capacity_bps / taken_bps(rate_bps) * (1 + 1e-9))
+        )
 
     def down(self, oversubscription: float, down_bps: float, up_bps: float) -> int:
         """Most ports downwards when the ports upwards carry `1 / oversubscription` of their capacity.
@@ -100,7 +113,8 @@ class Box:
         """
         if self.fabric_bps > 0:
             return self.ports(down_bps)
-        most = math.floor(self.capacity_bps * oversubscription / (1 + oversubscription) / down_bps * (1 + 1e-9))
+        share = oversubscription / (1 + oversubscription)
+        most = math.floor(self.capacity_bps * share / taken_bps(down_bps) * (1 + 1e-9))
         each = ports_of(down_bps)
         most = min(most, self.max_ports // each)
         while most > 0 and most * each + self.up(most, oversubscription, down_bps, up_bps) > self.max_ports:
@@ -111,8 +125,8 @@ class Box:
         """Uplinks for so many ports down: what the oversubscription asks, and a scheduled leaf's speed-up on top."""
         speed_up = self.fabric_bps / self.capacity_bps if self.fabric_bps > 0 else 1.0
         wanted = math.ceil(down * down_bps * speed_up / (oversubscription * up_bps) * (1 - 1e-9))
-        spare = (self.capacity_bps - down * down_bps) if self.fabric_bps <= 0 else self.fabric_bps
-        return max(0, min(wanted, math.floor(spare / up_bps * (1 + 1e-9))))
+        spare = (self.capacity_bps - down * taken_bps(down_bps)) if self.fabric_bps <= 0 else self.fabric_bps
+        return max(0, min(wanted, math.floor(spare / taken_bps(up_bps) * (1 + 1e-9))))
 
 
 @dataclass(frozen=True)
@@ -132,7 +146,7 @@ class Parts:
     border: Box | None = None
 
     def uplink(self, asked_bps: float | None) -> float:
-        """Rate of the links between switches: as asked, else that of the NICs, as far as the ports go."""
+        """Rate of the links between switches: as asked, else that of the NICs or their limit, as far as ports go."""
         rate = asked_bps or self.link_bps
         most = min(self.leaf.port_rate_bps, self.spine.port_rate_bps)
         if asked_bps and asked_bps > most:
@@ -142,8 +156,9 @@ class Parts:
                 found=f"{asked_bps / 1e9:g} Gb/s",
                 allowed=f"at most {most / 1e9:g} Gb/s",
             )
-        rate = min(rate, most) if asked_bps else min(rate / ports_of(rate), most)
-        self.leaf.check_rate(rate, "topology.uplink_rate" if asked_bps else "link_rate")
+        if not asked_bps:
+            return min(rate / ports_of(rate), most)
+        self.leaf.check_rate(rate, "topology.uplink_rate")
         return rate
 
 
