@@ -55,16 +55,21 @@ def test_without_a_signal_a_ready_command_goes_on_and_hears_the_next(ears):
 
 @pytest.mark.parametrize("after", ["", "closed form", "flow: "])
 def test_a_plan_that_is_stopped_prints_what_it_found(tmp_path, after):
-    """Before anything is looked at, and once a stage is said on stderr; the same command then goes on."""
+    """Before anything is looked at, and once a stage is said on stderr.
+
+    Where the test waits for a line, one comes every 10 ms, so that a fast machine does not finish the plan before it.
+    """
     file = tmp_path / "plan.yaml"
     file.write_text(yaml.to_text(PLAN), encoding="utf-8")
-    command = [sys.executable, "-m", "railyard", "plan", str(file), "--json", "--out", str(tmp_path / "runs")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(0.0 if after else 1.0)
-    while after and after not in process.stderr.readline():
-        assert process.poll() is None
-    process.send_signal(signal.SIGTERM)
-    out, words = process.communicate(timeout=60)
+    often = "import runpy; from railyard.cli import plan_designs; plan_designs._EVERY_S = 0.01"
+    main = ["-c", f"{often}; runpy.run_module('railyard', run_name='__main__')"] if after else ["-m", "railyard"]
+    command = [sys.executable, *main, "plan", str(file), "--json", "--out", str(tmp_path / "runs")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(0.0 if after else 1.0)
+        while after and after not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        out, words = process.communicate(timeout=60)
     found = json.loads(out)
     assert (process.returncode, found["stopped"]) == (143, True)
     assert "stopped by SIGTERM" in words

@@ -174,7 +174,7 @@ def test_a_layout_that_was_searched_is_not_written_out_into_another_search(monke
 def test_every_kind_of_remedy_is_registered():
     assert proposals.names() == [
         "checkpoint interval", "collectives", "fabric", "layout", "link rate", "other layout", "oversubscription",
-        "placement", "precision", "queue pairs", "software"
+        "placement", "precision", "queue pairs", "repair", "software"
     ]  # fmt: skip
 
 
