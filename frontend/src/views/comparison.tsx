@@ -3,6 +3,8 @@ import { BandBar, Legend, Section, StackedBar, Table } from "../parts";
 import { priceOf, type Stepped } from "../result";
 import { stepParts, taxWords } from "../taxes";
 
+const isEnded = (variant: Stepped): boolean => "outcome" in variant && variant.outcome !== "finished";
+
 export function Comparison({ variants, chosen, choose }: { variants: Stepped[]; chosen: number; choose: (index: number) => void }) {
   const longest = Math.max(...variants.map((variant) => variant.step.seconds));
   const dearest = Math.max(...variants.map((variant) => priceOf(variant).high));
@@ -43,6 +45,7 @@ export function Comparison({ variants, chosen, choose }: { variants: Stepped[]; 
         mark={(row) => row === variants[chosen]}
         columns={[
           { head: "variant", text: true, cell: (row) => row.name },
+          ...(variants.some(isEnded) ? [{ head: "job", text: true, cell: (row: Stepped) => ("outcome" in row ? row.outcome : "—") }] : []),
           { head: "network tax", cell: (row) => taxWords(row.tax) },
           { head: "scale-up tax", cell: (row) => taxWords(row.tax.scale_up) },
           { head: "GPU utilization", cell: (row) => percent(row.utilization.gpu) },
