@@ -278,7 +278,7 @@ def exchanged_gbs(case: Case, algorithm: Algorithm) -> float:
         return inf
     port = load_of(algorithm.name, case.kind, case.shape).port
     out = exchange_share(case, algorithm) * case.machine.nic_bps / 8e9 * case.machine.payload_efficiency / port
-    return 1 / (1 / out + _first_s(case)) if algorithm.family == "peer" else out
+    return out if algorithm.phased or algorithm.family != "peer" else 1 / (1 / out + _first_s(case))
 
 
 def _first_s(case: Case) -> float:

@@ -153,9 +153,10 @@ class MachineColumns:
         return replace(self, up_bytes_s=up, out_bytes_s=out, slowed=None, longer=longer)
 
     def inside_bytes_s(self, local: F) -> F:
-        """What a rank reaches of its scale-up rate with `local - 1` others of its domain.
+        """Scale-up rate of a rank to `local - 1` others of its domain; inf where there are none, so that nothing waits.
 
         In a full mesh only the links to those others, and no others take their place.
         """
         links = np.clip(local - 1.0, 1.0, np.maximum(self.peers, 1.0))
-        return self.up_bytes_s * np.where(self.peers > 0, links / np.maximum(self.peers, 1.0), 1.0)
+        rate = self.up_bytes_s * np.where(self.peers > 0, links / np.maximum(self.peers, 1.0), 1.0)
+        return np.where(local > 1, rate, np.inf)

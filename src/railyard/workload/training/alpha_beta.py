@@ -59,7 +59,7 @@ def collective_s(kind: CollectiveKind, size_bytes: F, group: Group, machine: Mac
     passes = 2.0 if kind == CollectiveKind.ALL_REDUCE else 1.0
     moved = passes * size_bytes * (n - 1.0) / n
     gain = np.where((machine.nvls > 0) & (domains == 1.0), _NVLS_GAIN, 1.0) if passes > 1.0 else 1.0
-    inside = np.where(local > 1, moved / (machine.inside_bytes_s(local) * gain), 0.0)
+    inside = moved / (machine.inside_bytes_s(local) * gain)
     outside = np.where(domains > 1, moved / (machine.out_bytes_s * local), 0.0)
     # Trees keep an all-reduce's latency logarithmic in the number of domains.
     far = np.minimum(domains - 1.0, 4.0 * np.log2(domains) + 1.0) if passes > 1.0 else domains - 1.0
@@ -97,9 +97,8 @@ def wire_bytes_s(group: Group, machine: MachineColumns, fraction: F, *, exchange
     if exchange:
         inside = inside * (n - 1.0) / np.maximum(local - 1.0, 1.0)
         outside = outside * (n - 1.0) / np.maximum(n - local, 1.0)
-    inside, outside = np.where(local > 1, inside, np.inf), np.where(n > local, outside, np.inf)
-    inside = np.where(n > 1, inside, 0.0)
-    return np.where(n > 1, np.minimum(inside, outside) * fraction, 0.0)
+    sent = np.minimum(inside, np.where(n > local, outside, np.inf))
+    return np.where(n > 1, sent, 0.0) * fraction
 
 
 def send_s(size_bytes: F, stride: F, machine: MachineColumns) -> F:
