@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from railyard.cli import guard
+from railyard.collective.model_error import bands
 from railyard.deploy.acceptance import folder, perftest
 from railyard.deploy.acceptance.groups import groups
 from railyard.deploy.acceptance.judge import common, judged
@@ -99,13 +100,15 @@ def test_every_nic_is_paired_with_one_of_another_server(accelerators, topology, 
 
 
 def test_bounds_are_the_models_within_its_band(tests):
-    """A pair: 400 Gb/s by 4096/(4096+82) bytes by 0.987; all-reduces from 1 MiB on: 0.883 to 1.148 of the time."""
+    """A pair: 400 Gb/s by 4096/(4096+82) bytes by 0.987; all-reduces: the time by both ends of the shipped band."""
     write = next(one for one in tests if one.method == WRITE).marks[0]
     assert (write.expected, write.low, write.high) == pytest.approx((387.0514, 379.3104, 400.0), rel=1e-6)
     node = next(one for one in tests if one.name == "node00-all_reduce")
     assert [mark.size_bytes for mark in node.marks] == [1 << 16, 1 << 20, 1 << 24, 1 << 28, 1 << 32]
     mark = node.marks[3]
-    assert (mark.expected / mark.low, mark.high / mark.expected) == pytest.approx((1.148, 1 / 0.883))
+    band = bands()["all-reduce", "from 1 MiB"]
+    assert (mark.expected / mark.low, mark.high / mark.expected) == pytest.approx((band.high, 1 / band.low))
+    assert band.low < 1 < band.high
     assert mark.expected == pytest.approx(419.34, rel=0.002)
     scatter = next(one for one in tests if one.name == "node00-reduce_scatter").marks[3]
     assert scatter.high == scatter.expected
@@ -249,8 +252,10 @@ def test_logs_of_strangers_pass_and_fail(two, capsys):
     shutil.copy(LOGS / "14_h100x16_2node_allreduce_aws_p5_eks.txt", results / "all-all_reduce.txt")
     assert guard.run(["accept", str(two / "two.yaml"), "--results", str(results)]) == 1
     out = capsys.readouterr().out
-    assert "all-all_reduce at 256 MiB  failed" in out
-    assert "9 passed" not in out
+    # 13.4 % below at 256 MiB, where 8 of 10 logs of strangers are at most 14 % below: only smaller sizes fail.
+    failed = [line.split("  failed")[0].strip() for line in out.splitlines() if "  failed " in line]
+    assert failed == [f"all-all_reduce at {size}" for size in ("64 KiB", "1 MiB", "16 MiB")]
+    assert "61% below" in out
 
 
 def test_a_table_of_values_says_of_which_size(two, capsys):
