@@ -78,6 +78,7 @@ def test_every_kind_can_be_written(part, kind):
         ({"local_updates": {"kind": "diloco", "workers": 3}}, "do not divide the 4"),
         ({"local_updates": {"kind": "diloco", "workers": 1}}, "local updates need two workers"),
         ({"local_updates": {"kind": "diloco", "inner_steps": 0}}, "at least once"),
+        ({"local_updates": {"kind": "streaming-diloco", "parts": 0}}, "at least one fragment"),
         ({"local_updates": {"kind": "streaming-diloco", "parts": 500}}, "more fragments than steps"),
         ({"asynchronous": {"kind": "stale-synchronous", "staleness": 0}}, "plain data parallelism"),
         ({"asynchronous": "delayed", "scheduling": "priority"}, "need no order"),
@@ -91,6 +92,12 @@ def test_what_is_refused_is_said(communication, words):
         prepare(draft(communication))
     assert words in str(error.value)
     assert "workload.training.communication" in str(error.value)
+
+
+def test_a_value_that_no_layout_makes_right_is_named_where_the_layout_is_searched():
+    """Not a refusal of every layout."""
+    with pytest.raises(InputError, match="at least once"):
+        prepare(draft({"local_updates": {"kind": "diloco", "inner_steps": 0}}, parallelism="auto"))
 
 
 def test_a_shared_table_has_no_sparse_gradient():

@@ -20,7 +20,7 @@ from railyard.workload.training.likely import Likely, likely, open_keys
 from railyard.workload.training.lora import check_lora
 from railyard.workload.training.offload import Offload
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, Lora, SoftwareProfile, Training
-from railyard.workload.training.sync.check import check_communication
+from railyard.workload.training.sync.check import check_communication, check_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -171,6 +171,8 @@ def training_of(
         )
         check_lora(job)
         _check_offload(job, cluster)
+        if job.communication is not None:
+            check_values(job.communication)
         if job.data is not None:
             with blaming(draft, *_TRAINING, "data"):
                 loading.check(job.data, formats.format_of(job.data))

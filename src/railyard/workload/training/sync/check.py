@@ -22,8 +22,19 @@ def check_communication(training: Training) -> None:
     asked = training.communication
     if asked is None:
         return
-    problems = [*_values(asked), *_sharding(training, asked), *_workers(training, asked), *_together(training, asked)]
+    check_values(asked)
+    problems = [*_sharding(training, asked), *_workers(training, asked), *_together(training, asked)]
     if problems:
+        raise InputError.many(problems)
+
+
+def check_values(asked: Communication) -> None:
+    """Refuses values that no layout makes right; estimates divide by some of them.
+
+    Raises:
+        InputError: Keys are relative to the training section.
+    """
+    if problems := list(_values(asked)):
         raise InputError.many(problems)
 
 
