@@ -44,7 +44,7 @@ def test_first_tokens_come_within_two_seconds_from_about_100_gigabits_a_node_on(
 
 
 def test_the_network_part_of_the_slowest_first_tokens_adds_up():
-    """One in four uplinks, others on them: hashed paths, scheduled cells and a perfect network, at p99."""
+    """One in four uplinks, others on them: one and four hashed paths, scheduled cells, a perfect network, at p99."""
     found = {variant["name"]: variant["serving"] for variant in study("oversubscribed")}
     for serving in found.values():
         parts, whole = serving["ttft_parts"]["p99"], serving["ttft_s"]["p99"]
@@ -57,5 +57,6 @@ def test_the_network_part_of_the_slowest_first_tokens_adds_up():
     )
     assert min(slowest["roce"], slowest["scheduled"]) > slowest["ideal"] > 0
     # WHY the mean: 40 requests make a p99, so that one transfer of 5 s moves its share by 0.02, as fabrics do.
+    assert mean["roce-untuned"] > mean["roce"] + 0.01
     assert mean["roce"] > mean["scheduled"] + 0.01
     assert mean["scheduled"] > mean["ideal"] + 0.03
