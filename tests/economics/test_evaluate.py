@@ -22,6 +22,7 @@ from railyard.measure.job import Checkpointing
 from railyard.measure.lockstep import lockstep
 from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
+from railyard.measure.tax import tax_of
 from railyard.measure.utilization import StepWork, utilization
 from railyard.result.reading import result_from
 from railyard.result.step import TimeShare
@@ -152,6 +153,7 @@ def result(evaluated, machine, spent):
     )
     line = Record.of_tasks(graph, one, one + 10**12, tables={"links": {"bytes": np.ones(len(machine.links))}})
     use = network_use(line, machine, decomposition)
+    without = {"compute": 0.77, "bubble": 0.1}
     variant = {
         "name": "roce",
         "settings": {},
@@ -178,6 +180,7 @@ def result(evaluated, machine, spent):
         "storage": {"data": None, "checkpoint": None},
         "collectives": [],
         "model_error": [],
+        "tax": tax_of({**without, "bandwidth": 0.13}, without, without, "flow").plain(),
         "warnings": [],
         "digest": "x",
     }
@@ -213,6 +216,8 @@ def spoil(result, path, value):
         (("utilization", "gpu"), 1.4, "less than or equal to 1"),
         (("utilization", "mfu"), "0.4", "valid number"),
         (("time", 0, "share"), 0.4, "do not add up"),
+        (("tax", "tokens_lost"), 0.14, "are not the tokens lost"),
+        (("tax", "rest", "compute"), 0.78, "are not the step"),
         (("power", "components", 0, "typical_w"), 1.0, "do not add up"),
         (("cpmt", "low"), 1e9, "not in order"),
         (("capex", "components", 0, "typical_usd"), 1.0, "do not add up"),

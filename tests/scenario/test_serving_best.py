@@ -9,7 +9,11 @@ from railyard.result.money import ServingCostFigures
 from railyard.result.result import Result
 from railyard.result.section import Band
 from railyard.result.serving import ModelServing, ObjectiveFigures, RequestsFigures
+from railyard.result.tax import ServingTax, ServingTaxShares
 from railyard.result.variants.serving import ServingVariant
+
+NONE = ServingTaxShares(goodput_lost=0.0, ttft={}, tpot={})
+TAX = ServingTax(goodput_lost=0.125, ttft={}, tpot={}, scale_up=NONE)
 
 
 def variant(name, attainment, usd):
@@ -20,7 +24,9 @@ def variant(name, attainment, usd):
     serving = ModelServing.model_construct(slo=slo, cpmt=cost, ttft_parts={}, requests=requests)
     error = ModelError("throughput", "dense", -0.1, 0.1, 0.05, 0.15, -0.05, 0.05, 50, 5, "source")
     rows = (error.row("cpmt", usd, inverse=True),)
-    return ServingVariant.model_construct(name=name, settings={}, bound=False, serving=serving, model_error=rows)
+    return ServingVariant.model_construct(
+        name=name, settings={}, bound=False, serving=serving, tax=TAX, model_error=rows
+    )
 
 
 def of(*variants):
@@ -31,9 +37,9 @@ def test_late_answers_are_no_bargain():
     """A variant that misses the objective is not the best, however cheap."""
     result = of(variant("cheap", 0.86, 3.0), variant("dear", 0.95, 3.2), variant("dearer", 1.0, 4.0))
     assert best_variant(result).name == "dear"
-    assert why(result).startswith(
-        "dear comes out best of the 2 of 3 variants with at least 90 % of the requests in time"
-    )
+    tax, choice = why(result).splitlines()[:2]
+    assert tax.startswith("The scale-out network takes 12.5 % of the goodput of dear")
+    assert choice.startswith("dear comes out best of the 2 of 3 variants with at least 90 % of the requests in time")
 
 
 def test_what_cannot_be_told_apart_is_not_called_best():
@@ -43,8 +49,10 @@ def test_what_cannot_be_told_apart_is_not_called_best():
     """
     assert "comes out best" in why(of(variant("a", 0.95, 3.2), variant("b", 1.0, 3.7)))
     result = of(variant("a", 0.95, 3.2), variant("b", 1.0, 3.6))
-    assert why(result).startswith(
-        "a leads, tied with others, of the 2 of 2 variants with at least 90 % of the requests in time"
+    assert (
+        why(result)
+        .splitlines()[1]
+        .startswith("a leads, tied with others, of the 2 of 2 variants with at least 90 % of the requests in time")
     )
     assert "Both variants are tied: 12.5 % in dollars a token is inside the error of model and prices (15.2 %)" in why(
         result

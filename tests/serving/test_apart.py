@@ -289,7 +289,7 @@ def test_a_slower_network_between_the_sides():
     """Its part of the time of a token grows, and at last both sides wait for it."""
     fast = run()
     slow = run(**{"cluster.back_end.link_rate": "2 Gb/s"})
-    part = [serving["network_share"]["tpot"]["p50"] for serving in (fast, slow)]
+    part = [serving["communication_share"]["tpot"]["p50"] for serving in (fast, slow)]
     assert part[0] < 0.01
     assert part[1] > 0.2
     assert slow["pools"][1]["apart"]["waits"] == "both"

@@ -107,14 +107,19 @@ def test_a_slow_network_behind_the_gateway():
 
 
 def test_paths_to_the_gateway_are_the_networks_own():
-    """Hashed over leafs and spines some of the eight flows meet, sprayed as cells they do not."""
+    """Hashed over leafs and spines some of the eight flows meet, split in four they meet less, sprayed as cells never.
+
+    Cells have the NICs to themselves: 4096 of 4178 bytes of a packet are payload, sent at 98.7 %.
+    """
     cluster = BASE["cluster"]
     found = {}
-    for fabric in ("roce", "scheduled"):
+    for fabric in ("roce-untuned", "roce", "scheduled"):
         scenario = {**changed(), "cluster": {**cluster, "back_end": {"topology": "rail-optimized", "fabric": fabric}}}
         serving = api.run(scenario, out=None).result.plain()["variants"][0]["serving"]
         found[fabric] = serving["ttft_parts"]["mean"]["transfer_s"]
-    assert found["roce"] > 1.3 * found["scheduled"]
+    assert found["roce-untuned"] > 1.3 * found["roce"]
+    assert found["roce"] > 1.2 * found["scheduled"]
+    assert found["scheduled"] == pytest.approx(8 * CACHED_BYTES / 3200e9 / (4096 / 4178 * 0.987), rel=0.01)
 
 
 def test_all_nics_of_a_server_reach_the_gateway():

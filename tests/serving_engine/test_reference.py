@@ -23,8 +23,8 @@ def compare(made, deployment, seed, **loop):
         for name, (core_name, _, _) in COLUMNS.items():
             if name in {"loaded_tokens", "moved_tokens"}:
                 continue
-            if name.startswith("network"):
-                wanted = [one[core_name.removesuffix("_ps")] >> 16 for one in found]
+            if name.startswith("collectives"):
+                wanted = [one[name.removesuffix("_ps")] >> 16 for one in found]
             else:
                 wanted = [one[core_name] for one in found]
             assert run.column(name).tolist() == wanted, (name, skip)

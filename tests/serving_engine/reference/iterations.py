@@ -32,7 +32,7 @@ class Iterations(Blocks):
             rep.clock = start + slowest
             self.push(rep.clock >> 16, ENTRY, rep.number, rep.stamp)
         rep.last_end = end
-        rep.flight.append({"items": batch, "start": start, "end": end, "network": rep.law.network(tokens)})
+        rep.flight.append({"items": batch, "start": start, "end": end, "collectives": rep.law.collectives(tokens)})
         self.push(end >> 16, ITERATED, rep.number, rep.stamp)
 
     def end(self, rep: Rep) -> None:
@@ -42,10 +42,10 @@ class Iterations(Blocks):
         for req, tokens, decode, _, emits in batch["items"]:
             req.in_flight -= 1
             # of two chunks of a prompt that are under way at a time, the later one counts from the end of the other
-            part, end = batch["network"], batch["end"]
+            part, end = batch["collectives"], batch["end"]
             if rep.pool.cost.pipeline_stages > 1 and req.iterated > batch["start"]:
                 part = part * (end - req.iterated) // (end - batch["start"])
-            req.out["network"] += part
+            req.out["collectives"] += part
             req.iterated = end
             if emits:
                 self.emit(rep, req, tokens, decode, batch["end"])
@@ -62,7 +62,7 @@ class Iterations(Blocks):
         req.generated += made
         if req.out["first_token_ps"] < 0:
             req.out["first_token_ps"] = end >> 16
-            req.out["network_prefill"] = req.out["network"]
+            req.out["collectives_prefill"] = req.out["collectives"]
         if req.generated >= req.output:
             req.out["done_ps"] = end >> 16
             self.leave(req, 0)

@@ -21,13 +21,13 @@ class Law:
         low, high = units(float(values[upper - 1])), units(float(values[upper]))
         return low + (high - low) * (tokens - x[upper - 1]) // (x[upper] - x[upper - 1])
 
-    def network(self, tokens: int) -> int:
+    def collectives(self, tokens: int) -> int:
         return self.table(self.cost.network_s, tokens)
 
     def time(self, tokens: int, sequences: int, decodes: int, kv: int, pairs: int) -> int:
         c = self.cost
         total = units(c.host_s) + units(c.host_per_seq_s) * sequences + self.table(c.compute_s, tokens)
-        total += self.network(tokens) + units(c.attention_per_pair_s) * pairs
+        total += self.collectives(tokens) + units(c.attention_per_pair_s) * pairs
         if decodes:
             attention = units(c.attention_per_sequence_s) * decodes + units(c.attention_per_kv_token_s) * kv
             beside = (

@@ -73,7 +73,7 @@ class Reference(Routing, Scheduler, Iterations):
         req = Req(i, int(r.input_tokens[i]), int(r.output_tokens[i]), chain, session)
         names = ("sent_ps", "replica", "decode_replica", "admitted_ps", "prefill_start_ps", "first_token_ps", "done_ps")
         req.out = dict.fromkeys((*names, "transfer_start_ps", "transfer_end_ps"), -1)
-        req.out |= dict.fromkeys(("cached_tokens", "preemptions", "requeued", "network", "network_prefill"), 0)
+        req.out |= dict.fromkeys(("cached_tokens", "preemptions", "requeued", "collectives", "collectives_prefill"), 0)
         return req
 
     def push(self, time: int, topic: int, target: int, what: Any) -> None:
