@@ -12,7 +12,6 @@ from railyard.collective.model_error import band_of
 from railyard.collective.policy import kind_word
 from railyard.graph import CollectiveKind, Kind
 from railyard.result.network import CollectiveRow
-from railyard.units import about_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,8 +26,6 @@ MOST_ROWS = 60
 
 FELT = 0.02
 """Share of the time of all collectives from which one is worth a warning."""
-
-MOST_WARNINGS = 3
 
 
 def collective_rows(timeline: Record, cluster: Cluster, policy: CollectivePolicy) -> tuple[CollectiveRow, ...]:
@@ -73,18 +70,21 @@ def collective_rows(timeline: Record, cluster: Cluster, policy: CollectivePolicy
 
 
 def beyond_logs(rows: Sequence[CollectiveRow]) -> Iterator[str]:
-    """Warnings of collectives that nobody measured, those that take longest in a step first."""
+    """A warning of the collectives that nobody measured and that a step feels."""
     total_s = math.fsum(row.mean_s * row.times for row in rows)
     felt: dict[tuple[str, str, int], CollectiveRow] = {}
     for row in rows:
         if row.beyond and row.mean_s * row.times > FELT * total_s:
             felt.setdefault((row.group, row.kind, row.ranks), row)
-    for row in list(felt.values())[:MOST_WARNINGS]:
-        yield (
-            f"{row.kind} of {row.group}, {row.size_bytes / 1e6:.3g} MB by {row.algorithm}, is beyond published logs"
-            f" ({'; '.join(row.beyond)}): {about_time(1e12 * row.alone_s)} are predicted, within a wider band of"
-            f" {about_time(1e12 * row.low_s)} to {about_time(1e12 * row.high_s)}"
-        )
+    if felt:
+        named = ", ".join(f"{row.kind} of {row.group} ({'; '.join(row.beyond)}; {_band(row)})" for row in felt.values())
+        yield f"beyond published logs, so that their bands are wider: {named}"
+
+
+def _band(row: CollectiveRow) -> str:
+    """`-21 to +94 %`: the band of a time."""
+    low, high = (100 * (end / row.alone_s - 1) for end in (row.low_s, row.high_s))
+    return f"{low:+.0f} to {high:+.0f} %"
 
 
 def _alike(
