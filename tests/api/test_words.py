@@ -148,6 +148,15 @@ def test_a_tier_that_trying_did_not_find_is_the_fullest_one():
     assert "slow 30.0 % (bandwidth at leaf 30.0)" in why(slow, variant("fast", 60, 1.6))
 
 
+def test_the_tax_of_the_scale_out_network_is_never_said_to_be_at_scale_up():
+    slow = variant("slow", 48, 2.0, tax=taxed({"bandwidth": 0.3}), tier="scale-up")
+    slow.network.tiers.append(SimpleNamespace(name="scale-up"))
+    fast = variant("fast", 60, 1.6)
+    assert "slow 30.0 % (bandwidth at leaf 30.0)" in why(slow, fast)
+    slow.network.saturated_tier = "scale-up"
+    assert "slow 30.0 % (bandwidth 30.0)" in why(slow, fast)
+
+
 def test_peers_of_the_best():
     best, near, dear = variant("best", 101.9, 1.0), variant("near", 100, 1.019), variant("dear", 100, 1.5)
     found = why(variant("slow", 50, 2.0), best, near, dear, ties=["near"])

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from railyard.api import believed, faults, jobs, numbers, operated, served, taxes, wide
-from railyard.measure.bottleneck import CONTENTION
+from railyard.measure.bottleneck import CONTENTION, SCALE_UP_TIER
 from railyard.result.variants.trace import TraceVariant
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _taxed(result: Result, best: StepVariant) -> str:
     """What the networks take of the leading variant, and of the one that they take most from."""
     worst = max(compared(result), key=lambda one: one.tax.tokens_lost)
     same = numbers.percent(best.tax.tokens_lost) == numbers.percent(worst.tax.tokens_lost)
-    return taxes.sentence(best, best.name) if same else taxes.of_two(best, worst, _bottleneck_tier(worst))
+    return taxes.sentence(best, best.name) if same else taxes.of_two(best, worst, _scale_out_tier(worst))
 
 
 def compared(result: Result) -> list[StepVariant]:
@@ -280,12 +280,12 @@ def _gain(variants: Sequence[StepVariant], other: StepVariant) -> float:
     return max(map(_rate, variants)) / _rate(other) - 1
 
 
-def _bottleneck_tier(variant: StepVariant) -> str | None:
-    """The tier that holds the step back: what trying found, where that is a tier, else the one that is most loaded."""
+def _scale_out_tier(variant: StepVariant) -> str | None:
+    """The tier between servers that holds the step back: what trying found, where it is one, else the most loaded."""
     tried = variant.bottleneck.name.removeprefix(CONTENTION)
-    if tried in {row.name for row in variant.network.tiers}:
-        return tried
-    return variant.network.saturated_tier
+    known = {row.name for row in variant.network.tiers} | {variant.network.saturated_tier}
+    found = (one for one in (tried, variant.network.saturated_tier) if one in known - {SCALE_UP_TIER})
+    return next(found, None)
 
 
 def _contrast(best: StepVariant, worst: StepVariant) -> str:
