@@ -61,12 +61,14 @@ def test_collectives_agree_on_the_mean(kind, algorithm, mib, seeds):
 
 
 def test_a_step_agrees_and_the_slice_does_not_move_it():
+    """A slice of 8 against the whole step. In one of 25, of shorter messages, DCQCN looks for its rates 4 % longer."""
     cluster = scattered(1)
     layout = Layout(dp=RANKS, zero=3, micro_batch=1, global_batch=RANKS)
     profile = SoftwareProfile(name="test")
     job = Training(model=yard.known().model("llama-3.2-1b"), layout=layout, seq_len=2048, software=profile)
     graph = graph_of(job, cluster)
-    flow, thin = (line.makespan_ps for line in both(cluster, graph, budget=2e6))
-    thick = both(cluster, graph, budget=6e6)[1].makespan_ps
-    assert thin == pytest.approx(flow, rel=0.05)
-    assert thick == pytest.approx(thin, rel=0.02)
+    flow, slice_of_8 = (line.makespan_ps for line in both(cluster, graph, budget=6e6))
+    whole = both(cluster, graph, budget=6e7)[1]
+    assert whole.meta["slice"] == 1
+    assert whole.makespan_ps == pytest.approx(flow, rel=0.01)
+    assert slice_of_8 == pytest.approx(whole.makespan_ps, rel=0.02)

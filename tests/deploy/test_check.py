@@ -216,8 +216,11 @@ def test_a_trunk_of_one_cable_parts_what_it_joins():
 
 
 def test_the_step_without_a_spine_is_that_of_the_same_fault():
-    """Scattered servers send all their rings through two spines: without one, twice as many meet on a link."""
-    bounds = ["survives any one spine with step < 1.3 x", "survives any one spine with step < 1.1 x"]
+    """Scattered servers send all their rings through two spines: without one, twice as many meet on a link.
+
+    Four queue pairs spread a connection, so that fewer collide: 1.10 times the step; 1.16 with one.
+    """
+    bounds = ["survives any one spine with step < 1.2 x", "survives any one spine with step < 1.05 x"]
     found = judged(*bounds, accelerators=256, placement="scattered")
     assert [one.holds for one in found] == [True, False]
     planned = StepPricing(prepare(drafted(accelerators=256, fabric="roce", placement="scattered"))[0])

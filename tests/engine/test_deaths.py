@@ -52,7 +52,7 @@ def play(machine, pairs, *faults, size_bytes=10**9):
 
 def test_traffic_stands_still_until_the_first_try_after_routes_know():
     """7 ms until routes know, tries every 3 ms: 9 ms after the death at 2 ms it goes on, at the same rate."""
-    here = machine(reroute_ps=7 * MS, retransmit_ps=3 * MS)
+    here = machine(reroute_ps=7 * MS, retransmit_ps=3 * MS, qps=1)
     well = play(here, [(0, 8)])
     used = int(np.flatnonzero(well.table("links")["bytes"])[0])
     plane = 0 if used < here.back_end.link_offset + here.back_end.wiring.links // 2 else 1
@@ -67,11 +67,27 @@ def test_traffic_stands_still_until_the_first_try_after_routes_know():
 
 def test_what_is_dead_before_the_run_is_known_to_routes():
     """As in the engine `packet`: a flow that is hashed anew from the start never stands still."""
-    here = machine(reroute_ps=7 * MS, retransmit_ps=3 * MS)
+    here = machine(reroute_ps=7 * MS, retransmit_ps=3 * MS, qps=1)
     well = play(here, [(0, 8)])
     for plane in (0, 1):
         dead = play(here, [(0, 8)], SwitchDown(f"plane {plane} leaf 0"))
         assert dead.end_ps[0] == well.end_ps[0]
+
+
+def test_queue_pairs_of_a_message_wait_for_those_that_stand_still_and_share_what_is_left():
+    """Three of four queue pairs are hashed onto plane 0, whose link they fill: 4/3 of the time where all share a plane.
+
+    At 2 ms a leaf dies, at 11 ms they go on, all four on the plane that is left, with 4/3 of what was left in time.
+    """
+    here = machine(reroute_ps=7 * MS, retransmit_ps=3 * MS)
+    well = play(here, [(0, 8)])
+    nic = well.table("links")["bytes"][here.links.of_tier("nic")]
+    assert np.sort(nic)[-4:] / nic.sum() * 2 == pytest.approx([0.25, 0.25, 0.75, 0.75])
+    for plane in (0, 1):
+        known = play(here, [(0, 8)], SwitchDown(f"plane {plane} leaf 0"))
+        assert known.end_ps[0] == pytest.approx(well.end_ps[0] * 4 / 3, rel=1e-3)
+        dead = play(here, [(0, 8)], SwitchDown(f"plane {plane} leaf 0", at_ps=2 * MS))
+        assert dead.end_ps[0] == pytest.approx(11 * MS + (well.end_ps[0] - 2 * MS) * 4 / 3, rel=1e-3)
 
 
 def test_bytes_are_conserved_over_a_reroute():

@@ -33,6 +33,7 @@ STEP = {
     },
 }
 SINGLE = {"cluster__back_end__topology": {"kind": "rail-optimized", "servers_per_leaf": 2}}
+ONE = {"cluster__back_end__fabric__qps": 1}
 SERVE = {
     "name": "serve",
     "cluster": {"accelerators": 32, "server": "hgx-h100", "back_end": {"topology": "rail-optimized", "fabric": "roce"}},
@@ -75,19 +76,31 @@ def healthy():
 
 
 def test_a_dead_leaf_under_two_planes_stalls_the_step_until_the_first_try_after_routes_know(healthy):
-    """9 ms until routes know, tries every 4 ms: 12 ms."""
-    found = variant(STEP, LEAF)
+    """9 ms until routes know, tries every 4 ms: 12 ms. One queue pair has one path, and a free one after the death."""
+    found = variant(STEP, LEAF, **ONE)
     (fault,) = found["faults"]
     assert fault["outcome"] == "rerouted"
     assert fault["detection_s"] == pytest.approx(12e-3)
     assert fault["stall_s"] == pytest.approx(12e-3, rel=0.05)
     assert fault["lost_s"] == pytest.approx(fault["stall_s"])
     assert fault["hosts"] == 0
-    assert found["step"]["p50_s"] == pytest.approx(healthy["step"]["p50_s"] * fault["slower"])
-    assert found["step"]["without_faults_s"] == healthy["step"]["seconds"]
     assert found["step"]["longest_s"] == pytest.approx(found["step"]["seconds"] + fault["stall_s"])
     assert (found["outcome"], healthy["outcome"]) == ("finished", "finished")
     assert "faults" not in healthy
+
+
+def test_four_queue_pairs_on_two_planes_lose_paths_too_for_good(healthy):
+    """The step that is hit stands still for 12 ms and has fewer paths in its rest: the longest has both, each once."""
+    found = variant(STEP, LEAF)
+    (fault,) = found["faults"]
+    step, without_s = found["step"], healthy["step"]["seconds"]
+    fewer_s = (fault["slower"] - 1) * without_s
+    assert fewer_s > 3e-3
+    assert 12e-3 < fault["stall_s"] < 12e-3 + fewer_s
+    assert fault["lost_s"] == pytest.approx(fault["stall_s"] - fewer_s)
+    assert step["without_faults_s"] == without_s
+    assert step["p50_s"] == pytest.approx(healthy["step"]["p50_s"] * fault["slower"])
+    assert step["longest_s"] == pytest.approx(without_s + fault["stall_s"])
 
 
 def test_both_engines_agree_on_the_stall_of_dead_leafs_ports_nics_and_hosts():

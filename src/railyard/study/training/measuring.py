@@ -255,11 +255,18 @@ def _faults(simulated: Simulated, cost: Economics) -> Faulty:
 
 
 def _steps_of_faults(simulated: Simulated, more_s: float) -> StepsOfFaults:
-    """The mean step without faults, and the longest that faults make: of a death with all that is lost then."""
+    """The mean step without faults, and the longest that faults make.
+
+    A step that ends with the job has all that is lost then. Others have what they take more than the steps after them:
+    what is for good is in those, and what is lost in later steps is no part of this one.
+    """
     if simulated.healthy is None:
         return {}
     later_s = simulated.timeline.makespan_ps * 1e-12 + more_s
-    more = [max(fault.lost_s, fault.stall_s) for fault in simulated.faults if fault.outcome != "slowed" or fault.lost_s]
+    more = [
+        fault.lost_s if fault.outcome in ("aborted", "stalled") else min(fault.lost_s, fault.stall_s)
+        for fault in simulated.faults
+    ]
     return {"without_faults_s": simulated.healthy.mean.mean_s, "longest_s": later_s + max(more, default=0.0)}
 
 

@@ -1,8 +1,9 @@
 """The testbed of Crux (SIGCOMM 2024): jobs that share the links between leafs, with and without chosen paths.
 
 Published: 12 hosts of eight A100 with four NICs of 200 Gb/s on a two-layer Clos network; which jobs stood together on
-how many GPUs, one host in two under each of two leafs (figures 7, 19, 20); GPT's step of 1.53 s. Assumed: the steps of
-BERT and ResNet, what share of a step traffic takes, half of it beside computation, and how many uplinks there are.
+how many GPUs, one host in two under each of two leafs (figures 7, 19, 20); GPT's step of 1.53 s. Assumed: one queue
+pair a connection, as NCCL opens by default, the steps of BERT and ResNet, what share of a step traffic takes, half of
+it beside computation, and how many uplinks there are.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def played(jobs: Sequence[Placed], share: float, oversubscription: str, seed: in
         oversubscription: Of the leafs.
         seed: Of the switches' hashes and of the phases.
     """
-    cluster = cluster_of(96, "hgx-a100-4xhdr", 4 * LEFT, oversubscription, "roce")
+    cluster = cluster_of(96, "hgx-a100-4xhdr", 4 * LEFT, oversubscription, "roce-untuned")
     cluster = cluster.with_networks({id(one): replace(one, seed=seed) for one in cluster.networks})
     works, places = _works(jobs, share), _places(jobs)
     leaf = NodeTree.of(cluster).group[-1]

@@ -151,7 +151,7 @@ SCENARIO = """name: arnold
 cluster:
   accelerators: {machine}
   server: hgx-h100
-  back_end: {{topology: {{kind: leaf-spine, oversubscription: "{over}", ports_per_leaf: 64}}, fabric: roce}}
+  back_end: {{topology: {{kind: leaf-spine, oversubscription: "{over}", ports_per_leaf: 64}}, fabric: roce-untuned}}
 workload:
   jobs:
     - name: job
