@@ -120,7 +120,7 @@ is stale.
 - [Calibrated](calibrated.md): what a few rows of a system of your own are worth.
 - [Engines against each other](../explanation/agreement.md).
 
-`railyard validate training|memory|collectives|serving|fabric|htsim|bills` runs the same on your own tables and logs;
+`railyard validate training|memory|collectives|serving|fabric|htsim|bills|faults` runs the same on your tables and logs;
 `--page FILE` writes such a page.
 """
 TRAINING = """**{mean} mean error, {median} median, of {rows} judged steps whose source no constant has seen**
