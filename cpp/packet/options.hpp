@@ -44,7 +44,12 @@ struct TrafficColumns {
   /// The connection that it is a message of: messages of one share its paths and what its sender has learnt of them. Below
   /// the number of flows; empty: every flow is a connection of its own.
   std::span<const std::uint32_t> connection = {};
+  /// Share of its rate that the sender's interface reaches with the flow's packets, in (0, 1]; empty: all of it.
+  std::span<const double> nic_share = {};
 
+  Ps nic_time(std::uint32_t flow, Ps wire) const {
+    return nic_share.empty() ? wire : static_cast<Ps>(static_cast<double>(wire) / nic_share[flow]);
+  }
   bool heeds(std::uint32_t flow) const { return deaf.empty() || deaf[flow] == 0; }
   std::uint32_t connection_of(std::uint32_t flow) const { return connection.empty() ? flow : connection[flow]; }
   std::uint32_t connections() const {

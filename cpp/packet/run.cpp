@@ -110,6 +110,8 @@ void check_traffic(const NetworkColumns& network, const TrafficColumns& traffic)
   need(traffic.path_key.empty() || traffic.path_key.size() == flows, "path_key has not one row a flow");
   need(within(traffic.dep_at, 0, 2), "dep_at is neither 0 (sender) nor 1 (receiver)");
   need(traffic.deaf.empty() || traffic.deaf.size() == flows, "deaf has not one row a flow");
+  need(traffic.nic_share.empty() || traffic.nic_share.size() == flows, "nic_share has not one row a flow");
+  for (const double share : traffic.nic_share) need(share > 0 && share <= 1, "a share of an interface is not in (0, 1]");
   need(traffic.connection.empty() || traffic.connection.size() == flows, "connection has not one row a flow");
   need(within(traffic.connection, 0, static_cast<std::int64_t>(flows)), "a connection is not in [0, flows)");
   need(within(traffic.klass, 0, 8), "a traffic class is not in [0, 8)");

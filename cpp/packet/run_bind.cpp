@@ -39,11 +39,12 @@ struct PacketFlows {
   Column<std::uint32_t> path_key;
   Column<std::uint8_t> deaf;
   Column<std::uint32_t> connection;
+  Column<double> nic_share;
 
   TrafficColumns columns() const {
     return {view(source),  view(target),   view(size_bytes), view(start_ps), view(dep_ptr),
             view(dep_idx), view(delay_ps), view(need),       view(dep_at),   view(klass),
-            view(path_key), view(deaf),    view(connection)};
+            view(path_key), view(deaf),    view(connection), view(nic_share)};
   }
 };
 
@@ -91,10 +92,10 @@ void bind_columns(nb::module_& m) {
       .def(nb::init<Column<std::int32_t>, Column<std::int32_t>, Column<std::int64_t>, Column<std::int64_t>,
                     Column<std::int64_t>, Column<std::int32_t>, Column<std::int64_t>, Column<std::int32_t>,
                     Column<std::uint8_t>, Column<std::uint8_t>, Column<std::uint32_t>, Column<std::uint8_t>,
-                    Column<std::uint32_t>>(),
+                    Column<std::uint32_t>, Column<double>>(),
            nb::kw_only(), "source"_a, "target"_a, "size_bytes"_a, "start_ps"_a, "dep_ptr"_a, "dep_idx"_a,
            "delay_ps"_a, "need"_a, "dep_at"_a, "klass"_a, "path_key"_a, "deaf"_a,
-           "connection"_a);
+           "connection"_a, "nic_share"_a);
   nb::class_<LinkFaults>(m, "PacketFaults", "What happens to links in time; holds the arrays, copies nothing.")
       .def(nb::init<Column<std::int64_t>, Column<std::int32_t>, Column<std::uint8_t>, Column<double>>(), nb::kw_only(),
            "at_ps"_a, "link"_a, "kind"_a, "value"_a);

@@ -47,6 +47,14 @@ def test_both_engines_put_the_same_bytes_on_the_same_links(algorithm, qps):
     assert found / found.mean() == pytest.approx(expected / expected.mean(), abs=0.03)
 
 
+def test_senders_that_wait_put_no_more_bytes_on_links():
+    """An all-to-all of 64 MiB a rank: three quarters of it leave a server, and 4,178 B carry 4,096."""
+    cluster = scattered(5)
+    _, packet = collective(cluster, CollectiveKind.ALL_TO_ALL, "pairwise", 64 * yard.MIB)
+    out = packet.table("links")["bytes"][cluster.links.of_tier("nic")].sum() / 2
+    assert out == pytest.approx(RANKS * 0.75 * 64 * yard.MIB * 4178 / 4096, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("kind", "algorithm", "mib", "seeds"),
     [("ALL_REDUCE", "ring", 64, 6), ("ALL_GATHER", "ring", 256, 6), ("ALL_TO_ALL", "pairwise", 64, 4)],

@@ -56,6 +56,20 @@ def test_deaf_needs_a_row_for_each_flow():
         run(crossbar(3, rate_bps=RATE), flows, fabric("roce").settings)
 
 
+@pytest.mark.parametrize("name", ["roce", "uec", "infiniband", "scheduled"])
+def test_a_nic_that_reaches_a_share_sends_for_as_much_longer(name):
+    """64 MB at half of 400 Gb/s: 2,560 us of payload; headers and the paths there and back are little beside it."""
+    flows = Traffic.of(2, 0, 1, 64 * 10**6)
+    whole, half = (
+        run(crossbar(2, rate_bps=RATE), replace(flows, nic_share=share), fabric(name).settings)
+        for share in (None, np.array([0.5]))
+    )
+    assert half.duration_ps[0] == pytest.approx(2 * whole.duration_ps[0], rel=0.01)
+    assert 2560 < half.duration_ps[0] / 1e6 < 2560 * 1.1
+    with pytest.raises(InputError, match=r"not in \(0, 1\]"):
+        run(crossbar(2, rate_bps=RATE), replace(flows, nic_share=np.array([1.5])), fabric(name).settings)
+
+
 def test_the_incast_takes_what_its_port_takes(neighbour):
     """12 times 4 MB over 400 Gb/s are 960 us, and headers: 4,178 of 4,096 bytes a packet, more with UEC."""
     case = neighbour.Case("ideal", "incast")

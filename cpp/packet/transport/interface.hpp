@@ -85,8 +85,7 @@ class Interface {
     const std::uint32_t host = self().source(flow);
     Nic& nic = context_.nics[host];
     if (free(nic) && fabric_.ready(host, context_.traffic.klass[flow])) {
-      const std::uint32_t index = self().emit(flow);
-      send(nic, host, index);
+      send_data(nic, host, flow, self().emit(flow));
       if (self().may_send(flow)) join(nic, host, flow);
     } else {
       join(nic, host, flow);
@@ -108,9 +107,13 @@ class Interface {
         mix(key_seed_ ^ (std::uint64_t{context_.traffic.connection_of(flow)} << 16 | entropy)) >> 32);
   }
 
-  void send(Nic& nic, std::uint32_t host, std::uint32_t index) {
-    nic.busy_until = context_.now + fabric_.host_time(host, index);
+  void send(Nic& nic, std::uint32_t host, std::uint32_t index, Ps taken) {
+    nic.busy_until = context_.now + taken;
     fabric_.inject(host, index);
+  }
+
+  void send_data(Nic& nic, std::uint32_t host, std::uint32_t flow, std::uint32_t index) {
+    send(nic, host, index, context_.traffic.nic_time(flow, fabric_.host_time(host, index)));
   }
 
   /// Where backpressure holds the host the fabric sends the slot event itself when it lets go.
@@ -138,7 +141,7 @@ class Interface {
     }
     nic.control_first = context_.slab[index].next;
     if (nic.control_first == kNone) nic.control_last = kNone;
-    send(nic, host, index);
+    send(nic, host, index, fabric_.host_time(host, index));
   }
 
   void join(Nic& nic, std::uint32_t host, std::uint32_t flow) {
@@ -178,7 +181,7 @@ class Interface {
       const std::uint32_t index = permitted ? self().emit(flow) : kNone;
       leave(nic, host);
       if (!permitted) continue;
-      send(nic, host, index);
+      send_data(nic, host, flow, index);
       if (self().may_send(flow)) join(nic, host, flow);
       return true;
     }

@@ -105,6 +105,11 @@ def assemble(
     def column(name: str, head: NDArray[np.generic], tail: NDArray[np.generic], kind: type[Scalar]) -> NDArray[Scalar]:
         return np.concatenate([head, *(getattr(block, name) for block in blocks), tail]).astype(kind)
 
+    def of_blocks(values: list[float], other: float) -> NDArray[np.float64]:
+        counts = [tasks, *(len(block.source) for block in blocks), many]
+        return np.repeat(np.array([other, *values, other]), counts)
+
+    waiting = any(block.nic_share < 1 for block in blocks)
     label_of, labels = _labels(blocks, tasks, rows)
     traffic = Traffic(
         hosts=placed.network.hosts,
@@ -119,13 +124,8 @@ def assemble(
         delay_ps=column("delay_ps", np.rint(start).astype(np.int64), np.zeros(many, np.int64), np.int64),
         path_key=column("path_key", np.zeros(tasks, np.uint32), np.zeros(many, np.uint32), np.uint32),
         connection=_connections(blocks, tasks, many),
-        klass=np.concatenate(
-            [
-                np.zeros(tasks, np.uint8),
-                *(np.full(len(block.source), block.klass, np.uint8) for block in blocks),
-                np.zeros(many, np.uint8),
-            ]
-        ),
+        klass=of_blocks([block.klass for block in blocks], 0).astype(np.uint8),
+        nic_share=of_blocks([block.nic_share for block in blocks], 1.0) if waiting else None,
     )
     return LoweredTraffic(traffic, np.arange(tasks), end, surplus, label_of, labels)
 

@@ -87,6 +87,7 @@ def _appended(lowered: LoweredTraffic, parts: list[Burst], labels: tuple[str, ..
         klass=np.concatenate([traffic.klass, repeated([part.klass for part in parts], np.uint8)]),
         path_key=_background_paths(traffic, more),
         connection=_background_connections(traffic, more),
+        nic_share=None if traffic.nic_share is None else np.concatenate([traffic.nic_share, np.ones(more)]),
     )
     label_of = np.concatenate([lowered.label_of, repeated([labels.index(part.word) for part in parts], np.int32)])
     return replace(lowered, traffic=grown, label_of=label_of, labels=labels)

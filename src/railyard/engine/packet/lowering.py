@@ -124,7 +124,7 @@ class Lowering:
         if not slicing.packets:
             inside = np.isin(legs.kind, (UP, TO_SWITCH, FROM_SWITCH))
             local |= inside
-            moving_ps = self._inside_ps(legs, members, moved)
+            moving_ps = self._inside_ps(one, legs, moved)
             passed_on_ps = moving_ps / grain.chunks
             passed_on_ps[legs.last] = moving_ps[legs.last]
             work[inside] = fixed_ps[inside] + passed_on_ps[inside]
@@ -136,6 +136,7 @@ class Lowering:
         legs, local, delay, number = prepared(legs, local, delay)
         moved, fixed_ps, path_ps = moved[number], fixed_ps[number], path_ps[number]
         excess = np.where(local, 0.0, np.maximum(path_ps - fixed_ps, 0.0))
+        sending_ps = 8e12 * moved / self._nic_bps(one)
         source, target = self._hosts(legs, one, placed, local)
         return TaskFlows(
             tasks=one.tasks,
@@ -146,14 +147,15 @@ class Lowering:
             delay_ps=np.tile(np.rint(delay).astype(np.int64), len(one.tasks)),
             **self._connections(legs, one),
             klass=0,
+            nic_share=one.tempo.nic_share,
             **_csr(legs),
             last=legs.last,
             start_ps=one.tempo.count * (one.tempo.start_ps - self._filled_ps(one, slicing)) / slicing.factor,
-            surplus_ps=self._surplus_ps(legs, moved, delay + np.where(local, 0.0, path_ps), excess, local),
+            surplus_ps=self._surplus_ps(legs, sending_ps, delay + np.where(local, 0.0, path_ps), excess, local),
             label=one.label,
         )
 
-    def _inside_ps(self, legs: PlanLegs, members: Ints, moved: Floats) -> Floats:
+    def _inside_ps(self, one: Class, legs: PlanLegs, moved: Floats) -> Floats:
         """float64[legs], what each occupies its rank's scale-up links for, 0 for legs through NICs.
 
         What goes on to a peer's NIC is on its way there while the NIC sends: only what scale-up is slower by counts.
@@ -167,8 +169,8 @@ class Lowering:
         relayed = inside & (legs.steps == 0)
         if relayed.any():
             up, out = legs.kind == UP, legs.kind == OUT
-            nic = self._ports(legs, members)[0][0]
-            on_nic_s = np.bincount(nic[out], moved[out]).max() / self._line_bps()
+            nic = self._ports(legs, one.members[:1])[0][0]
+            on_nic_s = np.bincount(nic[out], moved[out]).max() / self._nic_bps(one)
             on_link_s = np.bincount(legs.source[up], moved[up]).max() / rate
             taken[relayed] *= max(0.0, 1 - on_nic_s / on_link_s)
         return taken
@@ -177,6 +179,10 @@ class Lowering:
         """What the links of a NIC's port carry together, bit/s."""
         network = self.cluster.back_end
         return float(self.cluster.links.rate_bps[network.port_links(int(network.port_of_rank[0, 0]))[0]].sum())
+
+    def _nic_bps(self, one: Class) -> float:
+        """What of it a class reaches."""
+        return self._line_bps() * one.tempo.nic_share
 
     def _legs(self, one: Class, grain: Grain) -> PlanLegs:
         if one.algorithm == "transfer":
@@ -201,8 +207,8 @@ class Lowering:
         legs = legs_of(self.cluster, sends, one.members[0], pxn=self.policy.pxn)
         moved = one.tempo.bytes_of(legs) / (one.tempo.count * grain.pieces)
         inside = np.isin(legs.kind, (UP, TO_SWITCH, FROM_SWITCH))
-        moving_ps = self._inside_ps(legs, one.members[:1], moved)
-        moving_ps[legs.nics] = 8e12 * moved[legs.nics] / self._line_bps()
+        moving_ps = self._inside_ps(one, legs, moved)
+        moving_ps[legs.nics] = 8e12 * moved[legs.nics] / self._nic_bps(one)
         source, target = (ports[0] for ports in self._ports(legs, one.members[:1]))
         loads = [np.bincount(end[legs.nics], moving_ps[legs.nics], minlength=1) for end in (source, target)]
         shared_ps = np.maximum(loads[0][source[legs.nics]], loads[1][target[legs.nics]])
@@ -332,12 +338,12 @@ class Lowering:
         return np.where(local, home, out).ravel(), np.where(local, home, into).ravel()
 
     def _surplus_ps(
-        self, legs: PlanLegs, moved: Floats, total_ps: Floats, excess_ps: Floats, local: NDArray[np.bool_]
+        self, legs: PlanLegs, moving_ps: Floats, total_ps: Floats, excess_ps: Floats, local: NDArray[np.bool_]
     ) -> float:
         """How much longer a task alone takes because latencies of links could not be divided."""
         if not excess_ps.any():
             return 0.0
-        busy = np.where(local, 0.0, 8e12 * moved / self._line_bps())
+        busy = np.where(local, 0.0, moving_ps)
         sender = np.bincount(legs.source[~local], busy[~local], minlength=1)
         with_it = max(_longest(legs, total_ps + busy), float(sender.max(initial=0)) + float(excess_ps.max()))
         without = max(_longest(legs, total_ps + busy - excess_ps), float(sender.max(initial=0)))

@@ -42,6 +42,7 @@ class Tempo:
         reduce_ps: Half a pass through the network's reducing switches, without the path.
         up_factor: Bytes on scale-up links per byte of data: flags, and what makes them as slow as the kernels.
         out_factor: The same through NICs.
+        nic_share: Share of their rate that NICs reach, as messages of all domains wait for one another.
     """
 
     size_bytes: float
@@ -55,6 +56,7 @@ class Tempo:
     reduce_ps: float
     up_factor: float
     out_factor: float
+    nic_share: float
 
     def bytes_of(self, legs: PlanLegs) -> Floats:
         """float64[legs], bytes that each leg moves."""
@@ -90,7 +92,6 @@ def collective_tempo(
     algorithm = ALGORITHMS.get(name)
     pace_of = pace(case, algorithm, protocol, np.array([size_bytes], np.float64))
     up, out = _factors(cluster, case, name, protocol, float(pace_of.rate_gbs[0]))
-    out /= pace_of.nic_share
     return Tempo(
         size_bytes=float(size_bytes) * count,
         count=count,
@@ -103,6 +104,7 @@ def collective_tempo(
         reduce_ps=(pace_of.reduce_us * PS_PER_US + _ends_ps(cluster, policy)) / 2,
         up_factor=up,
         out_factor=out,
+        nic_share=pace_of.nic_share,
     )
 
 
@@ -132,6 +134,7 @@ def transfer_tempo(cluster: Cluster, size_bytes: int, count: int, protocol: str,
         reduce_ps=0.0,
         up_factor=max(WIRE[protocol], up_rate_bps(cluster) / planned) if switched else WIRE[protocol],
         out_factor=WIRE[protocol],
+        nic_share=1.0,
     )
 
 

@@ -165,8 +165,9 @@ def _rewired(traffic: Traffic, parts: _Parts) -> Traffic:
         "delay_ps": (delay, none[0], traffic.delay_ps[cut], none[1]),
         "klass": (traffic.klass, traffic.klass[flow_of], traffic.klass[cut], traffic.klass[ends]),
     }
-    if traffic.deaf is not None:
-        columns["deaf"] = tuple(traffic.deaf[rows] for rows in (slice(None), flow_of, cut, ends))
+    for name, column in (("deaf", traffic.deaf), ("nic_share", traffic.nic_share)):
+        if column is not None:
+            columns[name] = tuple(column[rows] for rows in (slice(None), flow_of, cut, ends))
     joined: dict[str, Any] = {name: np.concatenate(four).astype(four[0].dtype) for name, four in columns.items()}
     return replace(
         traffic,

@@ -83,6 +83,8 @@ class Traffic:
             with, and only sends again what is lost. None: all heed them.
         connection: uint32[flows], the connection that each flow is a message of, below the number of flows: messages of
             one connection share its paths and what its sender has learnt of them. None: each flow has its own.
+        nic_share: float64[flows], share of its rate that the sender's NIC reaches with the flow's packets, in (0, 1].
+            None: all of it.
     """
 
     hosts: int
@@ -99,6 +101,7 @@ class Traffic:
     path_key: NDArray[np.uint32] | None = None
     deaf: NDArray[np.uint8] | None = None
     connection: NDArray[np.uint32] | None = None
+    nic_share: NDArray[np.float64] | None = None
 
     @property
     def travels(self) -> NDArray[np.bool_]:

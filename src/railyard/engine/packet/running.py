@@ -187,6 +187,7 @@ def run(
         path_key=_NO_KEYS if traffic.path_key is None else traffic.path_key,
         deaf=np.zeros(0, np.uint8) if traffic.deaf is None else traffic.deaf,
         connection=_NO_KEYS if traffic.connection is None else traffic.connection,
+        nic_share=np.zeros(0) if traffic.nic_share is None else traffic.nic_share,
     )
     at_ps, link, kind, value = fault_columns(settings.faults)
     try:

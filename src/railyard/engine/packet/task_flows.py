@@ -43,6 +43,7 @@ class TaskFlows:
         path_key: uint32[tasks x rows], what switches hash of each.
         connection: uint64[tasks x rows], identity of the connection over which each is sent.
         klass: Traffic class.
+        nic_share: Share of their rate that NICs reach with these flows.
         ptr: int64[rows + 1], waits of one task's flows.
         before: int64[], flow of the task, or `GATE`.
         at: uint8[].
@@ -61,6 +62,7 @@ class TaskFlows:
     path_key: NDArray[np.uint32]
     connection: NDArray[np.uint64]
     klass: int
+    nic_share: float
     ptr: Ints
     before: Ints
     at: NDArray[np.uint8]
