@@ -98,6 +98,17 @@ def test_context_ranks_gather_keys_and_values(jobs, yard):
     assert total(graph, backward) == pytest.approx(2 * layers * keys_and_values, rel=1e-3)
 
 
+def test_context_collectives_that_partly_hide_pay_their_latency_once(jobs, yard):
+    """A tenth of them is open and nine tenths hide; no pass is cut into single layers, which need one of each."""
+    training = jobs.training(yard.dense, cp=2, global_batch=2, overlap_gradient=False, overlap_parameter=False)
+    graph = jobs.graph(training)
+    layers = yard.dense.layers * training.layout.micro_batches
+    forward, backward = (yard.chosen(graph, phase=phase, group="cp") for phase in ("forward", "backward"))
+    assert set(graph.stream[forward].tolist()) == {Stream.COMPUTE, Stream.CONTEXT}
+    assert graph.count[forward].sum() == layers
+    assert graph.count[backward].sum() == 2 * layers
+
+
 def test_full_recomputation_sends_forward_traffic_again(jobs, yard):
     graph = jobs.graph(jobs.training(yard.dense, tp=2, pp=2, recompute="full"))
     forward, again = (yard.chosen(graph, phase=phase, group="tp") for phase in ("forward", "recompute"))

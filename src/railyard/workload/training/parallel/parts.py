@@ -196,8 +196,9 @@ def alike(stage: VirtualStage) -> tuple[int, int, bool, bool]:
 def _traffic(times: list[StageTimes], *, again: bool) -> tuple[StageTraffic, ...]:
     """Collectives of all parts, those of one kind, group and pass put together.
 
-    Of a collective that is pipelined with computation, the hidden share runs beside it; the bytes of the open share
-    ride on the collectives that are wholly open, if there are any: a last chunk costs its bytes, but no start.
+    Of a collective that is pipelined with computation, the hidden share runs beside it. The bytes of the open share
+    ride on the collectives that are wholly open, if there are any: a last chunk costs its bytes, but no start. Else so
+    large a share of the collectives is open, so that each starts once (but for a part of one layer, which has both).
     """
     keys = sorted({(c.group, c.kind, c.phase) for time in times for c in time.collectives})
     found = []
@@ -218,8 +219,9 @@ def _merged(collectives: list[tuple[int, int, float]]) -> tuple[int, int, int, i
     hidden_total = sum(size * count * hidden for size, count, hidden in collectives)
     wholly = sum(count for _, count, hidden in collectives if hidden == 0.0)
     partly = sum(count for _, count, hidden in collectives if hidden > 0.0)
-    open_count = (wholly or partly) if open_total >= 1.0 else 0
-    hidden_count = partly if hidden_total >= 1.0 else 0
+    some = max(1, round(sum(count * (1.0 - hidden) for _, count, hidden in collectives)))
+    open_count = (wholly or some) if open_total >= 1.0 else 0
+    hidden_count = max(1, partly + wholly - open_count) if hidden_total >= 1.0 else 0
     return (
         round(open_total / open_count) if open_count else 0,
         open_count,
