@@ -107,12 +107,12 @@ def compared(generator: np.random.Generator, folder: Path) -> Case:
     scenario = _scenario(generator, ranks, parallelism)
     _written(folder, scenario)
     fabrics = ["roce", "ideal", *generator.choice(["infiniband", "spectrum-x", "uec", "scheduled"], 2, replace=False)]
-    command = ["compare", "drawn.yaml", "--vary", f"fabric={','.join(fabrics)}", "-q"]
+    command = ["compare", "drawn.yaml", "--vary", f"fabric={','.join(fabrics)}"]
     cluster = scenario["cluster"]
     return Case(
         words=f"{scenario['workload']['training']['model']} on {ranks} GPUs of {cluster['server']}, {parallelism},"
         f" {cluster['back_end']['topology']['oversubscription']}, {', '.join(map(str, fabrics))}",
-        commands=[[*command, "--json"], command],
+        commands=[[*command, "-q", "--json"], command],
         judge=lambda outputs: list(_judge_compared(outputs)),
     )
 
@@ -139,7 +139,7 @@ def inside(generator: np.random.Generator, folder: Path) -> Case:
     _written(folder, scenario)
     return Case(
         words=f"{scenario['workload']['training']['model']} on one {scenario['cluster']['server']}, TP {tp}",
-        commands=[["run", "drawn.yaml", "-q", "--json"], ["run", "drawn.yaml", "-q"]],
+        commands=[["run", "drawn.yaml", "-q", "--json"], ["run", "drawn.yaml"]],
         judge=lambda outputs: list(_judge_inside(outputs)),
     )
 
