@@ -94,9 +94,9 @@ def wire_bytes_s(group: Group, machine: MachineColumns, fraction: F, *, exchange
     """
     n, local = group.ranks, group.local(machine)
     inside, outside = machine.inside_bytes_s(local), machine.out_bytes_s * (1.0 if exchange else local)
-    if exchange:
-        inside = inside * (n - 1.0) / np.maximum(local - 1.0, 1.0)
-        outside = outside * (n - 1.0) / np.maximum(n - local, 1.0)
+    if exchange:  # what sends nothing has no limit, which times no peers would be no number
+        inside = inside * np.where(local > 1, (n - 1.0) / np.maximum(local - 1.0, 1.0), 1.0)
+        outside = outside * np.where(n > local, (n - 1.0) / np.maximum(n - local, 1.0), 1.0)
     sent = np.minimum(inside, np.where(n > local, outside, np.inf))
     return np.where(n > 1, sent, 0.0) * fraction
 
