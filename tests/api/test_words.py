@@ -222,10 +222,12 @@ def test_who_dies_is_told_first():
         " tokens of c; scale-up networks take 0.0 %. c is the only variant that finishes and can be bought, at $"
     )
     assert why(dead, worse).startswith(
-        "The job dies on every variant (switch-down: spine 0), and loses 1 d to 2 d."
+        "The job dies on every variant: a, b (switch-down: spine 0), and loses 1 d to 2 d."
         f" {LEAD.format('tokens', 'a')} a loses least of what can be"
         " bought, at $"
     )
+    crossbar = variant("ideal", 99, 1.0, bound=True, faults=[fault(outcome="unnoticed")])
+    assert why(dead, worse, crossbar).startswith("The job dies on every variant that can be bought: a, b (switch-down")
     assert why(dead).startswith(
         "The job dies: switch-down: spine 0 at 50 ms ends it, and 1 d are lost, 21.6 h of it until it is repaired."
     )

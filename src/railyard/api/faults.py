@@ -52,8 +52,15 @@ def opening(result: Result) -> str:
     if len(result.steps) == 1:
         return f"{_died(faulty[0]) if dead else _slowed(faulty[0])}{_dearer(faulty[0])}"
     if dead:
-        return _some_died(dead, everybody=len(dead) == sum(not variant.bound for variant in result.steps))
+        return _some_died(dead, _everybody(result, dead))
     return _all_finished(faulty)
+
+
+def _everybody(result: Result, dead: Sequence[StepVariant]) -> str:
+    """`every variant: ` where all die, `every variant that can be bought: ` where only a bound does not; else empty."""
+    if len(dead) < sum(not variant.bound for variant in result.steps):
+        return ""
+    return "every variant: " if len(dead) == len(result.steps) else "every variant that can be bought: "
 
 
 def _died(variant: StepVariant) -> str:
@@ -111,15 +118,14 @@ def _once(variant: StepVariant) -> str:
     return f"; {span(lost)} of the job are lost once" if lost > variant.step.seconds else ""
 
 
-def _some_died(dead: Sequence[StepVariant], *, everybody: bool) -> str:
+def _some_died(dead: Sequence[StepVariant], everybody: str) -> str:
     """`The job dies on roce, uec (switch-down: spine 0), and loses 1.34 d`."""
     whats = [listed(one.what for one in variant.faults or () if one.outcome in _ENDS) for variant in dead]
     if len(set(whats)) == 1:
-        where = "every variant" if everybody else ", ".join(variant.name for variant in dead)
-        where = f"{where} ({whats[0]})"
+        named = f"{', '.join(variant.name for variant in dead)} ({whats[0]})"
     else:
-        named = [f"{variant.name} ({what})" for variant, what in zip(dead, whats, strict=True)]
-        where = f"{'every variant: ' if everybody else ''}{', '.join(named)}"
+        named = ", ".join(f"{variant.name} ({what})" for variant, what in zip(dead, whats, strict=True))
+    where = f"{everybody}{named}"
     does = "stalls" if all(variant.outcome == "stalled" for variant in dead) else "dies"
     most, least = max(map(lost_s, dead)), min(map(lost_s, dead))
     lost = span(least)

@@ -50,9 +50,10 @@ def test_every_published_peak_is_predicted(report):
 
 @pytest.mark.parametrize(
     ("source", "rows", "mean"),
-    [("SimuMax", 25, 0.015), ("torchtitan", 18, 0.03), ("Megatron-Bridge", 2, 0.03), ("MLPerf Training", 9, 0.07)],
+    [("SimuMax", 25, 0.015), ("torchtitan", 18, 0.03), ("Megatron-Bridge", 2, 0.035), ("MLPerf Training", 9, 0.02)],
 )
 def test_accuracy_holds(report, source, rows, mean):
+    """Megatron-Core 0.13 keeps no expert outputs: MLPerf's rows went from 5.6 to 1.2 %, two Moonlight rows to 3.1 %."""
     found = report.sources()[source]
     assert found["n"] == rows
     assert found["mean_abs_error"] < mean
