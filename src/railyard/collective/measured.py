@@ -39,7 +39,7 @@ class LogConstants:
     (B200), 17.9 for 6 and 30 for 14 (GB300). NCCL 2.31 itself starts LL kernels of a domain with 4.5 us on Hopper and
     8.5 on Blackwell."""
 
-    peer_us: float = 0.3
+    peer_us: float = 0.367
     """Posting one more message of an all-to-all: 10.9 us for 8 ranks, 15 us for 8 over two trays."""
 
     rccl_peer_us: float = 1.05
@@ -50,11 +50,11 @@ class LogConstants:
     on B200, 667 of 722 on GB300) and a ring's all-gather, which also copies its own part (223 of 240 on A100, 329 of
     360 on 2 x 8 H200, 672 of 722 on B200); all-reduce and reduce-scatter reach 0.97 to 1."""
 
-    switch_share: float = 0.883
+    switch_share: float = 0.897
     """Share of the planned scale-up rate that in-switch reduction reaches between synchronisations: H200 with 4 to 8
     ranks; 12.6 more MB in a loop of 8 GB300 take 22.2 us."""
 
-    switch_sync_us: float = 3.07
+    switch_sync_us: float = 3.23
     """Fixed part of the synchronisation of a loop of in-switch reduction on Hopper; see `chunks.switch_sync_us`. The
     times of 8 H100 (4.1 us) and 8 GB300 (8.0 us) are what two chunk sizes leave."""
 
@@ -65,7 +65,7 @@ class LogConstants:
     channel_gbs: float = 20.3
     """What one channel copies, Simple: 84.6 GB/s over 4 (ring of sends, B200), 170 over 8 (all-to-all of 4 GB300)."""
 
-    fill_bytes: float = 128 * KIB
+    fill_bytes: float = 153 * KIB
     """What a channel has copied before the receiver sees the first of it, at most its part: of grouped sends, and of a
     chain, as broadcasts and reductions of 8 A100 fill."""
 

@@ -28,15 +28,15 @@ class Constants:
     host_peer_us: float = 0.94
     """The same for every peer of an all-to-all: 87 us for 8 x 7 of them (A100, superbench)."""
 
-    python_us: float = 29.5
+    python_us: float = 30.9
     """A call through PyTorch, from the event that times it to its kernel: 34 to 47 us on 2 and 4 MI350X where every
     call starts at a barrier, of which RCCL's own floor is 14 to 19."""
 
-    python_events_us: float = 11.7
+    python_events_us: float = 9.71
     """What timing single calls between two events adds: 10 to 15 us from 2 to 64 MiB on 8 H200. Calls that nothing
     holds up follow one another as fast as the host makes them, `python_us` and this: 39 us from 32 to 512 KiB."""
 
-    efa_us: float = 13.0
+    efa_us: float = 10.2
     """Software of AWS' EFA, a step beside NCCL's proxy and the path: libfabric's reliable datagrams."""
 
     tcpx_efficiency: float = 0.59

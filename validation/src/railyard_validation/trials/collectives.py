@@ -160,7 +160,7 @@ def beyond(random: np.random.Generator, folder: Path) -> Case:
                 "tokens": "100 B",
                 "global_batch": accelerators,
                 "sequence": 2048,
-                "parallelism": {"tp": 1, "zero": 1, "micro_batch": 1},
+                "parallelism": {"tp": 1, "zero": 0, "micro_batch": 1},
             }
         },
     }
