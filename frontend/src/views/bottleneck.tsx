@@ -20,7 +20,7 @@ export function Bottleneck({ variant }: { variant: Stepped }) {
               { head: "step shorter by", cell: (row) => percent(row.gain, 2) },
               { head: "token cheaper by", cell: (row) => (row.cpmt_gain === null ? "–" : percent(row.cpmt_gain, 2)) },
               { head: "capital", wide: true, cell: (row) => (row.capex_change_usd === null ? "–" : signed(row.capex_change_usd)) },
-              { head: "", text: true, wide: true, cell: (row) => remedy(row.cpmt_gain ?? row.gain) },
+              { head: "gain", text: true, wide: true, cell: (row) => remedy(row.cpmt_gain ?? row.gain) },
             ]}
           />
         ) : (
@@ -36,7 +36,7 @@ export function Bottleneck({ variant }: { variant: Stepped }) {
             { head: "made", wide: true, cell: (row) => (typeof row.factor === "number" ? `${row.factor} ×` : row.factor) },
             { head: "step", wide: true, cell: (row) => duration(row.step_seconds) },
             { head: "shorter by", cell: (row) => percent(row.gain, 2) },
-            { head: "", text: true, wide: true, cell: (row) => moved(row.gain) },
+            { head: "change", text: true, wide: true, cell: (row) => moved(row.gain) },
           ]}
         />
       </Section>

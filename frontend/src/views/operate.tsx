@@ -151,7 +151,7 @@ function Parts({ figures }: { figures: OperateFigures }) {
       <Table
         rows={rows}
         columns={[
-          { head: "", text: true, cell: (row) => row.name },
+          { head: "window", text: true, cell: (row) => row.name },
           { head: "from", cell: (row) => duration(row.part.start_s) },
           { head: "to", cell: (row) => duration(row.part.end_s) },
           { head: "utilization", cell: (row) => percent(row.part.utilization) },
