@@ -26,7 +26,7 @@ class Cause:
 
     Attributes:
         kind: version, engine, seed, scenario, catalogue, layout, algorithm, default, model, software, program.
-        what: Its name.
+        what: Name of what changed.
         old, new: What each has; None: nothing.
         variant: Whose; empty: all.
     """

@@ -24,7 +24,7 @@ class Size:
     """How much of two results was compared.
 
     Attributes:
-        variants: Of the larger result.
+        variants: Number of variants of the larger result.
         equal, differ: Values of both that are equal to the last digit, and that are not.
     """
 
@@ -39,9 +39,9 @@ def conclusion(
     """The answer in one line: the variant whose first figure moved most, and figures that only one result has.
 
     Args:
-        figures: That moved.
+        figures: Figures that moved.
         sides: Headline figures that only one result has.
-        parts: Of steps.
+        parts: Parts of steps that moved.
         choices: Words that head results and changed.
         size: How much was compared.
     """

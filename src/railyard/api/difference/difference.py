@@ -32,7 +32,7 @@ class _Pair:
     """One variant of both documents.
 
     Attributes:
-        name: Of the variant.
+        name: Name of the variant.
         old, new: Its leaves.
     """
 

@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from railyard.api import numbers
 
@@ -129,7 +129,7 @@ class Moved:
         variant: Whose; empty where the document has one part.
         path: Within the variant.
         words: How it is called.
-        unit: Of its values.
+        unit: Unit of both values, empty for a plain number.
         old, new: Its values.
         rank: Place among `FIGURES`; behind them where it is none of these.
         detail: Whether it is a part of another figure.
@@ -168,7 +168,7 @@ class OneSided:
         variant: Whose; empty where the document has one part.
         path: Within the variant.
         figure: How it is called.
-        unit: Of its value.
+        unit: Unit of the value, empty for a plain number.
         old, new: Its value; None on the side that has none.
         absent: Whether that side lacks the key; its value is null otherwise.
     """
@@ -186,7 +186,8 @@ def one_sided(variant: str, old: Mapping[str, Leaf], new: Mapping[str, Leaf]) ->
     """Headline figures of one variant that only one document has, in the order of `FIGURES`."""
     rows = []
     for path in dict.fromkeys((*old, *new)):
-        values = [float(each[path]) if _number(each.get(path)) else None for each in (old, new)]  # type: ignore[arg-type]
+        leaves = [each.get(path) for each in (old, new)]
+        values = [float(leaf) if _number(leaf) else None for leaf in leaves]
         known = _known(path) if values.count(None) == 1 else None
         if known is not None and not known[1].detail:
             absent = path not in (old if values[0] is None else new)
@@ -198,9 +199,9 @@ def moved(variant: str, old: Mapping[str, Leaf], new: Mapping[str, Leaf], *, eve
     """Figures of one variant that moved beyond rounding: those that head results first, then by size.
 
     Args:
-        variant: Its name.
-        old: Its leaves before.
-        new: Its leaves after.
+        variant: Name of the variant.
+        old: Leaves of the variant in the old document, by path.
+        new: Leaves of the variant in the new document, by path.
         every: Whether every number counts where it has none that heads results.
     """
     pairs = list(_pairs(old, new))
@@ -229,10 +230,10 @@ def _pairs(old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[tuple[s
     for path, before in old.items():
         after = new.get(path)
         if _number(before) and _number(after):
-            yield path, float(before), float(after)  # type: ignore[arg-type]
+            yield path, float(before), float(after)
 
 
-def _number(value: object) -> bool:
+def _number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
