@@ -86,7 +86,7 @@ export interface DiagnosisAnswer {
   verdict: SuspectRow[];
   /** whether something is wrong that no single part explains, or too little was measured to say that nothing is wrong */
   unknown: boolean;
-  /** ranks of the job of which nothing was read */
+  /** ranks of the job without a trace */
   missing_ranks: number[];
   /** S and the like, where there is a replay; else empty */
   what_if: Record<string, unknown>;

@@ -1874,7 +1874,7 @@ export interface ServingVariant {
   warnings: string[];
   /** fingerprint of the run */
   digest: string;
-  /** what the scale-out network takes, and beside it scale-up */
+  /** what the scale-out network takes, and next to it scale-up */
   tax: ServingTax;
 }
 
@@ -2208,7 +2208,7 @@ export interface TaxFigures {
   tokens_lost: number;
   /** of it, waits for communication by cause */
   exposed: Partial<Record<"bandwidth" | "latency" | "contention" | "straggler" | "outage", number>>;
-  /** of it, computation that runs longer beside communication */
+  /** of it, computation slowed by concurrent communication */
   slowed_kernels: number;
   /** the same of scale-up networks */
   scale_up: TaxShares;
@@ -2228,7 +2228,7 @@ export interface TaxShares {
   tokens_lost: number;
   /** of it, waits for communication by cause */
   exposed: Partial<Record<"bandwidth" | "latency" | "contention" | "straggler" | "outage", number>>;
-  /** of it, computation that runs longer beside communication */
+  /** of it, computation slowed by concurrent communication */
   slowed_kernels: number;
 }
 
@@ -2378,7 +2378,7 @@ export interface TraceVariant {
   step: StepFigures;
   /** how busy accelerators are */
   utilization: UtilizationFigures;
-  /** tokens lost to the scale-out network, and beside it to scale-up */
+  /** tokens lost to the scale-out network, and next to it to scale-up */
   tax: TaxFigures;
   /** where the step goes; shares add up to 1 */
   time: TimeShare[];
@@ -2510,7 +2510,7 @@ export interface TrainingVariant {
   step: StepFigures;
   /** how busy accelerators are */
   utilization: UtilizationFigures;
-  /** tokens lost to the scale-out network, and beside it to scale-up */
+  /** tokens lost to the scale-out network, and next to it to scale-up */
   tax: TaxFigures;
   /** where the step goes; shares add up to 1 */
   time: TimeShare[];

@@ -171,5 +171,5 @@ def _hit(fault: FaultFigures) -> str:
 
 def _on(by_hit: dict[str, list[str]], everybody: int) -> Iterator[str]:
     for hit, names in by_hit.items():
-        whom = "every variant" if len(names) == everybody > 1 else ", ".join(names)
-        yield hit if everybody == 1 else f"{hit} on {whom}"
+        variants = "every variant" if len(names) == everybody > 1 else ", ".join(names)
+        yield hit if everybody == 1 else f"{hit} on {variants}"

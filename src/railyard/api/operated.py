@@ -99,7 +99,7 @@ PARTS = ("variant", "figures are of", "from", "to", "jobs at its end", "drain: l
 
 
 def _parts(variant: OperateVariant) -> tuple[str, ...]:
-    """The steady window, of which all other figures are, and what lies around it."""
+    """The steady window, which all other figures describe, and the time before and after it."""
     found = variant.operate
     steady, drain, whole = found.steady, found.drain, found.whole
     per_hour = whole.usd_per_useful_accelerator_hour

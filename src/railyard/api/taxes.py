@@ -1,4 +1,4 @@
-"""Network taxes in words: the share of tokens lost to the scale-out network, and beside it to scale-up networks."""
+"""Network taxes in words: the share of tokens lost to the scale-out network, then that of scale-up networks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def error(variant: StepVariant) -> str:
 
 
 def others_cell(variant: StepVariant) -> str:
-    """`bubble 9.1 %, straggler 0.2 %`: what no network changes, beside the computation."""
+    """`bubble 9.1 %, straggler 0.2 %`: what no network changes, other than computation."""
     rest = variant.tax.rest.items()
     waits = [(cause, share) for cause, share in rest if cause != "compute" and share >= LEAST_SEEN]
     return ", ".join(f"{cause} {numbers.percent(share)}" for cause, share in waits) or "none"

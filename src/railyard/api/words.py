@@ -204,7 +204,7 @@ def _taxed(result: Result, best: StepVariant) -> str:
 
 
 def compared(result: Result) -> list[StepVariant]:
-    """Variants that are held against each other: those that finished and can be bought, else all."""
+    """Variants to compare: those that finished and can be bought, else all."""
     names = () if result.verdict is None or result.verdict.leading is None else result.verdict.ranking
     return [one for one in result.steps if one.name in names and not faults.ended(one)] or list(result.steps)
 
@@ -289,7 +289,7 @@ def _scale_out_tier(variant: StepVariant) -> str | None:
 
 
 def _contrast(best: StepVariant, worst: StepVariant) -> str:
-    """What sets the two apart in tokens, or else in dollars."""
+    """How the two differ in tokens, or else in dollars."""
     faster = _gain([best], worst)
     if faster < taxes.LEAST_SEEN:
         return f"{best.name} and {worst.name} take the same step{_cheaper(best, worst)}."

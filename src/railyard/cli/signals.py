@@ -66,7 +66,7 @@ def ready(*, once: bool = False) -> None:
 
 
 def heard(number: int) -> None:
-    """A signal has come of which the main thread does not know."""
+    """A signal arrived that the main thread has not seen."""
     _ears.first = _ears.first or number
 
 

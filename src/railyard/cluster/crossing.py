@@ -18,7 +18,7 @@ MOST_SERVERS = 1 << 16
 
 
 def servers_to_cross(cluster: Cluster) -> int | None:
-    """Fewest servers, beyond those of a cluster, of which the NICs of one rail do not all hang on one switch.
+    """Fewest servers, beyond those of a cluster, whose NICs of one rail no longer fit on one switch.
 
     The same topology is built for more servers until they do not. None where they do not already, and where they do at
     any size up to `MOST_SERVERS`.

@@ -32,7 +32,7 @@ def flat(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str
 
 
 def unexercised(variants: Sequence[ComparedVariant]) -> tuple[Unexercised, ...]:
-    """Keys in which variants differ and of which the work feels nothing, or less than it could."""
+    """Keys that vary between variants although the work feels little or nothing of them."""
     settings = [dict(flat(variant.settings)) for variant in variants]
     keys = dict.fromkeys(key for one in settings for key in one)
     absent = object()

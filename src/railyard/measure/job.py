@@ -169,7 +169,7 @@ def job_time(
         checkpointing: How it saves its state; None is in the background, every half hour.
         mtbf_h: Of one accelerator, hours; None takes `Reliability`'s typical value.
         restart_s: Of one restart; None takes `Reliability`'s typical value.
-        lost_s: Once, to faults that are given, beside those that come by themselves.
+        lost_s: Once, to given faults; failures drawn by rate are counted elsewhere.
 
     Raises:
         InputError: Interruptions come so often that the job would never end.

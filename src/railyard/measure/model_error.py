@@ -166,12 +166,12 @@ def collective_error() -> ModelError:
 
 
 def slowed_error() -> ModelError:
-    """Of what computation loses while a collective runs beside it."""
+    """The band of what computation loses while a collective runs."""
     return record()["slowed kernels", "all"]
 
 
 def tax_row(tax: TaxFigures, rows: Iterable[CollectiveRow]) -> ErrorRow:
-    """The band of a network tax: a collective's error is on all of it, that of slowed kernels on its part beside it.
+    """The band of a network tax: a collective's error is on all of it, that of slowed kernels only on their part.
 
     What outages take is no prediction of a model of collectives: it has no part in the band.
     """

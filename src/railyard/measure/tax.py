@@ -13,7 +13,7 @@ T - T1 is the sum of the differences of all causes. Of these, the causes that a 
     exposed, by cause   bandwidth, latency, contention, straggler: how much longer ranks wait for communication, and
                         for ranks that communication made late; outage: until the job goes on after faults of the
                         network, which one without limit does not have
-    slowed kernels      how much longer the same kernels run beside communication, where it slows them
+    slowed kernels      how much longer the same kernels run during communication, where it slows them
 
 All other differences are consequences. Pipeline bubbles and waits for computations elsewhere grow with what delays
 others, and what a wait hid before (samples that were loaded meanwhile) comes to light when it is gone. So each direct
@@ -65,7 +65,7 @@ def tax_of(
         without_scale_out: The same on a scale-out network without limit, adding up to T1.
         without_networks: The same on networks without limit, adding up to T0.
         engine: That found the latter two.
-        slows: Whether communication slows the kernels beside it; else computation that takes longer is a consequence.
+        slows: Whether communication slows concurrent kernels; else computation that takes longer is a consequence.
     """
     direct = (*EXPOSED, OUTAGE, *((_KERNELS,) if slows else ()))
     step_s, found_s, least_s = (sum(spent.values()) for spent in (as_it_is, without_scale_out, without_networks))

@@ -9,7 +9,7 @@ depends on what sets them apart:
   exposes it and slows kernels for longer. The middle of the band of collectives is a bias that both fabrics have of the
   same library, and cancels; e is half its width, taken as independent from fabric to fabric. That is assumed: no log
   shows two fabrics under one machine. It is cautious, for more than the bias may cancel. l is the error of what a
-  kernel loses beside a collective: the kernels are the same on both, so that it is one error of the difference.
+  kernel loses during a collective: the kernels are the same on both, so that it is one error of the difference.
 - **layout, batch or replicas** with the same model, device and software: the band of a difference, read off pairs of
   left-out rows that share these (`ErrorRow.between`).
 - **another model, accelerator or precision**: nothing cancels, band = sqrt(e_a^2 + e_b^2).

@@ -166,7 +166,7 @@ def _accelerator(part: str, cluster: Cluster | None) -> list[Step]:
 def _host(part: str, cluster: Cluster | None) -> list[Step]:
     return [
         Step(
-            f"py-spy record of the processes of {part} and of their data workers; mpstat and iostat beside it",
+            f"py-spy record of the processes of {part} and of their data workers; with mpstat and iostat",
             "they launch kernels, and wait for nothing but the accelerator",
             "they read, decode, collect garbage, or share their cores with another process",
         ),
@@ -234,7 +234,7 @@ def _experts(part: str, _: Cluster | None) -> list[Step]:
         Step(
             f"log the tokens that the router sends to each expert, on {part} and on two others",
             "about as many on every rank",
-            "more than the mean: a larger balancing loss or bias, a capacity factor, or hot experts placed apart",
+            "more than the mean: a larger balancing loss or bias, a capacity factor, or hot experts on different ranks",
         ),
         Step(
             "the same job with routing forced to be even (Megatron: --moe-router-force-load-balancing)",

@@ -42,7 +42,7 @@ _CALLED: tuple[tuple[str, ...], ...] = (
     ("rank", "stream"),
     ("label",),
 )
-"""Keys that tell the rows of a list apart: the first of these that all rows have, and that no two rows share."""
+"""Keys that identify the rows of a list: the first of these that all rows have and no two rows share."""
 
 
 def flatten(value: Any, path: str = "", left_out: Collection[str] = ()) -> Iterator[tuple[str, Leaf]]:

@@ -1,4 +1,4 @@
-"""What networks cost: tokens lost to the scale-out network, and beside it to scale-up networks."""
+"""What networks cost: tokens lost to the scale-out network, and next to it to scale-up networks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TaxShares(Figures):
 
     tokens_lost: Share = Field(description="share of tokens that a network of that kind without limit would add back")
     exposed: dict[ExposedCause, Share] = Field(description="of it, waits for communication by cause")
-    slowed_kernels: Share = Field(description="of it, computation that runs longer beside communication")
+    slowed_kernels: Share = Field(description="of it, computation slowed by concurrent communication")
 
     @model_validator(mode="after")
     def _parts(self) -> Self:

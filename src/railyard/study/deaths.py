@@ -85,7 +85,7 @@ def _cable_of(link: NDArray[np.integer], cluster: Cluster) -> NDArray[np.int64]:
 
 
 def parted(link: NDArray[np.int64], cluster: Cluster) -> set[int]:
-    """Servers of which some NIC no longer reaches its like in the largest part of the back-end.
+    """Servers with a NIC that no longer reaches its rail in the largest part of the back-end.
 
     Args:
         link: Links that carry nothing.

@@ -276,7 +276,7 @@ GROUPS = {
 
 
 def synthesis(*, as_json: bool) -> None:
-    """Synthesized collectives beside TE-CCL's, those that no schedule can reach by themselves."""
+    """Synthesized collectives next to TE-CCL's; rows that no schedule can reach are listed separately."""
     from railyard_validation.synthesis import compared, published
 
     with Progress(wanted=not as_json) as progress:

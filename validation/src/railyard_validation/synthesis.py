@@ -57,7 +57,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Row:
-    """A published finish beside ours.
+    """A published finish and ours.
 
     Attributes:
         topology, chassis, collective, size: Which.

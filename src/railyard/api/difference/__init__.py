@@ -1,4 +1,4 @@
-"""What sets two results of the same question apart: figures that moved, and what was changed between them."""
+"""How two results of the same question differ: figures that moved, and what was changed between them."""
 
 from railyard.api.difference.difference import difference
 from railyard.api.difference.documents import Document, read

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Leaves = Mapping[str, Leaf]
 
 _TOLD = ("scenario", "provenance", "format", "version")
-"""Sections of which causes say how they differ."""
+"""Sections whose differences the causes explain."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class _Pair:
 
 
 def difference(old: Document, new: Document) -> DiffAnswer:
-    """What sets two documents apart.
+    """How two documents differ.
 
     Raises:
         InputError: They answer different kinds of questions.
@@ -122,7 +122,7 @@ class _Renamed:
 
 
 def _renamed(pair: _Pair) -> Iterator[_Renamed]:
-    """Keys of which only one document has each, in the same section with the same telling value."""
+    """Keys that only one of the documents has, in the same section and with the same value."""
     come = [(path, value) for path, value in pair.new.items() if path not in pair.old and _telling(value)]
     by_place = {(path.rpartition(".")[0], value): path for path, value in come}
     for path, value in pair.old.items():

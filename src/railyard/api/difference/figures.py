@@ -28,7 +28,7 @@ _UNITS: Mapping[str, Callable[[float, float], str]] = {
     "bps": lambda value, _: f"{numbers.short(value / 1e9)} Gb/s",
     "": lambda value, _: numbers.short(value, 4),
 }
-"""How values of a unit are shown, beside one that decides on its prefix."""
+"""How values of a unit are shown; the largest one decides on the prefix."""
 
 _ENDINGS = (("_s", "s"), ("_us", "us"), ("_usd", "USD"), ("_w", "W"), ("_bytes", "bytes"), ("_bps", "bps"))
 """How keys of results end, and the unit that this says."""
@@ -123,7 +123,7 @@ CHOICES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Moved:
-    """A figure of which two documents have different values.
+    """A figure that differs between two documents.
 
     Attributes:
         variant: Whose; empty where the document has one part.

@@ -95,7 +95,7 @@ class Discovery:
         problems: What could not be read, with its place; the rest is there all the same.
         addresses: Device and port by what other tools of the same network call them: `lid 6`, or a port's GUID in
             hexadecimal digits, `100019`. The port of a switch's address is empty.
-        twins: Devices that cannot be told apart by what they call themselves; each is a device here.
+        twins: Devices with the same name for themselves; each is a device here.
     """
 
     file: str

@@ -45,7 +45,7 @@ MOST_BUNDLED = 8
 """Ports for which one link of a NIC may stand."""
 
 BUNDLED_GBPS = 100
-"""Slowest ports of which a NIC bundles several (Gaudi 2 and 3), Gb/s."""
+"""Slowest ports that a NIC bundles (Gaudi 2 and 3), Gb/s."""
 
 
 def is_port(rate_bps: float) -> bool:

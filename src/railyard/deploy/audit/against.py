@@ -184,7 +184,7 @@ class _Comparison:
         return out
 
     def _turns(self) -> list[Difference]:
-        """Cables of hosts of which each has the place of the next: an exchange of more than two."""
+        """Cables of hosts that each sit in the next one's place: an exchange of more than two."""
         out = []
         moved = {number: one for number in self.wrong if (one := self._moved(number)) and one.place in self.gone}
         at = {one.cable: number for number, one in moved.items() if one.cable in self.gone}
@@ -285,7 +285,7 @@ class _Comparison:
         return Difference(Finding("extra", text(one), text(other), words), (), (), ((one[0], other[0]),))
 
     def _absent(self) -> list[Difference]:
-        """Switches and hosts of which no cable is found, where several were planned: each is one finding."""
+        """Switches and hosts with no cable found, where several were planned: each is one finding."""
         devices = self.found.discovery.devices
         there = {devices[end].name for cable in self.found.discovery.cables for end in (cable.a, cable.b)}
         out = []

@@ -148,7 +148,7 @@ class _Cabling:
 
 
 def _switches(found: Found, block: Block, number: int, absent: Sequence[Absent]) -> list[Finding]:
-    """A finding for each switch of a block of which nothing is there."""
+    """A finding for each switch of a block that is missing completely."""
     out = []
     for device in block.absent:
         one = absent[device - len(found.switch)]
@@ -243,7 +243,7 @@ def _crossed(found: Found, places: Places, wrong: list[HostPort], meant_leaf: Ma
         meant = meant_leaf[port.cable]
         partner = next((one for one in left if one.leaf == meant and meant_leaf[one.cable] == port.leaf), None)
         a, b = end_of(found, port.cable, port.host), end_of(found, port.cable, port.leaf)
-        like = f"those of its like are on {found.device(meant).name}"
+        like = f"its peers are on {found.device(meant).name}"
         moves = [places.move(port.host, meant, port.leaf)]
         if partner is None:
             kind, words, far = "misplaced", f"move the plug from {b} to {found.device(meant).name}: {like}", None

@@ -123,7 +123,7 @@ class Tables:
         return out
 
     def moved(self, moves: Iterable[tuple[int, int]]) -> Tables:
-        """With some destinations below other lower switches; only they are set anew."""
+        """With some destinations below other lower switches; only their routes change."""
         out = self.copy()
         out.low_of = self.low_of.copy()
         for destination, low in moves:

@@ -1,4 +1,4 @@
-"""Switches of which nothing is found, in a network without a plan: what all others leave free for them.
+"""Missing switches in a network without a plan: all other switches leave a port free for them.
 
 A switch that is absent takes all of its cables with it, so that no pair of switches lacks any. But every switch of the
 tier below (or above) has the same ports free for it. Free ports alone mean nothing: many are meant to be free. They
@@ -86,7 +86,7 @@ def completed(found: Found, design: Design) -> tuple[Found, Design, tuple[Absent
 
 
 def _with(block: Block, one: Absent, device: int) -> Block:
-    """A block with a switch more, of which no cable is there."""
+    """A block with one more switch that has no cables."""
     axis = 0 if one.low else 1
     shape = (1, block.found.shape[1]) if one.low else (block.found.shape[0], 1)
     return replace(
@@ -162,7 +162,7 @@ class _Tier:
         if rest or count > self.most or alone:
             return []
         names = gaps if len(gaps) == count else [f"a {self.word} switch ({at + 1})" for at in range(count)]
-        return [self._absent(at, name, self.between, "between those of its like") for at, name in enumerate(names)]
+        return [self._absent(at, name, self.between, "between its peers") for at, name in enumerate(names)]
 
     def leading(self) -> list[Absent]:
         """Those whose names, and ports, are before those of their like."""
@@ -171,11 +171,11 @@ class _Tier:
         if not 0 < len(names) <= self.most or len(self.before) < needed:
             return []
         ports = self.before[:needed][::-1]
-        why = "before those of its like, whose names begin after it"
+        why = "before its peers, whose names begin after it"
         return [self._absent(at, name, ports, why) for at, name in enumerate(names)]
 
     def trailing(self, why: str) -> Absent:
-        """One whose ports are after those of its like."""
+        """One whose ports come after those of its peers."""
         return self._absent(0, self.series.after if self.series else f"a {self.word} switch", self.after, why)
 
     @property
@@ -199,7 +199,7 @@ def _above(found: Found, design: Design, number: int) -> list[Absent]:
     listed = tier.inside() or tier.leading()
     if listed or len(tier.after) < tier.block.trunk or not _evens_out(found, tier):
         return listed
-    return [tier.trailing("after those of its like, and with it as much leads up as down")]
+    return [tier.trailing("after its peers, and with it as much leads up as down")]
 
 
 def _evens_out(found: Found, tier: _Tier) -> bool:
@@ -223,7 +223,7 @@ def _below(found: Found, design: Design, number: int) -> list[Absent]:
     lacked = _rails(design.groups) if tier.block.tier == 1 else []
     listed = [*tier.leading(), *tier.inside()]
     if not listed and len(lacked) == 1:
-        listed = [tier.trailing("after those of its like")]
+        listed = [tier.trailing("after its peers")]
     usual = int(np.bincount(found.hosts_of[tier.block.low]).argmax()) if tier.block.tier == 1 else 0
     return [
         replace(one, hosts=lacked[at], words=f"{one.words}; {lacked[at]} hosts lack their cable to it")

@@ -36,7 +36,7 @@ class Block:
         meant: int64[lows, highs], cables of the design.
         rate_bps: Of most of its cables; 0 where unknown.
         odd: Switches that have a number of parallel cables of their own, by number.
-        absent: Switches of which nothing is found, by number.
+        absent: Missing switches, by number.
     """
 
     tier: int

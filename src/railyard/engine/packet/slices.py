@@ -62,7 +62,7 @@ def sliced(
     slicing = replace(whole, factor=max(1.0, hops / most_hops))
     if slicing.factor > MOST_SLICES:
         raise InputError(
-            f"the run has {hops:.2g} packet-hops, of which the budget allows 1 in {slicing.factor:.0f}",
+            f"the run has {hops:.2g} packet-hops; the budget allows 1 in {slicing.factor:.0f}",
             key="packet.budget_hops",
             found=f"{most_hops:g}",
             allowed=f"at least {hops / MOST_SLICES:.2g}",

@@ -29,7 +29,7 @@ FLOOR = LEAST / SPREADS
 """Least spread of steps: what makes `SPREADS` of them the least slowdown that is named."""
 
 WORTH = 3
-"""Parts that the usual spread counts for beside the measured one: as many as are the fewest peers."""
+"""How many parts the prior spread counts for, next to the measured one: as many as the fewest peers."""
 
 ALMOST = 2.0
 """Times the length of the closest half, up to which another half lies almost as close: the fastest five of ten normal

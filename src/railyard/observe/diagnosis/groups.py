@@ -1,7 +1,7 @@
 """Process groups whose communications are slow, and the rank whose way into the network all of them share.
 
 The member that comes last to a collective waits for nobody: the shortest of its members' kernels is the transfer alone,
-whatever their clocks say. Groups alike in kind, size, members and hosts are peers; a group without any is held against
+whatever their clocks say. Groups alike in kind, size, members and hosts are peers; a group without any is compared with
 its own other steps. A slow way of one rank into the network slows every group that leaves its
 host with that rank in it, and no other.
 """
@@ -39,7 +39,7 @@ class Group:
         kind: Of the communications.
         members: Ranks.
         leaves: Whether it reaches more than one host.
-        compared: Whether it has peers; else it was held against its own other steps.
+        compared: Whether it has peers; else it was compared with its own other steps.
         slow: Where it is slow; None where it is not.
         lost_ps: What it loses by that, of every step on average.
     """

@@ -107,7 +107,7 @@ def diagnose(
 
 
 def _per_host(devices: dict[str, int]) -> int:
-    """Accelerators of a host: so many devices are counted before they begin anew; 0 where ranks do not lie so."""
+    """Accelerators of a host: how many device numbers come before they start again; 0 where ranks are not placed so."""
     known = {int(rank): device for rank, device in devices.items() if device >= 0}
     size = max(known.values(), default=-1) + 1
     return size if size > 1 and all(rank % size == device for rank, device in known.items()) else 0

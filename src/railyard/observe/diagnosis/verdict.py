@@ -18,7 +18,7 @@ class Suspect:
         evidence: In words, with figures: what is slow, by how much, in which steps.
         usd_per_hour: What it costs; None where no price is known.
         pattern: `constant`, or `intermittent` where it is slow in some steps only.
-        slow_steps: In which, as the traces number them; empty where no steps were told apart.
+        slow_steps: Which steps, as the traces number them; empty where steps could not be separated.
     """
 
     part: str
@@ -69,7 +69,7 @@ class Diagnosis:
         verdict: Parts, the surest first; empty where nothing is wrong, or nothing can be named.
         unknown: Whether something is wrong that no single part explains, or too little was measured to say that
             nothing is wrong.
-        missing_ranks: Ranks of the job of which nothing was read.
+        missing_ranks: Ranks of the job without a trace.
         short: Whether more traces would say more.
         what_if: S and the like, where there is a replay; else empty.
         notes: What stands between this and a surer answer, the weightiest first.

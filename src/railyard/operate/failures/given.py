@@ -1,7 +1,7 @@
 """The faults of a scenario in a run of many jobs: each comes at its time, and hits whatever runs there.
 
 What dies takes its nodes away: a dead host or accelerator its own, a dead link those whose NICs have no other, and,
-where a network falls apart, all nodes but those of its largest part. Where a network leads around a death, jobs on the
+where a network splits, all nodes outside its largest part. Where a network leads around a death, jobs on the
 nodes below stand still until it does.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class GivenFaults:
-    """Faults that a scenario gives, and those that are drawn beside them.
+    """Faults that a scenario gives, and those that are drawn.
 
     Args:
         rows: Given, in any order.

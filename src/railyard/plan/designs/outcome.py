@@ -135,7 +135,7 @@ def layout_of(values: Mapping[str, Any]) -> Layout:
 
 @dataclass(frozen=True)
 class Unverified:
-    """A family that may hold the best design, of which no design ran on the engine.
+    """A family that may contain the best design, although none of its designs ran on the engine.
 
     Attributes:
         family: What its designs have in common.

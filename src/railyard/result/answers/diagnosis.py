@@ -57,7 +57,7 @@ class DiagnosisAnswer(Figures):
         description="whether something is wrong that no single part explains, or too little was measured to say that"
         " nothing is wrong"
     )
-    missing_ranks: tuple[int, ...] = Field(description="ranks of the job of which nothing was read")
+    missing_ranks: tuple[int, ...] = Field(description="ranks of the job without a trace")
     what_if: Values = Field(description="S and the like, where there is a replay; else empty")
     notes: tuple[str, ...] = Field(description="what stands between and a surer answer")
     steps: tuple[TestStep, ...] = Field(description="tests that would settle it, in order")

@@ -1,4 +1,4 @@
-"""What sets two results of the same question apart: what `railyard diff --json` prints."""
+"""How two results of the same question differ: what `railyard diff --json` prints."""
 
 from __future__ import annotations
 

@@ -22,5 +22,5 @@ class ServingVariant(ServedVariant):
     """One model that answers requests."""
 
     model_error: tuple[ErrorRow, ...] = Field(description="bands of the predicted figures, from left-out measurements")
-    tax: ServingTax = Field(description="what the scale-out network takes, and beside it scale-up")
+    tax: ServingTax = Field(description="what the scale-out network takes, and next to it scale-up")
     serving: ModelServing = Field(description="what became of the requests")

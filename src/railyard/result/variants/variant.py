@@ -31,7 +31,7 @@ class BaseVariant(Figures):
 
 
 class ComparedVariant(BaseVariant):
-    """A variant of which one can be better than another."""
+    """A variant that can be ranked."""
 
     bound: bool = Field(description="whether nobody sells its network (`ideal`): a bound of what products reach")
 
@@ -45,7 +45,7 @@ class StepVariant(ComparedVariant):
     )
     step: StepFigures = Field(description="how long it takes")
     utilization: UtilizationFigures = Field(description="how busy accelerators are")
-    tax: TaxFigures = Field(description="tokens lost to the scale-out network, and beside it to scale-up")
+    tax: TaxFigures = Field(description="tokens lost to the scale-out network, and next to it to scale-up")
     time: tuple[TimeShare, ...] = Field(min_length=1, description="where the step goes; shares add up to 1")
     lockstep: LockstepFigures = Field(description="what lateness costs")
     jct: JobTimeFigures | None = Field(description="null where the scenario names no token budget")

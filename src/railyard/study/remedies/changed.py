@@ -22,7 +22,7 @@ _DOMAINS = "cluster.ranks_per_domain"
 def changed(job: Prepared, changes: Mapping[str, Any]) -> Prepared:
     """The job with other values under some keys of its scenario; a layout that was searched for stays as it is.
 
-    Its faults are those of the scenario, not told apart.
+    Its faults are those of the scenario, not sorted by effect.
 
     Raises:
         InputError: The job does not divide, does not fit or cannot be built then.

@@ -112,7 +112,7 @@ def _kept(cluster: Cluster, effects: Iterable[LinkRate]) -> dict[str, float]:
 
 
 _LEAST = 1e-3
-"""Of a tier of which nothing is left and nothing that the job needs: a closed form divides by it."""
+"""Rate left on a tier that is dead and that the job does not need: a closed form divides by it."""
 
 
 def _by_link(cluster: Cluster, alone: NDArray[np.int64], rate: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -225,7 +225,7 @@ def _job(file: Path, result: Result, number: int) -> Prepared:
 
 
 def _faults_of(job: Prepared) -> JobFaults:
-    """The job's faults, told apart; the result tells of the steps after its deaths."""
+    """The job's faults, sorted by effect; the result describes the steps after its deaths."""
     if not job.faults:
         return JobFaults()
     bench = _bench(job)

@@ -105,14 +105,14 @@ class Placed:
         return from_the_start(self.fault)
 
     def hosts(self, cluster: Cluster) -> int:
-        """Hosts that it kills, or of which it cuts off a NIC altogether."""
+        """Hosts that it kills, or whose NIC it cuts off completely."""
         dead = {rank for effect in self.effects if isinstance(effect, RankDeath) for rank in effect.ranks}
         return len({rank // cluster.ranks_per_server for rank in dead | cut_off_by(self.effects, cluster)})
 
 
 @dataclass(frozen=True)
 class JobFaults:
-    """The faults of a job, told apart.
+    """The faults of a job, sorted by effect.
 
     Attributes:
         slowing: Part of every step.
@@ -173,7 +173,7 @@ def on_flow(bench: StepRuns) -> StepRuns:
 
 
 def sorted_out(bench: StepRuns, graph: TaskGraph, step_s: float) -> JobFaults:
-    """What each fault does to a job: deaths in the order of time, each beside those before it that the job survives.
+    """What each fault does to a job: deaths in order of time, each with the earlier faults that the job survives.
 
     The flow engine says whether something hangs, whatever engine the step runs on: that is a question of routes.
 

@@ -47,7 +47,7 @@ class Losses:
     """Prices the faults of a job.
 
     Attributes:
-        faults: Of the job, told apart.
+        faults: Those of the job, sorted by effect.
         bench: Runs its steps; of the job with all its faults.
         graph: Its step.
         saved: What a checkpoint takes.

@@ -160,7 +160,7 @@ class _Stepped:
         timeline: That step.
         samples_s: Steps under every seed.
         healthy: The job without any fault; None where there is none.
-        faults: Told apart.
+        faults: Sorted by effect.
     """
 
     bench: StepRuns
@@ -216,7 +216,7 @@ def _taxed(
         bench: In its later steps, under the seed of the mean step.
         mean: That step.
         lost: What each fault cost.
-        pool: Runs steps beside one another.
+        pool: Runs steps in parallel.
     """
     inside = not (crosses(mean.record, bench.job.cluster) or mean.meeting_s or mean.stall_s or lost)
 
@@ -238,7 +238,7 @@ def _searched(stepped: _Stepped, tried: StepRuns, mean_s: float, pool: ThreadPoo
         stepped: The job's steps.
         tried: Runs trials.
         mean_s: Its mean step, as trials find it.
-        pool: Runs trials beside one another.
+        pool: Runs trials in parallel.
     """
     job = stepped.bench.job
     found = bottleneck.resources(

@@ -95,7 +95,7 @@ class Remedied:
     Attributes:
         bench: Runs them; of the job in its later steps.
         whole: The job with all its faults.
-        faults: These, told apart.
+        faults: Sorted by effect.
     """
 
     bench: StepRuns

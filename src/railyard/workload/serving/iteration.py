@@ -177,7 +177,7 @@ def parts(deployments: Deployments, software: ServingSoftwareColumns, load: Iter
 
 
 def _handed_on(deployments: Deployments) -> F:
-    """Activations from stage to stage of a pipeline; what crosses between domains is small beside its latency."""
+    """Activations from stage to stage of a pipeline; what crosses between domains is small next to its latency."""
     layout, machine = deployments.layout, deployments.machine
     far = layout.ranks * layout.pp * layout.cp > machine.domain
     return (layout.pp - 1.0) * _SCALE_OUT_S * np.where(far, machine.crossing, 1.0)

@@ -50,7 +50,7 @@ def layer_activations(columns: Columns, *, complete: bool = False) -> LayerActiv
 
 
 def kept_bytes(columns: Columns, layer: LayerActivations, layers: F | float, moe_layers: F | float) -> F:
-    """Bytes that one micro-batch keeps of so many layers, of which so many have experts; wherever they are kept."""
+    """Bytes that one micro-batch keeps for these layers, wherever they are kept."""
     full = layers * layer.attention + (layers - moe_layers) * layer.mlp + moe_layers * layer.experts
     again = columns.layout.recompute_full
     return again * layers * layer.input + (1.0 - again) * full

@@ -191,7 +191,7 @@ class Columns:
         return self.tokens / np.where(self.layout.sequence > 0, self.layout.tp, 1.0)
 
     def recomputing(self, **changes: Any) -> Columns:
-        """The same designs with what some fields of a layout recompute beside their own."""
+        """The same designs with the extra recomputation of some fields of a layout."""
         row = _recompute_row(Layout(global_batch=1, **changes))
         again = {name: np.maximum(getattr(self.layout, name), value) for name, value in row.items()}
         return replace(self, layout=replace(self.layout, **again)) if changes else self

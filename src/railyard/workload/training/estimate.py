@@ -184,7 +184,7 @@ def _bubble(columns: Columns, times: RankTimes, rest: F) -> F:
 
 
 def _uncovered(columns: Columns, times: RankTimes) -> F:
-    """Expert exchanges of passes that have no other beside them, and that nothing else waits for.
+    """Expert exchanges of passes that run alone and that nothing else waits for.
 
     While the pipeline fills and drains, that is p passes each way: p - 1 on the way to the last rank, whose own chunks
     begin one later; of the v p passes of its first chunks each is a v-th. DualPipe's outermost rank has 3 p / 2 - 1.

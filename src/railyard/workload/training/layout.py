@@ -363,7 +363,7 @@ def with_least_recomputation(
 
 
 def _recomputing(training: Training, changes: Mapping[str, Any]) -> Training:
-    """The job with that recomputation beside its own."""
+    """The job with that recomputation added."""
     if not changes:
         return training
     layout = training.layout

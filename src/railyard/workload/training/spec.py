@@ -161,7 +161,7 @@ class Layout:
         return ", ".join([" ".join(parts), *self._ways()])
 
     def _ways(self) -> Iterator[str]:
-        """What sets the layout apart from the usual one of its sizes."""
+        """How the layout differs from the usual one of its sizes."""
         if self.schedule != ("interleaved" if self.vp > 1 else "1f1b"):
             yield self.schedule
         if self.recompute != "none":

@@ -53,7 +53,7 @@ PUBLISHED = {
     claim="Sprayed Ethernet keeps 95 % of its rate where a flow for each connection keeps 60 %",
     scenario="256 H100 in racks of two servers, leaf-spine, all-reduce by a ring or all-to-all of 1 GiB; share of the "
     "rate on a crossbar that blocks nothing; means of seeds where switches hash",
-    source="xAI and NVIDIA (60 and 95 %, vendor), Baidu (70 and up to 95 %); the rest is shown beside them",
+    source="xAI and NVIDIA (60 and 95 %, vendor), Baidu (70 and up to 95 %); the rest is shown for comparison",
 )
 def situations() -> Iterator[Row]:
     """Every fabric in every situation."""

@@ -64,7 +64,7 @@ class Wrong:
     """What must be named.
 
     Attributes:
-        parts: Names of which any will do; none: any name of the right kind.
+        parts: Accepted names, one is enough; none: any name of the right kind.
         each: Or these names together.
         kinds: Any of them.
         pattern: constant or intermittent.
@@ -557,7 +557,7 @@ def _cut(events: list[Event], kernels: int | None) -> list[Event]:
 
 
 def _clocks(case: Plan, rng: np.random.Generator) -> list[Clock]:
-    """Of hosts set by one server, a little apart; now and then one by seconds. Each runs at its own rate."""
+    """Clocks of hosts set by one time server, slightly off; now and then one by seconds. Each runs at its own rate."""
     hosts = -(-case.job.ranks // case.job.per_host)
     far = 2e6 if rng.random() < 0.3 else 2e3
     ahead, drift = rng.uniform(-far, far, hosts), rng.normal(0, 10e-6, hosts)

@@ -1,4 +1,4 @@
-"""How much collectives slow the kernels beside them, against what was published."""
+"""How much collectives slow concurrent kernels, against what was published."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ class Slowdown:
 
 
 def slowdowns(known: Catalog) -> tuple[Slowdown, ...]:
-    """Passes beside FSDP's collectives on 4 GPUs of A100, H100 and MI250, and a product of exactly one wave of tiles.
+    """Passes during FSDP's collectives on 4 GPUs of A100, H100 and MI250, and a product of exactly one wave of tiles.
 
     FSDP: 18.9 % slower on average, 40.0 % at most, where NCCL takes 16 to 24 units. The product: 132 tiles on the 132
-    units of an H100 fell from 80 to 47 % of peak beside 24 units of NCCL.
+    units of an H100 fell from 80 to 47 % of peak while NCCL held 24 units.
     """
     cases = [("a100-sxm-80gb", 16), ("a100-sxm-80gb", 24), ("h100-sxm", 16), ("h100-sxm", 24), ("mi250x", 16)]
     times = 1 / (1 - np.concatenate([beside_fsdp(known, device, ctas) for device, ctas in cases]))
     return (
-        Slowdown("passes beside FSDP, mean", OVERLAP, 1 - 1 / 1.189, 1 - 1 / float(times.mean())),
-        Slowdown("passes beside FSDP, most", OVERLAP, 1 - 1 / 1.4, 1 - 1 / float(times.max())),
+        Slowdown("passes during FSDP, mean", OVERLAP, 1 - 1 / 1.189, 1 - 1 / float(times.mean())),
+        Slowdown("passes during FSDP, most", OVERLAP, 1 - 1 / 1.4, 1 - 1 / float(times.max())),
         Slowdown("a product of one wave", WAVES, 1 - 47 / 80, beside_a_wave(known)),
     )
 

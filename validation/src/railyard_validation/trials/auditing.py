@@ -350,7 +350,7 @@ def nothing_wrong(random: np.random.Generator, folder: Path) -> Case:
 
 
 def host_gone(random: np.random.Generator, folder: Path) -> Case:
-    """A server that is planned and of which nothing is found: one finding, as dear as the server."""
+    """A planned server that is missing: one finding that costs as much as the server."""
     net = fabric(random)
     host = pick(random, net.access()).a.host
     wires = [one for one in net.wires if one.a.host != host]

@@ -106,7 +106,7 @@ def _hedged(asked: Asked) -> Iterator[str]:
 
 
 def _two(rng: np.random.Generator) -> Plan:
-    """Two files of a job of which one rank is slow."""
+    """Two files of a job with one slow rank."""
     drawn = plan(rng, "data")
     accelerator(drawn, rng)
     guilty = next(iter(drawn.wrong[0].effects[0].ranks))

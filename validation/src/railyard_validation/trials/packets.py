@@ -1,4 +1,4 @@
-"""Packets: slices that agree, hashed queue pairs, incasts by marking thresholds, flows beside an incast."""
+"""Packets: slices that agree, hashed queue pairs, incasts by marking thresholds, flows next to an incast."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ CONTROLS = {
     "run.py": (),
     "tuned": ("dcqcn_increase_interval=50 us", f"dcqcn_g={5 / 1024}", "dcqcn_additive=320Mb/s"),
 }
-"""Constants of the two controls with which HPCC's ns-3 was run, beside those of `dcqcn-ns3`."""
+"""Constants of the two controls that HPCC's ns-3 was run with, in addition to those of `dcqcn-ns3`."""
 LAST_WITHIN = 0.15
 FAIR_WITHIN = 0.2
 
@@ -217,7 +217,7 @@ def _draw_victim(generator: np.random.Generator, folder: Path) -> Case:
         for number, name in enumerate(fabrics):
             took_us = both.times_us(number)
             if took_us[-1] > UNHARMED * alone_us:
-                yield f"{name}: the flow beside the incast takes {took_us[-1]:.0f} us, alone {alone_us:.0f} us"
+                yield f"{name}: the flow next to the incast takes {took_us[-1]:.0f} us, alone {alone_us:.0f} us"
             drained_us = 8e6 * senders * size * FRAME / LINE_BPS
             if took_us[:-1].max() > 1.15 * drained_us + 10:
                 yield f"{name}: the incast takes {took_us[:-1].max():.0f} us, its bytes {drained_us:.0f} us"
@@ -240,5 +240,5 @@ trials.add(
 )
 trials.add(
     "packet-victims",
-    Trial("packet-victims", "A flow beside an incast is not held back where fabrics isolate flows.", _draw_victim),
+    Trial("packet-victims", "A flow next to an incast is not slowed where fabrics isolate flows.", _draw_victim),
 )

@@ -135,5 +135,9 @@ trials.add(
 )
 trials.add(
     "synthesize-published",
-    Trial("synthesize-published", "published all-to-alls at the same bytes a pair; unexplained rows apart", published),
+    Trial(
+        "synthesize-published",
+        "published all-to-alls at the same bytes a pair; unexplained rows listed separately",
+        published,
+    ),
 )

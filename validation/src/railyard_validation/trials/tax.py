@@ -256,7 +256,7 @@ def served(generator: np.random.Generator, folder: Path) -> Case:
                 yield f"goodput lost is {tax['goodput_lost']}"
 
     return Case(
-        words=f"prompts and answers apart, at {rates} Gb/s",
+        words=f"prefill and decode on separate servers, at {rates} Gb/s",
         commands=[["compare", "drawn.yaml", "-q", "--json"]],
         judge=lambda outputs: list(judge(outputs)),
     )

@@ -21,7 +21,7 @@ KINDS = {"GUID": "duplicate-guid", "MAC address": "duplicate-address", "name": "
 DO = {
     "GUID": "the subnet manager reaches one of them: give the other a GUID of its own, or replace it",
     "MAC address": "switches send what is for one of them to the other: give one an address of its own",
-    "name": "no traffic is lost, but no tool can tell them apart: rename one",
+    "name": "no traffic is lost, but no tool can distinguish them: rename one",
 }
 
 
@@ -65,7 +65,7 @@ def _finding(what: str, value: str, ends: Sequence[tuple[str, str]]) -> Finding:
 
 
 def _of_parts(names: Names, reports: Reports, known: set[frozenset[str]]) -> list[Symptom]:
-    """Addresses that parts of several hosts have, but for hosts of which that is known; those of one may be bonded."""
+    """Addresses that parts of several hosts share, except where that is known; those of one host may be bonded."""
     hosts: dict[str, dict[str, str]] = defaultdict(dict)
     for one in reports.parts:
         if one.address:

@@ -196,7 +196,7 @@ def alike(stage: VirtualStage) -> tuple[int, int, bool, bool]:
 def _traffic(times: list[StageTimes], *, again: bool) -> tuple[StageTraffic, ...]:
     """Collectives of all parts, those of one kind, group and pass put together.
 
-    Of a collective that is pipelined with computation, the hidden share runs beside it. The bytes of the open share
+    Of a collective that is pipelined with computation, the hidden share overlaps. The bytes of the open share
     ride on the collectives that are wholly open, if there are any: a last chunk costs its bytes, but no start. Else so
     large a share of the collectives is open, so that each starts once (but for a part of one layer, which has both).
     """
