@@ -59,7 +59,7 @@ def test_the_public_fabric_is_priced_and_ranked(dgx):
 def test_the_public_fabric_lacks_a_leaf_and_has_two_ports_exchanged(dgx):
     (leaf,) = (one for one in dgx.findings if one.kind == "missing-switch")
     assert leaf.a == "A09-P1-IBLEAF-03-01"
-    assert leaf.detail.startswith("ports 5 to 6 are free on all 9 spine switches, between those of its like; 10 hosts")
+    assert leaf.detail.startswith("ports 5 to 6 are free on all 9 spine switches, between its peers; 10 hosts")
     (swap,) = (one for one in dgx.findings if one.kind == "swapped")
     assert swap.a == "b08-p1-dgx-08-c01 HCA-5[1]"
     assert swap.other is not None
