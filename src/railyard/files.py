@@ -147,6 +147,26 @@ def appearing(path: Path) -> Iterator[Path]:
             Path(name).unlink(missing_ok=True)
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One thread of one process at a time runs the block; others wait. The empty file stays.
+
+    Raises:
+        InputError: The lock's file cannot be written.
+    """
+    import fcntl
+
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise unwritten(error, path) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of this opening alone: threads of one process exclude one another too
+        yield
+    finally:
+        os.close(lock)
+
+
 def write_text(path: Path, text: str) -> None:
     """Writes a text file; it appears complete or not at all.
 

@@ -1,6 +1,7 @@
 """Files of a folder, and nothing else."""
 
 import json
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -62,6 +63,28 @@ def test_a_file_is_replaced_only_by_who_knows_it(shelf):
         shelf.write("a/b.yaml", "x: 3", first.version)
     assert shelf.read("a/b.yaml") == second
     assert [row.file for row in shelf.files()] == ["a/b.yaml"]
+
+
+def save(folder, number, version):
+    try:
+        Shelf(folder).write("a.yaml", f"x: {number}", version)
+    except Conflict:
+        return None
+    return number
+
+
+@pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_of_forty_saves_of_one_version_one_is_accepted_and_kept(shelf, pool):
+    """A new file, and the next version of it, by threads of one server and by several servers."""
+    version = None
+    with pool(8) as workers:
+        for first in (0, 40, 80):
+            saved = [workers.submit(save, shelf.folder, first + number, version) for number in range(40)]
+            accepted = [one.result() for one in saved if one.result() is not None]
+            assert len(accepted) == 1
+            present = shelf.read("a.yaml")
+            assert present.text == f"x: {accepted[0]}"
+            version = present.version
 
 
 def test_files_of_runs_and_hidden_ones_are_no_scenarios(shelf):

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.files import read_text, write_text
+from railyard.files import locked, read_text, write_text
 from railyard.graph.parquet import is_record
 from railyard.result.answers.answer import NAMES
 from railyard.web.documents import FileRow, FileText, InputRow, PageRow
@@ -27,6 +27,8 @@ UPLOADS = "uploads"
 """Where files that are uploaded are put."""
 
 _ENDINGS = (".yaml", ".yml")
+_LOCK = ".railyard-lock"
+"""Who saves a scenario locks this file, so that a version is compared and replaced in one step."""
 _MOST_FILES = 2000
 _DEEPEST = 4
 _DEEPEST_UPLOAD = 2
@@ -82,7 +84,7 @@ class Shelf:
         return FileText(file=name, text=text, version=fingerprint(text))
 
     def write(self, name: str, text: str, version: str | None) -> FileText:
-        """Writes a scenario file.
+        """Writes a scenario file; of writers that replace the same version at the same time, the first one wins.
 
         Args:
             name: Relative to the folder.
@@ -94,14 +96,15 @@ class Shelf:
             InputError: It is no scenario's name, or cannot be written.
         """
         path = self._path(name)
-        present = fingerprint(read_text(path)) if path.is_file() else None
-        if present != version:
-            raise Conflict(name)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"the folder cannot be made: {error.strerror}", file=name) from None
-        write_text(path, text)
+        with locked(self.folder / _LOCK):
+            present = fingerprint(read_text(path)) if path.is_file() else None
+            if present != version:
+                raise Conflict(name)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError(f"the folder cannot be made: {error.strerror}", file=name) from None
+            write_text(path, text)
         return FileText(file=name, text=text, version=fingerprint(text))
 
     def runs(self, *, offset: int = 0, most: int = 100) -> list[RunRow]:
