@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import sys
 
 import polars as pl
 import pytest
 
 import railyard
-from railyard.api.query import query, selecting
+from railyard.api.query import bounded, query, selecting
 from railyard.cli import guard
 from railyard.errors import InputError
 
@@ -70,12 +72,40 @@ def test_variants_of_a_run_are_asked_alike(tmp_path):
         ("SELECT sum(fabric) FROM points", "cannot be answered: .*sum"),
         ("SELECT * FROM points WHERE cpmt > 'x'", "cannot compare string"),
         ("DROP TABLE points", "this is no question"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "opens no file: `read_csv`"),
+        ("SELECT * FROM \"READ_Parquet\"/* */('x')", "opens no file: `READ_Parquet`"),
         ("", "this is no question"),
     ],
 )
 def test_a_wrong_question_says_what_is_wrong(plan, sql, words):
     with pytest.raises(InputError, match=words):
         query(plan, sql)
+
+
+ENDLESS = "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT * FROM t"
+
+
+@pytest.mark.parametrize(
+    ("limit", "sql", "words"),
+    [
+        ("LIMIT_S", ENDLESS, "the question was stopped after 1 s"),
+        ("LIMIT_BYTES", "SELECT count(*) FROM generate_series(1, 100000000000)", "the question ran out of memory"),
+    ],
+)
+def test_a_question_without_end_is_stopped_with_a_sentence(plan, monkeypatch, limit, sql, words):
+    if limit == "LIMIT_S":
+        monkeypatch.setattr(sys.modules[query.__module__], limit, 1)
+    with pytest.raises(
+        InputError, match=f"{words}(.|\n)*allowed: at most {1 if limit == 'LIMIT_S' else 30} s and 4 GiB"
+    ):
+        bounded([plan], sql)
+    assert multiprocessing.active_children() == []
+
+
+def test_bounded_questions_are_answered_and_refused_as_others(plan):
+    assert bounded([plan], "SELECT max(cpmt) FROM points").rows() == [(0.4,)]
+    with pytest.raises(InputError, match=r"no column `fabri`; did you mean `fabric`"):
+        bounded([plan], "SELECT fabri FROM points")
 
 
 def test_what_is_neither_plan_nor_run_is_said(tmp_path, plan):

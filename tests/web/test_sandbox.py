@@ -76,7 +76,7 @@ from functools import partial
 from railyard.study.tasks import Task
 from railyard.study.workers import workers
 if __name__ == "__main__":
-    pool = workers(processes=1, begin=partial(sandbox.enter, folder))
+    pool = workers(processes=1, begin=partial(sandbox.confine, folder))
     for name in ("a", "../secret"):
         (done,) = pool.run([Task("railyard.files:read_text", folder / name)])
         print(name, done.value, done.error)
@@ -102,6 +102,6 @@ def test_a_folder_is_given_only_if_nothing_in_it_leads_out(folder):
 
 
 def test_memory_has_an_end():
-    code = "from railyard.web import sandbox\nsandbox.limit_memory(1 << 30)\nbytearray(2 << 30)"
+    code = "from railyard import processes\nprocesses.limit_memory(1 << 30)\nbytearray(2 << 30)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert "MemoryError" in ended.stderr

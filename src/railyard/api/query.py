@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railyard.api.finished import Run
 from railyard.errors import InputError, did_you_mean
+from railyard.processes import limit_memory
 from railyard.study.kept import read_result, result_file
+from railyard.study.tasks import GONE, Task
+from railyard.study.workers import Local
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import polars as pl
 
+    from railyard.errors import Problem
+
 POINTS = "points.parquet"
 TABLE = "points"
 """What SQL calls everything that is asked."""
 
+LIMIT_S = 30
+"""After which `bounded` gives a question up."""
+LIMIT_BYTES = 4 << 30
+"""Address space of the process that answers a question of `bounded`."""
+THREADS = 4
+"""Of the same process."""
+
 _ASKING = ("select", "with")
+_READERS = re.compile(r"\bread_(csv|ipc|json|ndjson|parquet)\b", re.IGNORECASE)
+"""Functions with which the SQL of Polars opens files."""
 _QUOTED = re.compile(r"""["'`]([^"'`]+)["'`]""")
 
 
 def query(sources: str | Path | Sequence[str | Path], sql: str = "SELECT * FROM points") -> pl.DataFrame:
     """Answers a question in SQL to the points of kept plans, or to the variants of kept runs.
+
+    The question itself opens no file. It runs in this process, without limits of time and memory; see `bounded`.
 
     Args:
         sources: Folders of plans (their `points.parquet`: a row a design, demand and engine), of runs (a row a
@@ -37,6 +54,46 @@ def query(sources: str | Path | Sequence[str | Path], sql: str = "SELECT * FROM 
     found = [sources] if isinstance(sources, str | Path) else list(sources)
     tables = [each for source in found for each in _tables(Path(source))]
     return _answered(_together(tables), sql)
+
+
+def bounded(sources: Sequence[Path], sql: str) -> pl.DataFrame:
+    """Answers a question as `query` does, in a process of its own with limits of time, memory and threads.
+
+    Raises:
+        InputError: As `query`; or the question takes more than a limit (`LIMIT_S`, `LIMIT_BYTES`).
+    """
+    pool = Local(1, _limit, tries=1)
+    try:
+        done = next(pool.run([Task("railyard.api.query:_in_process", (list(sources), sql), LIMIT_S)]))
+    finally:
+        pool.close()
+    if done.error:
+        full = done.error == GONE or "memory" in done.error.lower()
+        raise InputError(
+            "the question ran out of memory" if full else f"the question was {done.error}",
+            key="SQL",
+            found=sql,
+            allowed=f"at most {LIMIT_S} s and {LIMIT_BYTES >> 30} GiB of memory",
+        )
+    if isinstance(done.value, tuple):
+        raise InputError.many(done.value)
+    found: pl.DataFrame = done.value
+    return found
+
+
+def _limit() -> None:
+    """Limits of the process that answers; it has not begun to use Polars."""
+    os.environ["POLARS_MAX_THREADS"] = str(THREADS)
+    limit_memory(LIMIT_BYTES)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what a library says before it aborts
+
+
+def _in_process(asked: tuple[list[Path], str]) -> pl.DataFrame | tuple[Problem, ...]:
+    """The rows, or why there are none."""
+    try:
+        return query(*asked)
+    except InputError as error:
+        return error.problems
 
 
 def selecting(*, where: str = "", columns: Sequence[str] = (), sort: str = "", most: int = 0) -> str:
@@ -99,6 +156,11 @@ def _answered(table: pl.LazyFrame, sql: str) -> pl.DataFrame:
 
     if not sql.lower().lstrip(" \n\t(").startswith(_ASKING):
         raise InputError("this is no question", key="SQL", found=sql, allowed="one SELECT over the table `points`")
+    reader = _READERS.search(sql)
+    if reader:
+        raise InputError(
+            f"a question opens no file: `{reader[0]}`", key="SQL", found=sql, allowed=f"the table `{TABLE}`"
+        )
     try:
         return pl.SQLContext({TABLE: table}).execute(sql, eager=True)
     except (pl.exceptions.PolarsError, OSError) as error:

@@ -17,16 +17,15 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
+from railyard.processes import die_with_parent
 from railyard.study.tasks import GONE, Done, call, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
+from railyard.study.tasks import Task, Workers
 
-    from railyard.study.tasks import Task, Workers
-
-_TRIES = 2
 _LONGEST_S = 3600.0
 
 
@@ -50,8 +49,9 @@ def workers(
     return Local(processes or os.cpu_count() or 1, begin)
 
 
-def _serve(connection: Connection, begin: Callable[[], None] | None) -> None:
-    """A worker: one task after another until the other end is closed."""
+def _serve(connection: Connection, begin: Callable[[], None] | None, parent: int) -> None:
+    """A worker: one task after another until the other end is closed, or the parent is gone."""
+    die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     if begin is not None:
         begin()
@@ -84,10 +84,12 @@ class Local:
     Args:
         processes: How many.
         begin: Called in each before it does anything else.
+        tries: How often a task is begun that the end of its process leaves without an answer.
     """
 
-    def __init__(self, processes: int, begin: Callable[[], None] | None = None) -> None:
+    def __init__(self, processes: int, begin: Callable[[], None] | None = None, tries: int = 2) -> None:
         self.processes = processes
+        self._tries = tries
         self._begin = begin
         self._idle: list[_Worker] = []
         self._busy: list[_Worker] = []
@@ -105,7 +107,7 @@ class Local:
             for worker in ended:
                 done = self._answer(worker, tasks)
                 tries[done.number] += 1
-                if done.error == GONE and tries[done.number] < _TRIES:
+                if done.error == GONE and tries[done.number] < self._tries:
                     queue.append(done.number)
                     continue
                 yield done
@@ -128,7 +130,7 @@ class Local:
     def _new(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
         mine, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, self._begin), daemon=True)
+        process = context.Process(target=_serve, args=(theirs, self._begin, os.getpid()), daemon=True)
         process.start()
         theirs.close()
         return _Worker(process, mine)

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from railyard import processes
 from railyard.errors import RailyardError
 from railyard.scenario import load
 from railyard.study import estimate, inputs
@@ -43,11 +44,11 @@ def main(folder: str, memory_bytes: str, parent: str) -> int:
         parent: Number of the process that asks.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sandbox.die_with_parent(int(parent))
+    processes.die_with_parent(int(parent), signal.SIGTERM)
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     os.chdir(folder)
-    sandbox.limit_memory(int(memory_bytes))
+    processes.limit_memory(int(memory_bytes))
     sandbox.confine(Path(folder))
     lines.write("{}\n")  # ready: the time of an answer counts from here
     lines.flush()

@@ -7,10 +7,7 @@ a scenario can name, not against an attacker who already runs code in the proces
 
 from __future__ import annotations
 
-import ctypes
 import os
-import resource
-import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -20,8 +17,6 @@ from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-_PR_SET_PDEATHSIG = 1
 
 _NOWHERE = os.devnull + os.sep
 """What is written there is nowhere."""
@@ -40,26 +35,6 @@ _READABLE = (
 """What Python and its libraries read of a machine; nothing of a person lies there."""
 
 
-def die_with_parent(parent: int | None = None) -> None:
-    """Ends this process when the one that started it ends, however that ends (Linux).
-
-    Args:
-        parent: Its process number, where this process could have been started by one that has ended since: nothing
-            is sent for what ended before it was asked for.
-    """
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "prctl"):
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if parent is not None and os.getppid() != parent:
-        raise SystemExit(128 + signal.SIGTERM)
-
-
-def limit_memory(limit_bytes: int) -> None:
-    """Bounds the address space of this process: an allocation beyond it raises `MemoryError`."""
-    resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
 def confine(folder: Path) -> None:
     """From now on this process opens files below `folder` and of its installation, and runs no Python of the folder.
 
@@ -67,12 +42,6 @@ def confine(folder: Path) -> None:
         folder: Of the person for whom it works.
     """
     sys.addaudithook(_hook(folder.resolve()))
-
-
-def enter(folder: Path) -> None:
-    """The same for a process that a confined one starts, which ends with it; memory limits are inherited."""
-    die_with_parent()
-    confine(folder)
 
 
 def refuse_outside(path: Path, folder: Path) -> None:

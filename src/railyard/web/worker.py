@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from railyard import processes
 from railyard.errors import RailyardError
 from railyard.scenario import load
 from railyard.study import inputs
@@ -38,7 +39,7 @@ def main(parent: str) -> int:
         parent: Number of the process that asks: without it nobody waits for an answer.
     """
     signal.signal(signal.SIGTERM, _server_is_gone)
-    sandbox.die_with_parent(int(parent))
+    processes.die_with_parent(int(parent), signal.SIGTERM)
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print is no answer
     request = json.loads(sys.stdin.read())
@@ -63,7 +64,7 @@ def _server_is_gone(_number: int, _frame: FrameType | None) -> None:
 def _carry_out(request: dict[str, Any], tell: _Teller) -> dict[str, Any]:
     folder = Path(request["folder"])
     os.chdir(folder)
-    sandbox.limit_memory(request["memory_bytes"])
+    processes.limit_memory(request["memory_bytes"])
     verb = verbs.get(request["verb"])
     files = {name: [folder / file for file in given] for name, given in request["files"].items()}
     sandbox.confine(folder)
@@ -78,7 +79,7 @@ def _carry_out(request: dict[str, Any], tell: _Teller) -> dict[str, Any]:
         files=files,
         options={**{option.name: option.default for option in verb.options}, **request["options"]},
         tell=tell,
-        pool=cluster or partial(workers, begin=partial(sandbox.enter, folder)),
+        pool=cluster or partial(workers, begin=partial(sandbox.confine, folder)),
         cluster=cluster,
     )
     return {"outcome": verb.work(asked).model_dump()}

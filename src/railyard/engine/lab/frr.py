@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from railyard.processes import die_with_parent
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
@@ -65,8 +67,8 @@ class Daemons:
         enter: What follows is done in the namespace of a node.
     """
 
-    def __init__(self, wires: Wires, enter: Callable[[int], None], die_with_parent: Callable[[], None]) -> None:
-        self.wires, self.enter, self.die_with_parent = wires, enter, die_with_parent
+    def __init__(self, wires: Wires, enter: Callable[[int], None]) -> None:
+        self.wires, self.enter = wires, enter
         self.folder = Path(tempfile.mkdtemp(prefix="railyard-lab-frr-"))
         self.processes: list[subprocess.Popen[bytes]] = []
 
@@ -120,7 +122,7 @@ class Daemons:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    preexec_fn=self.die_with_parent,  # noqa: PLW1509 - a process without threads
+                    preexec_fn=die_with_parent,  # noqa: PLW1509 - a process without threads
                 )
             )
             log.close()

@@ -29,6 +29,7 @@ from railyard.engine.lab.counters import Watch
 from railyard.engine.lab.frames import read_frame, write_frame
 from railyard.engine.lab.frr import Daemons
 from railyard.engine.lab.rank import Inbox, Rank, listening, raised_priority
+from railyard.processes import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from railyard.engine.lab.blueprint import Blueprint, Connection, Port, Wires
 
 CLONE_NEWNET = 0x40000000
-PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 HEADERS = 52
@@ -262,11 +262,6 @@ def _forked(do: Callable[[int, int], None]) -> Child:
         os._exit(status)
 
 
-def die_with_parent() -> None:
-    """The kernel kills this process when the one that started it ends, however that ends."""
-    _called("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def _play(
     plan: Blueprint, number: int, listener: socket.socket, inboxes: Sequence[Inbox], ends: tuple[int, int]
 ) -> None:
@@ -427,7 +422,7 @@ def main() -> None:
         keeper = Keeper(plan.wires, plan.connections)
         keeper.build()
         routed = plan.wires.routing == "frr"
-        daemons = Daemons(keeper.wires, keeper.enter, die_with_parent) if routed else contextlib.nullcontext()
+        daemons = Daemons(keeper.wires, keeper.enter) if routed else contextlib.nullcontext()
         with daemons:
             ran = run_commands(plan, keeper) if plan.commands else run(plan, keeper)
         write_frame(answer, ("ran", ran))
