@@ -292,7 +292,7 @@ def unexercised(random: np.random.Generator, folder: Path) -> Case:
     """Oversubscription of spines that nothing crosses: said, with the number of servers from which it would matter."""
     rails = bool(random.integers(0, 2))
     servers = int(random.integers(2, 6))
-    width = int(random.integers(servers, 9))
+    width = max(4, int(random.integers(servers, 9)))  # a leaf of three ports has no uplink at 4:1
     size = {"servers_per_leaf": width} if rails else {"ports_per_leaf": 8 * width}
     topology = {"kind": "rail-optimized" if rails else "leaf-spine", **size}
     scenario = step_scenario(random, accelerators=8 * servers, placement="packed")
