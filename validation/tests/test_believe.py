@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from railyard.measure.model_error import record
+from railyard.measure.model_error import judged_software, record
 
 TOOLS = Path(__file__).resolve().parents[1] / "tools"
 
@@ -47,3 +47,30 @@ def test_a_line_of_the_page(tools):
     assert believe_page.line(error) == (
         "| power of the accelerators | all | 7 % | -10 to +21 % | -5 to +4 % | 13 % | 1,250 rows, 3 sources |"
     )
+
+
+def test_a_class_is_signed_on_when_every_family_of_it_is_near(tools):
+    import believe_page
+
+    by_name = {one.forecast.short: one for one in believe_page.judged()}
+    known = by_name["training time and cost of known software"]
+    assert len(known.errors) == 4
+    assert known.before == (min(one.low for one in known.errors), max(one.high for one in known.errors))
+    signed = [name for name, one in by_name.items() if one.near(one.before)]
+    assert signed == ["training time and cost of known software", "collectives from 64 MiB"]
+
+
+def test_nobody_signs_on_three_rows(tools):
+    import believe_page
+
+    few = next(one for one in believe_page.judged() if one.forecast.question == "slowed kernels")
+    assert max(-few.before[0], few.before[1]) <= believe_page.NEAR
+    assert not few.near(few.before)
+
+
+def test_judged_software_is_of_the_judged_runs(tools):
+    import model_errors
+
+    from railyard import catalog
+
+    assert list(judged_software()) == model_errors.judged_software(catalog.load())

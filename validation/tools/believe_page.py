@@ -5,39 +5,84 @@ python validation/tools/believe_page.py
 
 from __future__ import annotations
 
+import textwrap
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from railyard.measure.model_error import record
+from railyard import catalog
+from railyard.measure.model_error import UNKNOWN, judged_software, record, step_error
+from railyard.workload.training import profiles
+from railyard_validation.training.cases import predicted_s, read_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from railyard.measure.model_error import ModelError
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "validation" / "believe.md"
-QUESTIONS = {
-    "step": "a training step, tokens/s, $/Mtoken of training",
-    "throughput": "tokens/s of a service, its $/Mtoken",
-    "tpot": "time per token (TPOT), median",
-    "ttft": "time to the first token (TTFT), median",
-    "power": "power of the accelerators",
-    "collective": "one collective",
-    "slowed kernels": "what kernels lose beside a collective",
-}
-SHORT = {
-    "step": "training time and cost",
-    "throughput": "tokens/s of a service",
-    "tpot": "time per token",
-    "ttft": "time to the first token",
-    "power": "power",
-    "collective": "collectives",
-    "slowed kernels": "slowed kernels",
-}
+BULLETS = (
+    "**Sign on it** (eight of ten within {near}): {sure}.",
+    "**Sign after three runs of yours** (then as near): {later}.",
+    "**Measure first**: {unsure}.",
+    "**Software is known** where the scenario names it (`workload.training.software`) and the model was judged by its"
+    " published steps on the same accelerator architecture: {software}. Otherwise a run shows the wider band and says"
+    " so.",
+    "**A check from outside**: [training runs of strangers](strangers.md), none of which the bands rest on."
+    " {known_inside} of {known_all} on known software lie inside their band, and {unknown_inside} of {unknown_all} on"
+    " other software. The largest misses are Megatron-Turing NLG 530B, and NeMo AutoModel's 70B models, whose published"
+    " batch sizes contradict each other: both took longer than predicted.",
+)
+STRANGERS = Path(__file__).resolve().parents[1] / "data" / "training" / "strangers.csv"
+LARGE = "from 64 MiB"
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A class of predictions that one believes alike.
+
+    Attributes:
+        question: Of their bands.
+        asked: What a user asks.
+        short: The same in a list.
+        holds: Whether a family belongs to it.
+    """
+
+    question: str
+    asked: str
+    short: str
+    holds: Callable[[str], bool] = bool
+
+
+FORECASTS = (
+    Forecast(
+        "step",
+        "a training step, tokens/s, $/Mtoken of training; software known",
+        "training time and cost of known software",
+        lambda family: not family.endswith(UNKNOWN),
+    ),
+    Forecast(
+        "step",
+        "a training step, tokens/s, $/Mtoken of training; software not known",
+        "training time and cost of software that is not known",
+        lambda family: family.endswith(UNKNOWN),
+    ),
+    Forecast("throughput", "tokens/s of a service, its $/Mtoken", "tokens/s of a service"),
+    Forecast("tpot", "time per token (TPOT), median", "time per token"),
+    Forecast("ttft", "time to the first token (TTFT), median", "time to the first token"),
+    Forecast("power", "power of the accelerators", "power"),
+    Forecast("collective", "one collective below 64 MiB", "collectives below 64 MiB", lambda family: family != LARGE),
+    Forecast("collective", "one collective from 64 MiB", "collectives from 64 MiB", lambda family: family == LARGE),
+    Forecast(
+        "slowed kernels",
+        "what kernels lose to an overlapping collective",
+        "what kernels lose to overlapping collectives",
+    ),
+)
 NEAR = 0.2
 """How far eight of ten may lie from a figure that one signs on, in its worst family."""
 FEWEST = 10
-"""Rows below which nobody signs, however near they lie."""
+"""Measured rows that a family needs before anybody signs on it."""
 
 TEXT = """# How far to believe it
 
@@ -50,9 +95,7 @@ Each band is read off runs of other people, predicted as yours would be: by cons
 |---|---|---|---|
 {short}
 
-- **Sign on it** (eight of ten within {near}): {sure}.
-- **After three runs of yours** (as near then): {later}.
-- **Measure first**: {unsure}.
+{bullets}
 - Which of two is better is surer than how good one is: what they share cancels. Inside the band it is called a *tie*,
   and a tie is no reason to spend.
 - Dollars have a second band, of prices: replace the catalogue's by your quotes.
@@ -68,14 +111,14 @@ Each band is read off runs of other people, predicted as yours would be: by cons
 - **What narrows it: three runs of your own.** Runs of one model on one machine err together. One factor, the median of
   three measured runs, put on the others gives the band in the fifth column; `railyard calibrate runs --table MINE.csv`
   does it with more care ([how](../how-to/calibrate.md), [what it is worth](calibrated.md)). Where the band does not
-  narrow, a row's error is of that row: measure the deployment that you mean to buy.
-- **Comparisons are surer than single figures**, for what two variants share cancels: same software, model and
-  accelerator, other layout or replicas: the sixth column. If only the network differs, computation cancels as well,
-  and what is left is the error of the two network taxes: that of a collective on all of a tax, and that of what kernels
-  lose beside a collective on the part that is slowed kernels. A difference inside that and inside what prices are known
-  is called a *tie*; *best* is said only outside.
-- **Prices are another matter**: dollars carry a band of their own (low, typical, high) beside this one. Of a service
-  that gets fewer requests than it could answer, a token's cost depends on the requests and errs less than shown.
+  narrow, each row errs for a reason of its own: measure the deployment that you mean to buy.
+- **Comparisons are surer than single figures**, because what two variants share cancels. The sixth column is for the
+  same software, model and accelerator with another layout or other replicas. If only the network
+  differs, computation cancels as well, and what is left is the error of the two network taxes: that of a collective on
+  all of a tax, and that of slowed kernels on their part of it. A difference that is smaller than this error, or than
+  the uncertainty of prices, is called a *tie*; *best* is said only beyond it.
+- **Prices are another matter**: dollars carry a band of their own (low, typical, high) as well. Where a service
+  gets fewer requests than it could answer, a token's cost depends on the requests and errs less than shown.
 
 Written by `validation/tools/believe_page.py` from every left-out error (`validation/data/left_out.csv`,
 `validation/tools/model_errors.py`); kept fresh by continuous integration. No source counts for more than 30 of its
@@ -86,54 +129,107 @@ rows. Rows marked *in sample* were seen by the fit: expect more. The pages behin
 def line(error: ModelError) -> str:
     """A row of the table."""
     cells = (
-        QUESTIONS[error.question],
+        _forecast(error).asked.partition(";")[0],
         error.family,
         f"{100 * error.median:.0f} %",
-        f"{100 * error.low:+.0f} to {100 * error.high:+.0f} %",
-        f"{100 * error.calibrated_low:+.0f} to {100 * error.calibrated_high:+.0f} %",
+        _band(error.low, error.high),
+        _band(error.calibrated_low, error.calibrated_high),
         f"{100 * error.between:.0f} %",
         f"{error.rows:,} rows, {error.sources} sources{', in sample' if error.held_out == 'nothing' else ''}",
     )
     return "| " + " | ".join(cells) + " |"
 
 
+def _forecast(error: ModelError) -> Forecast:
+    return next(one for one in FORECASTS if one.question == error.question and one.holds(error.family))
+
+
+def _band(low: float, high: float) -> str:
+    return f"{100 * low:+.0f} to {100 * high:+.0f} %"
+
+
 def _span(low: float, high: float) -> str:
     return f"{100 * low:.0f} %" if round(100 * low) == round(100 * high) else f"{100 * low:.0f} to {100 * high:.0f} %"
 
 
-def short(question: str, errors: list[ModelError]) -> str:
-    """A row of the first table: the families of a question together, the widest band of them."""
-    medians = [error.median for error in errors]
-    band = (min(error.low for error in errors), max(error.high for error in errors))
-    after = (min(error.calibrated_low for error in errors), max(error.calibrated_high for error in errors))
-    words = [f"{100 * low:+.0f} to {100 * high:+.0f} %" for low, high in (band, after)]
-    return "| " + " | ".join((QUESTIONS[question], _span(min(medians), max(medians)), *words)) + " |"
+@dataclass(frozen=True)
+class Judged:
+    """A class of predictions and its bands, the widest ends of its families together."""
+
+    forecast: Forecast
+    errors: Sequence[ModelError]
+
+    @property
+    def before(self) -> tuple[float, float]:
+        """Low and high end, as shares."""
+        return min(error.low for error in self.errors), max(error.high for error in self.errors)
+
+    @property
+    def after(self) -> tuple[float, float]:
+        """The same after three runs of one's own."""
+        low = min(error.calibrated_low for error in self.errors)
+        return low, max(error.calibrated_high for error in self.errors)
+
+    def near(self, ends: tuple[float, float]) -> bool:
+        """Whether one signs on such a band."""
+        return max(-ends[0], ends[1]) <= NEAR and min(error.rows for error in self.errors) >= FEWEST
+
+    def row(self) -> str:
+        """Of the first table."""
+        medians = [error.median for error in self.errors]
+        cells = (self.forecast.asked, _span(min(medians), max(medians)), _band(*self.before), _band(*self.after))
+        return "| " + " | ".join(cells) + " |"
+
+
+def judged() -> list[Judged]:
+    """Every class of predictions, in the order of the page."""
+    errors = record().values()
+    return [Judged(one, [error for error in errors if _forecast(error) is one]) for one in FORECASTS]
+
+
+def strangers() -> dict[bool, list[bool]]:
+    """Whether the runs of strangers lie inside their bands; those whose software is known, and the others."""
+    cases = read_cases(STRANGERS, catalog.load())[0]
+    found: dict[bool, list[bool]] = {True: [], False: []}
+    for case, predicted in zip(cases, predicted_s(cases), strict=True):
+        job, device = case.training, case.machine.accelerator
+        known = profiles.key_of(job.software) in judged_software() and profiles.read_on(job.software, device)
+        band = step_error(experts=bool(job.model.experts), precision=job.precision, known=known)
+        found[known].append(band.low <= case.measured / predicted - 1.0 <= band.high)
+    return found
 
 
 def page() -> str:
     """All of it."""
-    order = list(QUESTIONS)
-    errors = sorted(record().values(), key=lambda error: order.index(error.question))
-    by_question = {question: [error for error in errors if error.question == question] for question in order}
-    known = {question: some for question, some in by_question.items() if min(one.rows for one in some) >= FEWEST}
-    sure = [question for question, some in known.items() if _widest(some, "low", "high") <= NEAR]
-    near = [question for question, some in known.items() if _widest(some, "calibrated_low", "calibrated_high") <= NEAR]
+    classes, outside = judged(), strangers()
+    sure = [one for one in classes if one.near(one.before)]
+    later = [one for one in classes if one.near(one.after) and one not in sure]
+    facts = {
+        "near": f"{100 * NEAR:.0f} %",
+        "sure": _named((one.forecast.short, one.before) for one in sure),
+        "later": _named((one.forecast.short, one.after) for one in later),
+        "unsure": ", ".join(one.forecast.short for one in classes if one not in sure and one not in later),
+        "software": ", ".join(dict.fromkeys(f"`{key.partition('/')[0]}`" for key in judged_software())),
+        "known_all": len(outside[True]),
+        "known_inside": sum(outside[True]),
+        "unknown_all": len(outside[False]),
+        "unknown_inside": sum(outside[False]),
+    }
     return TEXT.format(
-        rows="\n".join(map(line, errors)),
-        short="\n".join(short(question, some) for question, some in by_question.items()),
-        near=f"{100 * NEAR:.0f} %",
-        sure=_named(sure),
-        later=_named(question for question in near if question not in sure),
-        unsure=_named(question for question in order if question not in {*sure, *near}),
+        rows="\n".join(line(error) for one in classes for error in one.errors),
+        short="\n".join(one.row() for one in classes),
+        bullets="\n".join(_bullet(text.format(**facts)) for text in BULLETS),
     )
 
 
-def _widest(errors: list[ModelError], low: str, high: str) -> float:
-    return max(max(-float(getattr(error, low)), float(getattr(error, high))) for error in errors)
+def _bullet(text: str) -> str:
+    return textwrap.fill(
+        text, 120, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
-def _named(questions: Iterable[str]) -> str:
-    return ", ".join(SHORT[question] for question in questions) or "nothing"
+def _named(bands: Iterable[tuple[str, tuple[float, float]]]) -> str:
+    return ", ".join(f"{name} ({_band(*ends)})" for name, ends in bands) or "nothing"
 
 
 if __name__ == "__main__":

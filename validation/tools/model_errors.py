@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import serving_left_out
 
 from railyard import catalog
-from railyard.measure.model_error import UNNAMED
+from railyard.measure.model_error import UNKNOWN
 from railyard.workload.training import profiles
 from railyard_validation.bands import INSIDE, ErrorBand, Miss, bands
 from railyard_validation.collectives import left_out as collectives
@@ -52,9 +52,13 @@ SIZES = ((MIB, "below 1 MiB"), (64 * MIB, "1 to 64 MiB"), (math.inf, "from 64 Mi
 
 def of_training(known: Catalog) -> Iterator[Miss]:
     """Steps of judged rows, the source of each left out of the fit; then the same as if nobody said what they ran."""
-    cases = [case for case in read_cases(DATA / "training" / "runs.csv", known)[0] if scored(case)]
+    cases = _scored(known)
     yield from _steps(cases, known, "")
-    yield from _steps([_unnamed(case) for case in cases], known, UNNAMED)
+    yield from _steps([_unnamed(case) for case in cases], known, UNKNOWN)
+
+
+def _scored(known: Catalog) -> list[Case]:
+    return [case for case in read_cases(DATA / "training" / "runs.csv", known)[0] if scored(case)]
 
 
 def _unnamed(case: Case) -> Case:
@@ -120,8 +124,13 @@ def recorded() -> list[Miss]:
         return [Miss(**{**row, "error": float(row["error"])}) for row in rows]
 
 
-def write(misses: list[Miss]) -> None:
-    """The errors, and the bands that follow from them; groups as numbers, for they only tell rows apart."""
+def judged_software(known: Catalog) -> list[str]:
+    """Keys of the software profiles of the judged training runs."""
+    return sorted({profiles.key_of(case.training.software) for case in _scored(known)})
+
+
+def write(misses: list[Miss], known: Catalog) -> None:
+    """Writes the errors, and the bands that follow from them; groups are numbers that only tell rows apart."""
     groups: dict[tuple[str, str], int] = {}
     with ROWS.open("w", encoding="utf-8", newline="") as handle:
         writer = csv.writer(handle, lineterminator="\n")
@@ -130,9 +139,12 @@ def write(misses: list[Miss]) -> None:
             group = groups.setdefault((miss.source, miss.group), len(groups))
             writer.writerow([miss.question, miss.family, miss.source, group, f"{miss.error:.4f}", miss.held_out])
     SHIPPED.parent.mkdir(exist_ok=True)
-    SHIPPED.write_text(
-        json.dumps({"inside": INSIDE, "bands": [_row(band) for band in bands(recorded())]}, indent=1) + "\n"
-    )
+    found = {
+        "inside": INSIDE,
+        "software": judged_software(known),
+        "bands": [_row(band) for band in bands(recorded())],
+    }
+    SHIPPED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def _row(band: ErrorBand) -> dict[str, object]:
@@ -145,7 +157,7 @@ def main(names: list[str]) -> None:
     for name, errors in PARTS.items():
         kept = [miss for miss in before if miss.question in QUESTIONS[name]]
         found += list(errors(known)) if name in (names or PARTS) or not kept else kept
-    write(found)
+    write(found, known)
 
 
 if __name__ == "__main__":

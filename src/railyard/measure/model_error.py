@@ -11,12 +11,12 @@ import math
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from railyard.result.model_error import ErrorRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from railyard.result.network import CollectiveRow
     from railyard.result.section import Band
@@ -123,31 +123,43 @@ class ModelError:
         )
 
 
-UNNAMED = ", software not named"
-"""Of a family whose rows were predicted with the newest software of their device, whatever they ran."""
+UNKNOWN = ", software not known"
+"""Suffix of the families whose rows were predicted with the newest software of their device, whatever they ran."""
+
+
+@cache
+def _written() -> Mapping[str, Any]:
+    text = (files("railyard.measure") / "data" / "model_errors.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
 @cache
 def record() -> Mapping[tuple[str, str], ModelError]:
     """Every band, by question and family."""
-    text = (files("railyard.measure") / "data" / "model_errors.json").read_text(encoding="utf-8")
-    found = (ModelError(**row) for row in json.loads(text)["bands"])
+    found = (ModelError(**row) for row in _written()["bands"])
     return {(one.question, one.family): one for one in found}
 
 
-def step_error(*, experts: bool, precision: str, named: bool = True) -> ModelError:
+def judged_software() -> Sequence[str]:
+    """Keys (`name/architecture`) of the software profiles whose published steps are among the left-out rows."""
+    found: list[str] = _written()["software"]
+    return found
+
+
+def step_error(*, experts: bool, precision: str, known: bool = True) -> ModelError:
     """Of a training step.
 
     Args:
         experts: Whether the model has experts.
         precision: Of its matrix products.
-        named: Whether the software is known; else measured runs had another than the one that they are predicted with.
-            Two predictions still share theirs.
+        known: Whether the software is named and `judged_software` has it on this architecture; else measured runs had
+            other software than they were predicted with. Two predictions still share theirs.
     """
     bits = "16 bits" if precision in ("bf16", "fp16") else "8 bits or fewer"
     family = f"{'experts' if experts else 'dense'}, {bits}"
-    known = record()["step", family]
-    return known if named else replace(record()["step", family + UNNAMED], between=known.between)
+    error = record()["step", family]
+    return error if known else replace(record()["step", family + UNKNOWN], between=error.between)
 
 
 def serving_error(question: Question, *, experts: bool) -> ModelError:

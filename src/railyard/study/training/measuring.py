@@ -15,7 +15,7 @@ from railyard.fabric import CREDITS
 from railyard.measure import tracks as timeline_tracks
 from railyard.measure.distribution import Around, StepTimes
 from railyard.measure.lockstep import lockstep
-from railyard.measure.model_error import beyond_scatter, power_error, step_error, tax_row
+from railyard.measure.model_error import beyond_scatter, judged_software, power_error, step_error, tax_row
 from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
 from railyard.measure.stages import stages
@@ -193,8 +193,8 @@ def _model_error(
     """Bands of step, tax, tokens, cost, power: dollars an hour are prices, so that a token costs what a step errs."""
     job = simulated.job
     section = job.variant.draft.scenario.training
-    named = section.software.profile is not None
-    error = step_error(experts=bool(job.training.model.experts), precision=job.training.precision, named=named)
+    known = section.software.profile is not None and _judged(job)
+    error = step_error(experts=bool(job.training.model.experts), precision=job.training.precision, known=known)
     likely = completed(section, job.training, job.cluster)
     error = error.widened(likely.fastest, likely.slowest)
     error = error.erring_too(simulated.tax.tokens_lost * beyond_scatter(collectives))
@@ -211,6 +211,12 @@ def _model_error(
     if rate is not None:
         rows.append(error.row("tokens_per_s_per_gpu", rate, inverse=True))
     return (*rows, power_error().row("power_w", cost.power.total_w.typical))
+
+
+def _judged(job: Prepared) -> bool:
+    """Whether published steps of this software on this architecture were held against the model."""
+    software = job.training.software
+    return profiles.key_of(software) in judged_software() and profiles.read_on(software, job.cluster.accelerator)
 
 
 def _chosen(job: Prepared) -> Chosen:
@@ -369,15 +375,7 @@ def _defaults(job: Prepared) -> Iterator[str]:
         yield from _chosen_layout(training.layout, section.parallelism)
     else:
         yield from _left_out(section, training)
-    if section.software.profile is None:
-        yield f"software: {training.software.name}, the newest that is known here; the band is that of any"
-    if section.software.constants is not None:
-        yield _own_runs(training, cluster.accelerator.name)
-    if not profiles.read_on(training.software, cluster.accelerator):
-        yield (
-            f"efficiency of {cluster.accelerator.name} is estimated from its data sheet and published kernels;"
-            " no published training run was used"
-        )
+    yield from _of_software(job)
     if cluster.spec.ranks_per_domain != scenario.cluster.ranks_per_domain:
         yield (
             f"ranks per domain: {cluster.spec.ranks_per_domain} of {cluster.server.scale_up_domain}, which tensor and"
@@ -392,6 +390,26 @@ def _defaults(job: Prepared) -> Iterator[str]:
     yield from empty_leafs(cluster)
     if scenario.repeat == 1 and hashes(cluster):
         yield "one draw of the ECMP hashes; `repeat: 8` shows the spread"
+
+
+def _of_software(job: Prepared) -> Iterator[str]:
+    """What stands for software that is not named or was not judged, and where its constants come from."""
+    training, accelerator = job.training, job.cluster.accelerator
+    section = job.variant.draft.scenario.training.software
+    if section.profile is None:
+        yield f"software: none is named; {training.software.name} is assumed, and the band is that of any software"
+    elif not _judged(job):
+        yield (
+            f"software: the model was not judged by published steps of {training.software.name} on"
+            f" {accelerator.architecture}; the band is that of any software"
+        )
+    if section.constants is not None:
+        yield _own_runs(training, accelerator.name)
+    if not profiles.read_on(training.software, accelerator):
+        yield (
+            f"efficiency of {accelerator.name} is estimated from its data sheet and published kernels;"
+            " no published training run was used"
+        )
 
 
 def _chosen_layout(layout: Layout, asked: object) -> Iterator[str]:
