@@ -135,6 +135,11 @@ class LinkTable:
         """Number of real links; ids from here on are bundles."""
         return len(self.bundle_of)
 
+    @property
+    def healthy_bps(self) -> NDArray[np.float64]:
+        """float64[links], `rate_bps` without the faults that have slowed links."""
+        return np.minimum(self.free_bps, self.reach_bps)
+
     def of_tier(self, name: str, *, bundles: bool = False) -> NDArray[np.int32]:
         """Ids of the links of a tier; with `bundles`, of its bundles too.
 

@@ -36,7 +36,8 @@ class CollectiveMachine:
         scale_up_latency_ps: One way between two ranks of a domain.
         latency_factor: What-if factor on latencies inside domains, 1 for a cluster as it is.
         nvls: Whether the scale-up switch reduces.
-        nic_bps: Of a server's slowest NIC port, one way, on the wire, as far as its host can use it.
+        nic_bps: Of a server's slowest NIC port, one way, on the wire, as far as its host can use it. Faults of links
+            do not change it: they slow the flows that cross these links, and no other job's plan.
         payload_efficiency: Share of the wire rate that is payload.
         path_latency_ps: One way between two ranks of different domains, near and far ones alike, no queue.
         next_latency_ps: The same between a domain and the next one.
@@ -121,7 +122,7 @@ def machine_of(cluster: Cluster, measured: LogConstants = MEASURED) -> Collectiv
 
 def _rate_bps(cluster: Cluster, port: int) -> float:
     out, _ = cluster.back_end.port_links(port)
-    return float(cluster.links.rate_bps[out].sum())
+    return float(cluster.links.healthy_bps[out].sum())
 
 
 def _latency_factor(cluster: Cluster) -> float:

@@ -27,13 +27,13 @@ def test_a_quick_figure_agrees(report, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["F1", "F2", "F11", "F12"])
+@pytest.mark.parametrize("name", ["F1", "F2", "F12"])
 def test_a_long_figure_agrees(name):
     assert {row.status for row in validate_fabric([name]).rows} <= {"ok", "shown", "not built"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "off"), [("F4", 2), ("F8", 1), ("F10", 1)])
+@pytest.mark.parametrize(("name", "off"), [("F4", 2), ("F8", 1), ("F10", 1), ("F11", 1)])
 def test_no_more_rows_are_off_than_the_page_says(name, off):
     assert validate_fabric([name]).counts()["off"] <= off
 

@@ -266,8 +266,7 @@ class _Lowering:
         bits = 8e12 * self.wanted.size_bytes[rows].astype(np.float64) * self.wanted.count[rows]
         slowest = bits / solo_bps(rings, cap, every.rate_bps)
         # Of the edges that no fault slows: these make up the mean, whatever one slow link does to its own edge.
-        healthy_bps = np.minimum(every.free_bps, every.reach_bps)
-        near = bits / solo_bps(rings, cap, np.where(self._ends(), healthy_bps, np.inf))
+        near = bits / solo_bps(rings, cap, np.where(self._ends(), every.healthy_bps, np.inf))
         sets = equal_sets(self.cluster)
         even = slowest if sets is None else bits / even_bps(rings, cap, every.rate_bps, sets)
         outside = self.outside[rows]
