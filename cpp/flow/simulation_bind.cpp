@@ -3,6 +3,7 @@
 
 #include "core/arrays_bind.hpp"
 #include "flow/simulation.hpp"
+#include "flow/stretches.hpp"
 #include "flow/unique_requests.hpp"
 
 namespace nb = nanobind;
@@ -89,6 +90,10 @@ struct Rates {
   std::vector<double> rate_bps;
 };
 
+struct Stretches {
+  std::vector<double> stretch;
+};
+
 void bind_inputs(nb::module_& m) {
   nb::class_<Entities>(m, "Entities", "Columns of fluid entities; holds the arrays, copies nothing.")
       .def(nb::init<Column<std::int64_t>, Column<std::int32_t>, Column<double>, Column<double>, Column<std::int64_t>,
@@ -135,6 +140,8 @@ void bind_results(nb::module_& m) {
       .def_prop_ro("first", column_of<Requests, &Requests::first>());
   nb::class_<Rates>(m, "Rates", "Rates of entities that all flow at once.")
       .def_prop_ro("rate_bps", column_of<Rates, &Rates::rate_bps>());
+  nb::class_<Stretches>(m, "Stretches", "How many times longer entities take than with the network to themselves.")
+      .def_prop_ro("stretch", column_of<Stretches, &Stretches::stretch>());
 }
 
 }  // namespace
@@ -152,6 +159,18 @@ void bind_flow(nb::module_& m) {
         return Rates{max_min(entities.columns(), view(capacity_bps))};
       },
       "entities"_a, "capacity_bps"_a, "Max-min fair rates of all entities flowing at once, in bit/s of volume.");
+  m.def(
+      "stretches",
+      [](const Column<std::int64_t>& link, const Column<std::int64_t>& entity, const Column<double>& demand,
+         const Column<double>& weight, const Column<std::int64_t>& ptr, const Column<std::int64_t>& start_ps,
+         const Column<std::int64_t>& end_ps, bool slowed, double least, double rounding) {
+        const UseColumns uses{view(link), view(entity), view(demand), view(weight)};
+        const SpanColumns spans{view(ptr), view(start_ps), view(end_ps)};
+        nb::gil_scoped_release nogil;
+        return Stretches{stretches(uses, spans, slowed, {.least = least, .rounding = rounding})};
+      },
+      nb::kw_only(), "link"_a, "entity"_a, "demand"_a, "weight"_a, "ptr"_a, "start_ps"_a, "end_ps"_a, "slowed"_a,
+      "least"_a, "rounding"_a, "The mean slowdown of each entity by those that it shares links with.");
   m.def(
       "unique_requests",
       [](const Column<std::uint8_t>& kind, const Column<std::int32_t>& rank, const Column<std::int32_t>& peer,

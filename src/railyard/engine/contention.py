@@ -1,6 +1,6 @@
-"""What sharing costs in closed form: slowdown of a communication beside others, and how full hashing makes links.
+"""What sharing costs in closed form: the slowdown of communications on one link, and how full hashing makes links.
 
-One meaning for a single graph (`overlap`) and for thousands of designs (`tiers`): functions of arrays of any shape.
+Functions of arrays of any shape. For one graph the core finds slowdowns over time (`overlap`), by the same constants.
 """
 
 from __future__ import annotations
@@ -24,28 +24,13 @@ CROWDED = 100.0
 """Flows on a link on average from which on their number counts as normal."""
 
 
-def satisfied(demand: F, fair: F) -> NDArray[np.bool_]:
-    """Whether a communication gets all it asks for, because that is no more than its fair share of the link.
+def slowdown(demand: F) -> F:
+    """How many times longer communications take that share a link, 1 or above.
 
     Args:
-        demand: Share of the link that it takes at full speed.
-        fair: Its share of the link by weights among all that use it meanwhile.
+        demand: Shares of the link that they take at full speed, summed.
     """
-    return demand <= fair * (1 + ROUNDING)
-
-
-def slowdown(demand: F, satisfied_demand: F) -> F:
-    """How many times longer those take who ask for more than their fair share, 1 or above.
-
-    Max-min fairness on one link: whoever asks for less than the fair share gets it, the others divide what is left in
-    proportion to what they ask for.
-
-    Args:
-        demand: Shares of the link that those take at full speed who ask for more than their fair share, summed.
-        satisfied_demand: Those of all others, summed.
-    """
-    needed = demand / np.maximum(1.0 - satisfied_demand, LEAST)
-    return np.where(needed > 1.0 + ROUNDING, needed, 1.0)
+    return np.where(demand > 1.0 + ROUNDING, demand, 1.0)
 
 
 def fullest(flows: F, links: F, sets: F) -> F:

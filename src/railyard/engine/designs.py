@@ -212,7 +212,7 @@ class _Sent:
 
     def slower(self, met: F) -> F:
         """float64[d, c], the same among others."""
-        found: F = slowdown(self.demand * (1.0 + met), np.zeros(())).max(axis=2)
+        found: F = slowdown(self.demand * (1.0 + met)).max(axis=2)
         return found
 
 
@@ -248,7 +248,7 @@ def _inside(classes: Classes, turns: NDArray[np.bool_], step_s: F) -> F:
     slower = np.maximum(classes.inside_s, classes.outside_s)
     asked = np.divide(classes.inside_s, slower, out=np.zeros_like(slower), where=slower > 0)
     met = np.minimum(classes.inside_s / step_s[:, None], 1.0) @ ~turns
-    return slowdown(asked * (1.0 + met), np.zeros(()))
+    return slowdown(asked * (1.0 + met))
 
 
 def _crossed(networks: Networks, classes: Classes, pattern: NDArray[np.int64]) -> tuple[F, F, F]:

@@ -1,8 +1,8 @@
 """How much the communications of one graph slow each other, from when each of them runs.
 
-Every communication of a run occupies its links from the end of its latency to its end. Links with the same users are
-one; those whose users fit together, or come one after another by their stream, are left out. On each of the others the
-demand over time is a sum of steps, and what a communication meets there is its mean over the time in which it runs.
+Every communication of a run occupies its links from the end of its latency to its end. Links whose users fit together,
+or run one after another on their stream, are left out. On each other link the demand over time is a step function, and
+a communication is slowed by the mean of the slowdown over the time in which it runs: the core finds it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.engine.contention import ROUNDING, satisfied, slowdown
+from railyard import _core
+from railyard.engine.contention import LEAST, ROUNDING
 from railyard.graph import Kind, Stream
 
 if TYPE_CHECKING:
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
     from railyard.engine.contention import F
     from railyard.engine.lowering import Lowered
     from railyard.graph import TaskGraph
-
-BATCH = 1 << 22
-"""Uses of links that are looked at at once; keeps memory in bounds."""
-
-_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,7 @@ def contended(graph: TaskGraph, lowered: Lowered, rate_bps: F) -> Uses:
     uses = uses.part(np.arange(len(uses)))
     if not len(uses):
         return uses
-    return _folded(uses.part(_may_meet(uses, *_queues(graph, lowered))[uses.link]))
+    return uses.part(_may_meet(uses, *_queues(graph, lowered))[uses.link])
 
 
 def _queues(graph: TaskGraph, lowered: Lowered) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -114,20 +110,6 @@ def _may_meet(uses: Uses, queue: NDArray[np.int64], at_once: NDArray[np.int64]) 
     return found
 
 
-def _folded(uses: Uses) -> Uses:
-    """One link for all those with the same users."""
-    if not len(uses):
-        return uses
-    begin = np.flatnonzero(np.concatenate([[True], np.diff(uses.link) != 0]))
-    mark = (uses.entity.astype(np.uint64) + np.uint64(1)) * _ODD ^ uses.demand.view(np.uint64)
-    mark = (mark ^ (mark >> np.uint64(29))) * _ODD
-    mark = (mark ^ (mark >> np.uint64(32))) * _ODD
-    _, first = np.unique(np.add.reduceat(mark, begin), return_index=True)
-    kept = np.zeros(len(begin), np.bool_)
-    kept[first] = True
-    return uses.part(kept[uses.link])
-
-
 @dataclass(frozen=True)
 class Spans:
     """When entities run; one row a task that flows, sorted by entity.
@@ -153,99 +135,29 @@ class Spans:
         ptr = np.concatenate([[0], np.cumsum(np.bincount(entity[task], minlength=len(lowered.entities)))])
         return cls(ptr, start_ps[task] + latency[task], end_ps[task])
 
-    @property
-    def length_ps(self) -> NDArray[np.int64]:
-        """How long each runs."""
-        return self.end_ps - self.start_ps
-
 
 def stretches(uses: Uses, spans: Spans, *, slowed: bool) -> F:
-    """float64[entities]: how many times longer each takes than with the network to itself, meanwhile.
+    """float64[entities]: how many times longer each takes than with the network to itself.
 
-    The mean over its tasks, each as slow as on the worst of its links. Where spans are those of a run without
-    contention, a part of a span is a part of the work, and slowdowns are averaged; where work is slowed already, a part
-    of a span is a part of the time, and speeds are.
+    A communication takes the mean over its tasks, each as slow as on the worst of its links. Where spans are those of a
+    run without contention, a part of a span is a part of the work, and slowdowns are averaged; where spans contain
+    contention, a part of a span is a part of the time, and speeds are averaged.
 
     Args:
         uses: Contended links.
         spans: When entities run.
         slowed: Whether contention is in the spans.
     """
-    worst = np.ones(len(spans.start_ps))
-    tasks = np.diff(spans.ptr)[uses.entity]
-    for begin, end in _batches(uses, tasks):
-        part = uses.part(np.arange(begin, end))
-        row = np.repeat(np.arange(len(part)), tasks[begin:end])
-        within = np.arange(len(row)) - np.repeat(np.cumsum(tasks[begin:end]) - tasks[begin:end], tasks[begin:end])
-        span = spans.ptr[part.entity[row]] + within
-        np.maximum.at(worst, span, _met(part, row, spans.start_ps[span], spans.end_ps[span], slowed=slowed))
-    length = spans.length_ps.astype(np.float64)
-    entity = np.repeat(np.arange(len(spans.ptr) - 1), np.diff(spans.ptr))
-    time, work = (length, length / worst) if slowed else (length * worst, length)
-    total, alone = (np.bincount(entity, each, minlength=len(spans.ptr) - 1) for each in (time, work))
-    mean: F = np.divide(total, alone, out=np.ones(len(total)), where=total > alone * (1 + ROUNDING))
-    return mean
-
-
-def _batches(uses: Uses, tasks: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Ranges of rows with whole links, none with many more than `BATCH` tasks."""
-    if not len(uses):
-        return []
-    number = (np.cumsum(tasks) - tasks) // BATCH
-    first = np.concatenate([[True], np.diff(uses.link) != 0])
-    of_link = number[np.flatnonzero(first)][uses.link]
-    cuts = np.flatnonzero(np.concatenate([[True], np.diff(of_link) != 0, [True]]))
-    return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
-
-
-def _met(
-    uses: Uses, row: NDArray[np.int64], start_ps: NDArray[np.int64], end_ps: NDArray[np.int64], *, slowed: bool
-) -> F:
-    """float64[k]: slowdown of each span on its link."""
-    steps = _Steps.of(uses.link[row], start_ps, end_ps)
-    demand, weight = uses.demand[row], uses.weight[row]
-    pleased = satisfied(demand, weight / np.maximum(steps.mean(steps.level(weight)), weight))
-    slow = slowdown(steps.level(np.where(pleased, 0.0, demand)), steps.level(np.where(pleased, demand, 0.0)))
-    mean = 1.0 / steps.mean(1.0 / slow) if slowed else steps.mean(slow)
-    found: F = np.where(pleased, 1.0, np.maximum(mean, 1.0))
+    found: F = _core.stretches(
+        link=uses.link,
+        entity=uses.entity,
+        demand=uses.demand,
+        weight=uses.weight,
+        ptr=spans.ptr,
+        start_ps=spans.start_ps,
+        end_ps=spans.end_ps,
+        slowed=slowed,
+        least=LEAST,
+        rounding=ROUNDING,
+    ).stretch
     return found
-
-
-@dataclass(frozen=True)
-class _Steps:
-    """Starts and ends of spans in the order of links and time.
-
-    Attributes:
-        order: int64[2k], starts (first half) and ends as they come.
-        place: int64[2k], where each of them stands in that order.
-        wait_ps: int64[2k], time to the next of the same link; 0 for the last.
-    """
-
-    order: NDArray[np.int64]
-    place: NDArray[np.int64]
-    wait_ps: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, link: NDArray[np.int64], start_ps: NDArray[np.int64], end_ps: NDArray[np.int64]) -> _Steps:
-        time = np.concatenate([start_ps, end_ps])
-        links = np.concatenate([link, link])
-        order = np.lexsort((time, links))
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        wait = np.append(np.diff(time[order]), 0)
-        return cls(order, place, np.where(np.append(np.diff(links[order]), 1) == 0, wait, 0))
-
-    def level(self, amount: F) -> F:
-        """float64[2k], the sum of the amounts of those that run, after each step."""
-        change = np.concatenate([amount, -amount])[self.order]
-        level: F = np.maximum(np.cumsum(change), 0.0)
-        return level
-
-    def mean(self, level: F) -> F:
-        """float64[k], mean of a level over each span."""
-        spans = len(self.order) // 2
-        total = np.concatenate([[0.0], np.cumsum(level * self.wait_ps)])
-        first, last = self.place[:spans], self.place[spans:]
-        length = np.concatenate([[0], np.cumsum(self.wait_ps)])
-        mean: F = (total[last] - total[first]) / (length[last] - length[first])
-        return mean
