@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # Columns of a source line that an error shows; one with a caret is shown as far as that.
 _LONGEST = 90
+_MOST_SHOWN_BYTES = 256 << 20
+"""Of a file of which a source line is shown; of larger ones its number alone."""
 
 
 class RailyardError(Exception):
@@ -137,13 +140,11 @@ class Problem:
 
 def _source_line(file: str, line: int, column: int) -> str | None:
     path = Path(file)
-    if not path.is_file():
+    if not path.is_file() or path.stat().st_size > _MOST_SHOWN_BYTES:
         return None
     with path.open(encoding="utf-8", errors="replace") as handle:
-        for number, text in enumerate(handle, start=1):
-            if number == line:
-                return _cut(text.rstrip("\n"), max(_LONGEST, column))
-    return None
+        text = next(islice(handle, line - 1, None), None)
+    return None if text is None else _cut(text.rstrip("\n"), max(_LONGEST, column))
 
 
 def _cut(text: str, longest: int) -> str:

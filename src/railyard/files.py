@@ -1,13 +1,16 @@
-"""Files that appear in full or not at all, and text of files from strangers."""
+"""The files of users: opened in one way, and written so that they appear in full or not at all."""
 
 from __future__ import annotations
 
 import errno
+import io
 import os
+import shutil
+import stat
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from railyard.errors import InputError, OutputError
 
@@ -22,36 +25,140 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What a system says where nothing more fits: a full disk, a user's share of it, a file as large as it may be."""
 
 MOST_BYTES = 256 << 20
-"""Of a text that is read at once; a device that never ends would fill the memory."""
+"""Of a file that is read at once."""
+
+MOST_STREAMED = 64 << 30
+"""Of a file that is read piece by piece."""
+
+_KINDS = (
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+)
+Errors = Literal["strict", "replace", "surrogateescape"]
+_BUFFER_BYTES = 1 << 18
 
 
-def read_bytes(path: Path, most: int | None = None) -> bytes:
-    """The bytes of a file.
+def opened(path: Path, most: int | None = None) -> io.BufferedReader:
+    """A user's file, to read: the only way in which Railyard opens one.
 
-    A named pipe that nobody writes into reads as empty; opened as other files are, it would never return.
+    It is regular, has at most `most` bytes (`MOST_STREAMED`), and is refused at its end if it has changed since it was
+    opened, so that reading it ends and nothing rests on half of a file.
 
     Raises:
-        InputError: It cannot be read, or is larger than `most` (`MOST_BYTES`).
+        InputError: It cannot be read, is a pipe or a device, is too large; later, that it has changed.
     """
-    most = MOST_BYTES if most is None else most
+    most = MOST_STREAMED if most is None else most
     try:
-        with open(path, "rb", opener=without_waiting) as file:
-            data = file.read(most + 1)
+        _refuse(path, path.stat(), most)  # to open a device or a pipe may do something to it
+        return io.BufferedReader(_Unchanged(path, most), _BUFFER_BYTES)
     except FileNotFoundError as error:
         raise InputError("there is no such file", file=path) from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError(f"the file cannot be read: {reason}", file=path) from error
-    if len(data) > most:
-        raise InputError(f"the file is larger than {most >> 20} MiB", file=path)
-    return data
 
 
-def read_text(path: Path, most: int | None = None, *, errors: Literal["strict", "replace"] = "strict") -> str:
+def readable(path: Path, most: int | None = None) -> Path:
+    """A path that a library opens by itself, once `opened` has not refused it.
+
+    Raises:
+        InputError: As `opened`.
+    """
+    opened(path, most).close()
+    return path
+
+
+def _refuse(path: Path, state: os.stat_result, most: int) -> None:
+    kind = next((words for is_one, words in _KINDS if is_one(state.st_mode)), None)
+    if kind is not None:
+        raise InputError(f"this is {kind}, and a regular file is due", file=path, hint="write its content into a file")
+    if stat.S_ISREG(state.st_mode) and state.st_size > most:
+        raise InputError(
+            f"the file is larger than {most >> 20} MiB", file=path, found=f"{state.st_size / 2**20:,.0f} MiB"
+        )
+
+
+class _Unchanged(io.RawIOBase):
+    """The bytes of a regular file of the size that it had when it was opened."""
+
+    def __init__(self, path: Path, most: int) -> None:
+        self._path = path
+        self._number = -1
+        self._number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        self._state = os.fstat(self._number)
+        try:
+            _refuse(path, self._state, most)
+            if stat.S_ISDIR(self._state.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        except BaseException:
+            self.close()
+            raise
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._number
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return os.lseek(self._number, offset, whence)
+
+    def readinto(self, buffer: Any) -> int:
+        left = max(self._state.st_size - self.tell(), 0)
+        room = memoryview(buffer).cast("B")[:left]
+        got = os.readv(self._number, [room]) if room else 0
+        if got in (0, left):
+            self._refuse_change()
+        return got
+
+    def readall(self) -> bytes:
+        pieces = []
+        while piece := self.read(max(self._state.st_size - self.tell(), 1)):
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        if not self.closed and self._number >= 0:
+            os.close(self._number)
+        super().close()
+
+    def _refuse_change(self) -> None:
+        now = os.fstat(self._number)
+        if (now.st_size, now.st_mtime_ns) != (self._state.st_size, self._state.st_mtime_ns):
+            raise InputError(
+                "the file changed while it was read",
+                file=self._path,
+                found=f"{now.st_size:,} bytes, and {self._state.st_size:,} when it was opened",
+                hint="read a copy of it",
+            )
+
+
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """The bytes of a user's file.
+
+    Raises:
+        InputError: As `opened`; at most `MOST_BYTES` where `most` does not say.
+    """
+    with opened(path, MOST_BYTES if most is None else most) as file:
+        return file.read()
+
+
+def copy_file(source: str | Path, target: str | Path) -> None:
+    """Copies the bytes of a user's file; raises as `opened` does."""
+    with opened(Path(source)) as file, Path(target).open("wb") as copy:
+        shutil.copyfileobj(file, copy, _BUFFER_BYTES)
+
+
+def read_text(path: Path, most: int | None = None, *, errors: Errors = "strict") -> str:
     """The text of a file, without a byte order mark.
 
     Raises:
-        InputError: It cannot be read, is larger than `most` (`MOST_BYTES`), or is no UTF-8.
+        InputError: As `read_bytes`; or it is no UTF-8.
     """
     try:
         return read_bytes(path, most).decode("utf-8-sig", errors)
@@ -72,13 +179,6 @@ def reading_csv(file: str | Path, line: int | None = None) -> Iterator[None]:
         yield
     except csv.Error as error:
         raise InputError(f"this cannot be read as CSV: {error}", file=file, line=line) from error
-
-
-def without_waiting(name: str, flags: int) -> int:
-    """An opener of `open` that does not wait for a writer of a named pipe; such a pipe reads as empty."""
-    number = os.open(name, flags | os.O_NONBLOCK)
-    os.set_blocking(number, True)
-    return number
 
 
 def keep_existing(path: Path | None, *, force: bool) -> None:
@@ -195,7 +295,7 @@ def read_frame(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame
     from polars.exceptions import PanicException, PolarsError
 
     try:
-        return pl.read_parquet(path, columns=None if columns is None else [*columns])
+        return pl.read_parquet(readable(path), columns=None if columns is None else [*columns])
     except PanicException as error:  # over pages beyond the end of the file
         raise InputError("the file is not readable Parquet", file=path) from error
     except (OSError, PolarsError) as error:
@@ -215,7 +315,7 @@ def read_metadata(path: Path) -> dict[str, str]:
     from polars.exceptions import PanicException, PolarsError
 
     try:
-        return pl.read_parquet_metadata(path)
+        return pl.read_parquet_metadata(readable(path))
     except PanicException as error:
         raise InputError("the file is not readable Parquet", file=path) from error
     except (OSError, PolarsError) as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
+from railyard.files import MOST_BYTES, readable
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -93,6 +94,7 @@ def _run(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
     try:
+        readable(path, MOST_BYTES)
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise InputError(f"the file is not Python: {error.msg}", file=path, line=error.lineno) from None

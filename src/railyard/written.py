@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from railyard.errors import InputError
+from railyard.files import opened, read_text
 
 LIST = ".railyard-files"
 _OLD = "-old"
@@ -109,12 +110,12 @@ def _listed(folder: Path) -> dict[str, str]:
     path = folder / LIST
     if not path.is_file():
         return {}
-    rows = (line.split("  ", 1) for line in path.read_text("utf-8", "surrogateescape").split("\n") if "  " in line)
+    rows = (line.split("  ", 1) for line in read_text(path, errors="surrogateescape").split("\n") if "  " in line)
     return {name: digest for digest, name in rows}
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
+    with opened(path) as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 

@@ -54,4 +54,4 @@ def test_an_unknown_format_has_a_neighbour(capsys: pytest.CaptureFixture[str]) -
 
 def test_a_missing_file_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert guard.run(["trace", "nowhere.csv"]) == 2
-    assert "cannot be read" in capsys.readouterr().err
+    assert "there is no such file" in capsys.readouterr().err

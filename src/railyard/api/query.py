@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from railyard.api.finished import Run
 from railyard.errors import InputError, did_you_mean
+from railyard.files import readable
 from railyard.processes import limit_memory
 from railyard.study.kept import read_result, result_file
 from railyard.study.tasks import GONE, Task
@@ -126,12 +127,12 @@ def _tables(source: Path) -> list[tuple[str, pl.LazyFrame]]:
     import polars as pl
 
     if source.suffix == ".parquet" and source.is_file():
-        return [(source.parent.resolve().name, pl.scan_parquet(source))]
+        return [(source.parent.resolve().name, pl.scan_parquet(readable(source)))]
     if (source / POINTS).is_file():
-        return [(source.resolve().name, pl.scan_parquet(source / POINTS))]
+        return [(source.resolve().name, pl.scan_parquet(readable(source / POINTS)))]
     plans = sorted(source.glob(f"*/{POINTS}")) if source.is_dir() else []
     if plans and not (source / "result.json").is_file():
-        return [(path.parent.name, pl.scan_parquet(path)) for path in plans]
+        return [(path.parent.name, pl.scan_parquet(readable(path))) for path in plans]
     try:
         file = result_file(source)
     except InputError as error:

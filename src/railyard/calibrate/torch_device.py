@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.calibrate.device import Facts
 from railyard.errors import InputError
+from railyard.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -320,5 +321,5 @@ def run_collectives(count: int, backend: str, sizes_bytes: tuple[int, ...]) -> d
             raise InputError(
                 f"collectives over {count} devices failed: {last[0]}", hint="`--no-collectives` skips them"
             )
-        rows = json.loads(found.read_text(encoding="utf-8"))
+        rows = json.loads(read_text(found))
     return {(kind, size): seconds for kind, size, seconds in rows}

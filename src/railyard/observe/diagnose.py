@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.files import readable
 from railyard.graph import TaskGraph
 from railyard.observe.diagnosis.verdict import Diagnosis, Suspect
 from railyard.observe.figures import record_file
@@ -49,7 +50,7 @@ def _is_operations(file: Path) -> bool:
     from polars.exceptions import PolarsError
 
     try:
-        return {"optype", "dp_rank"} <= set(pl.read_parquet_schema(file))
+        return {"optype", "dp_rank"} <= set(pl.read_parquet_schema(readable(file)))
     except (OSError, PolarsError) as error:
         raise InputError("the file is not readable Parquet", file=file, found=str(error).splitlines()[0]) from None
 

@@ -13,6 +13,7 @@ from railyard.observe.summary import summary
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from railyard.cluster import Cluster
     from railyard.measure.decompose import Decomposition
 
 TIMELINE = "timeline.parquet"
@@ -35,9 +36,12 @@ def observed(path: Path, cluster: Path | None = None) -> tuple[Record | None, di
     Raises:
         InputError: Nothing there can be read, the record holds too little, or the cluster's file is wrong.
     """
+    from railyard.observe.clusterfile import cluster_of
+
+    machine = None if cluster is None else cluster_of(cluster)
     file = record_file(path)
     if file is None:
-        return _gathered(path, cluster)
+        return _gathered(path, machine)
     record = read_record(file)
     if isinstance(record.work, TaskGraph):
         return record, _simulated(record)
@@ -45,9 +49,8 @@ def observed(path: Path, cluster: Path | None = None) -> tuple[Record | None, di
     return record, summary(record)
 
 
-def _gathered(path: Path, cluster: Path | None) -> tuple[Record | None, dict[str, Any]]:
+def _gathered(path: Path, machine: Cluster | None) -> tuple[Record | None, dict[str, Any]]:
     """Of traces and logs."""
-    from railyard.observe.clusterfile import cluster_of
     from railyard.observe.expected import compared, hourly
 
     found = gather(path)
@@ -56,7 +59,6 @@ def _gathered(path: Path, cluster: Path | None) -> tuple[Record | None, dict[str
     record = record_of(found) if traced or not logs else None
     figures: dict[str, Any] = {"warnings": found.remarks} if record is None else summary(record)
     timings = [one for piece in found.pieces for one in piece.timings]
-    machine = None if cluster is None or not timings else cluster_of(cluster)
     counts = sorted((one for piece in found.pieces for one in piece.counts), key=lambda one: (-one.value, one.part))
     edges = [one for piece in found.pieces for one in piece.edges]
     about = {

@@ -12,6 +12,7 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from railyard.errors import InputError
+from railyard.files import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -115,7 +116,7 @@ def sources(path: Path) -> Iterator[Source]:
         for file in sorted(path.rglob("*")):
             if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts):
                 yield from _of_file(file)
-    elif path.is_file():
+    elif path.exists():
         yield from _of_file(path)
     else:
         raise InputError("there is no such file or folder", file=path)
@@ -128,7 +129,7 @@ def _of_file(file: Path) -> Iterator[Source]:
         elif file.name.endswith((".tar", ".tar.gz", ".tgz")):
             yield from _archived(file)
         else:
-            yield Source(str(file), partial(_opened, file), file.stat().st_size)
+            yield Source(str(file), partial(opened, file), file.stat().st_size)
     except DAMAGED as error:
         raise InputError(f"the archive cannot be read: {error}", file=file) from None
 
@@ -139,19 +140,15 @@ def _behind_mark(stream: IO[bytes]) -> IO[bytes]:
     return stream
 
 
-def _opened(file: Path) -> IO[bytes]:
-    return file.open("rb")
-
-
 def _zipped(file: Path) -> Iterator[Source]:
-    with zipfile.ZipFile(file) as archive:
+    with opened(file) as raw, zipfile.ZipFile(raw) as archive:
         for member in sorted(archive.namelist()):
             if not member.endswith("/"):
                 yield Source(f"{file}:{member}", partial(archive.open, member))
 
 
 def _archived(file: Path) -> Iterator[Source]:
-    with tarfile.open(file) as archive:
+    with opened(file) as raw, tarfile.open(fileobj=raw) as archive:
         members = [member for member in archive.getmembers() if member.isreg()]
         for member in sorted(members, key=lambda one: one.name):
             yield Source(f"{file}:{member.name}", partial(_member, archive, member))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.files import appearing
+from railyard.files import appearing, opened
 from railyard.operate.failures.fault import Effect
 from railyard.operate.free import Free
 from railyard.operate.running import Active
@@ -178,7 +178,7 @@ def load(run: Operation, path: Path, about: str = "") -> bool:
     if not path.is_file():
         return False
     try:
-        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
+        with opened(path) as handle, np.load(handle, allow_pickle=False) as file:
             columns = {name: file[name] for name in file.files}
         known = json.loads(columns["about"].tobytes())
         if known["format"] != FORMAT or known["of"] != [fingerprint(run), about]:

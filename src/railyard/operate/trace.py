@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError, Problem, did_you_mean
+from railyard.files import opened
 from railyard.operate.ask import ANYWHERE, Ask
 from railyard.operate.jobs import JobTable, check_dependencies
 from railyard.operate.rules import PPM, SECOND
@@ -137,10 +139,8 @@ def read(path: Path, name: str = "auto") -> Rows:
 
 def _header(path: Path) -> tuple[list[str], str]:
     try:
-        with path.open(encoding="utf-8-sig", errors="strict") as handle:
+        with io.TextIOWrapper(opened(path), encoding="utf-8-sig", newline="") as handle:
             first = handle.readline(_FIELD_BYTES).rstrip("\r\n")
-    except OSError as error:
-        raise InputError(f"the trace cannot be read: {error.strerror}", file=path) from None
     except UnicodeDecodeError:
         raise InputError("the trace is not UTF-8 text", file=path) from None
     delimiter = "|" if first.count("|") > first.count(",") else ","
@@ -163,7 +163,7 @@ def _rows(path: Path, chosen: TraceFormat, delimiter: str) -> Rows:
     rows: list[Row] = []
     problems: list[Problem] = []
     left_out = 0
-    with path.open(newline="", encoding="utf-8-sig") as handle:
+    with io.TextIOWrapper(opened(path), encoding="utf-8-sig", newline="") as handle:
         reader = csv.DictReader(handle, delimiter=delimiter, skipinitialspace=True)
         try:
             for text in reader:

@@ -6,7 +6,7 @@ import hashlib
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from railyard.files import write_text
+from railyard.files import copy_file, opened, write_text
 from railyard.schema import yaml
 from railyard.study.compose import model_file
 from railyard.study.folder import slug
@@ -44,9 +44,9 @@ def write_inputs(folder: Path, plain: dict[str, object], variants: Sequence[Vari
 def _copy(path: Path, target: Path) -> None:
     """Copies a file, or the files of a folder."""
     if path.is_dir():
-        shutil.copytree(path, target, dirs_exist_ok=True)
+        shutil.copytree(path, target, dirs_exist_ok=True, copy_function=copy_file)
     else:
-        shutil.copyfile(path, target)
+        copy_file(path, target)
 
 
 def digests_of(draft: Draft) -> dict[str, str]:
@@ -57,10 +57,10 @@ def digests_of(draft: Draft) -> dict[str, str]:
 def digest_of(path: Path) -> str:
     """Of a file, or of the description of a model in a folder; empty where there is neither."""
     file = path / "config.json" if path.is_dir() else path
-    try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError:
+    if not file.exists():
         return ""
+    with opened(file) as found:
+        return hashlib.file_digest(found, "sha256").hexdigest()
 
 
 def files_of(draft: Draft) -> dict[str, Path]:

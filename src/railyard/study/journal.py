@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
+from railyard.files import MOST_STREAMED, read_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +71,7 @@ class Journal:
     def _read(self, path: Path) -> None:
         """All complete lines; the last one of a run that was killed may be torn, and is cut off."""
         try:
-            data = path.read_bytes()
+            data = read_bytes(path, MOST_STREAMED)
             whole = data.rfind(b"\n") + 1
             for line in data[:whole].splitlines():
                 key, value = json.loads(line)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
+from railyard.files import read_text
 from railyard.plugins import VARIABLE
 from railyard.study.provenance import version
 from railyard.study.tasks import GONE, Done, call, failure, need
@@ -166,7 +167,7 @@ def expect_answer(address: str) -> None:
     place = address
     if address == "auto":
         current = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / _CURRENT
-        place = os.environ.get("RAY_ADDRESS", "") or (current.read_text().strip() if current.is_file() else "")
+        place = os.environ.get("RAY_ADDRESS", "") or (read_text(current).strip() if current.is_file() else "")
         if not place:
             raise _silent(address, "no cluster runs on this machine, and `RAY_ADDRESS` is not set")
     if place == "local":

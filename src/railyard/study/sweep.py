@@ -23,6 +23,7 @@ from pydantic import TypeAdapter
 
 from railyard.economics.sources import Source
 from railyard.errors import InputError, SimulationError
+from railyard.files import MOST_STREAMED, copy_file, read_bytes, read_text
 from railyard.result.result import Variant as Figures
 from railyard.scenario import load
 from railyard.scenario.load import dump
@@ -132,7 +133,7 @@ class Sweep:
         file = self.place(number) / _MEASURED
         if not file.is_file():
             return None
-        plain = json.loads(file.read_text(encoding="utf-8"))
+        plain = json.loads(read_text(file))
         return Failed(self.variants[number], plain["error"]) if "error" in plain else Kept.of(plain)
 
     def keep(self, number: int, plain: dict[str, Any], files: Path | None = None) -> None:
@@ -160,7 +161,7 @@ class Sweep:
             target = folder / path.relative_to(self.place(number))
             if path.is_file() and path.name != _MEASURED:
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, target)
+                copy_file(path, target)
 
     def clear(self) -> None:
         """Removes what is kept, and what killed runs left unfinished."""
@@ -274,4 +275,4 @@ def ran(task: dict[str, Any]) -> dict[str, Any]:
 def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            yield path.relative_to(folder).as_posix(), path.read_bytes()
+            yield path.relative_to(folder).as_posix(), read_bytes(path, MOST_STREAMED)

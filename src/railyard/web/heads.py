@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from railyard.api import words
 from railyard.api.compared import comparison
 from railyard.errors import InputError
+from railyard.files import read_bytes
 from railyard.result.answers.answer import NAMES, answer_from
 from railyard.result.reading import result_from
 from railyard.result.result import kind_of
@@ -27,7 +28,7 @@ def head_of(path: Path, changed_ns: int) -> RunRow | None:
     """
     del changed_ns
     try:
-        result = result_from(path.read_bytes())
+        result = result_from(read_bytes(path))
     except (OSError, InputError):
         return None
     found = comparison(result)
@@ -53,7 +54,7 @@ def answer_head_of(path: Path, changed_ns: int) -> AnswerRow | None:
         changed_ns: When it was written.
     """
     try:
-        answer = answer_from(path.read_bytes())
+        answer = answer_from(read_bytes(path))
     except (OSError, InputError):
         return None
     return AnswerRow(

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.files import locked, read_text, write_text
+from railyard.files import locked, opened, read_text, write_text
 from railyard.graph.parquet import is_record
 from railyard.result.answers.answer import NAMES
 from railyard.web.documents import FileRow, FileText, InputRow, PageRow
@@ -300,7 +300,8 @@ class Shelf:
             depth = len(Path(here).relative_to(self.folder).parts)
             folders[:] = sorted(name for name in folders if not _hidden(name, skipped) and depth < _DEEPEST)
             for name in sorted(names):
-                if (not endings or name.endswith(endings)) and not name.startswith("."):
+                fits = (not endings or name.endswith(endings)) and not name.startswith(".")
+                if fits and (Path(here) / name).is_file():
                     yield Path(here) / name
                     count += 1
                     if count >= _MOST_FILES:
@@ -341,7 +342,7 @@ def _hidden(name: str, skipped: frozenset[str]) -> bool:
 
 def _title(path: Path) -> str:
     """What a page calls itself, in its first bytes; its file's name where it does not."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         found = _TITLE.search(file.read(_HEAD_BYTES).decode("utf-8", "replace"))
     return html.unescape(found[1]).strip() or path.name if found else path.name
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from railyard.files import read_text
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -67,11 +69,7 @@ def listed_as_odd(folder: Path) -> frozenset[str]:
         path = folder / name
         if not path.is_file():
             continue
-        try:
-            text = path.read_text("utf-8", errors="replace")
-        except OSError:
-            continue
-        for found in _LISTED.finditer(text):
+        for found in _LISTED.finditer(read_text(path, errors="replace")):
             numbers.update(number.lstrip("0") for number in re.findall(r"\d+", found.group(1)))
     return frozenset(numbers)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.deploy.audit.answer import device_of
+from railyard.files import read_bytes
 from railyard.observe.answer import links_of
 from railyard.result.answers.answer import NAMES, answer_from
 from railyard.result.answers.audit import AuditAnswer
@@ -41,7 +42,7 @@ def marks(question: dict[str, Any]) -> dict[str, Any]:
 
 def _read(folder: Path) -> Answer:
     file = next(path for name in NAMES.values() if (path := folder / f"{name}.json").is_file())
-    return answer_from(file.read_bytes())
+    return answer_from(read_bytes(file))
 
 
 def _of_audit(answer: AuditAnswer, plan: Plan) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.files import readable
 from railyard.web.views.packed import packed
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _read(path: Path, changed_ns: int) -> Columns:
 
     del changed_ns
     try:
-        frame = pl.read_parquet(path, columns=[*_WANTED, "status"])
+        frame = pl.read_parquet(readable(path), columns=[*_WANTED, "status"])
     except PolarsError as error:
         raise InputError("this is no table of requests", found=str(error).splitlines()[0]) from None
     done = frame.filter(pl.col("status") == 0)

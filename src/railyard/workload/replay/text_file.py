@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.files import read_bytes, read_text, without_waiting
+from railyard.files import opened, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MOST = (1 << 62) - 1
 MOST_BYTES = 4 << 30
-"""Of a trace; a device that never ends would fill the memory."""
+"""Of a trace."""
 MOST_HOSTS = 1 << 20
 
 
@@ -32,13 +32,8 @@ def content(path: Path, *, most: int = -1) -> bytes:
     Raises:
         InputError: The file cannot be read.
     """
-    if most < 0:
-        return read_bytes(path, MOST_BYTES)
-    try:
-        with open(path, "rb", opener=without_waiting) as file:
-            return file.read(most)
-    except OSError as error:
-        raise InputError(f"the file cannot be read: {error.strerror}", file=path) from None
+    with opened(path, MOST_BYTES) as file:
+        return file.read(most)
 
 
 def integer(text: str, what: str, *, low: int = 0, high: int = MOST) -> int:

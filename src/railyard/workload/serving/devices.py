@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError, did_you_mean
+from railyard.files import read_text
 from railyard.workload.serving.software import CONSTANTS, ServingSoftware
 
 if TYPE_CHECKING:
@@ -76,10 +77,8 @@ def read_profiles(path: Path) -> Profiles:
         InputError: It cannot be read, or names a constant that there is not.
     """
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError("there is no such file", file=path) from error
-    except (OSError, ValueError) as error:
+        content = tomllib.loads(read_text(path))
+    except ValueError as error:
         raise InputError(f"the file cannot be read as TOML: {error}", file=path) from error
     return parse(content, str(path))
 

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError, Problem
+from railyard.files import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 _MOST_NAMED = 8
-_LONGEST_LINE = 64 * 2**20
+_LONGEST_LINE = 16 << 20
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd", b"PK": "zip", b"BZ": "bzip2", b"\xfd7": "xz"}
 
 
@@ -68,18 +69,15 @@ def batches(path: Path, size: int) -> Iterator[Batch]:
     Raises:
         InputError: The file cannot be read, is no text, is packed, or has a hole; with the line.
     """
-    try:
-        with path.open("rb") as handle:
-            yield from _batches(handle, path, size)
-    except OSError as error:
-        raise InputError(f"the file cannot be read: {error.strerror}", file=path) from None
+    with opened(path) as handle:
+        yield from _batches(handle, path, size)
 
 
 def _batches(handle: BinaryIO, path: Path, size: int) -> Iterator[Batch]:
     _refuse_packed(handle.read(2), path)
     handle.seek(0)
     start, blank = 1, 0
-    while raw := list(islice(iter(lambda: handle.readline(_LONGEST_LINE), b""), size)):
+    while raw := list(islice(_lines(handle, path, start), size)):
         texts = _decoded(raw, start, path)
         if blank and any(texts):
             raise InputError("a blank line stands between rows", file=path, line=blank)
@@ -91,6 +89,15 @@ def _batches(handle: BinaryIO, path: Path, size: int) -> Iterator[Batch]:
         if texts:
             yield Batch(list(range(start, start + len(texts))), texts)
         start += len(raw)
+
+
+def _lines(handle: BinaryIO, path: Path, start: int) -> Iterator[bytes]:
+    number = start
+    while line := handle.readline(_LONGEST_LINE):
+        if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
+            raise InputError(f"a line is longer than {_LONGEST_LINE >> 20} MiB", file=path, line=number)
+        yield line
+        number += 1
 
 
 def _refuse_packed(magic: bytes, path: Path) -> None:
