@@ -79,7 +79,8 @@ def test_grouped_products_meet_108_measured_shapes(known, shapes):
             software=dataclasses.replace(columns.software, gradient_bytes=np.array([shape["grad"]])),
         )
         one = np.ones(1)
-        product = grouped(wide, "x", shape["m"] * one, shape["k"] * one, shape["n"] * one, groups=shape["groups"] * one)
+        sizes = {name: shape[name] * one for name in ("m", "k", "n", "groups")}
+        product = grouped(wide, "x", **sizes, joined="input")
         misses.append(float(getattr(product, stages[shape["stage"]])[0]) / shape["seconds"] - 1.0)
     assert len(misses) == 108
     assert np.mean(np.abs(misses)) < 0.115

@@ -45,6 +45,9 @@ def test_weights_of_adapters_by_hand():
     # other way round.
     split = 16 * (4096 + 1024 + 2 * (4096 + 256) + 1024 + 4096 + 2 * (4096 + 3584) + 3584 + 4096)
     assert adapters_of_layer(MODEL, Layout(global_batch=1, tp=4), Lora(rank=16), experts=False) == split
+    # One adapter beside each fused product: 16 (4096 + 6144), 16 (4096 + 2 x 14336).
+    fused = every - 16 * 2 * 4096 - 16 * 4096
+    assert adapters_of_layer(MODEL, Layout(global_batch=1), Lora(rank=16), experts=False, fused=True) == fused
     (stage,) = virtual_stages(MODEL, Layout(global_batch=1))
     held = stage_parameters(job(Lora(rank=16)), stage)
     assert (held.trained_dense, held.trained_expert) == (32 * every, 0)
@@ -72,6 +75,20 @@ def test_a_step_with_adapters_is_shorter_but_not_by_a_third():
     assert adapted["optimizer_s"] < 0.02 * whole["optimizer_s"]
 
 
+def test_fused_products_have_one_adapter_each():
+    fused = dataclasses.replace(SOFTWARE, fused_adapters=True)
+    separate, joint = (
+        layer_passes(Columns.of([job(Lora(rank=16)).replace(software=one)], [DEVICE])) for one in (SOFTWARE, fused)
+    )
+    # Backward the sum of the input's gradient is read and written once in place of three times: 2 x 6 B of
+    # 2 x 4,096 tokens x 4,096 features are saved in attention, 1 x 6 B in the MLP, and the products of A.
+    memory = DEVICE.memory_bps / 8 * DEVICE.memory_efficiency * SOFTWARE.memory_fraction
+    saved = 6 * 8192 * 4096 / memory
+    assert 2 * saved < separate.attention.backward_input[0] - joint.attention.backward_input[0] < 3 * saved
+    assert saved < separate.mlp.backward_input[0] - joint.mlp.backward_input[0] < 1.7 * saved
+    assert joint.attention.forward[0] < separate.attention.forward[0]
+
+
 def test_flops_of_a_frozen_model_are_two_thirds_of_its_products():
     products = 6.0 * flops.matrix_weights(MODEL)
     scores = 3.0 * flops.attention_flops(MODEL, 4096, causal=True)
@@ -85,6 +102,10 @@ def test_memory_holds_the_model_once_and_the_state_of_adapters():
     assert row.parameters_bytes == pytest.approx(2 * 8.03e9, rel=0.01)
     assert row.gradients_bytes == pytest.approx(4 * 41.9e6, rel=0.01)
     assert row.optimizer_bytes == pytest.approx(12 * 41.9e6, rel=0.01)
+    # Frozen weights of 4-bit products are 4-bit numbers with a scale each 16, in both orders; the ends keep 16 bits.
+    ends = 2 * 128256 * 4096
+    (four,) = memory(job(Lora(rank=16)).replace(precision="fp4"), DEVICE).rows
+    assert four.parameters_bytes == pytest.approx(1.125 * (8.03e9 - ends) + 2 * ends, rel=0.01)
     (whole,) = memory(job(), DEVICE).rows
     assert whole.optimizer_bytes == pytest.approx(12 * 8.03e9, rel=0.01)
     (few,) = memory(job(Lora(rank=16, targets="attention")), DEVICE).rows

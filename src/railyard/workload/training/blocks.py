@@ -58,6 +58,7 @@ _CLAMP = (16.0, 28.0)
 _CLAMP_KERNELS = 4.0
 _BIAS = (28.0, 40.0)
 _BIAS_KERNELS = 2.0
+_BIAS_GRADIENT = 2.0
 # Softmax, top-k, counts, auxiliary loss: small kernels on the tokens x experts scores in 32 bits.
 _ROUTER_BYTES = 40.0
 _ROUTER_KERNELS = 12.0
@@ -179,7 +180,7 @@ def moe_block(columns: Columns) -> list[Operator]:
     each, width = received / experts, model.moe_ffn / layout.expert_tp
     scores = split * model.experts
     projected = np.where(model.expert_dim != model.hidden, model.expert_dim, 0.0)
-    padded = np.where((columns.job.bits < 16) & (software.fused_experts == 0), _PAD_BYTES, 0.0)
+    padded = np.where((columns.job.bits < 16) & (software.grouped_kernel == 0), _PAD_BYTES, 0.0)
     moved = np.where(software.alltoall > 0, *_PERMUTE_BYTES) + padded
     sixteen = np.full_like(split, 16.0)
     return [
@@ -194,10 +195,11 @@ def moe_block(columns: Columns) -> list[Operator]:
             _PERMUTE_KERNELS,
         ),
         *([op.linear(columns, "expert vectors", split, model.hidden, 2.0 * projected)] if np.any(projected) else []),
-        grouped(columns, "experts up", each, model.expert_dim, width * (1.0 + model.gated), groups=experts),
-        _clamp(columns, received * width),
-        _activation(columns, "experts activation", received * width),
-        grouped(columns, "experts down", each, width, model.expert_dim, groups=experts),
+        grouped(
+            columns, "experts up", each, model.expert_dim, width * (1.0 + model.gated), groups=experts, joined="output"
+        ),
+        *_between_experts(columns, received * width),
+        grouped(columns, "experts down", each, width, model.expert_dim, groups=experts, joined="input"),
         _expert_bias(columns, received * model.expert_dim, experts),
         *_mlp(columns, "shared", columns.tokens, model.shared_ffn / layout.tp),
         _pass(
@@ -211,14 +213,20 @@ def moe_block(columns: Columns) -> list[Operator]:
     ]
 
 
-def _clamp(columns: Columns, elements: F) -> Operator:
+def _between_experts(columns: Columns, elements: F) -> list[Operator]:
+    """Clamp and activation between the experts' products; kernels of their own unless the products include them."""
+    separate = np.where(columns.software.fused_experts > 0, 0.0, 1.0)
     clamped = elements * columns.model.biased * columns.model.gated
-    return op.stream(columns, "experts clamp", clamped * _CLAMP[0], clamped * _CLAMP[1], _CLAMP_KERNELS)
+    clamp = op.stream(columns, "experts clamp", clamped * _CLAMP[0], clamped * _CLAMP[1], _CLAMP_KERNELS)
+    return [clamp.times(separate), _activation(columns, "experts activation", elements).times(separate)]
 
 
 def _expert_bias(columns: Columns, elements: F, experts: F) -> Operator:
-    biased = elements * columns.model.biased
-    return op.stream(columns, "experts bias", biased * _BIAS[0], biased * _BIAS[1], 2.0 + _BIAS_KERNELS * experts)
+    """The second bias of each expert; a fused kernel adds it, and only the bias's gradient is a pass of its own."""
+    biased, fused = elements * columns.model.biased, columns.software.fused_experts > 0
+    ahead, back = np.where(fused, 0.0, _BIAS[0]), np.where(fused, _BIAS_GRADIENT, _BIAS[1])
+    kernels = np.where(fused, 1.0, 2.0 + _BIAS_KERNELS * experts)
+    return op.stream(columns, "experts bias", biased * ahead, biased * back, kernels)
 
 
 def embedding(columns: Columns) -> list[Operator]:
@@ -228,10 +236,9 @@ def embedding(columns: Columns) -> list[Operator]:
 
 
 def head(columns: Columns) -> list[Operator]:
-    """Last norm, logits (in 16 bits whatever the job's precision), cross-entropy."""
+    """Last norm, logits (in a precision of their own), cross-entropy."""
     model, software = columns.model, columns.software
     width = model.vocab / columns.layout.tp
-    sixteen = np.full_like(width, 16.0)
     cells, fused = columns.tokens * width, software.fused_loss > 0
     ahead = np.where(fused, _FUSED_LOSS[0], software.loss_bytes * _LOSS_FORWARD)
     back = np.where(fused, _FUSED_LOSS[1], software.loss_bytes * (1.0 - _LOSS_FORWARD))
@@ -239,7 +246,7 @@ def head(columns: Columns) -> list[Operator]:
         _pass(
             columns, "last norm", columns.split_tokens * model.hidden, _NORM, kernels="norm", fused=software.fused_norm
         ),
-        op.linear(columns, "logits", columns.tokens, model.hidden, width, bits=sixteen),
+        op.linear(columns, "logits", columns.tokens, model.hidden, width, bits=software.head_bits),
         op.stream(columns, "loss", cells * ahead, cells * back, _kernels("loss", software.fused_loss)),
     ]
 

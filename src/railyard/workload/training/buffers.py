@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from railyard.workload.training.columns import Columns
     from railyard.workload.training.pipeline_ranks import RankColumns
 
+# A number in NVFP4 with its share of an 8-bit scale for 16, once for each order of the operands.
+_FROZEN_FOUR_BITS = 2.0 * (0.5 + 1.0 / 16.0)
+
 
 def optimizer_bytes(columns: Columns) -> F:
     """Bytes a parameter on the accelerator: the master copy and two moments, or buffers for parts of them.
@@ -56,6 +59,7 @@ def state(columns: Columns, rank: RankColumns) -> tuple[F, F, F]:
     # while it is gathered; a frozen model has no 32-bit copy, and its 16 bits are the shard.
     count, ends = rank.dense + rank.expert, root(columns, rank)
     each = np.where(columns.job.bits == 8, software.narrow_parameter_bytes, 2.0)
+    each = np.where((columns.job.bits == 4) & (columns.job.frozen > 0), _FROZEN_FOUR_BITS, each)
     shard = columns.job.frozen * spread(3, 2.0, rank.dense, rank.expert)
     parameters = np.where(layout.zero >= 3, shard, each * np.maximum(count - ends, 0.0) + 2.0 * np.minimum(count, ends))
     trained = rank.trained_dense, rank.trained_expert

@@ -82,7 +82,11 @@ class SoftwareColumns:
     grouped_fraction: F
     grouped_narrow: F
     narrow_group_s: F
+    grouped_kernel: F
     fused_experts: F
+    fused_adapters: F
+    head_bits: F
+    attention_bits: F
     attention_forward: F
     attention_backward: F
     memory_fraction: F
@@ -257,7 +261,8 @@ _HYBRID_FRACTION = 0.86
 # Llama 3 8B on 8 H100 at 6,150 tokens/s a GPU in bf16, 7,690 with one scale a tensor, 6,768 with one a row.
 _SCALINGS = {"tensor": (1.0, 1.0), "row": (0.78, 2.0)}
 _TIMES = ("launch_s", "layer_host_s", "expert_host_s", "collective_host_s", "step_s", "narrow_group_s")
-_DERIVED = {"flash", "alltoall", *_TIMES, *_RECORDED}
+_DERIVED = {"flash", "alltoall", "head_bits", "attention_bits", "grouped_kernel", *_TIMES, *_RECORDED}
+_BITS = {"bf16": 16, "fp16": 16, "fp8": 8, "fp4": 4}
 
 
 def _software_row(software: SoftwareProfile) -> dict[str, float]:
@@ -267,6 +272,8 @@ def _software_row(software: SoftwareProfile) -> dict[str, float]:
     row |= {"fp8_fraction": rate * software.fp8_fraction, "cast_bytes": casts * software.cast_bytes}
     launched = not software.cuda_graphs
     once = software.dispatcher != "alltoall" if software.dispatcher else software.expert_once
+    row |= {"head_bits": _BITS[software.head_precision], "attention_bits": _BITS[software.attention_precision]}
+    row |= {"grouped_kernel": software.grouped_kernel or software.fused_experts}
     row |= {"flash": software.attention != "unfused", "launch_s": launched * software.launch_ps * 1e-12}
     row |= {"collective_host_s": launched * software.collective_host_ps * 1e-12}
     row |= {"expert_host_s": launched * software.expert_host_ps * 1e-12, "step_s": software.step_ps * 1e-12}
@@ -283,8 +290,7 @@ def _number(value: float | None) -> float:
 
 def _job_row(job: tuple[Training, Accelerator]) -> dict[str, float]:
     training, device = job
-    bits = {"bf16": 16, "fp16": 16, "fp8": 8, "fp4": 4}[training.precision]
-    row: dict[str, float] = {"seq_len": training.seq_len, "bits": bits, "causal": training.causal}
+    row: dict[str, float] = {"seq_len": training.seq_len, "bits": _BITS[training.precision], "causal": training.causal}
     row["imbalance"] = imbalance(training.model.experts, training.layout.ep, training.routing_skew)
     row |= {f"kept_{name}": kept_bytes(training, name, device.scale_up_domain) for name in ("dense", "expert")}
     coded = None if training.communication is None else training.communication.dispatch

@@ -223,7 +223,8 @@ def stage_parameters(training: Training, stage: VirtualStage) -> StageParameters
     held = round(ends) + sum(layers), round(ahead) + sum(experts)
     trained = held
     if training.lora is not None:
-        each = [adapters_of_layer(model, layout, training.lora, experts=kind) for kind in (False, True)]
+        fused = training.software.fused_adapters
+        each = [adapters_of_layer(model, layout, training.lora, experts=kind, fused=fused) for kind in (False, True)]
         trained = round(sum(each[kind] for kind in kinds)), 0
     return StageParameters(*held, layers, experts, *trained)
 

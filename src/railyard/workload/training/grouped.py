@@ -9,7 +9,7 @@ with one share of the rate; the longer of the two times, as for one large produc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -25,7 +25,9 @@ _GROUP_S = 1e-6
 _NARROW_KERNELS = 6.0
 
 
-def grouped(columns: Columns, name: str, m: F, k: F, n: F, *, groups: F) -> Operator:
+def grouped(
+    columns: Columns, name: str, m: F, k: F, n: F, *, groups: F, joined: Literal["input", "output"]
+) -> Operator:
     """Products of `groups` times m tokens from k to n features: forward, gradient of the input, of the weight.
 
     Args:
@@ -35,6 +37,7 @@ def grouped(columns: Columns, name: str, m: F, k: F, n: F, *, groups: F) -> Oper
         k: Input features.
         n: Output features.
         groups: Experts of the rank.
+        joined: The side where the activation is; under fused experts the kernel before casts it.
     """
     software, width = columns.software, columns.job.bits
     share = np.where(width < 16, software.grouped_narrow, software.grouped_fraction)
@@ -43,10 +46,11 @@ def grouped(columns: Columns, name: str, m: F, k: F, n: F, *, groups: F) -> Oper
     memory = columns.device.hbm_bytes_s * software.memory_fraction
     # One cast of all groups' operands together, forward and backward.
     cast = np.where(width < 16, software.cast_bytes, 0.0) * groups * m / memory * used
-    kernels = np.where(software.fused_experts > 0, 1.0, groups) * used
-    casts = np.where((width < 16) & (software.fused_experts == 0), _NARROW_KERNELS, 0.0) * kernels
+    kernels = np.where(software.grouped_kernel > 0, 1.0, groups) * used
+    casts = np.where((width < 16) & (software.grouped_kernel == 0), _NARROW_KERNELS, 0.0) * kernels
     between = np.where(width < 16, software.narrow_group_s, _GROUP_S)
     two, grad = np.full_like(m, 2.0), 2.0 * software.gradient_bytes
+    separate = np.where(software.fused_experts > 0, 0.0, 1.0)
 
     def product(rows: F, columns_: F, inner: F, out: F) -> F:
         tiles = gemm_s(columns, rows, columns_, inner, bits=width, out_bytes=0.0 * out, batch=groups, rate=rate)
@@ -56,8 +60,8 @@ def grouped(columns: Columns, name: str, m: F, k: F, n: F, *, groups: F) -> Oper
 
     return Operator(
         name,
-        forward=product(m, n, k, two) + cast * k,
-        backward_input=product(m, k, n, two) + cast * n,
+        forward=product(m, n, k, two) + cast * k * (separate if joined == "input" else 1.0),
+        backward_input=product(m, k, n, two) + cast * n * (separate if joined == "output" else 1.0),
         backward_weight=product(n, k, m, grad),
         flops=2.0 * m * k * n * groups,
         launches=kernels + casts,

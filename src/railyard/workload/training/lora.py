@@ -3,6 +3,7 @@
 A frozen product has no gradient of its weight; its input still gets one. Each adapted matrix W of k inputs and n
 outputs has A (k x rank) and B (rank x n) beside it: x A, (x A) B and its sum with x W forward; the gradients of both,
 of x A and of x, and the sum of the latter, backward. Each runs by itself in 16 bits, as in PyTorch; nothing drops out.
+Megatron's products of queries, keys and values, and of gate and up, are one matrix with one adapter (`fused_adapters`).
 
 Split by columns, W has A whole on every tensor-parallel rank and B split; split by rows the other way round. Routed
 experts, router, embedding and logits are frozen without adapters.
@@ -60,7 +61,7 @@ class _Matrix:
     by_columns: bool
 
 
-def adapters_of_layer(model: Model, layout: Layout, lora: Lora, *, experts: bool) -> float:
+def adapters_of_layer(model: Model, layout: Layout, lora: Lora, *, experts: bool, fused: bool = False) -> float:
     """Trained weights of the mean layer on one rank.
 
     Args:
@@ -68,10 +69,11 @@ def adapters_of_layer(model: Model, layout: Layout, lora: Lora, *, experts: bool
         layout: How it is split.
         lora: Adapters.
         experts: Of the layers with experts, else of those without.
+        fused: Fused products have one adapter.
     """
 
     def trained(kind: Kind) -> float:
-        matrices = [*_mixer(model, kind), *(_feed(model, kind) if lora.targets == "all" else ())]
+        matrices = [*_mixer(model, kind, fused), *(_feed(model, kind, fused) if lora.targets == "all" else ())]
         return sum(lora.rank * _held(matrix, layout.tp) for matrix in matrices)
 
     of = [kind for kind in model.kinds if (kind.feed == "experts") == experts] or list(model.kinds[:1])
@@ -84,7 +86,7 @@ def _held(matrix: _Matrix, tp: int) -> float:
     return matrix.inputs / tp + matrix.outputs
 
 
-def _mixer(model: Model, kind: Kind) -> Iterable[_Matrix]:
+def _mixer(model: Model, kind: Kind, fused: bool) -> Iterable[_Matrix]:
     hidden, latent = float(model.hidden), model.mla
     if not kind.plain:
         features = kind.mixer_parameters / hidden
@@ -93,7 +95,8 @@ def _mixer(model: Model, kind: Kind) -> Iterable[_Matrix]:
     out = _Matrix(float(kind.heads * kind.value_dim), hidden, by_columns=False)
     if latent is None:
         keys, values = float(kind.kv_heads * kind.score_dim), float(kind.kv_heads * kind.value_dim)
-        return *(_Matrix(hidden, width, by_columns=True) for width in (queries, keys, values)), out
+        widths = (queries + keys + values,) if fused else (queries, keys, values)
+        return *(_Matrix(hidden, width, by_columns=True) for width in widths), out
     low = float(latent.kv_lora + latent.rope_dim)
     up = float(model.heads * (latent.nope_dim + latent.v_dim))
     query = [_Matrix(hidden, queries, by_columns=True)]
@@ -103,13 +106,16 @@ def _mixer(model: Model, kind: Kind) -> Iterable[_Matrix]:
     return *query, _Matrix(hidden, low, by_columns=True), _Matrix(float(latent.kv_lora), up, by_columns=True), out
 
 
-def _feed(model: Model, kind: Kind) -> Iterable[_Matrix]:
+def _feed(model: Model, kind: Kind, fused: bool) -> Iterable[_Matrix]:
     shared = model.shared_experts * (model.shared_ffn or model.moe_ffn)
     width = float(shared if kind.feed == "experts" else kind.ffn)
     if not width:
         return ()
-    up = _Matrix(float(model.hidden), width, by_columns=True)
-    return *([up] * (2 if model.gated_mlp else 1)), _Matrix(width, float(model.hidden), by_columns=False)
+    ups = [width, width] if model.gated_mlp else [width]
+    ups = [sum(ups)] if fused else ups
+    return *(_Matrix(float(model.hidden), up, by_columns=True) for up in ups), _Matrix(
+        width, float(model.hidden), by_columns=False
+    )
 
 
 def attention_adapters(columns: Columns) -> list[Operator]:
@@ -122,10 +128,13 @@ def attention_adapters(columns: Columns) -> list[Operator]:
     grouped = model.plain * (1.0 - model.latent)
     low = model.kv_lora + model.rope_dim
     mixed = model.mixed_parameters / model.hidden / layout.tp
+    single, both = groups * model.head_dim * grouped, 2.0 * groups * model.head_dim * grouped
+    separate = 1.0 - columns.software.fused_adapters
+    queries = heads * model.score_dim * model.plain + (1.0 - separate) * both
     return [
-        _adapter(columns, "query adapter", (tokens, model.hidden, heads * model.score_dim * model.plain), rank),
-        _adapter(columns, "key adapter", (tokens, model.hidden, groups * model.head_dim * grouped), rank),
-        _adapter(columns, "value adapter", (tokens, model.hidden, groups * model.head_dim * grouped), rank),
+        _adapter(columns, "query adapter", (tokens, model.hidden, queries), rank),
+        _adapter(columns, "key adapter", (tokens, model.hidden, separate * single), rank),
+        _adapter(columns, "value adapter", (tokens, model.hidden, separate * single), rank),
         _adapter(columns, "latent adapter", (tokens, model.hidden, low * model.latent * model.plain), rank),
         _adapter(columns, "projection adapter", (tokens, heads * model.value_dim * model.plain, model.hidden), rank),
         _adapter(columns, "mixer adapter", (tokens, model.hidden, mixed), rank),
@@ -138,9 +147,10 @@ def mlp_adapters(columns: Columns, name: str, width: F) -> list[Operator]:
     if not np.any(rank > 0):
         return []
     model, tokens = columns.model, columns.tokens
+    separate, gate = 1.0 - columns.software.fused_adapters, width * model.gated
     return [
-        _adapter(columns, f"{name} up adapter", (tokens, model.hidden, width), rank),
-        _adapter(columns, f"{name} gate adapter", (tokens, model.hidden, width * model.gated), rank),
+        _adapter(columns, f"{name} up adapter", (tokens, model.hidden, width + (1.0 - separate) * gate), rank),
+        _adapter(columns, f"{name} gate adapter", (tokens, model.hidden, separate * gate), rank),
         _adapter(columns, f"{name} down adapter", (tokens, width, model.hidden), rank),
     ]
 

@@ -49,6 +49,8 @@ _SOFTMAX_APART = 4.0
 _DROPOUT_BYTES = 5.0
 # Backward of a fused attention kernel does five products where forward does two.
 _ATTENTION_BACKWARD_FLOPS = 2.5
+# An element that attention wants in 8 bits: 2 bytes read, 1 written.
+_ATTENTION_CAST_BYTES = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,12 +227,19 @@ def _fused_attention(columns: Columns) -> Operator:
     filled = np.maximum(filled, blocks / (np.ceil(blocks / device.units) * device.units))
     width = columns.model.score_dim
     narrow = np.where(width < 128, 0.8, np.where(width > 128, 0.9, 1.0))
-    rate = device.attention * filled * narrow / padded
+    eight = software.attention_bits == 8
+    rate = np.where(eight, device.attention8, device.attention) * filled * narrow / padded
     forward = flops / (rate * software.attention_forward)
     backward = _ATTENTION_BACKWARD_FLOPS * flops / (rate * software.attention_backward)
-    one = np.ones_like(flops)
-    gap = device.gap_s
-    return Operator("attention", forward + gap, backward + 3.0 * gap, 0.0 * one, flops, one, 3.0 * one, core=True)
+    one, gap = np.ones_like(flops), device.gap_s
+    # Queries, keys and values forward, the gradient of the output backward.
+    cast_s = np.where(eight, _ATTENTION_CAST_BYTES, 0.0) / (device.hbm_bytes_s * software.memory_fraction)
+    groups = np.maximum(columns.model.kv_heads / layout.tp, 1.0)
+    ahead = cast_s * columns.tokens * (heads * width + groups * (width + columns.model.value_dim))
+    back = cast_s * columns.tokens * heads * columns.model.value_dim
+    return Operator(
+        "attention", forward + ahead + gap, backward + back + 3.0 * gap, 0.0 * one, flops, one, 3.0 * one, core=True
+    )
 
 
 def _plain_attention(columns: Columns) -> Operator:

@@ -114,7 +114,8 @@ def _contents(rank: StageCounts, training: Training) -> list[float]:
     expert += rank.head * parameters.prediction_expert(model, layout)
     trained = [dense, expert]
     if training.lora is not None:
-        each = [adapters_of_layer(model, layout, training.lora, experts=kind) for kind in (False, True)]
+        fused = training.software.fused_adapters
+        each = [adapters_of_layer(model, layout, training.lora, experts=kind, fused=fused) for kind in (False, True)]
         trained = [plain * each[0] + rank.moe_layers * each[1], 0.0]
     chunks = rank.first_chunk, rank.last_chunk
     return [rank.layers, rank.moe_layers, rank.embedding, rank.head, dense, expert, *trained, *chunks]

@@ -23,6 +23,7 @@ Recompute = Literal["none", "selective", "full"]
 Precision = Literal["bf16", "fp16", "fp8", "fp4"]
 Access = Literal["sequential", "random"]
 CachePolicy = Literal["none", "page-cache", "lru", "pinned", "shared"]
+AttentionPrecision = Literal["bf16", "fp8"]
 Attention = Literal["unfused", "flash1", "flash2", "flash3", "cudnn"]
 Dispatcher = Literal["alltoall", "deepep", "hybridep"]
 Scaling = Literal["tensor", "row"]
@@ -31,6 +32,7 @@ Targets = Literal["all", "attention"]
 SCHEDULES: tuple[Schedule, ...] = ("1f1b", "interleaved", "zero-bubble", "dualpipe")
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
 PRECISIONS: tuple[Precision, ...] = ("bf16", "fp16", "fp8", "fp4")
+ATTENTION_PRECISIONS: tuple[AttentionPrecision, ...] = ("bf16", "fp8")
 DISPATCHERS: tuple[Dispatcher, ...] = ("alltoall", "deepep", "hybridep")
 # Modules that Megatron-Core can compute again by themselves (`--recompute-modules`).
 RECOMPUTE_MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
@@ -218,7 +220,14 @@ class SoftwareProfile:
         grouped_fraction, grouped_narrow: Of the dense GEMM rate that grouped expert GEMMs reach in 16 bits, in 8 or 4.
         narrow_group_ps: Device time of one expert's product in 8 or 4 bits beyond its tiles and operands: small kernels
             that scale and cast each expert's part, one expert after another.
-        fused_experts: Grouped products of a rank are one kernel, casts in it, and not a kernel for each expert.
+        head_precision: Datatype of the output projection's products, forward and backward.
+        attention_precision: Datatype of the attention core's products: 16 bits whatever the precision of the job, or 8
+            (Transformer Engine's `fp8_dpa`).
+        grouped_kernel: Grouped products of a rank are one kernel, casts in it, and not a kernel for each expert.
+        fused_experts: The whole MLP of a rank's experts: `grouped_kernel`, and bias, clamp and activation are part of
+            the products (Transformer Engine's fused grouped MLP on Blackwell).
+        fused_adapters: LoRA has one adapter for queries, keys and values together, and one for gate and up (Megatron's
+            `linear_qkv` and `linear_fc1`); else one for each of these matrices (Hugging Face PEFT).
         attention_forward, attention_backward: Of the device's best attention rate, long sequences, forward and
         backward. memory_fraction: Of the device's achievable memory bandwidth that elementwise kernels reach.
         fused_norm, fused_activation, fused_residual, fused_rope, fused_loss: One pass over memory, or one an operation.
@@ -282,7 +291,8 @@ class SoftwareProfile:
         keeps_placeholders: A 16-bit tensor stays for every shape of weight whose gradient the product adds to the
             buffer itself (Transformer Engine from 2.3 on); else there is one of the largest while it is used.
         narrow_parameter_bytes: Bytes of a layer's parameter under 8-bit products: 2 with the transposed copy that
-            Hopper's want, or in 16 bits; 1 where they take either order (Blackwell, one scale a tensor).
+            Hopper's want, or in 16 bits; 1 where they take either order (Blackwell, one scale a tensor). Under 4-bit
+            products frozen parameters are stored twice in 4 bits with a scale each 16; others in 16 bits.
         step_ps: Fixed host time of one step (loss sync, gradient norm, scheduler, logging).
         own_runs: What a user's own runs say of their pace (`railyard calibrate runs`).
     """
@@ -302,7 +312,11 @@ class SoftwareProfile:
     grouped_fraction: float = 0.9
     grouped_narrow: float = 0.9
     narrow_group_ps: int = 25_000_000
+    head_precision: Precision = "bf16"
+    attention_precision: AttentionPrecision = "bf16"
+    grouped_kernel: bool = False
     fused_experts: bool = False
+    fused_adapters: bool = False
     attention_forward: float = 1.0
     attention_backward: float = 0.75
     memory_fraction: float = 1.0

@@ -87,8 +87,13 @@ def software_of(
         changes |= {"dispatcher": recipe.dispatcher} if recipe.dispatcher else {}
         changes |= {"fused_loss": True} if recipe.fused_loss else {}
     said = f"{row.get('overlap_notes')} {row.get('notes')}".lower()
-    named = next((kind for kind in DISPATCHERS if kind in said), "")
+    named = row.get("dispatcher") or next((kind for kind in DISPATCHERS if kind in said), "")
     changes |= {"dispatcher": named} if named else {}
+    changes |= {name: row.get(name) for name in ("head_precision", "attention_precision") if row.get(name)}
+    if re.search(r"8-bit attention|fp8attn|fp8_dpa", said):
+        changes["attention_precision"] = "fp8"
+    if row.get("fused_experts"):
+        changes["fused_experts"] = row.get("fused_experts") == "1"
     scopes = tuple(scope for scope in GRAPH_SCOPES if re.search(rf"\b{scope}\b", said))
     if "graphs" in said and "no cuda graphs" not in said:
         changes["graphs"] = scopes or recipe.graphs if recipe else scopes
@@ -212,6 +217,7 @@ def _written(row: Row, defaults: list[str], recipe: Recipe | None) -> Layout:
         recompute=_recompute(row, defaults),
         recompute_modules=_modules(row, recipe),
         recompute_share=0.5 if _keeps_every_second(row) else 1.0,
+        bucket_bytes=round(1e6 * row.real.get("bucket_mb", 0.0)),
         recompute_by_operator=_keeps_every_second(row),
         offload_layers=recipe.offload_layers if recipe else 0,
         overlap_gradient=modern,

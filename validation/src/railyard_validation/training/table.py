@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from railyard.workload.training.spec import ATTENTION_PRECISIONS, DISPATCHERS, PRECISIONS
 from railyard_validation.csv_rows import FLAG, Column, TableRow, checked, read_rows
 
 if TYPE_CHECKING:
@@ -37,13 +38,16 @@ _MOST = {"layers": 4096, "hidden": 1_000_000, "vocab": 100_000_000, "experts": 1
 # A model without these is none.
 _LEAST = ("layers", "hidden", "heads", "vocab", *_PLACE)
 _STEPS = ("step_time_s", "step_p5_s", "step_p95_s", "step_p99_s")
-_REAL = (*_STEPS, "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "mem_gib")
-_FLAGS = ("seq_parallel", "gated_mlp")
+_REAL = (*_STEPS, "bucket_mb", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "mem_gib")
+_FLAGS = ("seq_parallel", "gated_mlp", "fused_experts")
 COLUMNS = {
     **{name: Column(1 if name in _LEAST else 0, _MOST.get(name, 1e12), integer=True) for name in _INTEGERS},
     **{name: Column() for name in _REAL},
     **dict.fromkeys(_FLAGS, FLAG),
     "tier": Column(words=("A", "B", "C")),
+    "dispatcher": Column(words=DISPATCHERS),
+    "head_precision": Column(words=PRECISIONS),
+    "attention_precision": Column(words=ATTENTION_PRECISIONS),
 }
 """What the cells of a table may hold, by column; others are text."""
 
