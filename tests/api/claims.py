@@ -73,7 +73,7 @@ def of_headline(variant: dict[str, Any]) -> list[str]:
     bottleneck = variant["bottleneck"]
     text, trials, found = bottleneck["headline"], bottleneck["ranking"], []
     gains = {(f"{one['factor']:g}", one["resource"]): one["gain"] for one in trials}
-    for factor, name, gain in re.findall(r"([\d.]+) x ([\w -]+?) shortens the step by ([\d.]+)%", text):
+    for factor, name, gain in re.findall(r"([\d.]+) x ([\w -]+?) shortens the step by ([\d.]+) %", text):
         true = gains.get((factor, name))
         if true is None or abs(true - float(gain) / 100) > _ROUNDED:
             found.append(f"{name}: {gain} % but tried {true}")
@@ -81,7 +81,7 @@ def of_headline(variant: dict[str, Any]) -> list[str]:
             found.append(f"{name} is not the best of {gains}")
     if "No single resource" in text and trials and max(one["gain"] for one in trials) >= 0.01:
         found.append(f"none helps, but {trials[0]}")
-    loss = re.search(r"The largest loss is ([\w' -]+), ([\d.]+)% of the step", text)
+    loss = re.search(r"The largest single loss is ([\w' -]+), ([\d.]+) % of the step", text)
     if loss:
         most = max(_losses(variant["tax"]))
         if abs(most - float(loss.group(2)) / 100) > _ROUNDED:
@@ -105,11 +105,12 @@ def of_comparison(text: str, variants: list[dict[str, Any]]) -> list[str]:
             f"takes ([\\d.]+) %[^;]* of the tokens of {re.escape(name)}[,;]",
         ):
             found += [fault for what in re.findall(words, text) for fault in _lost(variant, what)]
-    told = re.search(r"(?:^|\. )(\S[^%]*?) gets ([\d.]+) % more tokens out of a GPU than (.+?)\. ", text + " ")
-    if told:
-        faster = rate(by_name[told.group(1)]) / rate(by_name[told.group(3)]) - 1
-        if abs(faster - float(told.group(2)) / 100) > _ROUNDED:
-            found.append(f"{told.group(2)} % more tokens, but {faster:.3%}")
+    names = "|".join(map(re.escape, sorted(by_name, key=len, reverse=True)))
+    gets = rf"({names})(?:, a bound with the same NICs,)? gets ([\d.]+) % more tokens out of a GPU than ({names})\."
+    for more, number, less in re.findall(gets, text):
+        faster = rate(by_name[more]) / rate(by_name[less]) - 1
+        if abs(max(faster, 0.0) - float(number) / 100) > _ROUNDED:
+            found.append(f"{number} % more tokens, but {faster:.3%}")
     for name, number in re.findall(r"(\S+) costs least; none gets more than ([\d.]+) % more tokens", text):
         most = max(map(rate, variants)) / rate(by_name[name]) - 1
         if abs(most - float(number) / 100) > _ROUNDED:

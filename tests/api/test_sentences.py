@@ -104,7 +104,7 @@ def test_a_false_sentence_is_seen():
     wrong = [f"9{cell}" if heads[at] == "network tax" else cell for at, cell in enumerate(cells)]
     assert claims.of_row(heads, wrong, plain[0])
     one = plain[0]
-    one["bottleneck"]["headline"] = "9 x NIC rate shortens the step by 99.0%."
+    one["bottleneck"]["headline"] = "9 x NIC rate shortens the step by 99.0 %."
     assert claims.of_headline(one)
     names = [one["name"] for one in plain]
     told = (

@@ -112,15 +112,15 @@ def test_the_tax_leads():
 def test_variants_that_cannot_be_told_apart_are_tied():
     """3 % of the model and 4 % of prices are 5 % together."""
     assert why(variant("a", 1000, 1.0), variant("b", 1001.9, 1.01), ties=["b"]) == (
-        f"{LEAD.format('tokens', 'a')} Both variants are tied: 1.0 % in dollars a token is inside the error of model"
-        f" and prices (5.0 %). {HEADLINE}"
+        f"{LEAD.format('tokens', 'a')} Both variants are tied: they differ by 1.0 % in dollars a token, within"
+        f" the error of model and prices (5.0 %). {HEADLINE}"
     )
 
 
 def test_a_variant_without_a_price_is_not_compared_by_cost():
     assert why(variant("a", 1000, 1.0), variant("b", 1001, None), ties=["b"]) == (
-        f"{LEAD.format('tokens', 'a')} Both variants are tied: 1.0 % in step time is inside the error of the model"
-        f" (3.0 %). {HEADLINE}"
+        f"{LEAD.format('tokens', 'a')} Both variants are tied: they differ by 1.0 % in step time, within"
+        f" the error of the model (3.0 %). {HEADLINE}"
     )
 
 
@@ -160,10 +160,10 @@ def test_the_tax_of_the_scale_out_network_is_never_said_to_be_at_scale_up():
 def test_peers_of_the_best():
     best, near, dear = variant("best", 101.9, 1.0), variant("near", 100, 1.019), variant("dear", 100, 1.5)
     found = why(variant("slow", 50, 2.0), best, near, dear, ties=["near"])
-    assert " near is tied with best: 1.0 % in dollars a token is inside" in found
+    assert " near is tied with best: they differ by 1.0 % in dollars a token, within" in found
     assert "dear" not in found
     many = why(variant("slow", 50, 2.0), best, near, dear, ties=["near", "dear"])
-    assert " near, dear are tied with best: at most 1.0 % in dollars a token" in many
+    assert " near, dear are tied with best: they differ by at most 1.0 % in dollars a token" in many
 
 
 def test_the_cheapest_is_best_though_another_is_faster():
@@ -260,7 +260,7 @@ def test_links_that_faults_hit_are_printed_and_differences_are_warned_of():
     apart = [*alike, variant("c", 1, 1.0, faults=[fault(tiers=((4, 16),))])]
     assert faults.hits(result(*apart)) == [
         "fault: switch-down: spine 0 hits 4 of 8 links of spine (50.0 %) on a, b; 4 of 16 links of spine (25.0 %) on c",
-        "warning: switch-down: spine 0 is not the same loss on these networks: links and shares differ, see above",
+        "warning: switch-down: spine 0 does not hit these networks alike: shares of the tier differ, see above",
     ]
 
 
@@ -268,9 +268,9 @@ def test_the_bound_is_told_with_its_distance_and_never_leads():
     """2.1 % is what the verdict says."""
     said = why(variant("a", 1000, 1.2), variant("b", 900, 1.3), variant("ideal", 1021, 1.0, bound=True), ties=["b"])
     assert said == (
-        f"{LEAD.format('tokens', 'a')} Both variants that are compared are tied: 1.0 % in dollars a token is inside the"
-        " error of model and prices (5.0 %). a is 2.1 % from ideal, a bound with the same NICs, in tokens per GPU."
-        f" {HEADLINE}"
+        f"{LEAD.format('tokens', 'a')} Both variants that are compared are tied: they differ by 1.0 % in dollars"
+        " a token, within the error of model and prices (5.0 %). ideal, a bound with the same NICs, gets 2.1 % more"
+        f" tokens out of a GPU than a. {HEADLINE}"
     )
 
 
@@ -280,8 +280,8 @@ def test_work_without_tokens_is_compared_by_time():
         f"{LEAD.format('time', 'b')} b takes 25.0 % less time than a. {HEADLINE}"
     )
     assert why(variant("a", None, step_s=2.0), variant("b", None, step_s=1.9961), ties=["a"]) == (
-        f"{LEAD.format('time', 'b')} Both variants are tied: 1.0 % in step time is inside the error of the model"
-        f" (3.0 %). {HEADLINE}"
+        f"{LEAD.format('time', 'b')} Both variants are tied: they differ by 1.0 % in step time, within"
+        f" the error of the model (3.0 %). {HEADLINE}"
     )
 
 

@@ -46,14 +46,14 @@ def test_the_largest_part_is_the_bottleneck_and_the_gain_is_exact():
     assert [trial.resource.name for trial in found.ranking] == [SPINE.name, FLOPS.name, LATENCY.name, MEMORY.name]
     assert found.ranking[0].gain == pytest.approx(5.0 * (1 - 1 / 1.25) / 10)
     assert found.ranking[0].bound_gain == pytest.approx(0.5, abs=1e-5)
-    assert found.sensitivity == "1.25 x leaf-spine shortens the step by 10.0%, without limit by 50.0%."
+    assert found.sensitivity == "1.25 x leaf-spine shortens the step by 10.0 %, without limit by 50.0 %."
 
 
 def test_the_part_of_the_networks_that_helps_most_is_named():
     simulate, _ = amdahl({FLOPS.name: 9.0, NIC.name: 0.6, LATENCY.name: 0.4}, fixed=0.0)
     found = bottleneck.find(10.0, [FLOPS, LATENCY, NIC], simulate)
     assert found.name == FLOPS.name
-    assert found.sensitivity.endswith("without limit by 90.0%. Of the networks, NIC rate helps most (1.2%).")
+    assert found.sensitivity.endswith("without limit by 90.0 %. Of the networks, NIC rate helps most (1.2 %).")
     simulate, _ = amdahl({FLOPS.name: 9.99, NIC.name: 0.01}, fixed=0.0)
     assert "networks" not in bottleneck.find(10.0, [FLOPS, NIC], simulate).sensitivity
 
@@ -128,11 +128,11 @@ def shares(lost):
     ],
 )
 def test_the_sentence_names_the_largest_loss_and_its_network(tax, words):
-    plain = Bottleneck("scale-out latency", "1.25 x scale-out latency shortens the step by 3.2%.")
+    plain = Bottleneck("scale-out latency", "1.25 x scale-out latency shortens the step by 3.2 %.")
     found = plain.led_by(tax)
-    assert found.headline == f"The largest loss is {words}, 28.8% of the step."
+    assert found.headline == f"The largest single loss is {words}, 28.8 % of the step."
     assert found.section().headline == found.headline
-    assert found.section().sensitivity == "1.25 x scale-out latency shortens the step by 3.2%."
+    assert found.section().sensitivity == "1.25 x scale-out latency shortens the step by 3.2 %."
 
 
 def test_without_losses_the_sentence_stays():
@@ -197,10 +197,10 @@ def test_the_sentence_names_the_best_remedy_of_each_family():
     )  # fmt: skip
     found = Bottleneck("none", "Rest.", changes=rows).led_by(taxed())
     assert found.headline == (
-        "What you can change, each by itself: fabric uec lowers the cost of a token by 30.0%"
-        " (step 30.0% shorter, $1.25M less capital); 4 queue pairs by 16.0%;"
-        " FP8 products lowers it by 50.0% if the loss converges."
+        "What you can change, each by itself: fabric uec lowers the cost of a token by 30.0 %"
+        " (step 30.0 % shorter, $1.25M less capital); 4 queue pairs by 16.0 %;"
+        " FP8 products by 50.0 %, if the loss converges."
     )
     assert found.section().changes == rows
     none = Bottleneck("none", "Rest.", changes=(changed("fabric uec", "fabric", 0.004),)).led_by(taxed())
-    assert none.headline == "Nothing that you can change was found to lower the cost of a token by more than 0.5%."
+    assert none.headline == "Nothing that you can change was found to lower the cost of a token by more than 0.5 %."

@@ -40,6 +40,16 @@ def test_an_outage_of_the_network_is_no_bandwidth():
     assert found.exposed["bandwidth"] == pytest.approx(found.of_collectives) == pytest.approx(0.1)
 
 
+def test_an_outage_counts_in_full_where_a_wait_hides_behind_the_network():
+    """3 s of bandwidth hid 2 s of the host, and nothing hides behind an outage: 3 s of 10 are outage, 1 s bandwidth."""
+    spent = {"compute": 4.0, "bandwidth": 3.0, "outage": 3.0}
+    without = {"compute": 4.0, "host": 2.0}
+    found = tax_of(spent, without, without, "flow")
+    assert found.tokens_lost == pytest.approx(0.4)
+    assert found.exposed["outage"] == pytest.approx(0.3)
+    assert found.exposed["bandwidth"] == pytest.approx(0.1)
+
+
 def test_a_wait_that_the_network_hid_is_no_tax():
     """4 s of contention hid 3 s of loading: without the network 1 s is won."""
     with_it = {"compute": 6.0, "contention": 4.0}

@@ -199,7 +199,7 @@ def agrees(variant):
     for one in (variant.tax, variant.tax.scale_up):
         losses += [*one.exposed.values(), one.slowed_kernels]
     largest = max(losses)
-    found = re.search(r"The largest loss is ([^,]+), ([0-9.]+)% of the step", variant.bottleneck.headline)
+    found = re.search(r"The largest single loss is ([^,]+), ([0-9.]+) % of the step", variant.bottleneck.headline)
     if found is None:
         assert largest < 0.005
         return

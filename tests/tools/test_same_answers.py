@@ -12,7 +12,7 @@ LEAVES = {
     "exit": 0,
     "variants[0].step.seconds": 1.501440214921,
     "variants[0].name": "roce",
-    "bottleneck.headline": "1.25 x FLOPS shortens the step by 17.7%",
+    "bottleneck.headline": "1.25 x FLOPS shortens the step by 17.7 %",
     "timeline.parquet:start_ps": "sha256:ab12",
     "empty": math.nan,
 }
@@ -48,7 +48,7 @@ def test_the_same_is_the_same(compared):
     [
         ("variants[0].step.seconds", math.nextafter(1.501440214921, 2)),
         ("variants[0].name", "Roce"),
-        ("bottleneck.headline", "1.25 x FLOPS shortens the step by 17.8%"),
+        ("bottleneck.headline", "1.25 x FLOPS shortens the step by 17.8 %"),
         ("timeline.parquet:start_ps", "sha256:ab13"),
         ("exit", False),
         ("empty", 0.0),

@@ -54,7 +54,7 @@ function unseen(verdict: VerdictFigures): string {
 /** Which variant is best, where that can be said; ties are called ties, and bounds never lead. */
 export function Verdict({ verdict }: { verdict: VerdictFigures }) {
   const bound = verdict.bound !== null && verdict.above_bound !== null
-    ? ` ${verdict.leading} is ${percent(Math.max(verdict.above_bound, 0))} from ${verdict.bound}, a bound with the same NICs.` : "";
+    ? ` ${verdict.bound}, a bound with the same NICs, is ${percent(Math.max(verdict.above_bound, 0))} better than ${verdict.leading}.` : "";
   const note = `${unseen(verdict)} Ranked by ${BY[verdict.by]}. A difference smaller than the error of model and prices together is a tie; a job that a fault ends ranks behind those that finish.${bound}`;
   if (verdict.differences.length === 0) return <Section title={headOf(verdict)} note={`${unseen(verdict)}${bound}` || undefined}>{null}</Section>;
   return (

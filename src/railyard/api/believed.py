@@ -132,11 +132,20 @@ def bound(result: Result) -> str:
     verdict = result.verdict
     if verdict is None or verdict.bound is None or verdict.leading is None or verdict.above_bound is None:
         return ""
-    more = numbers.percent(max(verdict.above_bound, 0.0))
-    return f" {verdict.leading} is {more} from {verdict.bound}, a bound with the same NICs, in {_BOUND_IN[verdict.by]}."
+    if verdict.above_bound < _LEAST_SEEN:
+        return f" {verdict.leading} does as well as {verdict.bound}, a bound with the same NICs."
+    more = _MORE[verdict.by].format(numbers.percent(verdict.above_bound))
+    return f" {verdict.bound}, a bound with the same NICs, {more} than {verdict.leading}."
 
 
-_BOUND_IN = {"cpmt": "tokens per GPU", "step_s": "steps per second", "goodput_rps": "requests answered in time"}
+_LEAST_SEEN = 0.0005
+"""What would be printed as 0.0 %."""
+
+_MORE = {
+    "cpmt": "gets {} more tokens out of a GPU",
+    "step_s": "does {} more steps per second",
+    "goodput_rps": "answers {} more requests in time",
+}
 
 
 def ties(result: Result) -> str:
@@ -163,8 +172,10 @@ def _names(verdict: Verdict) -> str:
 
 
 def _inside(row: Difference, verdict: Verdict) -> str:
-    """`0.9 % in dollars a token is inside the error of model and prices (2.1 %)`."""
+    """`they differ by 0.9 % in dollars a token, within the error of model and prices (2.1 %)`."""
     of = "of model and prices" if row.price_band else "of the model"
     most = "" if len(verdict.ties) == 1 else "at most "
     difference = numbers.percent(abs(row.difference))
-    return f"{most}{difference} in {_BY[verdict.by]} is inside the error {of} ({numbers.percent(row.band)})"
+    return (
+        f"they differ by {most}{difference} in {_BY[verdict.by]}, within the error {of} ({numbers.percent(row.band)})"
+    )

@@ -150,15 +150,18 @@ def hits(result: Result) -> list[str]:
     lines = []
     products = [variant for variant in result.steps if not variant.bound] or list(result.steps)
     for what in dict.fromkeys(fault.what for variant in products for fault in variant.faults or ()):
+        found = [
+            (one.name, fault) for one in products for fault in one.faults or () if fault.what == what and fault.tiers
+        ]
         by_hit: dict[str, list[str]] = {}
-        for variant in products:
-            for fault in variant.faults or ():
-                if fault.what == what and fault.tiers:
-                    by_hit.setdefault(_hit(fault), []).append(variant.name)
+        for name, fault in found:
+            by_hit.setdefault(_hit(fault), []).append(name)
         if by_hit:
             lines.append(f"fault: {what} hits {'; '.join(_on(by_hit, len(products)))}")
         if len(by_hit) > 1:
-            lines.append(f"warning: {what} is not the same loss on these networks: links and shares differ, see above")
+            shares = {tuple(numbers.percent(row.share) for row in fault.tiers) for _, fault in found}
+            differ = "shares of the tier" if len(shares) > 1 else "numbers of links, though not their shares,"
+            lines.append(f"warning: {what} does not hit these networks alike: {differ} differ, see above")
     return lines
 
 

@@ -194,7 +194,7 @@ class Bottleneck:
     headline: str = ""
 
     def led_by(self, tax: TaxFigures) -> Bottleneck:
-        """The same with a headline: the largest loss, and the remedies that help most.
+        """The same with a headline: the largest single loss, and the remedies that help most.
 
         The resource that helps most may be of another cause: a wait that is removed often turns into another one. But
         where a loss is larger than what any resource saves, it is the bottleneck.
@@ -209,7 +209,9 @@ class Bottleneck:
         saved = max((trial.gain for trial in self.ranking), default=0.0)
         name = self.name if losses[loss] <= saved else self._named(loss)
         return replace(
-            self, name=name, headline=f"The largest loss is {what}, {losses[loss]:.1%} of the step. {tried}".strip()
+            self,
+            name=name,
+            headline=f"The largest single loss is {what}, {_percent(losses[loss])} of the step. {tried}".strip(),
         )
 
     def _named(self, loss: Loss) -> str:
@@ -253,22 +255,30 @@ def _tried(changes: Sequence[ChangeRow]) -> str:
     rows = sorted(best.values(), key=lambda row: (row.family != "repair", -_saved(row)))
     sure, unsure = [row for row in rows if not row.assumes], [row for row in rows if row.assumes]
     if not rows:
-        return f"Nothing that you can change was found to lower the cost of a token by more than {NEGLIGIBLE:.1%}."
-    parts = [f"{row.name} lowers the cost of a token by {_saved(row):.1%} ({_terms(row)})" for row in sure[:1]]
+        return (
+            f"Nothing that you can change was found to lower the cost of a token by more than {_percent(NEGLIGIBLE)}."
+        )
+    parts = [f"{row.name} lowers the cost of a token by {_percent(_saved(row))} ({_terms(row)})" for row in sure[:1]]
     least = max(map(_saved, sure), default=0.0) / 4
-    parts += [f"{row.name} by {_saved(row):.1%}" for row in sure[1:] if _saved(row) >= least][:_SHOWN]
-    parts += [f"{row.name} lowers it by {_saved(row):.1%} if {row.assumes}" for row in unsure[:1]]
+    parts += [f"{row.name} by {_percent(_saved(row))}" for row in sure[1:] if _saved(row) >= least][:_SHOWN]
+    lowers = "" if parts else " lowers the cost of a token"
+    parts += [f"{row.name}{lowers} by {_percent(_saved(row))}, if {row.assumes}" for row in unsure[:1]]
     return f"What you can change, each by itself: {'; '.join(parts)}."
 
 
 def _terms(row: ChangeRow) -> str:
     """`step 11.2% shorter, $1.2M more capital`."""
     change = row.capex_change_usd or 0.0
-    step = f"step {abs(row.gain):.1%} {'shorter' if row.gain >= 0 else 'longer'}"
+    moved = _percent(abs(row.gain))
+    step = "step as long" if moved == _percent(0.0) else f"step {moved} {'shorter' if row.gain >= 0 else 'longer'}"
     if abs(change) < 1.0:
         return step
     size, unit = (abs(change) / 1e6, "M") if abs(change) >= 1e6 else (abs(change) / 1e3, "k")
     return f"{step}, ${size:.3g}{unit} {'more' if change > 0 else 'less'} capital"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def _saved(row: ChangeRow) -> float:
@@ -366,15 +376,15 @@ def _try(
 
 def _words(trials: Sequence[Trial]) -> tuple[str, str]:
     if not trials or trials[0].gain < NEGLIGIBLE:
-        return "none", f"No single resource shortens the step by more than {NEGLIGIBLE:.1%}."
+        return "none", f"No single resource shortens the step by more than {_percent(NEGLIGIBLE)}."
     best = trials[0]
-    words = f"{best.factor:g} x {best.resource.name} shortens the step by {best.gain:.1%}"
+    words = f"{best.factor:g} x {best.resource.name} shortens the step by {_percent(best.gain)}"
     if best.bound_gain is not None:
-        words += f", without limit by {best.bound_gain:.1%}"
+        words += f", without limit by {_percent(best.bound_gain)}"
     helpful = [trial for trial in trials[1:] if trial.resource.family == "network" and trial.gain >= NEGLIGIBLE]
     if best.resource.family == "network" or not helpful:
         return best.resource.name, f"{words}."
     return (
         best.resource.name,
-        f"{words}. Of the networks, {helpful[0].resource.name} helps most ({helpful[0].gain:.1%}).",
+        f"{words}. Of the networks, {helpful[0].resource.name} helps most ({_percent(helpful[0].gain)}).",
     )

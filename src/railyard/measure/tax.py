@@ -16,9 +16,10 @@ T - T1 is the sum of the differences of all causes. Of these, the causes that a 
     slowed kernels      how much longer the same kernels run during communication, where it slows them
 
 All other differences are consequences. Pipeline bubbles and waits for computations elsewhere grow with what delays
-others, and what a wait hid before (samples that were loaded meanwhile) comes to light when it is gone. So each direct
-cause has the part of T - T1 that its own growth has in the growth of all direct causes; a cause that shrank has none.
-What storage, checkpoints or meetings of workers wait longer for came over the network too, and counts as bandwidth.
+others, and what a wait hid before (samples that were loaded meanwhile) comes to light when it is gone. An outage hides
+nothing, because all ranks stand still: it counts in full. Of what is left of T - T1, each other direct cause has the
+part that its own growth has in the growth of them all; a cause that shrank has none. What storage, checkpoints or
+meetings of workers wait longer for came over the network too, and counts as bandwidth.
 
 A network without limit cannot be slower. Where simulation says so (another order of events), T1 counts as T.
 """
@@ -67,7 +68,7 @@ def tax_of(
         engine: That found the latter two.
         slows: Whether communication slows concurrent kernels; else computation that takes longer is a consequence.
     """
-    direct = (*EXPOSED, OUTAGE, *((_KERNELS,) if slows else ()))
+    direct = (*EXPOSED, *((_KERNELS,) if slows else ()))
     step_s, found_s, least_s = (sum(spent.values()) for spent in (as_it_is, without_scale_out, without_networks))
     outside_s = min(found_s, step_s)
     inside_s = min(least_s, outside_s)
@@ -84,13 +85,18 @@ def tax_of(
 
 
 def _shares(longer: Mapping[str, float], shorter: Mapping[str, float], direct: Sequence[str], lost: float) -> TaxShares:
-    """A share of the step by direct cause, in proportion to how much each grew; all bandwidth where none did."""
+    """A share of the step by direct cause: outages in full, the rest in proportion to how much each other cause grew.
+
+    All of the rest is bandwidth where none grew.
+    """
     grown = {cause: max(longer.get(cause, 0.0) - shorter.get(cause, 0.0), 0.0) for cause in {*longer, *shorter}}
     parts = {cause: grown.get(cause, 0.0) for cause in direct}
     parts["bandwidth"] += sum(grown.get(cause, 0.0) for cause in _CARRIED)
     total = sum(parts.values())
     if not total:
         parts["bandwidth"] = total = 1.0
-    share = {cause: lost * part / total for cause, part in parts.items()}
-    exposed = {cause: share[cause] for cause in (*EXPOSED, *((OUTAGE,) if parts[OUTAGE] else ()))}
+    out_s, saved_s = grown.get(OUTAGE, 0.0), sum(longer.values()) - sum(shorter.values())
+    stood = min(lost * out_s / saved_s, lost) if out_s and lost else 0.0
+    share = {cause: (lost - stood) * part / total for cause, part in parts.items()}
+    exposed = {cause: share[cause] for cause in EXPOSED} | ({OUTAGE: stood} if out_s else {})
     return TaxShares(tokens_lost=lost, exposed=exposed, slowed_kernels=share.get(_KERNELS, 0.0))

@@ -19,7 +19,7 @@ def propose(job: Prepared, waits: Waits) -> Iterator[Remedy]:
     """A tuner that takes the algorithm and protocol of the shortest predicted time."""
     if job.variant.draft.scenario.collectives.selector == "best" or waits.network < _WORTH:
         return
-    note = "a tuner plugin or `NCCL_ALGO` and `NCCL_PROTO` by size"
+    note = "a tuner plugin, or `NCCL_ALGO` and `NCCL_PROTO`, chooses them by size"
     yield Remedy("fastest collectives", "collectives", "exposed communication", {"collectives.selector": "best"}, note)
 
 

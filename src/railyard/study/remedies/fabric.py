@@ -32,7 +32,9 @@ def propose(job: Prepared, waits: Waits) -> Iterator[Remedy]:
             yield Remedy(f"fabric {name}", "fabric", "exposed communication", other, note, bound)
     if fabric.name == "infiniband" and not fabric.sharp:
         changes = {"cluster.back_end.fabric.sharp": True}
-        yield Remedy("SHARP", "collectives", "exposed communication", changes, "Quantum switches with SHARP licensed")
+        yield Remedy(
+            "SHARP", "collectives", "exposed communication", changes, "its Quantum switches have SHARP licensed"
+        )
 
 
 proposals.add("fabric", Proposals("fabric", propose, in_run=True, bounded=True))

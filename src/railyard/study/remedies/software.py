@@ -52,7 +52,7 @@ def _of_software(**changes: Any) -> dict[str, Any]:
 def _tensor_overlap(job: Prepared) -> Remedy:
     software = job.training.software
     share = software.tensor_overlap or _TENSOR_OVERLAP
-    assumes = "" if software.tensor_overlap else f"tensor_overlap {share:g}, which profile {software.name} lacks"
+    assumes = "" if software.tensor_overlap else f"the software overlaps as `tensor_overlap: {share:g}` says"
     changes = {**of_layout(overlap_tensor=True), **_of_software(tensor_overlap=share)}
     return Remedy("tensor-parallel overlap", "software", "exposed communication", changes, assumes)
 

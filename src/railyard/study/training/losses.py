@@ -246,8 +246,8 @@ def sentence(one: FaultFigures) -> str:
             most = max(one.parts, key=lambda part: part.seconds)
             how = "ends the job" if one.outcome == "aborted" else "stops all traffic for good"
             return (
-                f"{begin} {how}, which is aborted {span(one.detection_s)} later: {span(one.lost_s)} lost, most of it"
-                f" {span(most.seconds)} {most.cause}"
+                f"{begin} {how}, which is aborted {span(one.detection_s)} later: {span(one.lost_s)} lost,"
+                f" {span(most.seconds)} of it {most.cause}"
             )
         case _:
             how = "has other paths" if one.outcome == "rerouted" else "is back"
