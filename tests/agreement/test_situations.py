@@ -99,3 +99,18 @@ def test_what_was_not_compared_far_apart_is_said():
     found = " ".join(doubts(yard.machine(64, "roce", topology, overrides=(("load_balancing", "flowlet"),)), (), ()))
     assert "with sites far apart was not compared" in found
     assert "with oversubscribed links between switches was not compared" in found
+
+
+@pytest.mark.parametrize(
+    ("fabric", "mib", "rel"),
+    [("ideal", 32, 0.045), ("ideal", 128, 0.01), ("infiniband", 128, 0.01), ("uec", 128, 0.015)],
+)
+def test_a_slow_edge_of_a_ring_hides_no_launch_and_not_its_own_step(fabric, mib, rel):
+    """16 ranks, one NIC that sends at half its rate: 30 steps behind it, the kernel and one step through it remain."""
+    cluster = yard.machine(16, fabric, LeafSpine(ports_per_leaf=16))
+    out, _ = cluster.back_end.port_links(int(cluster.back_end.port_of_rank[3, 0]))
+    job = Job(yard.graph(16, [yard.collective(CollectiveKind.ALL_REDUCE, mib << 20)], [np.arange(16)]))
+    faults, policy = [DegradeLink(0.5, link=int(link)) for link in out], yard.forced(CollectiveKind.ALL_REDUCE, "ring")
+    engines = engine.get("flow"), PacketEngine(samples=0)
+    flow, packet = (each.simulate([job], cluster, faults=faults, policy=policy).makespan_ps for each in engines)
+    assert flow == pytest.approx(packet, rel=rel)

@@ -42,10 +42,10 @@ _FINER = 32
 _PATH_PS = 250_000
 """To which paths are rounded when an algorithm is chosen, so that networks that are nearly alike share curves."""
 
-_ROWS = 8
+_ROWS = 9
 """Latency in s, steps along mean paths and along those to the next domain, s/byte inside and outside, 1 where these
-two follow one another, 1 where aggregated trees (PAT) move the bytes; where between this size and the next the library
-changes, 0 to 1, or -1."""
+two follow one another, 1 where aggregated trees (PAT) move the bytes, latency in s that no slow edge of a ring hides;
+where between this size and the next the library changes, 0 to 1, or -1."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Curves:
             longer: float64[d] each, how many times longer a byte takes than alone, on scale-up links, on NICs, and on
                 NICs where aggregated trees move it; None: no longer.
         """
-        fixed, steps, to_next, inside, outside, phased, trees, _ = self._rows(kind, size_bytes, group)
+        fixed, steps, to_next, inside, outside, phased, trees, least, _ = self._rows(kind, size_bytes, group)
         latency = fixed + steps * self.path_s[0] + to_next * self.path_s[1]
         plain = size_bytes * (np.maximum(inside, outside) + phased * np.minimum(inside, outside))
         if longer is None:
@@ -123,7 +123,8 @@ class Curves:
         slowed = size_bytes * (np.maximum(inside, outside) + phased * np.minimum(inside, outside))
         # Of a ring's edges, one a domain is outside: who waits for these has time for the latencies of the others.
         mean = plain + (slowed - plain) / group[1]
-        total: F = slowed + np.where(to_next > 0, left_over(latency, group[0], mean, slowed), latency)
+        left = left_over(latency, least + self.path_s[1], mean, slowed)
+        total: F = slowed + np.where(to_next > 0, left, latency)
         return total
 
     def aggregated(self, kind: CollectiveKind, size_bytes: F, group: tuple[F, F]) -> F:
@@ -172,13 +173,15 @@ def _curve(machine: CollectiveMachine, nics: tuple[float, int], kind: Collective
         at, algorithm = choices.index == row, ALGORITHMS.get(name)
         time = timing(case, algorithm, protocol, _SIZES[at])
         inside, outside = (rate / WIRE[protocol] for rate in links_gbs(case, name))
-        found[0, at] = 1e-6 * time.latency_us + 1e-12 * DEFAULT_POLICY.launch_ps
+        launch_s = 1e-12 * DEFAULT_POLICY.launch_ps
+        found[0, at] = 1e-6 * time.latency_us + launch_s
         found[2 if algorithm.to_the_next else 1, at] = time.network_steps
         found[3, at] = 1e-9 / np.minimum(time.rate_gbs, inside)
         found[4, at] = 1e-9 / outside * crowd
         found[5, at] = algorithm.phased
         found[6, at] = algorithm.family == "pat"
-    found[7] = _changes(case, choices)
+        found[7, at] = 1e-6 * time.least_us + launch_s
+    found[8] = _changes(case, choices)
     return found
 
 

@@ -90,12 +90,14 @@ class Timing:
 
     Attributes:
         latency_us: float64[k], everything that does not move with bandwidth.
+        least_us: The part of it that no slow edge of a ring hides: the base, and one step through a NIC.
         network_steps: Steps to each of which the path through the network is added.
         rate_gbs: float64[k], bytes of the collective's size that its kernels can move in a second, in GB/s; inf for
             none.
     """
 
     latency_us: NDArray[np.float64]
+    least_us: float
     network_steps: float
     rate_gbs: NDArray[np.float64]
 
@@ -113,7 +115,8 @@ def timing(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[
     steps = algorithm.steps(case.kind, case.shape)
     inside_us = _inside_us(case, algorithm, protocol, steps)
     rate = _rate_gbs(case, algorithm, protocol, size)
-    floor = _base_us(case.machine, algorithm, protocol) + inside_us + _outside_us(case, algorithm, protocol, steps)
+    base_us = _base_us(case.machine, algorithm, protocol)
+    floor = base_us + inside_us + _outside_us(case, algorithm, protocol, steps)
     latency = floor + _stored_us(case, algorithm, size)
     if protocol == "simple" and not algorithm.written:
         latency += _pipeline_us(case, algorithm, size, rate, inside_us)
@@ -123,7 +126,7 @@ def timing(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[
         latency += tree_fill_us(case, protocol, size)
     if algorithm.family == "tree" and protocol == "ll" and case.machine.library == "nccl":
         latency += (steps.scale_up + steps.scale_out) * ll_shot_us(case, size)
-    return Timing(latency, steps.paths, rate)
+    return Timing(latency, base_us + case.machine.software_us(protocol), steps.paths, rate)
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,7 @@ class _Lowering:
         self.wanted = wanted
         self.policy = policy
         self.latency_ps = np.zeros(size, np.int64)
+        self.least_ps = np.zeros(size, np.int64)  # the part of it that no slow edge of a ring hides
         self.rate_cap_bps = np.full(size, np.inf)
         self.fair_weight = np.ones(size)
         self.algorithm = np.full(size, NOTHING[0], "U32")
@@ -123,7 +124,6 @@ class _Lowering:
         self.factor = np.ones(size)
         self.edge_s = np.zeros(size)
         self.outside = np.zeros(size)  # share of a ring's edges that go through NICs
-        self.steps = np.ones(size)
         self.exchanged_bps = np.full(size, np.inf)  # what NICs move in the phase between domains
         self.parts = [CsrWeighted(np.zeros(2, np.int64), np.empty(0, np.int32), np.empty(0))]
 
@@ -152,7 +152,8 @@ class _Lowering:
                 self._load(group, kind, str(name), chosen, place[wanted.comm[chosen]])
                 case = Case(machine, group.shape, kind, self.policy.version_number)
                 self._cross(case, str(name), chosen, (paths, place[wanted.comm[chosen]]))
-        self.latency_ps[mine] = (self.latency_ps[mine] + self.policy.launch_ps) * wanted.count[mine]
+        for column in (self.latency_ps, self.least_ps):
+            column[mine] = (column[mine] + self.policy.launch_ps) * wanted.count[mine]
 
     def _choose(self, case: Case, name: str, chosen: NDArray[np.int64]) -> None:
         """Algorithm, protocol, floor and rate of requests that differ only in size and communicator."""
@@ -169,6 +170,7 @@ class _Lowering:
             self.protocol[rows] = protocol
             self.factor[rows] = WIRE[protocol]
             self.latency_ps[rows] = np.rint(time.latency_us[picked[at]] * 1e6).astype(np.int64)
+            self.least_ps[rows] = round(time.least_us * 1e6)
             self.rate_cap_bps[rows] = time.rate_gbs[picked[at]] * 8e9
             self.exchanged_bps[rows] = exchanged_gbs(case, ALGORITHMS.get(algorithm)) * 8e9 / WIRE[protocol]
 
@@ -185,9 +187,9 @@ class _Lowering:
         algorithm = ALGORITHMS.get(name)
         every = algorithm.steps(case.kind, case.shape)
         steps = every.paths
-        self.steps[chosen] = every.scale_up + every.scale_out
         path_ps = paths.latency_ps(algorithm.route, steps)[of_comm]
         self.latency_ps[chosen] += np.rint(path_ps + steps * self.policy.network_overhead_ps).astype(np.int64)
+        self.least_ps[chosen] += paths.far_ps[of_comm] + self.policy.network_overhead_ps
         size = self.wanted.size_bytes[chosen].astype(np.float64)
         far_s = 1e-12 * paths.far_ps[of_comm]
         for protocol in np.unique(self.protocol[chosen]):
@@ -271,10 +273,10 @@ class _Lowering:
         even = slowest if sets is None else bits / even_bps(rings, cap, every.rate_bps, sets)
         outside = self.outside[rows]
         mean = (1 - outside) * near + outside * np.maximum(bits / 8 * self.edge_s[rows], near)
-        latency = self.latency_ps[rows].astype(np.float64)
-        latency_ps[rows] = np.rint(left_over(latency, self.steps[rows], mean, slowest))
+        least, latency = (column[rows].astype(np.float64) for column in (self.least_ps, self.latency_ps))
+        latency_ps[rows] = np.rint(left_over(latency, least, mean, slowest))
         mean = (1 - outside) * near + outside * np.maximum(even, near)
-        even_ps[rows] = np.rint(left_over(latency, self.steps[rows], mean, even))
+        even_ps[rows] = np.rint(left_over(latency, least, mean, even))
         return latency_ps, even_ps
 
     def _ends(self) -> NDArray[np.bool_]:

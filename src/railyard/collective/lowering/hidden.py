@@ -3,11 +3,12 @@
 Step m of an edge waits for step m - 1 of the edge before it, so n edges make a cycle, and the time of a step is the
 larger of the slowest edge's own and the mean over the cycle of latency and transmission (a max-plus system, whose
 eigenvalue is its largest cycle mean: Baccelli, Cohen, Olsder, Quadrat, *Synchronization and Linearity*, 1992, section
-3.2). With M steps, of which an edge takes M t_e, and latencies that add up to L,
+3.2). With M steps, of which an edge takes M t_e, latencies that add up to L, and l of the slowest edge's own step,
 
-    time = max(M t_slowest + L / M, L + mean of M t_e)
+    time = max(M t_slowest + l, L + mean of M t_e)
 
-Where all edges are alike that is L + M t. Hashing and oversubscription make them unlike.
+Where all edges are alike that is L + M t. Hashing, oversubscription and faults make them unlike. What comes before the
+first step (launch, kernel) is part of L and of l.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ def edge_seconds(links: CsrWeighted, load: LinkLoads, rate_bps: Floats) -> Float
     return seconds
 
 
-def left_over(latency: Floats, steps: Floats, mean: Floats, slowest: Floats) -> Floats:
-    """float64[k], latency that is left beside the time of the slowest edge.
+def left_over(latency: Floats, least: Floats, mean: Floats, slowest: Floats) -> Floats:
+    """float64[k], latency that is left behind the slowest edge.
 
     Args:
-        latency: Of all steps.
-        steps: Their number.
+        latency: Of all steps, and before the first one.
+        least: Of one step of the slowest edge, and before the first one.
         mean: Time that an edge takes for all steps, on the mean over the cycle; unit of `latency`.
         slowest: The same of the slowest edge.
     """
-    return np.clip(latency + mean - slowest, latency / np.maximum(steps, 1), latency)
+    return np.clip(latency + mean - slowest, least, latency)
