@@ -166,21 +166,6 @@ def read_text(path: Path, most: int | None = None, *, errors: Errors = "strict")
         raise InputError(f"the file is no text: byte {error.start} is no UTF-8", file=path) from error
 
 
-@contextmanager
-def reading_csv(file: str | Path, line: int | None = None) -> Iterator[None]:
-    """What Python's reader of CSV has to say, with its place.
-
-    Raises:
-        InputError: A row is none.
-    """
-    import csv
-
-    try:
-        yield
-    except csv.Error as error:
-        raise InputError(f"this cannot be read as CSV: {error}", file=file, line=line) from error
-
-
 def keep_existing(path: Path | None, *, force: bool) -> None:
     """Refuses to write over a file, before any work is done; devices and pipes are written into.
 

@@ -119,7 +119,7 @@ WRONG = {
     "5,1\n1,0\n": "a rank sends nothing to itself",
     "0,x\n1,0\n": "expected a number of bytes, got `x`",
     "0,nan\n1,0\n": "expected a number of bytes",
-    "0,inf\n1,0\n": "bytes are 0 or more",
+    "0,inf\n1,0\n": "expected a number of bytes",
     "0,0\n0,0\n": "sends nothing",
     "0\n": "not square",
     "\n": "empty",

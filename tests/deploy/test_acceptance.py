@@ -192,7 +192,7 @@ def test_the_table_comes_back_as_it_was_with_bounds_that_somebody_moved(tests, t
         ("387.051,379.31", "387.051,379.31x", "`low` is no number"),
         ("387.051,379.31", "387.051,500", "above the upper one"),
         ("pair,ib_write_bw", "pair,ib_read_bw", "no such method"),
-        ("expected", "expectd", "a column of the tests is missing"),
+        ("expected", "expectd", "the column `expected` is missing; did you mean `expectd`"),
     ],
 )
 def test_a_damaged_table_is_refused_with_its_line(tests, tmp_path, old, new, words):

@@ -320,7 +320,7 @@ def test_a_leaf_that_hangs_higher_has_no_pod(tmp_path):
         (KUEUE.replace("topologyName: fabric", "topologyName: other"), "a cluster has one Topology"),
         (HYPERNODES.replace("type: Node", "type: Pod"), "no type of a member"),
         (HYPERNODES.replace("exactMatch: {name: a}", "regexMatch: {pattern: a}"), "members by name"),
-        ("node,leaf\na,\n", "cell for every column"),
+        ("node,leaf\na,\n", "the cell is empty"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path, text, words):

@@ -85,12 +85,12 @@ def test_segments_and_leafs_of_jobs_are_read_and_refused_by_line(tmp_path):
     file.write_text(
         "submit_s,duration_s,accelerators,within,segment,prefers\n0,10,16,leaf,,\n1,10,32,,2,leaf\n2,5,8,,,\n"
     )
-    table = trace.table(trace.read(file), tree())
+    table = trace.job_table(trace.read(file), tree())
     asks = [table.asks[number] for number in table.ask.tolist()]
     assert asks == [Ask(within="leaf"), Ask(segment=2, prefers="leaf"), Ask()]
     file.write_text("submit_s,duration_s,accelerators,within\n0,10,16,\n0,10,16,leef\n")
     with pytest.raises(InputError, match="did you mean `leaf`") as caught:
-        trace.table(trace.read(file), tree())
+        trace.job_table(trace.read(file), tree())
     assert (caught.value.problems[0].line, caught.value.problems[0].key) == (3, "within")
 
 

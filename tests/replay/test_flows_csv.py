@@ -38,10 +38,10 @@ def test_three_columns_are_enough_and_their_order_is_free(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message", "line"),
     [
-        ((), "holds no flows", None),
-        (("source,target",), "lacks a column", 1),
-        (("source,target,size_bytes,size_bytes",), "names one twice", 1),
-        (("source,target,size",), "unknown column", 1),
+        ((), "the table is empty", None),
+        (("source,target",), "the column `size_bytes` is missing", 1),
+        (("source,target,size_bytes,size_bytes",), "two columns are called `size_bytes`", 1),
+        (("source,target,size",), "there is no column `size`", 1),
         ((HEAD, "0,1,2"), "as many cells", 2),
         ((HEAD, "0,1,x,,,"), "integer", 2),
         ((HEAD, "0,1,0,,,"), "out of range", 2),

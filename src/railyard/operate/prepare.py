@@ -206,7 +206,7 @@ def _jobs(draft: Draft, tree: NodeTree) -> JobTable:
         if not path.is_file():
             raise InputError("there is no such trace", key="trace", found=section.trace)
         found = _trace(path, section.format, path.stat().st_mtime_ns)
-        return trace.table(
+        return trace.job_table(
             found,
             tree,
             start_s=section.start,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard import table
 from railyard.errors import InputError, did_you_mean
-from railyard.files import read_text
 from railyard.operate.hostlist import expand
 from railyard.operate.request import Request
 
@@ -93,68 +91,52 @@ def read_stream(path: Path, tree: NodeTree) -> list[Step]:
     Raises:
         InputError: Names file, line and column of what is wrong.
     """
-    text = read_text(path)
-    try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
-    except csv.Error as error:
-        raise InputError("the table cannot be read", file=str(path), found=str(error)) from error
-    if not rows or not any(cell.strip() for cell in rows[0]):
-        raise InputError("the table is empty", file=str(path), allowed="a heading with `nodes`, and a row a job")
-    columns = _columns([cell.strip() for cell in rows[0]], str(path))
+    read = table.read(path)
+    columns = _columns(read)
     steps: list[Step] = []
     live: set[str] = set()
-    for line, row in enumerate(rows[1:], 2):
-        if not any(cell.strip() for cell in row):
-            continue
-        if any(cell.strip() for cell in row[len(rows[0]) :]):
-            raise InputError(
-                "the row has more cells than the heading",
-                file=str(path),
-                line=line,
-                found=len(row),
-                allowed=f"at most {len(rows[0])}",
-            )
-        steps.append(_step(_Row(row, columns, str(path), line), tree, live, len(steps)))
+    for row in read:
+        steps.append(_step(_Row(row, columns), tree, live, len(steps)))
     return steps
 
 
-def _columns(heading: list[str], file: str) -> dict[str, int]:
+def _columns(read: table.Table) -> dict[str, str]:
+    """The columns of the file by what they say."""
     known = {word: name for name, words in _WORDS.items() for word in words}
-    found: dict[str, int] = {}
-    for number, word in enumerate(heading):
+    found: dict[str, str] = {}
+    for word in read.columns:
         name = known.get(word.lower())
         if name is None:
             raise InputError(
                 f"there is no column `{word}`",
-                file=file,
-                line=1,
+                file=read.file,
+                line=read.line,
                 found=word,
                 allowed=list(_WORDS),
                 hint=did_you_mean(word.lower(), known),
             )
         if name in found:
-            raise InputError(f"two columns say `{name}`", file=file, line=1, found=word)
-        found[name] = number
+            raise InputError(f"two columns say `{name}`", file=read.file, line=read.line, found=word)
+        found[name] = word
     if "nodes" not in found and "accelerators" not in found and "event" not in found:
-        raise InputError("a table of jobs has a column `nodes` or `accelerators`", file=file, line=1)
+        raise InputError("a table of jobs has a column `nodes` or `accelerators`", file=read.file, line=read.line)
     return found
 
 
 @dataclass(frozen=True)
 class _Row:
-    cells: list[str]
-    columns: dict[str, int]
-    file: str
-    line: int
+    cells: table.TableRow
+    columns: dict[str, str]
+
+    @property
+    def line(self) -> int:
+        return self.cells.line
 
     def text(self, name: str) -> str:
-        at = self.columns.get(name)
-        return "" if at is None or at >= len(self.cells) else self.cells[at].strip()
+        return self.cells[self.columns[name]] if name in self.columns else ""
 
     def wrong(self, name: str, message: str, allowed: object, hint: str | None = None) -> InputError:
-        return InputError(
-            message, file=self.file, line=self.line, key=name, found=self.text(name) or None, allowed=allowed, hint=hint
-        )
+        return self.cells.wrong(self.columns.get(name, name), message, allowed=allowed, hint=hint)
 
     def count(self, name: str, default: int, least: int = 0) -> int:
         text = self.text(name)
@@ -194,7 +176,7 @@ def _given(row: _Row, tree: NodeTree) -> NDArray[np.int32] | None:
     try:
         names = expand(row.text("given"))
     except InputError as error:
-        raise error.located(file=row.file, line=row.line, key="given") from None
+        raise row.cells.located(error.located(key=row.columns["given"])) from None
     unknown = next((name for name in names if name not in tree.number), None)
     if unknown is not None:
         raise row.wrong("given", f"the cluster has no node `{unknown}`", "its nodes", did_you_mean(unknown, tree.names))

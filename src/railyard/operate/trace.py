@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard import table
 from railyard.errors import InputError, Problem, did_you_mean
-from railyard.files import opened
 from railyard.operate.ask import ANYWHERE, Ask
 from railyard.operate.jobs import JobTable, check_dependencies
 from railyard.operate.rules import PPM, SECOND
@@ -33,7 +31,9 @@ MOST_S = 1e12
 
 MOST_PROBLEMS = 10
 """An error lists so many faults of a file."""
-_FIELD_BYTES = 1 << 20
+
+MOST_BYTES = 4 << 30
+"""Of a trace."""
 
 
 @dataclass
@@ -85,7 +85,6 @@ class TraceFormat:
         columns: Columns that it must have, by which it is recognised.
         row: One job of a row, given as text by column; None leaves it out (never ran, no accelerators).
         source: Where the format is documented.
-        delimiter: Between columns.
     """
 
     name: str
@@ -93,7 +92,6 @@ class TraceFormat:
     columns: tuple[str, ...]
     row: Callable[[dict[str, str]], Row | None]
     source: str
-    delimiter: str = ","
 
 
 formats: Registry[TraceFormat] = Registry("format of job traces", package="railyard.operate.traces")
@@ -120,33 +118,11 @@ def read(path: Path, name: str = "auto") -> Rows:
     """Reads a trace.
 
     Raises:
-        InputError: With the line of every fault, up to ten.
+        InputError: With line and column of every fault, up to ten.
     """
-    header, delimiter = _header(path)
-    chosen = _recognised(path, header) if name == "auto" else formats.get(name)
-    missing = [column for column in chosen.columns if column not in header]
-    if missing:
-        hint = did_you_mean(missing[0], header)
-        raise InputError(
-            f"no column `{missing[0]}`, which `{chosen.name}` has",
-            file=path,
-            line=1,
-            found=", ".join(header),
-            hint=hint,
-        )
-    return _rows(path, chosen, delimiter)
-
-
-def _header(path: Path) -> tuple[list[str], str]:
-    try:
-        with io.TextIOWrapper(opened(path), encoding="utf-8-sig", newline="") as handle:
-            first = handle.readline(_FIELD_BYTES).rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise InputError("the trace is not UTF-8 text", file=path) from None
-    delimiter = "|" if first.count("|") > first.count(",") else ","
-    if not first:
-        raise InputError("the trace is empty", file=path)
-    return [word.strip() for word in first.split(delimiter)], delimiter
+    read = table.read(path, most=MOST_BYTES)
+    chosen = _recognised(path, read.columns) if name == "auto" else formats.get(name)
+    return _rows(path, chosen, read.require(*chosen.columns))
 
 
 def _recognised(path: Path, header: Sequence[str]) -> TraceFormat:
@@ -159,29 +135,22 @@ def _recognised(path: Path, header: Sequence[str]) -> TraceFormat:
     return max(fitting, key=lambda record: len(record.columns))
 
 
-def _rows(path: Path, chosen: TraceFormat, delimiter: str) -> Rows:
+def _rows(path: Path, chosen: TraceFormat, read: table.Table) -> Rows:
     rows: list[Row] = []
     problems: list[Problem] = []
     left_out = 0
-    with io.TextIOWrapper(opened(path), encoding="utf-8-sig", newline="") as handle:
-        reader = csv.DictReader(handle, delimiter=delimiter, skipinitialspace=True)
+    for line, text in read.rows():
         try:
-            for text in reader:
-                try:
-                    row = _checked(chosen, text)
-                except InputError as error:
-                    problems += error.located(file=path, line=reader.line_num).problems
-                    if len(problems) >= MOST_PROBLEMS:
-                        break
-                    continue
-                if row is None:
-                    left_out += 1
-                else:
-                    row.line = reader.line_num
-                    row.name = row.name or f"line-{row.line}"
-                    rows.append(row)
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise InputError(f"the trace is broken: {error}", file=path, line=reader.line_num) from None
+            found = _checked(chosen, read.row(line, text))
+        except InputError as error:
+            problems += error.problems
+            if len(problems) >= MOST_PROBLEMS:
+                break
+            continue
+        if found is None:
+            left_out += 1
+        else:
+            rows.append(found)
     problems += _twice(path, rows)
     if problems:
         raise InputError.many(problems)
@@ -202,11 +171,18 @@ def _twice(path: Path, rows: Sequence[Row]) -> list[Problem]:
     return found[:MOST_PROBLEMS]
 
 
-def _checked(chosen: TraceFormat, text: dict[str, str]) -> Row | None:
-    for column in chosen.columns:
-        if text.get(column) is None:
-            raise InputError("a row with too few columns", key=column)
-    row = chosen.row(text)
+def _checked(chosen: TraceFormat, text: table.TableRow) -> Row | None:
+    try:
+        row = _sound(chosen.row(text))
+    except InputError as error:
+        raise text.located(error) from None
+    if row is not None:
+        row.line = text.line
+        row.name = row.name or f"line-{row.line}"
+    return row
+
+
+def _sound(row: Row | None) -> Row | None:
     if row is None:
         return None
     for key, value in (("submission", row.submit_s), ("duration", row.work_s)):
@@ -231,11 +207,8 @@ def number(text: dict[str, str], key: str) -> float:
     Raises:
         InputError: The field is empty or none.
     """
-    try:
-        value = float(text[key])
-    except (ValueError, TypeError):
-        value = math.nan
-    if not math.isfinite(value):
+    value = table.finite(text[key])
+    if value is None:
         raise InputError("expected a number", key=key, found=text[key] or "nothing")
     return value
 
@@ -267,7 +240,7 @@ def moment(text: dict[str, str], key: str) -> float:
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
-def table(
+def job_table(
     found: Rows,
     tree: NodeTree,
     *,

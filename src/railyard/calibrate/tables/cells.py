@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from railyard.errors import InputError, did_you_mean
+from railyard.errors import InputError
+from railyard.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,24 +16,24 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def read_rows(source: Source, what: str, columns: Sequence[str], read: Callable[[int, dict[str, str]], T]) -> list[T]:
+def read_rows(source: Source, columns: Sequence[str], read: Callable[[int, dict[str, str]], T]) -> list[T]:
     """What each row of a table says.
 
     Args:
         source: The table.
-        what: What it is a table of, for messages.
         columns: All that it may have.
         read: Of a line's number and its filled cells by column.
 
     Raises:
         InputError: A column is unknown, or cells are wrong: all of them, each with its line.
     """
-    _check_columns(source, what, columns)
+    table = Table(source.text, source.path, delimiter=",").require(known=columns)
     found: list[T] = []
     problems: list[Problem] = []
-    for line, cells in source.rows():
+    for line, text in table.rows():
         try:
-            found.append(read(line, _filled(source, cells)))
+            row = table.row(line, text)
+            found.append(read(line, {name: value for name, value in row.items() if value}))
         except InputError as error:
             problems += error.located(file=source.path, line=line).problems
     if problems:
@@ -40,22 +41,3 @@ def read_rows(source: Source, what: str, columns: Sequence[str], read: Callable[
     if not found:
         raise InputError("the table has no rows", file=source.path)
     return found
-
-
-def _check_columns(source: Source, what: str, columns: Sequence[str]) -> None:
-    for name in source.columns:
-        if name not in columns:
-            raise InputError(
-                f"a table of {what} has no column `{name}`",
-                file=source.path,
-                line=1,
-                found=name,
-                allowed=", ".join(columns),
-                hint=did_you_mean(name, columns),
-            )
-
-
-def _filled(source: Source, cells: dict[str | Any, str | Any]) -> dict[str, str]:
-    if None in cells or None in cells.values():
-        raise InputError(f"a row needs {len(source.columns)} cells, as many as the heading")
-    return {name.strip(): value.strip() for name, value in cells.items() if value.strip()}

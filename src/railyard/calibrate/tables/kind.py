@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,7 +11,7 @@ from railyard.files import read_text
 from railyard.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from railyard.catalog import Catalog
@@ -33,25 +31,8 @@ class Source:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The cells of the first line: the columns, where the file is a table."""
-        first = self.text.partition("\n")[0].rstrip("\r")
-        try:
-            return tuple(cell.strip() for cell in next(csv.reader([first]), []))
-        except csv.Error as error:
-            raise InputError(f"the table is broken: {error}", file=self.path, line=1) from error
-
-    def rows(self) -> Iterator[tuple[int, dict[str, str]]]:
-        """The line of every row of a table, and its cells by column; cells beyond the heading stand under `None`.
-
-        Raises:
-            InputError: A cell is too long.
-        """
-        reader = csv.DictReader(io.StringIO(self.text), skipinitialspace=True)
-        try:
-            for cells in reader:
-                yield reader.line_num, cells
-        except csv.Error as error:
-            raise InputError(f"the table is broken: {error}", file=self.path, line=reader.line_num + 1) from error
+        """What the first line says between commas: the columns, where the file is a table."""
+        return tuple(cell.strip() for cell in self.text.partition("\n")[0].split(","))
 
 
 @dataclass(frozen=True)

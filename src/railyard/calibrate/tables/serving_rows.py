@@ -65,7 +65,7 @@ def rows_of(source: Source, catalog: Catalog) -> list[ServedRow]:
     Raises:
         InputError: A column is unknown, or cells are wrong: all of them, each with its line.
     """
-    return read_rows(source, "serving runs", COLUMNS, lambda line, cells: _Cells(line, cells).row(catalog))
+    return read_rows(source, COLUMNS, lambda line, cells: _Cells(line, cells).row(catalog))
 
 
 class _Cells:

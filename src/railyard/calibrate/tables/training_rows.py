@@ -76,7 +76,7 @@ def steps_of(source: Source, catalog: Catalog) -> list[Step]:
     Raises:
         InputError: A column is unknown, or cells are wrong: all of them, each with its line.
     """
-    return read_rows(source, "training steps", COLUMNS, lambda line, cells: _Row(line, cells).step(catalog))
+    return read_rows(source, COLUMNS, lambda line, cells: _Row(line, cells).step(catalog))
 
 
 class _Row:

@@ -5,7 +5,6 @@ Where cables go through patch panels, the JSON of `/api/dcim/interfaces/`: NetBo
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
 from railyard.cluster.asbuilt.hosts import hosts_of
 from railyard.errors import InputError, Problem, did_you_mean
-from railyard.files import read_text, reading_csv
+from railyard.files import read_text
+from railyard.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -68,32 +68,31 @@ def read(path: Path) -> Discovery:
 
 
 def _csv(reading: _Reading, text: str) -> None:
-    with reading_csv(reading.file):
-        rows = csv.DictReader(text.lstrip("\ufeff").splitlines(), skipinitialspace=True)
-        heads = {head.strip().lower(): head for head in rows.fieldnames or () if head}
-        column = {key: next((heads[name] for name in names if name in heads), None) for key, names in COLUMNS.items()}
-        for key, head in column.items():
-            if head is None:
-                allowed = ", ".join(COLUMNS[key])
-                free = set(heads) - set().union(*COLUMNS.values())
-                near = next((hint for name in sorted(free) if (hint := did_you_mean(name, COLUMNS[key]))), None)
-                raise InputError(
-                    f"a table of cables has no column for {_words(key)}",
-                    file=reading.file, line=1, found=", ".join(heads), allowed=allowed, hint=near,
-                )  # fmt: skip
-        for row in rows:
-            given = {key: str(row.get(str(head)) or "").strip() for key, head in column.items()}
-            if any(str(_get(row, heads, f"side_{side}_type")).lower() in PANEL_PORTS for side in "ab"):
-                raise _through_panels(reading.file, rows.line_num)
-            if str(_get(row, heads, "status")).lower() in GONE:
-                continue
-            if not all(given.values()):
-                missing = ", ".join(_words(key) for key, value in given.items() if not value)
-                reading.wrong(f"a cable has no {missing}", rows.line_num, str(list(row.values()))[:80])
-                continue
-            length = _metres(_get(row, heads, "length"), _get(row, heads, "length_unit", "length unit"))
-            ends = (given["a"], given["a_port"]), (given["b"], given["b_port"])
-            reading.cables.append((*ends, length, rows.line_num))
+    rows = Table(text, reading.file)
+    heads = {head.lower(): head for head in rows.columns}
+    column = {key: next((heads[name] for name in names if name in heads), None) for key, names in COLUMNS.items()}
+    for key, head in column.items():
+        if head is None:
+            allowed = ", ".join(COLUMNS[key])
+            free = set(heads) - set().union(*COLUMNS.values())
+            near = next((hint for name in sorted(free) if (hint := did_you_mean(name, COLUMNS[key]))), None)
+            raise InputError(
+                f"a table of cables has no column for {_words(key)}",
+                file=reading.file, line=rows.line, found=", ".join(heads), allowed=allowed, hint=near,
+            )  # fmt: skip
+    for row in rows:
+        given = {key: row[str(head)] for key, head in column.items()}
+        if any(_get(row, heads, f"side_{side}_type").lower() in PANEL_PORTS for side in "ab"):
+            raise _through_panels(reading.file, row.line)
+        if _get(row, heads, "status").lower() in GONE:
+            continue
+        if not all(given.values()):
+            missing = ", ".join(_words(key) for key, value in given.items() if not value)
+            reading.wrong(f"a cable has no {missing}", row.line, str(list(row.values()))[:80])
+            continue
+        length = _metres(_get(row, heads, "length"), _get(row, heads, "length_unit", "length unit"))
+        ends = (given["a"], given["a_port"]), (given["b"], given["b_port"])
+        reading.cables.append((*ends, length, row.line))
 
 
 def _through_panels(file: str, line: int | None) -> InputError:
@@ -109,8 +108,8 @@ def _words(key: str) -> str:
     return f"the {'port' if key.endswith('port') else 'device'} at end {key[0].upper()}"
 
 
-def _get(row: Mapping[str, str | None], heads: Mapping[str, str], *names: str) -> str:
-    return next((row.get(heads[name]) or "" for name in names if name in heads), "")
+def _get(row: Mapping[str, str], heads: Mapping[str, str], *names: str) -> str:
+    return next((row[heads[name]] for name in names if name in heads), "")
 
 
 def _metres(length: Any, unit: Any) -> float:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import math
-import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard import table
 from railyard.errors import InputError, did_you_mean
-from railyard.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,100 +105,46 @@ def read_network(
     Raises:
         InputError: Names file, line and column of what is wrong.
     """
-    text = read_text(path)
-    try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
-    except csv.Error as error:
-        raise InputError("the table cannot be read", file=str(path), found=str(error)) from error
-    table = _Table.of(rows, str(path))
-    kept = table.chosen({"topology": topology, "chassis": chassis})
-    links = [table.link(line) for line in kept]
-    return build(links, switches, str(path))
-
-
-@dataclass(frozen=True)
-class _Table:
-    rows: list[list[str]]
-    columns: dict[str, int]
-    file: str
-
-    @staticmethod
-    def of(rows: list[list[str]], file: str) -> _Table:
-        if not rows or not rows[0]:
-            raise InputError("the table is empty", file=file, allowed=", ".join(_COLUMNS))
-        heading = [cell.strip() for cell in rows[0]]
-        allowed = (*_FILTERS, *_COLUMNS)
-        for word in heading:
-            if word not in allowed:
-                raise InputError(
-                    f"there is no column `{word}`", file=file, line=1, allowed=allowed, hint=did_you_mean(word, allowed)
-                )
-        missing = next((name for name in _COLUMNS if name not in heading), None)
-        if missing:
-            raise InputError(f"the column `{missing}` is missing", file=file, line=1, allowed=_COLUMNS)
-        return _Table(rows, {name: heading.index(name) for name in heading}, file)
-
-    def chosen(self, wanted: dict[str, str | None]) -> list[int]:
-        """Lines of one network."""
-        lines = [line for line in range(2, len(self.rows) + 1) if any(cell.strip() for cell in self.rows[line - 1])]
-        for name, value in wanted.items():
-            if name not in self.columns:
-                if value is not None:
-                    raise InputError(f"the table has no column `{name}` to choose by", file=self.file, found=value)
-                continue
-            there = list(dict.fromkeys(self.cell(line, name) for line in lines))
-            if value is None and len(there) > 1:
-                raise InputError(f"the table holds several networks: which {name}?", file=self.file, allowed=there)
-            if value is not None and value not in there:
-                raise InputError(
-                    f"there is no {name} `{value}`", file=self.file, allowed=there, hint=did_you_mean(value, there)
-                )
-            lines = [line for line in lines if value is None or self.cell(line, name) == value]
-        if not lines:
-            raise InputError("the table has no link", file=self.file)
-        return lines
-
-    def cell(self, line: int, name: str) -> str:
-        row, at = self.rows[line - 1], self.columns[name]
-        return row[at].strip() if at < len(row) else ""
-
-    def link(self, line: int) -> tuple[int, int, float, float]:
-        ends = [self._node(line, name) for name in ("source", "destination")]
-        if any(cell.strip() for cell in self.rows[line - 1][len(self.columns) :]):
-            raise InputError(
-                "the row has more cells than the heading",
-                file=self.file,
-                line=line,
-                found=",".join(self.rows[line - 1])[:80],
-                allowed=", ".join(self.columns),
+    read = table.read(path, *_COLUMNS, known=(*_FILTERS, *_COLUMNS))
+    kept = _chosen(read, {"topology": topology, "chassis": chassis})
+    links: dict[tuple[int, int], tuple[int, int, float, float]] = {}
+    lines: dict[tuple[int, int], int] = {}
+    for row in kept:
+        link = _link(row)
+        if link[:2] in links:
+            raise row.wrong(
+                "destination", f"two rows say the link {link[0]} to {link[1]}", hint=f"line {lines[link[:2]]} does"
             )
-        if ends[0] == ends[1]:
-            raise InputError("a link leads from a node to itself", file=self.file, line=line, found=str(ends[0]))
-        return ends[0], ends[1], self._number(line, "gb_per_s", 1e-9), self._number(line, "latency_us", 0.0)
+        links[link[:2]], lines[link[:2]] = link, row.line
+    return build(list(links.values()), switches, str(path))
 
-    def _node(self, line: int, name: str) -> int:
-        text = self.cell(line, name)
-        if not re.fullmatch("[0-9]{1,9}", text) or int(text) >= _MOST_NODES:
-            raise InputError(
-                f"expected an integer, got `{text[:40]}`", file=self.file, line=line, key=name, allowed="0 to 99999"
-            )
-        return int(text)
 
-    def _number(self, line: int, name: str, least: float) -> float:
-        text = self.cell(line, name)
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not least <= value < 1e9:
+def _chosen(read: table.Table, wanted: dict[str, str | None]) -> list[table.TableRow]:
+    """Rows of one network."""
+    rows = list(read)
+    for name, value in wanted.items():
+        if name not in read.columns:
+            if value is not None:
+                raise InputError(f"the table has no column `{name}` to choose by", file=read.file, found=value)
+            continue
+        there = list(dict.fromkeys(row[name] for row in rows))
+        if value is None and len(there) > 1:
+            raise InputError(f"the table holds several networks: which {name}?", file=read.file, allowed=there)
+        if value is not None and value not in there:
             raise InputError(
-                f"expected a number, got `{text[:40]}`",
-                file=self.file,
-                line=line,
-                key=name,
-                allowed=f"{least:g} or more, below 1e9",
+                f"there is no {name} `{value}`", file=read.file, allowed=there, hint=did_you_mean(value, there)
             )
-        return value
+        rows = [row for row in rows if value is None or row[name] == value]
+    if not rows:
+        raise InputError("the table has no link", file=read.file)
+    return rows
+
+
+def _link(row: table.TableRow) -> tuple[int, int, float, float]:
+    source, target = (row.integer(name, low=0, high=_MOST_NODES - 1) for name in ("source", "destination"))
+    if source == target:
+        raise row.wrong("destination", "a link leads from a node to itself")
+    return source, target, row.number("gb_per_s", low=1e-9, high=1e9), row.number("latency_us", low=0, high=1e9)
 
 
 def build(

@@ -7,8 +7,6 @@ are not sent.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import time
 from typing import TYPE_CHECKING
@@ -20,6 +18,7 @@ from railyard.collective.synthesis.collectives import Ask, collectives
 from railyard.collective.synthesis.search import MOST_SENDS, NEAR_ENOUGH, Synthesized, Try, best_two
 from railyard.errors import InputError
 from railyard.files import read_text
+from railyard.table import finite, headless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,22 +82,15 @@ def read_matrix(path: Path) -> NDArray[np.float64]:
     Raises:
         InputError: Names the file, and the line where one is wrong.
     """
-    try:
-        rows = list(csv.reader(io.StringIO(read_text(path), newline=""), strict=True))
-    except csv.Error as error:
-        raise InputError("the table cannot be read", file=str(path), found=str(error)) from error
-    lines = [line for line, row in enumerate(rows, 1) if any(cell.strip() for cell in row)]
-    if not lines:
-        raise InputError("the table is empty", file=str(path), allowed="a row of bytes for each rank")
+    rows = headless(read_text(path), path)
     values = []
-    for line in lines:
-        row = rows[line - 1]
-        if len(row) != len(lines):
+    for line, row in rows:
+        if len(row) != len(rows):
             raise InputError(
                 "the matrix is not square",
-                file=str(path),
+                file=path,
                 line=line,
-                found=f"{len(row)} columns, and {len(lines)} rows",
+                found=f"{len(row)} columns, and {len(rows)} rows",
                 allowed="as many columns as rows",
             )
         values.append([_bytes(text, path, line, column) for column, text in enumerate(row)])
@@ -109,11 +101,8 @@ def read_matrix(path: Path) -> NDArray[np.float64]:
 
 
 def _bytes(text: str, path: Path, line: int, column: int) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if math.isnan(value):
+    value = finite(text)
+    if value is None:
         raise InputError(
             f"expected a number of bytes, got `{text.strip()[:40]}`",
             file=str(path),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +10,10 @@ from railyard.deploy.acceptance import counters, perftest
 from railyard.deploy.acceptance.measured import Results
 from railyard.deploy.acceptance.tests import NCCL, WRITE, Test
 from railyard.errors import InputError, abridged, did_you_mean
-from railyard.files import reading_csv
 from railyard.observe.collective_names import BUSBW
 from railyard.observe.readers import nccl_tests
 from railyard.observe.sources import Source, sources
+from railyard.table import Table, TableRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -173,38 +171,28 @@ def _write(source: Source, text: str, tests: Sequence[Test], named: dict[str, Te
 
 def _table(source: Source, text: str, named: dict[str, Test], found: Results) -> None:
     """`test,value` and, where a test has sizes, `size_bytes`."""
-    with reading_csv(source.name):
-        rows = csv.DictReader(io.StringIO(text))
-        if rows.fieldnames is None or not set(rows.fieldnames) >= _HEADS:
-            allowed = "a log of nccl-tests or ib_write_bw, or a CSV with the columns `test` and `value`"
-            raise InputError(
-                "the file is no result of a test", file=source.name, found=text[:60] or None, allowed=allowed
-            )
-        before = len(found.problems)
-        for row in rows:
-            try:
-                _row(row, named, found)
-            except InputError as error:
-                found.problems += error.located(file=source.name, line=rows.line_num).problems
-        found.problems[before:] = abridged(found.problems[before:])
+    read = Table(text, source.name)
+    if not set(read.columns) >= _HEADS:
+        allowed = "a log of nccl-tests or ib_write_bw, or a CSV with the columns `test` and `value`"
+        raise InputError("the file is no result of a test", file=source.name, found=text[:60] or None, allowed=allowed)
+    before = len(found.problems)
+    for line, words in read.rows():
+        try:
+            row = read.row(line, words)
+            _row(row, named, found)
+        except InputError as error:
+            found.problems += error.located(file=source.name, line=line).problems
+    found.problems[before:] = abridged(found.problems[before:])
 
 
-def _row(row: dict[str, str | None], named: dict[str, Test], found: Results) -> None:
-    name = (row["test"] or "").strip()
+def _row(row: TableRow, named: dict[str, Test], found: Results) -> None:
+    name = row["test"]
     if name not in named:
         allowed = None if found.unknown else list(named)  # once is enough
-        hint = did_you_mean(name, named)
-        raise InputError("there is no such test", key="test", found=name, allowed=allowed, hint=hint)
-    text = (row["value"] or "").strip()
-    if not text:
-        return
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not 0 <= value < float("inf"):
-        raise InputError("the value is no number", key="value", found=text, allowed=f"0 or more, in {named[name].unit}")
-    found.add(name, _size((row.get("size_bytes") or "").strip(), named[name]), value)
+        raise row.wrong("test", "there is no such test", allowed=allowed, hint=did_you_mean(name, named))
+    if row["value"]:
+        value = row.number("value", low=0)
+        found.add(name, _size(row.get("size_bytes", ""), named[name]), value)
 
 
 def _size(text: str, test: Test) -> int:

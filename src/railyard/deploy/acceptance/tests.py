@@ -7,8 +7,8 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from railyard import table
 from railyard.errors import InputError
-from railyard.files import read_text, reading_csv
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -95,22 +95,12 @@ def read(path: Path) -> list[Test]:
     Raises:
         InputError: It is no such file, or a bound is no number.
     """
-    with reading_csv(path):
-        rows = csv.DictReader(io.StringIO(read_text(path)))
-        if rows.fieldnames is None or not set(_HEADS) <= set(rows.fieldnames):
-            missing = [head for head in _HEADS if head not in (rows.fieldnames or ())]
-            raise InputError("a column of the tests is missing", file=path, found=rows.fieldnames, allowed=missing)
-        by_name: dict[str, tuple[dict[str, str], list[Mark]]] = {}
-        for row in rows:
-            if None in row or None in row.values():
-                allowed = ", ".join(rows.fieldnames)
-                raise InputError(
-                    "a row has not a cell for every column", file=path, line=rows.line_num, allowed=allowed
-                )
-            first, marks = by_name.setdefault(row["test"], (row, []))
-            if any(row[key] != first[key] for key in ("scope", "method", "collective", "unit")):
-                raise InputError(f"two tests are called `{row['test']}`", file=path, line=rows.line_num)
-            marks.append(_mark(row, path, rows.line_num))
+    by_name: dict[str, tuple[dict[str, str], list[Mark]]] = {}
+    for row in table.read(path, *_HEADS):
+        first, marks = by_name.setdefault(row["test"], (row, []))
+        if any(row[key] != first[key] for key in ("scope", "method", "collective", "unit")):
+            raise row.wrong("test", f"two tests are called `{row['test']}`")
+        marks.append(_mark(row, path, row.line))
     return [_test(row, marks) for row, marks in by_name.values()]
 
 

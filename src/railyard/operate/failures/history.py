@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.errors import InputError, did_you_mean
-from railyard.files import read_text
+from railyard import table
+from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,36 +97,8 @@ def read(path: Path, servers: int, days: float) -> History:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, float, str, str]]:
-    try:
-        rows = csv.DictReader(io.StringIO(read_text(path), newline=""))
-        _check_columns(path, rows.fieldnames or ())
-        for row in rows:
-            yield _row(path, rows.line_num, row)
-    except csv.Error as error:
-        raise InputError(f"the file is no CSV: {error}", file=path) from None
-
-
-def _check_columns(path: Path, names: object) -> None:
-    listed = list(names) if isinstance(names, list | tuple) else []
-    for name in COLUMNS:
-        if name not in listed:
-            hint = did_you_mean(name, listed)
-            raise InputError(f"no column `{name}`", file=path, line=1, found=", ".join(listed), hint=hint)
-
-
-def _row(path: Path, line: int, row: dict[str, str]) -> tuple[int, float, str, str]:
-    if None in row:
-        raise InputError("the row has more cells than the heading", file=path, line=line, allowed=", ".join(COLUMNS))
-    event = row["event"] or ""
-    if event not in EVENTS:
-        hint = did_you_mean(event, EVENTS)
-        raise InputError("no such event", file=path, line=line, key="event", found=event, allowed=EVENTS, hint=hint)
-    try:
-        day = float(row["day"])
-    except (TypeError, ValueError):
-        day = math.nan
-    if not (math.isfinite(day) and day >= 0):
-        raise InputError("no day", file=path, line=line, key="day", found=row["day"], allowed="a number from 0 on")
-    if not row["node"]:
-        raise InputError("no name of a node", file=path, line=line, key="node")
-    return line, day, row["node"], event
+    for row in table.read(path, *COLUMNS):
+        event = row.one_of("event", EVENTS)
+        if not row["node"]:
+            raise row.wrong("node", "no name of a node")
+        yield row.line, row.number("day", low=0), row["node"], event

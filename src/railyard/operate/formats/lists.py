@@ -7,10 +7,13 @@ import io
 import re
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from railyard.errors import InputError
 from railyard.operate.formats.slurm_conf import names_of
 from railyard.operate.topology_file import TopologyFormat, formats
 from railyard.operate.tree import NodeTree
+from railyard.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,34 +52,21 @@ def _read_names(text: str, file: str) -> NodeTree:
 
 
 def _read_table(text: str, file: str) -> NodeTree:
-    try:
-        rows = list(csv.reader(io.StringIO(text, newline="")))
-    except csv.Error as error:
-        raise InputError(f"the table is broken: {error}", file=file) from error
-    header = [cell.strip() for cell in rows[0]] if rows else []
-    node = next((number for number, cell in enumerate(header) if cell.lower() in _NODE), None)
+    read = Table(text, file)
+    node = next((name for name in read.columns if name.lower() in _NODE), None)
     if node is None:
-        raise InputError("no column names the nodes", file=file, line=1, found=", ".join(header), allowed=_NODE)
-    counts = next((number for number, cell in enumerate(header) if cell.lower() in _GPUS), None)
-    levels = [number for number in range(len(header)) if number not in (node, counts)]
-    for line, row in enumerate(rows[1:], 2):
-        if len(row) != len(header) or not all(cell.strip() for cell in row):
-            raise InputError("a row has not a cell for every column", file=file, line=line, allowed=", ".join(header))
-    body = rows[1:]
-    import numpy as np
-
-    each = 1 if counts is None else np.array([_count(row[counts], file, line) for line, row in enumerate(body, 2)])
-    return NodeTree.listed(
-        [row[node].strip() for row in body],
-        each,
-        [(header[at].lower(), [row[at].strip() for row in body]) for at in levels],
-    )
-
-
-def _count(cell: str, file: str, line: int) -> int:
-    if not re.fullmatch(r"\s*[0-9]{1,4}\s*", cell) or not 0 < int(cell) <= 1024:
-        raise InputError("expected a number of accelerators", file=file, line=line, found=cell, allowed="1 to 1024")
-    return int(cell)
+        found = ", ".join(read.columns)
+        raise InputError("no column names the nodes", file=file, line=read.line, found=found, allowed=_NODE)
+    counts = next((name for name in read.columns if name.lower() in _GPUS), None)
+    levels = [name for name in read.columns if name not in (node, counts)]
+    rows = list(read)
+    for row in rows:
+        empty = next((name for name in read.columns if not row[name]), None)
+        if empty is not None:
+            raise row.wrong(empty, "the cell is empty")
+    each = 1 if counts is None else np.array([row.integer(counts, low=1, high=1024) for row in rows])
+    groups = [(name.lower(), [row[name] for row in rows]) for name in levels]
+    return NodeTree.listed([row[node] for row in rows], each, groups)
 
 
 def _is_table(text: str) -> bool:

@@ -58,6 +58,5 @@ SACCT = formats.add(
         ("JobID", "Submit", "Elapsed", "NNodes"),
         _row,
         "https://slurm.schedmd.com/sacct.html",
-        "|",
     ),
 )

@@ -16,15 +16,13 @@ one without it. Nodes are h0, h1, ... (hosts), leaf0, ..., spine0, ..., core0, .
 
 from __future__ import annotations
 
-import csv
 from typing import TYPE_CHECKING, Literal
 
-from railyard import units
+from railyard import table, units
 from railyard.engine.packet.faults import LinkFault, of_node
-from railyard.errors import InputError, did_you_mean
-from railyard.files import reading_csv
+from railyard.errors import InputError
 from railyard.study.traffic.fault_file import TreePlaces
-from railyard.workload.replay.text_file import decimal, integer, lines
+from railyard.workload.replay.text_file import decimal, integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,34 +46,19 @@ def read(path: Path, network: PacketNetwork, names: LinkNames) -> tuple[LinkFaul
     Raises:
         InputError: The file cannot be read or a line is wrong; with the line.
     """
-    rows = [(number, text) for number, text in lines(path) if text.strip() and not text.startswith("#")]
-    if not rows:
-        raise InputError("the file holds no faults", file=path, allowed=",".join(COLUMNS))
-    heading = tuple(_cells(path, *rows[0]))
-    if heading != COLUMNS:
-        raise InputError(
-            "the first line names the columns", file=path, line=rows[0][0], found=rows[0][1], allowed=",".join(COLUMNS)
-        )
+    rows = list(table.read(path, *COLUMNS, known=COLUMNS, comment="#", delimiter=","))
     faults: list[LinkFault] = []
-    for number, text in rows[1:]:
+    for row in rows:
         try:
-            faults += _faults(_cells(path, number, text), network, names)
+            faults += _faults(row, network, names)
         except InputError as error:
-            raise error.located(file=path, line=number) from None
+            raise row.located(error) from None
     return tuple(faults)
 
 
-def _cells(path: Path, line: int, text: str) -> list[str]:
-    with reading_csv(path, line):
-        return [cell.strip() for cell in next(csv.reader([text]))]
-
-
-def _faults(cells: list[str], network: PacketNetwork, names: LinkNames) -> list[LinkFault]:
-    if len(cells) != len(COLUMNS):
-        raise InputError("as many cells as the heading has", found=len(cells), allowed=len(COLUMNS))
-    at, where, event, value = cells
-    if event not in EVENTS:
-        raise InputError("unknown event", key="event", found=event, allowed=EVENTS, hint=did_you_mean(event, EVENTS))
+def _faults(row: table.TableRow, network: PacketNetwork, names: LinkNames) -> list[LinkFault]:
+    at, where, event, value = (row[name] for name in COLUMNS)
+    row.one_of("event", EVENTS)
     at_ps = units.time(at)
     links = _links(where, network, names)
     if event in ("down", "up"):

@@ -5,7 +5,6 @@ A table has a row a part and a column for each of `host`, `kind`, `name`, and wh
 
 from __future__ import annotations
 
-import csv
 import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.cluster.asbuilt.port_names import hardware_address
 from railyard.cluster.asbuilt.reported.reports import Part, Reader, Report, Reports, readers
 from railyard.errors import Problem, did_you_mean
-from railyard.files import reading_csv
+from railyard.table import Table
 from railyard.units import rate
 
 if TYPE_CHECKING:
@@ -38,10 +37,8 @@ def _is_smi(report: Report) -> bool:
 
 
 def _smi(report: Report, out: Reports) -> None:
-    with reading_csv(report.file):
-        rows = list(csv.DictReader(report.text.splitlines(), skipinitialspace=True))
-    for number, row in enumerate(rows):
-        given = {str(key).partition(" [")[0].strip(): str(value).strip() for key, value in row.items()}
+    for number, row in enumerate(Table(report.text, report.file)):
+        given = {key.partition(" [")[0]: value for key, value in row.items()}
 
         def count(name: str, given: dict[str, str] = given) -> int:
             return int(given[name]) if given.get(name, "").isdecimal() else 0
@@ -143,31 +140,29 @@ def _is_table(report: Report) -> bool:
 
 def _table(report: Report, out: Reports) -> None:
     known = {one.name for one in fields(Part)}
-    with reading_csv(report.file):
-        reader = csv.DictReader(report.text.splitlines(), skipinitialspace=True)
-        heads, rows = reader.fieldnames or (), list(reader)
-    for head in heads:
-        if head.strip() not in known:
+    rows = Table(report.text, report.file)
+    for head in rows.columns:
+        if head not in known:
             out.problems.append(
                 Problem(
                     "a table of parts has no such column",
                     file=report.file,
-                    line=1,
+                    line=rows.line,
                     found=head,
                     allowed=", ".join(sorted(known)),
                     hint=did_you_mean(head, known),
                 )
             )
-    for line, row in enumerate(rows, 2):
+    for row in rows:
         try:
             out.parts.append(Part(**dict(_values(row))))
         except (ValueError, TypeError) as error:
-            out.problems.append(Problem(f"a part cannot be read: {error}", file=report.file, line=line))
+            out.problems.append(Problem(f"a part cannot be read: {error}", file=report.file, line=row.line))
 
 
-def _values(row: dict[str, str | None]) -> Iterator[tuple[str, Any]]:
+def _values(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
     for one in fields(Part):
-        text = (row.get(one.name) or "").strip()
+        text = row.get(one.name, "")
         if not text:
             continue
         if one.name == "kind" and text not in KINDS:

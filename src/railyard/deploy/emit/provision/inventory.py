@@ -6,14 +6,13 @@ known. Nothing is made up: what the table does not say stays to be filled.
 
 from __future__ import annotations
 
-import csv
 import re
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from railyard import table
 from railyard.errors import InputError, Problem, did_you_mean
-from railyard.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -52,64 +51,43 @@ def read(path: Path, devices: Collection[str]) -> dict[str, Known]:
     Raises:
         InputError: A column, a name or an address is wrong, or two devices have the same.
     """
-    rows = csv.reader(read_text(path).splitlines(), skipinitialspace=True)
-    try:
-        listed = [(rows.line_num, [cell.strip() for cell in row]) for row in rows]
-    except csv.Error as error:
-        raise InputError(f"the table cannot be read: {error}", file=path, line=rows.line_num) from None
-    listed = [(line, row) for line, row in listed if any(row)]
-    if not listed:
-        raise InputError("the table is empty", file=path, allowed=", ".join(COLUMNS))
-    heads = _heads(path, *listed[0])
+    rows = table.read(path, "device", known=COLUMNS, lower=True)
     found: dict[str, Known] = {}
     problems: list[Problem] = []
-    for line, row in listed[1:]:
-        given = dict(zip(heads, row, strict=False))
-        wrong = (
-            list(_wrong(given, devices, found)) if len(row) <= len(heads) else [("more cells than columns", row[-1])]
-        )
-        problems += [Problem(words, file=str(path), line=line, found=value, hint=_near(words, value, devices))
-                     for words, value in wrong]  # fmt: skip
+    for row in rows:
+        wrong = list(_wrong(row, devices, found))
+        problems += [row.wrong(column, words, hint=_near(column, row, devices, words)).problems[0]
+                     for column, words in wrong]  # fmt: skip
         if not wrong:
-            mac = re.sub(r"[^0-9a-f]", "", given.get("mac", "").lower())
+            mac = re.sub(r"[^0-9a-f]", "", row.get("mac", "").lower())
             pairs = ":".join(mac[at : at + 2] for at in range(0, len(mac), 2))
-            found[given["device"]] = Known(pairs, given.get("serial", ""), given.get("circuit_id", ""))
+            found[row["device"]] = Known(pairs, row.get("serial", ""), row.get("circuit_id", ""))
     problems += [Problem(words, file=str(path), found=value) for words, value in _twice(found)]
     if problems:
         raise InputError.many(problems)
     return found
 
 
-def _heads(path: Path, line: int, row: list[str]) -> list[str]:
-    heads = [cell.lower() for cell in row]
-    for head in heads:
-        if head not in COLUMNS:
-            hint = did_you_mean(head, COLUMNS)
-            raise InputError("no such column", file=path, line=line, found=head, allowed=list(COLUMNS), hint=hint)
-    if "device" not in heads or len(set(heads)) != len(heads):
-        raise InputError("a table has each column once, and `device`", file=path, line=line, found=", ".join(heads))
-    return heads
-
-
-def _near(words: str, value: str, devices: Collection[str]) -> str | None:
-    return did_you_mean(value, devices) if words.startswith("the plan has") else None
+def _near(column: str, row: dict[str, str], devices: Collection[str], words: str) -> str | None:
+    return did_you_mean(row[column], devices) if words.startswith("the plan has") else None
 
 
 def _wrong(given: dict[str, str], devices: Collection[str], found: dict[str, Known]) -> Iterable[tuple[str, str]]:
-    device = given.get("device", "")
+    """Columns and what is wrong in them."""
+    device = given["device"]
     if device not in devices:
-        yield "the plan has no such device", device
+        yield "device", "the plan has no such device"
     elif device in found:
-        yield "the device has two rows", device
+        yield "device", "the device has two rows"
     shapes = (("mac", MAC, "no MAC address"), ("serial", SERIAL, "no serial number of 4 to 64 letters, digits, `.-_`"))
     for column, shape, words in (*shapes, ("circuit_id", CIRCUIT, "no printable text of up to 120 letters")):
         value = given.get(column, "")
         text = value.lower() if column == "mac" else value
         if value and not shape.fullmatch(text):
-            yield words, value
+            yield column, words
     mac = re.sub(r"[^0-9a-f]", "", given.get("mac", "").lower())
     if len(mac) == 12 and int(mac[:2], 16) & 1:
-        yield "a MAC address of a group, which no device has", given["mac"]
+        yield "mac", "a MAC address of a group, which no device has"
 
 
 def _twice(found: dict[str, Known]) -> Iterable[tuple[str, str]]:

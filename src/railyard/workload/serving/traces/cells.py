@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from typing import TYPE_CHECKING, Any
 
-from railyard.errors import InputError, did_you_mean
+from railyard.errors import did_you_mean
+from railyard.table import Table
 from railyard.workload.serving.traces.lines import Batch
 
 if TYPE_CHECKING:
@@ -16,22 +16,19 @@ if TYPE_CHECKING:
     from railyard.workload.serving.traces.record import TraceFormat
 
 
-def heading(text: str, path: Path) -> list[str]:
-    """The names in a heading.
+def heading(text: str, path: Path) -> Table:
+    """The table under a heading, whose rows come in batches.
 
     Raises:
-        InputError: They are not written as CSV.
+        InputError: The heading is wrong.
     """
-    return [cell.strip() for cell in _split(text, path, 1)]
+    return Table(text, path, delimiter=",")
 
 
-def table(batch: Batch, columns: list[str], faults: Faults) -> tuple[Batch, dict[str, list[Any]]]:
+def columns_of(batch: Batch, table: Table, faults: Faults) -> tuple[Batch, dict[str, list[Any]]]:
     """The cells of a table by column, and the rows that have them; rows of another width are noted."""
-    width = len(columns)
-    if any('"' in text for text in batch.texts):
-        split = [_split(text, faults.file, line) for line, text in zip(batch.numbers, batch.texts, strict=True)]
-    else:
-        split = [text.split(",") for text in batch.texts]
+    width = len(table.columns)
+    split = [table.cells(line, text) for line, text in zip(batch.numbers, batch.texts, strict=True)]
     if not all(len(cells) == width for cells in split):
         for line, cells in zip(batch.numbers, split, strict=True):
             if len(cells) != width:
@@ -39,7 +36,7 @@ def table(batch: Batch, columns: list[str], faults: Faults) -> tuple[Batch, dict
         batch = _those(batch, [len(cells) == width for cells in split])
         split = [cells for cells in split if len(cells) == width]
     by_column = list(zip(*split, strict=True)) or [()] * width
-    return batch, {name: [cell.strip() for cell in cells] for name, cells in zip(columns, by_column, strict=True)}
+    return batch, {name: list(cells) for name, cells in zip(table.columns, by_column, strict=True)}
 
 
 def objects(batch: Batch, form: TraceFormat, faults: Faults) -> tuple[Batch, dict[str, list[Any]]]:
@@ -86,10 +83,3 @@ def _those(batch: Batch, good: list[bool]) -> Batch:
         [line for line, fine in zip(batch.numbers, good, strict=True) if fine],
         [text for text, fine in zip(batch.texts, good, strict=True) if fine],
     )
-
-
-def _split(text: str, path: Path, line: int) -> list[str]:
-    try:
-        return next(csv.reader([text], strict=True), [])
-    except csv.Error as error:
-        raise InputError(f"the line is not CSV: {error}", file=path, line=line) from None

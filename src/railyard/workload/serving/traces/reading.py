@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from railyard.table import Table
+
 Empty = Literal["refuse", "drop"]
 _SORT = "sort them: `sort: true` in a scenario, --sort, sort=True"
 _DROP = "drop such rows: `drop_empty: true` in a scenario, --drop-empty, empty='drop'"
@@ -108,13 +110,13 @@ class _Reader:
         """All rows as numbers, checked, in batches."""
         if self.empty not in ("refuse", "drop"):
             raise InputError("rows without an answer are refused or dropped", key="empty", found=self.empty)
-        columns: list[str] | None = None
+        table: Table | None = None
         for batch in batches(self.path, chunk):
             skipped = 0
             if not hasattr(self, "form"):
-                columns = self._recognise(batch)
-                skipped = 0 if columns is None else 1
-            yield self._checked(Batch(batch.numbers[skipped:], batch.texts[skipped:]), columns, ordered)
+                table = self._recognise(batch)
+                skipped = 0 if table is None else 1
+            yield self._checked(Batch(batch.numbers[skipped:], batch.texts[skipped:]), table, ordered)
         if not hasattr(self, "form") or self.last is None:
             raise InputError("the file holds no requests", file=self.path)
 
@@ -155,8 +157,8 @@ class _Reader:
             return np.asarray(after, np.int64) * self.form.ps_per_tick
         return np.asarray(np.rint(after * float(self.form.ps_per_tick)), np.int64)
 
-    def _recognise(self, batch: Batch) -> list[str] | None:
-        """Sets the format; gives the columns of a table, None where there are objects."""
+    def _recognise(self, batch: Batch) -> Table | None:
+        """Sets the format; gives the table under its heading, None where there are objects."""
         objects = batch.texts[0].startswith(("{", "["))
         if objects:
             row = cells.parsed(batch.texts[0])
@@ -165,7 +167,8 @@ class _Reader:
                 found = row if isinstance(row, str) else "a list"
                 raise InputError("the line is not a JSON object", file=self.path, line=1, found=found)
         else:
-            names = cells.heading(batch.texts[0], self.path)
+            table = cells.heading(batch.texts[0], self.path)
+            names = list(table.columns)
         style = "jsonl" if objects else "csv"
         self.form = FORMATS.get(self.name) if self.name else _nearest(names, style, self.path)
         if self.form.style != style:
@@ -175,11 +178,11 @@ class _Reader:
         if objects:
             return None
         _check_heading(names, self.form, self.path, timeless=self.timeless)
-        return names
+        return table
 
-    def _checked(self, batch: Batch, columns: list[str] | None, ordered: bool) -> Rows:
+    def _checked(self, batch: Batch, table: Table | None, ordered: bool) -> Rows:
         faults = Faults(self.path)
-        split = cells.objects(batch, self.form, faults) if columns is None else cells.table(batch, columns, faults)
+        split = cells.objects(batch, self.form, faults) if table is None else cells.columns_of(batch, table, faults)
         batch, by_name = split
         if self.timeless:
             by_name.setdefault(self.form.needed[0], ["0"] * len(batch.numbers))
@@ -247,8 +250,6 @@ def _check_heading(names: list[str], form: TraceFormat, path: Path, *, timeless:
             raise InputError(
                 f"unknown column `{name[:60]}` of {form.title}", file=path, line=1, allowed=form.columns, hint=hint
             )
-    if len(set(names)) < len(names):
-        raise InputError("the heading names a column twice", file=path, line=1, found=", ".join(names))
     missing = [name for name in form.needed[timeless:] if name not in names]
     if missing:
         lengths_only = missing == [form.needed[0]]
