@@ -21,6 +21,8 @@ bare.
 """
 # Parts of the schema that another page shows: the catalogue's fields, written over in a scenario.
 ELSEWHERE = ("Figures",)
+#: Of an integer that is only known to be positive, or not negative.
+MOST = 2**31 - 1
 RANGE = """## Range
 
 A quantity of the key's own kind; `low <= typical <= high`.
@@ -94,10 +96,21 @@ def alternatives(parts: list[dict[str, Any]]) -> str:
 
 
 def plain_kind(spec: dict[str, Any]) -> str:
+    limits = within(spec)
     if "examples" in spec and spec.get("type") != "integer":
-        return f"such as `{spec['examples'][0]}`"
+        return f"such as `{spec['examples'][0]}`{limits}"
     names = {"integer": "integer", "string": "text", "boolean": "true or false", "number": "number"}
-    return names.get(str(spec.get("type")), "any value")
+    return f"{names.get(str(spec.get('type')), 'any value')}{limits}"
+
+
+def within(spec: dict[str, Any]) -> str:
+    """The range of a number, and what of it is usual; nothing where only its kind limits it."""
+    if spec.get("maximum") == MOST:
+        return f", {spec['minimum']} or more"
+    if "minLength" in spec or str(spec.get("range", "at most")).startswith("at most"):
+        return ""
+    usual = f"; usual {spec['usual'][0]} to {spec['usual'][1]}" if "usual" in spec else ""
+    return f", {spec['range']}{usual}"
 
 
 def shown(value: object) -> str:

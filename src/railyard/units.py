@@ -134,7 +134,7 @@ def _units(table: Mapping[str, Decimal]) -> str:
 
 def _not_negative(value: Decimal, given: object, kind: str) -> Decimal:
     if value < 0:
-        raise UnitError(f"{kind} cannot be negative", found=given)
+        raise UnitError(f"{kind} cannot be negative", found=given, allowed="0 or more")
     return value
 
 

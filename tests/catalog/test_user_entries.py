@@ -86,7 +86,7 @@ servers:
             "accelerators:\n  x: {extends: h100, memry: 1 GB}\n",
             ["unknown key `memry`", "did you mean `memory`", ":2:22"],
         ),
-        ("accelerators:\n  x: {extends: h100, memory: 80}\n", ["a size needs a unit", "mine.yaml:2", "x.memory_bytes"]),
+        ("accelerators:\n  x: {extends: h100, memory: 80}\n", ["a size needs a unit", "mine.yaml:2", "x.memory"]),
         ("accelerators:\n  x: {extends: h100, memory: 80 Gb}\n", ["unknown unit `Gb`", "did you mean `GB`"]),
         (
             "accelerators:\n  x: {extends: h100, flops: {bf17: 1 TFLOP/s}}\n",
@@ -96,7 +96,7 @@ servers:
         ("accelerators:\n  x: {extends: h100, nvls: maybe}\n", ["expected true or false"]),
         ("accelerators:\n  x: {extends: h100, sm_count: 1.5}\n", ["expected an integer count"]),
         ("accelerators:\n  x: {extends: h100, gemm_efficiency: 120 %}\n", ["not a share"]),
-        ("accelerators:\n  x: {extends: h100, memory: 0 GB}\n", ["memory: must be more than zero"]),
+        ("accelerators:\n  x: {extends: h100, memory: 0 GB}\n", ["memory: must be at least 1 B"]),
         ("accelerators:\n  x: {extends: h100, scale_up_bandwidth: 1 GB/s}\n", ["must not exceed scale_up_bandwidth"]),
         ("accelerators:\n  x: {vendor: a}\n", ["is missing", "x.memory", "x.flops", "x.tdp"]),
         ("accelerators:\n  x: {extends: x}\n", ["dependency cycle", "mine.yaml:2"]),

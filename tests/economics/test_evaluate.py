@@ -119,7 +119,7 @@ def test_rental_is_the_price_over_goodput(evaluated):
     [
         ({"electricty_usd_per_kwh": 0.1}, "electricty_usd_per_kwh"),
         ({"pue": 0.9}, "pue"),
-        ({"life_years": Range(0, 4, 5)}, "life_years"),
+        ({"life_years": Range(0, 4, 5)}, "life"),
         ({"operations": Range(0.05, 0.03, 0.02)}, "operations"),
         ({"installation": -0.1}, "installation"),
     ],

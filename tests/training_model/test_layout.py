@@ -17,10 +17,11 @@ SOFTWARE = SoftwareProfile(name="test")
         ({"tp": 3}, "parallelism.tp", "3 does not divide the 64 attention heads"),
         ({"cp": 3}, "parallelism.cp", "3 does not divide the 8192 tokens of a sequence"),
         ({"ep": 2}, "parallelism.ep", "has no experts"),
-        ({"dp": 3, "global_batch": 64}, "parallelism.dp", "does not divide over 3 replicas"),
+        ({"dp": 3, "global_batch": 64}, "global_batch", "does not divide over 3 replicas"),
         ({"global_batch": 8, "micro_batch": 3}, "parallelism.micro_batch", "micro-batch 3 does not divide"),
         ({"pp": 90}, "parallelism.pp", "leave stages empty"),
         ({"schedule": "interleaved"}, "parallelism.vp", "two virtual stages or more"),
+        ({"vp": 2}, "parallelism.vp", "there is one stage"),
     ],
 )
 def test_numbers_that_do_not_divide_are_refused(job, changes, key, message):

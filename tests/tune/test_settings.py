@@ -179,7 +179,7 @@ def test_a_judged_step_says_how_long_collectives_and_flows_took():
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("qps", -8, "fabric.qps: must be at least 0"),
+        ("qps", -8, "fabric.qps: must be at least 1"),
         ("qps", "eight", "expected an integer, got 'eight'"),
         ("collectives.conections", 4, "did you mean `connections`"),
         ("packet.set.pfc_alpa", "1", "did you mean `pfc_alpha`"),

@@ -57,6 +57,7 @@ class Parser:
         self.base = base
         self.user = user
         self.problems: list[Problem] = []
+        self.keys: dict[str, str] = {}
         self.provenance: dict[str, Provenance] = {}
         pairs = node.mapping or {}
         self.origins = self._origins(pairs.get("sources"))
@@ -97,6 +98,7 @@ class Parser:
             record = known.get(field.name)
             if record is None:
                 continue
+            self.keys[field.name] = record.key
             if record.key in pairs:
                 values[field.name] = self._value(record, pairs[record.key], prefix + field.name)
                 self._note_quantity(kind, field.name, values[field.name])
@@ -300,9 +302,11 @@ class Parser:
             return None
         try:
             number = reader(_plain(node))
+            if record.bounds is not None:
+                record.bounds.check(number)
         except InputError as error:
-            located = error.located(file=node.mark.file, line=node.mark.line, column=node.mark.column, key=attribute)
-            self.problems += located.problems
+            file, line, column = node.mark.file, node.mark.line, node.mark.column
+            self.problems += error.located(file=file, line=line, column=column, key=self._key_of(attribute)).problems
             return None
         if not math.isfinite(number) or number > _LARGEST:
             self._report(node, attribute, "is too large", found=node.text)
@@ -322,7 +326,11 @@ class Parser:
         self._report(place, key, f"unknown {what} `{found}`", found=found, allowed=", ".join(allowed), hint=hint)
 
     def _report(self, place: Node | Mark, key: str, message: str, **details: str | None) -> None:
-        self.problems.append(place.problem(message, key=key, **details))
+        self.problems.append(place.problem(message, key=self._key_of(key), **details))
+
+    def _key_of(self, path: str) -> str:
+        """A path of attributes (or of keys already) as keys of the file."""
+        return re.sub(r"\w+", lambda found: self.keys.get(found[0], found[0]), path)
 
 
 def _plain(node: Node) -> str:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.schema import field as f
+from railyard.schema.bounds import limits
+from railyard.schema.quantity import LINK_RATE, RATE, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,19 +80,27 @@ class Accelerator(Part):
     architecture: str = field(
         metadata=f.text("architecture", "Family, by which collective libraries choose their constants")
     )
-    year: int = field(metadata=f.count("year", "Year of first delivery"))
+    year: int = field(metadata=f.count("year", "Year of first delivery", bounds=limits(1980, 2100)))
     flops: Mapping[str, float] = field(
         hash=False, metadata=f.flops_table("flops", "Peak DENSE matrix FLOP/s by datatype", DATATYPES)
     )
-    memory_bytes: int = field(metadata=f.size("memory", "Device memory that a program can use"))
-    memory_bps: float = field(metadata=f.rate("memory_bandwidth", "Peak bandwidth of the device memory"))
+    memory_bytes: int = field(
+        metadata=f.size("memory", "Device memory that a program can use", bounds=SIZE.within("1 B", "1 PB"))
+    )
+    memory_bps: float = field(
+        metadata=f.rate(
+            "memory_bandwidth", "Peak bandwidth of the device memory", bounds=RATE.within("1 kb/s", "10 Pb/s")
+        )
+    )
     l2_bytes: int = field(metadata=f.size("l2", "Last-level cache on the device"))
     sm_count: int = field(metadata=f.count("sm_count", "Streaming multiprocessors, compute units or tensor cores"))
     clock_hz: float = field(metadata=f.frequency("clock", "Boost clock to which the peak FLOP/s belong"))
     scale_up_kind: str = field(
         metadata=f.choice("scale_up_kind", "How accelerators of one domain are joined", SCALE_UP_KINDS, sourced=True)
     )
-    scale_up_domain: int = field(metadata=f.count("scale_up_domain", "Largest scale-up domain in accelerators"))
+    scale_up_domain: int = field(
+        metadata=f.count("scale_up_domain", "Largest scale-up domain in accelerators", bounds=limits(1, 1_000_000))
+    )
     scale_up_bps: float = field(
         metadata=f.rate(
             "scale_up_bandwidth", "Scale-up bandwidth of one accelerator over all its links, ONE WAY, as specified"
@@ -159,7 +169,9 @@ class Server(Part):
     accelerators: int = field(metadata=f.count("accelerators", "Accelerators in one server"))
     scale_up_domain: int = field(
         metadata=f.count(
-            "scale_up_domain", "Accelerators joined by scale-up; more than in one server where it spans servers"
+            "scale_up_domain",
+            "Accelerators joined by scale-up; more than in one server where it spans servers",
+            bounds=limits(1, 1_000_000),
         )
     )
     nic: str = field(metadata=f.text("nic", "Name of the back-end NIC"))
@@ -211,8 +223,8 @@ class Nic(Part):
     """A network interface: one PCIe device with one or more ports."""
 
     vendor: str = field(metadata=f.text("vendor", "Maker"))
-    year: int = field(metadata=f.count("year", "Year of first delivery"))
-    rate_bps: float = field(metadata=f.rate("rate", "All ports together, ONE WAY, on the wire"))
+    year: int = field(metadata=f.count("year", "Year of first delivery", bounds=limits(1980, 2100)))
+    rate_bps: float = field(metadata=f.rate("rate", "All ports together, ONE WAY, on the wire", bounds=LINK_RATE))
     ports: int = field(metadata=f.count("ports", "Ports into which the rate is divided"))
     send_latency_ps: int = field(metadata=f.time("send_latency", "From the doorbell to the first bit on the wire"))
     receive_latency_ps: int = field(
@@ -247,7 +259,7 @@ class Switch(Part):
 
     vendor: str = field(metadata=f.text("vendor", "Maker"))
     chip: str = field(metadata=f.text("chip", "Switch chip"))
-    year: int = field(metadata=f.count("year", "Year of first delivery"))
+    year: int = field(metadata=f.count("year", "Year of first delivery", bounds=limits(1980, 2100)))
     family: str = field(metadata=f.choice("family", "What it switches", SWITCH_FAMILIES, sourced=True))
     capacity_bps: float = field(metadata=f.rate("capacity", "All network ports together, ONE WAY"))
     port_rate_bps: float = field(metadata=f.rate("port_rate", "Rate of one port at its highest speed, one way"))
@@ -321,7 +333,13 @@ class Cable(Part):
             sourced=True,
         )
     )
-    rate_bps: float = field(metadata=f.rate("rate", "Highest rate, ONE WAY; of fibre, of the modules it serves"))
+    rate_bps: float = field(
+        metadata=f.rate(
+            "rate",
+            "Highest rate, ONE WAY; of fibre, of the modules it serves",
+            bounds=LINK_RATE,
+        )
+    )
     reach_m: float = field(metadata=f.length("reach", "Longest length that works"))
     delay_s_per_m: float = field(metadata=f.delay_per_length("delay", "Propagation, one way"))
     latency_ps: int = field(metadata=f.time("latency", "Added by the electronics of one end, one way"))
@@ -408,12 +426,16 @@ class Device(Entry):
     """A machine at the edge that trains or answers by itself: a phone, a board, a laptop, a home computer."""
 
     vendor: str = field(metadata=f.text("vendor", "Maker of its processor"))
-    year: int = field(metadata=f.count("year", "Year of first delivery"))
+    year: int = field(metadata=f.count("year", "Year of first delivery", bounds=limits(1980, 2100)))
     flops: Mapping[str, float] = field(
         hash=False, metadata=f.flops_table("flops", "Peak DENSE FLOP/s of its fastest part by datatype", DATATYPES)
     )
-    memory_bytes: int = field(metadata=f.size("memory", "Memory that a job in the background may use"))
-    memory_bps: float = field(metadata=f.rate("memory_bandwidth", "Peak bandwidth of that memory"))
+    memory_bytes: int = field(
+        metadata=f.size("memory", "Memory that a job in the background may use", bounds=SIZE.within("1 B", "1 PB"))
+    )
+    memory_bps: float = field(
+        metadata=f.rate("memory_bandwidth", "Peak bandwidth of that memory", bounds=RATE.within("1 kb/s", "10 Pb/s"))
+    )
     training_efficiency: float = field(
         metadata=f.fraction("training_efficiency", "Share of the peak that training reaches")
     )

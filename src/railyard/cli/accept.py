@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from railyard.cli import messages
 from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
@@ -20,7 +21,6 @@ from railyard.deploy.junit import Case, junit
 from railyard.deploy.plan.cabling import plan_of
 from railyard.errors import InputError
 from railyard.files import keep_existing, write_text
-from railyard.scenario import load
 from railyard.study import compose
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def accept(
             title = path.name
         else:
             progress("reading the scenario", 0.0)
-            draft = load.load(path, sets)
+            draft = messages.scenario(path, sets)
             plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))
             tests, members, title = planned(plan, progress, system), folder.members_of(plan), draft.title
         if out is not None:

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from railyard.api import numbers
+from railyard.cli import messages
 from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.deploy.bringup.study import study
-from railyard.scenario import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ def bring_up(scenario: Path, *, sets: Sequence[str], as_json: bool, quiet: bool)
     """
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
-        found = study(load.load(scenario, sets), progress)
+        found = study(messages.scenario(scenario, sets), progress)
     if as_json:
         emit(json.dumps(asdict(found), ensure_ascii=False, allow_nan=False))
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from railyard.cli import messages
 from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
@@ -12,7 +13,6 @@ from railyard.deploy.junit import junit
 from railyard.errors import InputError
 from railyard.files import write_text
 from railyard.report import keep_answer
-from railyard.scenario import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ def check(
         raise InputError("there is no such folder", file=report.parent)
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
-        draft = load.load(scenario, sets)
+        draft = messages.scenario(scenario, sets)
         checked, answer = judged(draft, progress)
     if report is not None:
         several = len({one.variant for one in checked}) > 1

@@ -38,6 +38,7 @@ def deploy(
     Raises:
         InputError: The scenario, the URL or the inventory is wrong, or the folder cannot be written.
     """
+    from railyard.cli import messages
     from railyard.cli.progress import Progress
     from railyard.deploy.emit import folder
     from railyard.deploy.emit.collectives.intent import collectives_of
@@ -46,14 +47,13 @@ def deploy(
     from railyard.deploy.plan.as_set import as_set
     from railyard.deploy.plan.cabling import plan_of
     from railyard.deploy.plan.scale import demands
-    from railyard.scenario import load
     from railyard.study import compose
 
     writer(system)
     asked = _provision(provision, inventory)
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
-        draft = load.load(scenario, sets)
+        draft = messages.scenario(scenario, sets)
         plan = plan_of(as_set(compose.cluster_of(draft, compose.catalog_of(draft)), draft))
         if asked is not None and inventory is not None:
             asked = replace(asked, inventory=read(inventory, plan.devices.name))

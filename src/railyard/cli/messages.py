@@ -12,7 +12,11 @@ import typer
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from railyard.errors import RailyardError
+    from railyard.scenario.load import Draft
 
 
 _LINES = "\n\t"
@@ -35,6 +39,20 @@ def show(error: RailyardError) -> None:
     problems = error.problems if isinstance(error, InputError) else ()
     for text in [problem.render() for problem in problems] or [str(error)]:
         sys.stderr.write(f"{paint('error:', 'red')} {visible(text, keep=_LINES)}\n")
+
+
+def scenario(path: Path, sets: Sequence[str] = ()) -> Draft:
+    """A scenario file; what is unusual in it is said on stderr.
+
+    Raises:
+        InputError: With the place of every fault.
+    """
+    from railyard.scenario import load
+
+    draft = load.load(path, sets)
+    for problem in draft.unusual:
+        sys.stderr.write(f"{paint('warning:', 'yellow')} {visible(problem.render(), keep=_LINES)}\n")
+    return draft
 
 
 def say(text: str, colour: str | None = None) -> None:

@@ -34,10 +34,9 @@ def scenario(file: Path, *, sets: Sequence[str], varies: Sequence[str], out: Pat
     Raises:
         InputError: The scenario or its trace is wrong, or asks for other work.
     """
-    from railyard.cli import running
-    from railyard.scenario import load
+    from railyard.cli import messages, running
 
-    kind = load.load(file, sets).kind
+    kind = messages.scenario(file, sets).kind
     if kind != "operate":
         hint = f"`railyard run {file}` runs it"
         raise InputError(

@@ -7,13 +7,13 @@ import math
 from typing import TYPE_CHECKING
 
 from railyard.api import numbers
+from railyard.cli import messages
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
 from railyard.files import keep_existing, write_text
 from railyard.plan.serving.planning import plan
 from railyard.plan.serving.summary import gain, to_json, why
-from railyard.scenario import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ def serving(scenario: Path, *, sets: Sequence[str], write: Path | None, as_json:
     keep_existing(write, force=True)
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
-        planned = plan(load.load(scenario, sets), progress)
+        planned = plan(messages.scenario(scenario, sets), progress)
     if write is not None and planned.best_yaml:
         write_text(write, planned.best_yaml)
     if as_json:

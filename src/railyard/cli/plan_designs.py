@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from railyard.api import numbers
-from railyard.cli import signals
+from railyard.cli import messages, signals
 from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
@@ -14,7 +14,6 @@ from railyard.plan.designs.constraints import shown
 from railyard.plan.designs.judgement import best_words
 from railyard.plan.designs.reasons import answered_per_s
 from railyard.plan.designs.study import plan
-from railyard.scenario import load
 from railyard.study.deaths import span
 from railyard.study.workers import workers
 
@@ -46,7 +45,7 @@ def designs(file: Path, *, sets: Sequence[str], out: Path, ray: str | None, as_j
     with Progress(wanted=not quiet, every_s=_EVERY_S) as progress:
         progress("reading the plan", 0.0)
         finished = plan(
-            load.load(file, sets),
+            messages.scenario(file, sets),
             out=out,
             pool=partial(workers, ray),
             faces=[_page],

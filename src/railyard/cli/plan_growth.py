@@ -6,11 +6,11 @@ import json
 from typing import TYPE_CHECKING
 
 from railyard.api import numbers
+from railyard.cli import messages
 from railyard.cli.tables import Table, emit
 from railyard.files import write_text
 from railyard.plan.growth import page, paths
 from railyard.plan.growth.provision import provisions
-from railyard.scenario import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ def growth(file: Path, *, sets: Sequence[str], report: Path | None, as_json: boo
     Raises:
         InputError: The plan is wrong.
     """
-    draft = load.load(file, sets)
+    draft = messages.scenario(file, sets)
     found = paths.growth(draft)
     result = paths.to_json(found)
     if report is not None:

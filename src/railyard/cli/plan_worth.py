@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from railyard.api import numbers
+from railyard.cli import messages
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.economics.carbon import ABSENT
@@ -13,7 +14,6 @@ from railyard.economics.grids import SOURCE
 from railyard.files import write_text
 from railyard.plan.worth import page
 from railyard.plan.worth import worth as worths
-from railyard.scenario import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ def worth(file: Path, *, sets: Sequence[str], report: Path | None, as_json: bool
     """
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
-        found = worths.worth(load.load(file, sets), progress)
+        found = worths.worth(messages.scenario(file, sets), progress)
     result = worths.to_json(found)
     if report is not None:
         write_text(report, page.page(result))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from railyard import api
 from railyard.api import background, compared, layouts, operated, wide, words
+from railyard.cli import messages
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import SimulationError
-from railyard.scenario import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,7 +45,9 @@ def run(
     pool = None if ray is None else partial(workers, ray)
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
-        finished = api.execute(load.load(scenario, sets), varies, engine=engine, pool=pool, out=out, progress=progress)
+        finished = api.execute(
+            messages.scenario(scenario, sets), varies, engine=engine, pool=pool, out=out, progress=progress
+        )
     tell(finished, as_json=as_json, quiet=quiet)
     failed = finished.result.failed or ()
     if failed:

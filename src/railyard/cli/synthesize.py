@@ -277,7 +277,7 @@ def _table(table: Table, *, quiet: bool) -> LinkNetwork:
 
 def _machine(machine: Machine, collective: str, ranks: int | None) -> Ground:
     """Where it is played; `ranks`: for how many it is, where nothing else is asked for."""
-    from railyard.scenario import load
+    from railyard.cli import messages
     from railyard.study.synthesis import Ground
 
     wrong = next((name for name in machine.engines if name not in _ENGINES), None)
@@ -286,7 +286,7 @@ def _machine(machine: Machine, collective: str, ranks: int | None) -> Ground:
             "collectives are played on an engine that sees them", key="--engine", found=wrong, allowed=_ENGINES
         )
     some = ranks if machine.ranks is None else machine.ranks
-    ground = Ground.of(load.load(machine.scenario, machine.sets), collective, some)
+    ground = Ground.of(messages.scenario(machine.scenario, machine.sets), collective, some)
     if not 2 <= ground.ranks <= ground.cluster.ranks:
         raise InputError(
             "so many ranks are not there", key="--ranks", found=ground.ranks, allowed=f"2 to {ground.cluster.ranks}"

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from railyard.api import numbers
+from railyard.cli import messages
 from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
@@ -16,7 +17,6 @@ from railyard.errors import InputError
 from railyard.files import keep_existing, write_text
 from railyard.interval import interval
 from railyard.report import keep_answer
-from railyard.scenario import load
 from railyard.scenario.tune_section import TuneSection
 from railyard.study.workers import workers
 from railyard.tune.settings.export import environment, tuner_table
@@ -59,7 +59,7 @@ def tune(
         keep_existing(path, force=force)
     if env is not None and env == table:
         raise InputError("environment and table would go into one file", file=env, hint="give two names")
-    draft = load.load(scenario, sets)
+    draft = messages.scenario(scenario, sets)
     with Progress(wanted=not quiet) as progress:
         found, answer = tuned(draft, engine=engine, pool=partial(workers, ray), report=progress)
     files = None
@@ -102,7 +102,7 @@ def online(scenario: Path, *, sets: Sequence[str], ray: str | None, as_json: boo
     Raises:
         InputError: The scenario is wrong, or cannot run as written.
     """
-    draft = load.load(scenario, sets)
+    draft = messages.scenario(scenario, sets)
     pool = workers(ray)
     try:
         with Progress(wanted=not quiet) as progress:

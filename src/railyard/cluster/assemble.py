@@ -112,9 +112,9 @@ def assemble(
     rows.add(_scale_up_block(scale_up, hardware.ranks))
     nodes = hardware.ranks + scale_up.switches
     placed: dict[str, _Placed] = {}
-    taken = _background(spec, plans)
+    left = _background(spec, plans)
     for key, plan in plans.items():
-        placed[key] = _place(rows, plan, nodes, taken)
+        placed[key] = _place(rows, plan, nodes, left)
         nodes += plan.wiring.nodes + plan.crossbar
     home = next((item for item in placed.values() if item.plan.storage_ports.size), None)
     servers = None if storage is None else _storage_rows(rows, storage, home, hardware, nodes)
@@ -158,18 +158,24 @@ def _scale_up_block(scale_up: ScaleUp, ranks: int) -> _Block:
 
 
 def _background(spec: ClusterSpec, plans: dict[str, NetworkPlan]) -> dict[tuple[str, str], float]:
-    """Share of capacity left, by network and tier."""
-    left: dict[tuple[str, str], float] = {}
+    """Share of capacity left, by network and tier; loads of one tier add up."""
+    taken: dict[tuple[str, str], float] = {}
     for index, item in enumerate(spec.background):
         key = f"background[{index}]"
         plan = plans.get(item.network)
         if plan is None:
             raise InputError("there is no such network", key=f"{key}.network", found=item.network, allowed=list(plans))
-        if not 0 <= item.load < 1:
-            raise InputError("a load is at least 0 and less than 1", key=f"{key}.load", found=item.load)
         for name in _tiers_of(item, plan, key):
-            left[plan.name, name] = left.get((plan.name, name), 1.0) * (1.0 - item.load)
-    return left
+            before = taken.get((plan.name, name), 0.0)
+            taken[plan.name, name] = before + item.load
+            if before + item.load >= 1:
+                raise InputError(
+                    f"the loads on the tier `{name}` add up to {before + item.load:.4g}: others leave nothing of it",
+                    key=f"{key}.load",
+                    found=f"{item.load:g}",
+                    allowed=f"less than {1 - before:.4g}",
+                )
+    return {place: 1.0 - load for place, load in taken.items()}
 
 
 def _tiers_of(item: Background, plan: NetworkPlan, key: str) -> list[str]:

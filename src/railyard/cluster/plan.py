@@ -330,7 +330,9 @@ class _Job:
         names = [tier.name for tier in wiring.tiers]
         for name in self.network.lengths_m:
             if name not in names:
-                raise InputError(f"there is no tier `{name}` in this network", key=f"lengths.{name}", allowed=names)
+                raise InputError(
+                    f"there is no tier `{name}` in this network", key=f"cable_length.{name}", allowed=names
+                )
         rates = [float(wiring.line_bps[wiring.tier == index].max(initial=1.0)) for index in range(len(names))]
         return tuple(
             cabling.choose(
@@ -339,7 +341,7 @@ class _Job:
                 tier,
                 self.network.lengths_m.get(tier.name),
                 lanes=lanes if tier.kind == "fabric" and rate * lanes <= most * (1 + 1e-9) else 1,
-                key=f"lengths.{tier.name}",
+                key=f"cable_length.{tier.name}",
             )
             for rate, tier in zip(rates, wiring.tiers, strict=True)
         )

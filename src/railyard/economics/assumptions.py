@@ -134,15 +134,20 @@ _RESTART_SOURCE = Source(
 def _check(ranges: Mapping[str, Range]) -> None:
     for name, band in ranges.items():
         if not band.low <= band.typical <= band.high:
-            raise InputError("low, typical and high are not in order", key=name, found=_text(band))
+            raise InputError("low, typical and high are not in order", key=key_of(name), found=_text(band))
     for name in ("life_years", "mtbf_h"):
         if ranges[name].low <= 0:
-            raise InputError("this has to be more than zero", key=name, found=_text(ranges[name]))
+            raise InputError("this has to be more than zero", key=key_of(name), found=_text(ranges[name]))
     if ranges["pue"].low < 1:
         raise InputError("facility power is never less than IT power", key="pue", found=_text(ranges["pue"]))
     for name, band in ranges.items():
         if band.low < 0:
-            raise InputError("this cannot be negative", key=name, found=_text(band))
+            raise InputError("this cannot be negative", key=key_of(name), found=_text(band))
+
+
+def key_of(name: str) -> str:
+    """The key of an assumption in a scenario: its name without the unit."""
+    return name.removesuffix("_h").removesuffix("_s").removesuffix("_years").partition("_usd_per_")[0]
 
 
 def _text(band: Range) -> str:

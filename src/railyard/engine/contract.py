@@ -158,6 +158,9 @@ def get(name: str) -> Engine:
     """The engine of that name.
 
     Raises:
-        InputError: There is none.
+        InputError: There is none; the key is `engine`.
     """
-    return engines.get(name)
+    try:
+        return engines.get(name)
+    except InputError as error:
+        raise error.located(key="engine") from None

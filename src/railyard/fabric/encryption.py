@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from railyard.errors import InputError
 from railyard.schema import field as f
+from railyard.schema.quantity import LINK_RATE, TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,11 +63,16 @@ class Encryption:
             "latency",
             "Encrypting and decrypting together, of a link (`macsec`) or of both ends; else 200 ns, or as a core",
             "200 ns",
+            bounds=TIME.within("0 s", "1 s"),
         ),
     )
     rate_bps: float | None = field(
         default=None,
-        metadata=f.rate("rate", "What a NIC encrypts, one way, and decrypts besides; else as the catalogue has it"),
+        metadata=f.rate(
+            "rate",
+            "What a NIC encrypts, one way, and decrypts besides; else as the catalogue has it",
+            bounds=LINK_RATE,
+        ),
     )
 
     def overhead_bytes(self, l4_bytes: int) -> int:

@@ -9,6 +9,8 @@ from railyard.errors import InputError
 from railyard.fabric.behavior import OBLIVIOUS, Behavior, measured
 from railyard.registry import Registry
 from railyard.schema import field as f
+from railyard.schema.bounds import SOME_SHARE, limits
+from railyard.schema.quantity import SIZE, TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,18 +46,45 @@ class Fabric:
         metadata=f.choice("load_balancing", "How flows find their way over equal-cost links", LOAD_BALANCING)
     )
     header_bytes: int = field(
-        metadata=f.size("header", "Added to every packet on the wire, preamble and gap included", "4 KiB")
+        metadata=f.size(
+            "header",
+            "Added to every packet on the wire, preamble and gap included",
+            "4 KiB",
+            bounds=SIZE.within(
+                "0 B", "4 KiB", usual=("20 B", "256 B"), source="Ethernet, IP, UDP and BTH headers with gap: 82 to 94 B"
+            ),
+        )
     )
     hop_latency_ps: int = field(
-        metadata=f.time("hop_latency", "One switch with its error correction, without the cable", "1 us")
+        metadata=f.time(
+            "hop_latency",
+            "One switch with its error correction, without the cable",
+            "1 us",
+            bounds=TIME.within(
+                "0 s",
+                "1 s",
+                usual=("50 ns", "20 us"),
+                source="switch data sheets: 90 ns cut-through to 10 us deep-buffer",
+            ),
+        )
     )
     nic_latency_ps: int = field(
-        metadata=f.time("nic_latency", "Sending and receiving NIC with PCIe together, one way", "1 us")
+        metadata=f.time(
+            "nic_latency",
+            "Sending and receiving NIC with PCIe together, one way",
+            "1 us",
+            bounds=TIME.within(
+                "0 s", "1 s", usual=("100 ns", "100 us"), source="RDMA NICs 1 to 3 us, kernel TCP to 50 us"
+            ),
+        )
     )
     setup_latency_ps: int = field(
         default=0,
         metadata=f.time(
-            "setup_latency", "Before the first packet of a message may leave: a credit's round trip", "1 us"
+            "setup_latency",
+            "Before the first packet of a message may leave: a credit's round trip",
+            "1 us",
+            bounds=TIME.within("0 s", "1 s"),
         ),
     )
     credits: str = field(
@@ -70,7 +99,14 @@ class Fabric:
     families: tuple[str, ...]
     packets: Packets = field(repr=False)
     model_of: str = ""
-    qps: int = field(default=1, metadata=f.count("qps", "Queue pairs of a connection, which all carry the same bytes"))
+    qps: int = field(
+        default=1,
+        metadata=f.count(
+            "qps",
+            "Queue pairs of a connection, which all carry the same bytes",
+            bounds=limits(1, 65_536, usual=(1, 128), source="NCCL_IB_QPS_PER_CONNECTION, 1 to 128"),
+        ),
+    )
     source_port: str = field(
         default="queue-pair",
         metadata=f.choice(
@@ -87,39 +123,80 @@ class Fabric:
         default=False,
         metadata=f.flag("shared_hash", "Whether all switches hash with one seed, so that tiers choose alike"),
     )
-    flowlets: int = field(default=8, metadata=f.count("flowlets", "Paths among which a flow's flowlets settle"))
-    mtu_bytes: int = field(default=4096, metadata=f.size("mtu", "Payload of a full packet", "4 KiB"))
+    flowlets: int = field(
+        default=8, metadata=f.count("flowlets", "Paths among which a flow's flowlets settle", bounds=limits(1, 65_536))
+    )
+    mtu_bytes: int = field(
+        default=4096,
+        metadata=f.size(
+            "mtu",
+            "Payload of a full packet",
+            "4 KiB",
+            bounds=SIZE.within(
+                "64 B",
+                "64 KiB",
+                usual=("256 B", "9216 B"),
+                source="InfiniBand MTU 256 B to 4 KiB, Ethernet jumbo frames to 9,216 B",
+            ),
+        ),
+    )
     transport_efficiency: float = field(
         default=1.0,
-        metadata=f.fraction("transport_efficiency", "What one unhindered flow gets of the rate left by headers"),
+        metadata=f.fraction(
+            "transport_efficiency", "What one unhindered flow gets of the rate left by headers", bounds=SOME_SHARE
+        ),
     )
     cell_efficiency: float = field(
-        default=1.0, metadata=f.fraction("cell_efficiency", "Payload share of a cell on links between switches")
+        default=1.0,
+        metadata=f.fraction("cell_efficiency", "Payload share of a cell on links between switches", bounds=SOME_SHARE),
     )
     congestion_efficiency: float = field(
         default=1.0,
-        metadata=f.fraction("congestion_efficiency", "Utilization that links between switches reach when saturated"),
+        metadata=f.fraction(
+            "congestion_efficiency", "Utilization that links between switches reach when saturated", bounds=SOME_SHARE
+        ),
     )
     incast_efficiency: float = field(
         default=1.0,
-        metadata=f.fraction("incast_efficiency", "Utilization of a receiver's link under many senders"),
+        metadata=f.fraction(
+            "incast_efficiency", "Utilization of a receiver's link under many senders", bounds=SOME_SHARE
+        ),
     )
     reroute_ps: int = field(
         default=100_000_000_000,
-        metadata=f.time("reroute", "From a link's death, or return, to routes that know of it everywhere", "100 ms"),
+        metadata=f.time(
+            "reroute",
+            "From a link's death, or return, to routes that know of it everywhere",
+            "100 ms",
+            bounds=TIME.within("0 s", "1 h"),
+        ),
     )
     retransmit_ps: int = field(
         default=0,
         metadata=f.time(
-            "retransmit", "Until a sender repeats what was lost without a trace; each further try too", "4.2 ms"
+            "retransmit",
+            "Until a sender repeats what was lost without a trace; each further try too",
+            "4.2 ms",
+            bounds=TIME.within("0 s", "1 h"),
         ),
     )
     credit_buffer_bytes: int = field(
         default=0,
-        metadata=f.size("credit_buffer", "Input buffer of a link for each virtual lane; 0: no link credits", "128 KiB"),
+        metadata=f.size(
+            "credit_buffer",
+            "Input buffer of a link for each virtual lane; 0: no link credits",
+            "128 KiB",
+            bounds=SIZE.within("0 B", "1 GB"),
+        ),
     )
     credit_update_bytes: int = field(
-        default=0, metadata=f.size("credit_update", "Space set free before the sender is told of it", "16 KiB")
+        default=0,
+        metadata=f.size(
+            "credit_update",
+            "Space set free before the sender is told of it",
+            "16 KiB",
+            bounds=SIZE.within("0 B", "1 GB"),
+        ),
     )
     pauses: bool = field(default=False, metadata=f.flag("pauses", "Whether switches pause their neighbours (PFC)"))
     headroom_bytes: int = field(
@@ -128,6 +205,7 @@ class Fabric:
             "headroom",
             "Buffer of a link for what comes after a pause; 0: as the switch has",
             "1 MiB",
+            bounds=SIZE.within("0 B", "1 GB"),
         ),
     )
     sharp: bool = field(default=False, metadata=f.flag("sharp", "Whether switches reduce in the network"))

@@ -9,6 +9,7 @@ from railyard.errors import InputError
 from railyard.fault.effect import LinkRate
 from railyard.fault.fault import OnCable, expect, faults
 from railyard.schema import field as f
+from railyard.schema.bounds import Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,11 @@ class DegradeLink(OnCable):
 
     kind: ClassVar[str] = "degrade-link"
 
-    factor: float = field(metadata=f.fraction("factor", "Capacity as a share of the link's rate, above 0 and below 1"))
+    factor: float = field(
+        metadata=f.fraction(
+            "factor", "Capacity as a share of the link's rate, above 0 and below 1", bounds=Bounds(above=0.0, below=1.0)
+        )
+    )
     link: int | None = field(default=None, metadata=f.count("link", "One directed link by its number"))
     tier: str | None = field(default=None, metadata=f.text("tier", "All links of this tier, such as `leaf-spine`"))
     cable: str | None = field(

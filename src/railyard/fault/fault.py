@@ -11,6 +11,7 @@ from railyard.errors import InputError
 from railyard.fault.effect import Spell
 from railyard.registry import Registry
 from railyard.schema import field as f
+from railyard.schema.bounds import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +102,9 @@ class Spells:
     every_ps: int | None = field(
         default=None, metadata=f.time("every", "From one beginning to the next, of what flaps", "30 s")
     )
-    times: int = field(default=1, metadata=f.count("times", "How often it comes, with `every`"))
+    times: int = field(
+        default=1, metadata=f.count("times", "How often it comes, with `every`", bounds=limits(1, MOST_SPELLS))
+    )
 
     def __post_init__(self) -> None:
         """Refuses times that cannot be."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from railyard.errors import InputError
+from railyard.schema.bounds import bounded, limits
 
 LOCAL_TIMEOUT_S = 4.096e-6
 """Unit of InfiniBand's local acknowledgement timeout: 4.096 us x 2^timeout (InfiniBand architecture, 9.7.6)."""
@@ -29,8 +30,8 @@ class Recovery:
             374 s).
     """
 
-    ib_timeout: int = 20
-    ib_retries: int = 7
+    ib_timeout: int = field(default=20, metadata=bounded(limits(1, 31)))
+    ib_retries: int = field(default=7, metadata=bounded(limits(0, 7)))
     watchdog_s: float = 600.0
     process_s: float = 5.0
     diagnosis_s: float = 600.0

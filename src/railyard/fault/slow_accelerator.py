@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from railyard.fault.effect import RankSpeed
 from railyard.fault.fault import Spells, expect, faults
 from railyard.schema import field as f
+from railyard.schema.bounds import SOME_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,9 @@ class SlowAccelerator(Spells):
 
     rank: int = field(metadata=f.count("rank", "The rank"))
     factor: float = field(
-        metadata=f.fraction("factor", "Speed as a share of the nominal speed; 0.8 takes 1.25 times as long")
+        metadata=f.fraction(
+            "factor", "Speed as a share of the nominal speed; 0.8 takes 1.25 times as long", bounds=SOME_SHARE
+        )
     )
 
     def __post_init__(self) -> None:

@@ -30,7 +30,7 @@ def cluster_of(path: Path) -> Cluster:
     try:
         return clusters.build(written.spec(), _catalog(path, tree), written.arrangement())
     except InputError as error:
-        raise problems.place(error, section, ()) from None
+        raise problems.place(error, section, (), ClusterSection) from None
 
 
 def cluster_for(record: Record, path: Path) -> Cluster:

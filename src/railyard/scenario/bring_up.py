@@ -4,19 +4,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from railyard.scenario.quantity import Flag, Money, Number, Positive, Ratio, Span
+from railyard.scenario.quantity import Flag, Money, Number, Positive, Ratio, Span, Whole
 from railyard.scenario.section import Section
+from railyard.schema.bounds import Bounds, limits, more_than
 
 OrderName = Literal["blocks", "network-first", "rows", "servers-first"]
 
-Share = Annotated[Ratio, Field(ge=0, le=1)]
+Share = Annotated[Ratio, limits(0, 1)]
 
 
 class DeliverySection(Section):
     """Racks that arrive together."""
 
     at: Span = Field(default=0.0, description="When, from the first day of work.", examples=["30 d"])
-    share: Annotated[Ratio, Field(gt=0, le=1)] = Field(
+    share: Annotated[Ratio, more_than(0, 1)] = Field(
         default=1.0, description="Of all racks, in the order in which they are built; together 1."
     )
 
@@ -42,7 +43,7 @@ class BringUpSection(Section):
 
     crews: Positive = Field(default=4, description="Crews that work at a time.")
     shift: Span = Field(default=8 * 3600.0, description="For which a crew works a day.")
-    pulls: Annotated[Number, Field(gt=0)] = Field(
+    pulls: Annotated[Number, Bounds(above=0)] = Field(
         default=60, description="Cables that a crew pulls, plugs and labels in a shift."
     )
     install: Span = Field(default=4 * 3600.0, description="Of a crew, to set up, mount and power one rack.")
@@ -79,6 +80,4 @@ class BringUpSection(Section):
         description="Orders of racks that are compared: the network above each block of servers, then that block"
         " (`blocks`); all of the network first; by place in the hall; the network last.",
     )
-    draws: Annotated[int, Field(strict=True, ge=1, le=10_000)] = Field(
-        default=100, description="Draws of what goes wrong."
-    )
+    draws: Annotated[Whole, limits(1, 10_000)] = Field(default=100, description="Draws of what goes wrong.")

@@ -5,21 +5,24 @@ from typing import Annotated
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from railyard.scenario.quantity import Count, Length, Number, Positive, Rate, Ratio, Span, Text
+from railyard.scenario.quantity import SOME_RATE, SOME_TIME, Count, Length, Number, Positive, Rate, Ratio, Span, Text
 from railyard.scenario.section import Section
+from railyard.schema.bounds import Bounds, limits
 
-Share = Annotated[Ratio, Field(le=1.0)]
-Weights = Annotated[dict[Text, Annotated[Ratio, Field(gt=0.0)]], Field(min_length=1)]
+Share = Annotated[Ratio, limits(0.0, 1.0)]
+Weights = Annotated[dict[Text, Annotated[Ratio, Bounds(above=0.0)]], Field(min_length=1)]
 
 
 class SharedLinkSection(Section):
     """A link that several clients share."""
 
-    up: Annotated[Rate, Field(gt=0)] = Field(description="Towards the server.", examples=["1 Gb/s"])
-    down: Annotated[Rate, Field(gt=0)] | None = Field(
+    up: Annotated[Rate, SOME_RATE] = Field(description="Towards the server.", examples=["1 Gb/s"])
+    down: Annotated[Rate, SOME_RATE] | None = Field(
         default=None, description="Towards the clients; as `up` when left out."
     )
-    busy: Annotated[Ratio, Field(lt=1.0)] = Field(default=0.0, description="Share that traffic of others takes.")
+    busy: Annotated[Ratio, Bounds(below=1.0, low=0.0)] = Field(
+        default=0.0, description="Share that traffic of others takes."
+    )
 
 
 class ConcentratorSection(SharedLinkSection):
@@ -47,14 +50,16 @@ class RegionSection(Section):
     """Clients in one part of the world."""
 
     name: Text = Field(description="As in tables.", examples=["europe"])
-    share: Annotated[Ratio, Field(gt=0.0)] = Field(
+    share: Annotated[Ratio, Bounds(above=0.0)] = Field(
         description="Of all clients; shares are taken relative to their sum."
     )
-    time_zone: Annotated[Number, Field(ge=-12, le=14)] = Field(default=0.0, description="Hours ahead of UTC.")
+    time_zone: Annotated[Number, limits(-12, 14)] = Field(default=0.0, description="Hours ahead of UTC.")
     distance: Length = Field(
         default=0.0, description="Length of the fibre from there to the server, one way.", examples=["9000 km"]
     )
-    loss: Annotated[Ratio, Field(lt=0.2)] = Field(default=0.0, description="Packets lost on that way, besides access.")
+    loss: Annotated[Ratio, Bounds(below=0.2, low=0.0)] = Field(
+        default=0.0, description="Packets lost on that way, besides access."
+    )
     backbone: SharedLinkSection | None = Field(
         default=None, description="The link that all of the region share; never short when left out."
     )
@@ -70,8 +75,8 @@ class AvailableSection(Section):
         default=0.2, description="Share at the crest of the day, where `by_hour` is left out.", examples=["20 %"]
     )
     least: Share = Field(default=0.05, description="Share at its low: a quarter of the crest, as Bonawitz et al. 2019.")
-    peak: Annotated[Number, Field(ge=0, lt=24)] = Field(default=2.0, description="Hour of the crest.")
-    session: Annotated[Span, Field(gt=0)] | None = Field(
+    peak: Annotated[Number, Bounds(low=0, below=24)] = Field(default=2.0, description="Hour of the crest.")
+    session: Annotated[Span, SOME_TIME] | None = Field(
         default=None, description="Mean time until a client goes for a reason of its own; never when left out."
     )
 
@@ -89,8 +94,8 @@ class AvailableSection(Section):
 class SamplesSection(Section):
     """Training samples of a client: log-normal, drawn once for each."""
 
-    mean: Annotated[Number, Field(gt=0)] = Field(default=500.0, description="Over all clients.")
-    spread: Annotated[Number, Field(ge=0, le=4)] = Field(
+    mean: Annotated[Number, Bounds(above=0)] = Field(default=500.0, description="Over all clients.")
+    spread: Annotated[Number, limits(0, 4)] = Field(
         default=1.0, description="Standard deviation of the logarithm; 0: all the same."
     )
 
@@ -98,7 +103,7 @@ class SamplesSection(Section):
 class ClientsSection(Section):
     """A population of clients."""
 
-    count: Annotated[Count, Field(ge=1, le=10**12)] = Field(description="How many.", examples=["1 M"])
+    count: Annotated[Count, limits(1, 10**12)] = Field(description="How many.", examples=["1 M"])
     devices: Weights = Field(
         description="Devices of the catalogue, and how often, relative to the others.",
         examples=[{"phone-high": 0.3, "phone-mid": 0.7}],

@@ -24,11 +24,16 @@ from railyard.cluster.spec import (
 from railyard.cluster.tenancy import MECHANISMS, TenancySpec, TenantSpec
 from railyard.fabric.encryption import Encryption
 from railyard.fabric.fabric import FabricSpec
-from railyard.scenario.quantity import Length, Natural, Positive, Rate, Ratio, Text
+from railyard.scenario.quantity import Length, LinkRate, Natural, Positive, Ratio, Text, Whole
 from railyard.scenario.section import Key, Section, build, keys_of, section_of
 from railyard.scenario.unions import FabricSection, TopologySection, fabric_overrides, tagged, topology_spec
+from railyard.schema.bounds import Bounds, limits, more_than
 from railyard.schema.field import FieldRecord, records
+from railyard.schema.quantity import LENGTH
 
+_CABLE = LENGTH.within(
+    "1 cm", "40_000 km", usual=("10 cm", "120 km"), source="copper from 0.5 m, coherent optics to 120 km"
+)
 EncryptionSection = section_of(Encryption, "EncryptionSection")
 HallSection = section_of(HallSpec, "HallSection")
 
@@ -42,7 +47,7 @@ class NetworkSection(Section):
     fabric: FabricSection = Field(
         default={"name": "roce"}, validate_default=True, description="Fabric technology and what differs from it."
     )
-    link_rate: Rate | None = Field(
+    link_rate: LinkRate | None = Field(
         default=None,
         description="Rate of a NIC's link, one way; the NIC's own when left out. One that no port has is a limit.",
     )
@@ -56,7 +61,7 @@ class NetworkSection(Section):
         default=None,
         description="Switch at the ends of long links between sites, such as one for long distances; else a usual one.",
     )
-    cable_length: dict[Text, Length] = Field(
+    cable_length: dict[Text, Annotated[Length, _CABLE]] = Field(
         default_factory=dict,
         description="Cable lengths by tier; others as usual for the family.",
         examples=[{"nic": "3 m"}],
@@ -70,13 +75,13 @@ class NetworkSection(Section):
         description="From accelerator to NIC without host memory: `auto` where both are in one memory domain, as NCCL"
         " does; `on` always; `off` never; `bounce` never, and encrypted (confidential computing). Of the back-end.",
     )
-    bounce_rate: Rate | None = Field(
+    bounce_rate: LinkRate | None = Field(
         default=None,
         description="With `gpudirect: bounce`, what an accelerator moves through its bounce buffer, one way; else as"
         " the catalogue has it.",
         examples=["4 GB/s"],
     )
-    tcp_cores: Positive = Field(
+    tcp_cores: Annotated[Whole, limits(1, 1024)] = Field(
         default=4, description="Cores that serve a NIC under TCP, half of them for each direction."
     )
     encryption: Annotated[EncryptionSection, tagged("protocol")] = Field(  # type: ignore[valid-type]
@@ -124,7 +129,9 @@ class StorageSection(Section):
     nic: Text | None = Field(
         default=None, description="NIC of the servers on a network of its own; that of the front-end when left out."
     )
-    nics: Positive = Field(default=1, description="NICs of each server on a network of its own.")
+    nics: Annotated[Whole, limits(1, 1024)] = Field(
+        default=1, description="NICs of each server on a network of its own."
+    )
 
     def spec(self) -> StorageSpec:
         """The record that the cluster room takes."""
@@ -184,7 +191,9 @@ class BackgroundSection(Section):
 
     network: Literal["back_end", "front_end", "storage"] = Field(default="back_end", description="The network.")
     tier: Text | None = Field(default=None, description="One tier of it; every tier between switches when left out.")
-    load: Ratio = Field(lt=1.0, description="Share of the capacity that is taken.", examples=["30 %"])
+    load: Annotated[Ratio, Bounds(below=1.0, low=0.0)] = Field(
+        description="Share of the capacity that is taken.", examples=["30 %"]
+    )
 
 
 def _spans(value: object) -> str:
@@ -214,11 +223,11 @@ class TenantSection(Section):
     nics: Spans | None = Field(
         default=None, description="Those NICs of these servers that are its (dedicated rails); all.", examples=["0-3"]
     )
-    share: Ratio = Field(
-        default=1.0, gt=0, le=1, description="Of the rate of each of its ports, both ways: what it is limited to."
+    share: Annotated[Ratio, more_than(0, 1)] = Field(
+        default=1.0, description="Of the rate of each of its ports, both ways: what it is limited to."
     )
-    traffic_class: Natural | None = Field(
-        default=None, le=6, description="Class of its packets, with queues of its own on fabrics that have classes."
+    traffic_class: Annotated[Whole, limits(0, 6)] | None = Field(
+        default=None, description="Class of its packets, with queues of its own on fabrics that have classes."
     )
 
     def spec(self) -> TenantSpec:
@@ -278,7 +287,9 @@ _KEEPS_DOMAINS = tuple(name for name, policy in policies.items() if policy.keeps
 class ClusterSection(Section):
     """A cluster of accelerators."""
 
-    accelerators: Positive = Field(description="Number of accelerators, one rank each.", examples=[1024])
+    accelerators: Annotated[Whole, limits(1, 1 << 20)] = Field(
+        description="Number of accelerators, one rank each.", examples=[1024]
+    )
     server: Text = Field(description="The server, from the catalogue.", examples=["dgx-h100"])
     back_end: NetworkSection = Field(default_factory=NetworkSection, description="The network between accelerators.")
     front_end: NetworkSection | None = Field(

@@ -5,8 +5,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from railyard.scenario.quantity import Flag, Positive, Ratio, Text, Time
+from railyard.scenario.quantity import Flag, Ratio, Text, Time, Whole
 from railyard.scenario.section import Section
+from railyard.schema.bounds import limits
+from railyard.schema.quantity import TIME
+
+_HOST_TIME = TIME.within(
+    "0 s", "1 s", usual=("0 s", "1 ms"), source="launches of kernels and system calls, 1 to 100 us"
+)
 
 
 class CollectivesSection(Section):
@@ -28,7 +34,7 @@ class CollectivesSection(Section):
     pxn: Flag = Field(
         default=True, description="Transfers to another rail go through the peer that owns that rail's NIC."
     )
-    connections: Positive | None = Field(
+    connections: Annotated[Whole, limits(1, 1024, usual=(1, 128), source="NCCL: at most 64 channels")] | None = Field(
         default=None,
         description="Channels to a neighbour through each NIC; left out: as many as the library opens.",
     )
@@ -36,8 +42,10 @@ class CollectivesSection(Section):
         default=None,
         description="File of the library's constants that `railyard calibrate runs` wrote, relative to the scenario.",
     )
-    launch: Time = Field(default=0, description="Added to every invocation of a collective by the host.")
-    network_overhead: Time = Field(
+    launch: Annotated[Time, _HOST_TIME] = Field(
+        default=0, description="Added to every invocation of a collective by the host."
+    )
+    network_overhead: Annotated[Time, _HOST_TIME] = Field(
         default=0, description="Added to every step through a NIC by a virtualized or socket-based stack."
     )
 
@@ -45,10 +53,11 @@ class CollectivesSection(Section):
 class JitterSection(Section):
     """Random differences between steps and in compute time."""
 
-    sigma: Ratio = Field(default=0.0, le=1.0, description="Relative spread of each task's time, drawn by the seed.")
-    rank_sigma: Ratio = Field(
+    sigma: Annotated[Ratio, limits(0.0, 1.0)] = Field(
+        default=0.0, description="Relative spread of each task's time, drawn by the seed."
+    )
+    rank_sigma: Annotated[Ratio, limits(0.0, 1.0)] = Field(
         default=0.0,
-        le=1.0,
         description="Relative spread between accelerators, the same for a whole run, drawn by the seed.",
     )
     law: Literal["quantiles", "drawn", "none"] = Field(

@@ -7,9 +7,10 @@ from pydantic_core import PydanticCustomError
 
 from railyard.edge.transport import transports
 from railyard.scenario.clients import ClientsSection
-from railyard.scenario.quantity import Flag, Length, Number, Positive, Ratio, Size, Span, Text
+from railyard.scenario.quantity import SOME_TIME, Flag, Length, Number, Positive, Ratio, Size, Span, Text, Whole
 from railyard.scenario.section import Section
 from railyard.scenario.serving import Lengths, Precision
+from railyard.schema.bounds import Bounds, limits, more_than
 
 
 class PlaceSection(Section):
@@ -24,7 +25,7 @@ class PlaceSection(Section):
         default=None,
         description="Fibre from a client's region to its site, before any backbone; that of `regions` when left out.",
     )
-    cached: Annotated[Ratio, Field(le=1.0)] = Field(
+    cached: Annotated[Ratio, limits(0.0, 1.0)] = Field(
         default=0.0, description="Share of a prompt whose keys and values a site already has."
     )
 
@@ -32,21 +33,21 @@ class PlaceSection(Section):
 class AskedSection(Section):
     """What clients ask."""
 
-    rate: Annotated[Number, Field(gt=0)] = Field(description="Requests a second, of all clients.", examples=[40])
+    rate: Annotated[Number, Bounds(above=0)] = Field(description="Requests a second, of all clients.", examples=[40])
     input: Lengths = Field(description="Prompts in tokens: a length, or `{mean, p99}`.", examples=[500])
     output: Lengths = Field(description="Answers in tokens.", examples=[150])
     upload: Size = Field(
         default=4000, description="Bytes of a request besides: an image, a sound.", examples=["200 kB"]
     )
-    count: Annotated[Positive, Field(le=200_000)] = Field(default=4000, description="Requests that are simulated.")
+    count: Annotated[Whole, limits(1, 200_000)] = Field(default=4000, description="Requests that are simulated.")
 
 
 class BoundSection(Section):
     """What counts as in time."""
 
-    ttft: Annotated[Span, Field(gt=0)] | None = Field(default=None, description="Until the first token is seen.")
-    e2e: Annotated[Span, Field(gt=0)] | None = Field(default=None, description="Until the last one is.")
-    share: Annotated[Ratio, Field(gt=0.0, le=1.0)] = Field(default=0.99, description="Of the requests, at least.")
+    ttft: Annotated[Span, SOME_TIME] | None = Field(default=None, description="Until the first token is seen.")
+    e2e: Annotated[Span, SOME_TIME] | None = Field(default=None, description="Until the last one is.")
+    share: Annotated[Ratio, more_than(0.0, 1.0)] = Field(default=0.99, description="Of the requests, at least.")
 
     @model_validator(mode="after")
     def _any(self) -> "BoundSection":
@@ -64,7 +65,7 @@ class EdgeSection(Section):
     clients: ClientsSection = Field(description="Who asks, and over which links.")
     places: Annotated[tuple[PlaceSection, ...], Field(min_length=1)] = Field(description="Where it may be answered.")
     on_device: Flag = Field(default=True, description="Whether the clients' devices are tried too.")
-    device_bits: Annotated[Positive, Field(le=16)] = Field(default=4, description="Of a weight on a device.")
+    device_bits: Annotated[Whole, limits(1, 16)] = Field(default=4, description="Of a weight on a device.")
     bound: BoundSection = Field(description="What counts as in time.")
     transport: Literal[tuple(transports.names())] = Field(  # type: ignore[valid-type]
         default="quic-cubic", description="Transport protocol; its connection is open already."

@@ -10,10 +10,12 @@ from pydantic_core import PydanticCustomError
 from railyard.edge.transport import transports
 from railyard.scenario.clients import ClientsSection
 from railyard.scenario.quantity import (
+    SOME_FLOPS,
+    SOME_RATE,
+    SOME_TIME,
     Count,
     Flops,
     MoneyRate,
-    Natural,
     Number,
     Positive,
     Power,
@@ -21,15 +23,17 @@ from railyard.scenario.quantity import (
     Ratio,
     Span,
     Text,
+    Whole,
 )
 from railyard.scenario.section import Section, section_of
 from railyard.scenario.unions import tagged
+from railyard.schema.bounds import Bounds, limits, more_than
 from railyard.workload.federated.algorithm import algorithms
 from railyard.workload.federated.chosen import selections
 from railyard.workload.federated.compressed import compressions
 from railyard.workload.federated.secret import secrecies
 
-_Share = Annotated[Ratio, Field(le=1.0)]
+_Share = Annotated[Ratio, limits(0.0, 1.0)]
 
 
 def _title(part: str, kind: str) -> str:
@@ -59,7 +63,7 @@ class LearnedSection(Section):
     """A model by its size."""
 
     parameters: Count = Field(description="That are trained and sent.", examples=["11.2 M"])
-    flop_per_sample: Annotated[Number, Field(gt=0)] = Field(
+    flop_per_sample: Annotated[Number, Bounds(above=0)] = Field(
         description="Operations of one sample, forward and backward.", examples=[5.4e9]
     )
 
@@ -72,8 +76,10 @@ class PrivacySection(Section):
     """Differential privacy: clipping and noise, as computation and bytes; the loss is not computed."""
 
     place: Literal["server", "client"] = Field(default="server", description="Who adds the noise.")
-    noise: Annotated[Number, Field(gt=0)] = Field(default=1.0, description="Standard deviation over the clipping norm.")
-    extra_bits: Annotated[Natural, Field(le=32)] = Field(
+    noise: Annotated[Number, Bounds(above=0)] = Field(
+        default=1.0, description="Standard deviation over the clipping norm."
+    )
+    extra_bits: Annotated[Whole, limits(0, 32)] = Field(
         default=0, description="Of a number as sent, for the range of noise in a masked integer."
     )
 
@@ -82,16 +88,16 @@ class RoundSection(Section):
     """Who takes part in a round, and when it ends."""
 
     participants: Positive = Field(description="Updates that the server waits for.", examples=[1000])
-    over_selection: Annotated[Ratio, Field(le=10.0)] = Field(
+    over_selection: Annotated[Ratio, limits(0.0, 10.0)] = Field(
         default=0.0, description="Clients selected beyond these, as a share of them.", examples=["30 %"]
     )
-    least: Annotated[_Share, Field(gt=0.0)] = Field(
+    least: Annotated[Ratio, more_than(0.0, 1.0)] = Field(
         default=0.5, description="Share of the participants without which a round is thrown away."
     )
-    deadline: Annotated[Span, Field(gt=0)] | None = Field(
+    deadline: Annotated[Span, SOME_TIME] | None = Field(
         default=None, description="After which nobody is waited for; none when left out."
     )
-    epochs: Annotated[Number, Field(gt=0)] = Field(default=1.0, description="Passes over a client's samples.")
+    epochs: Annotated[Number, Bounds(above=0)] = Field(default=1.0, description="Passes over a client's samples.")
     most_samples: Positive | None = Field(default=None, description="Samples of a client at most in an epoch.")
     batch: Positive = Field(default=20, description="Samples between two crossings of a cut, for `split`.")
     delay: Span = Field(
@@ -109,8 +115,8 @@ class RoundSection(Section):
 class AggregatorSection(Section):
     """The server that sums updates."""
 
-    line: Annotated[Rate, Field(gt=0)] = Field(default=10e9, description="Of its link, each way.")
-    flops: Annotated[Flops, Field(gt=0)] = Field(default=1e11, description="That summing and unmasking reach.")
+    line: Annotated[Rate, SOME_RATE] = Field(default=10e9, description="Of its link, each way.")
+    flops: Annotated[Flops, SOME_FLOPS] = Field(default=1e11, description="That summing and unmasking reach.")
     price: MoneyRate = Field(default=3.0, description="Rent of an hour.")
     power: Power = Field(default=400.0, description="Drawn while it runs.")
 
@@ -122,7 +128,7 @@ class FederatedSection(Section):
         Field(description="A model of the catalogue (with `sequence`), or `{parameters, flop_per_sample}`.")
     )
     sequence: Positive | None = Field(default=None, description="Tokens of a sample, for a model of the catalogue.")
-    bits: Annotated[Positive, Field(le=32)] = Field(default=32, description="Of a parameter as sent.")
+    bits: Annotated[Whole, limits(1, 32)] = Field(default=32, description="Of a parameter as sent.")
     algorithm: AlgorithmSection = Field(
         default={"kind": "fedavg"}, validate_default=True, description="How it is learned."
     )
@@ -131,8 +137,10 @@ class FederatedSection(Section):
     privacy: PrivacySection | None = Field(default=None, description="Clipping and noise.")
     clients: ClientsSection = Field(description="Who learns.")
     round: RoundSection = Field(description="Who takes part, and when a round ends.")
-    rounds: Annotated[Positive, Field(le=100_000)] = Field(default=100, description="Rounds, or steps of the server.")
-    start: Annotated[Number, Field(ge=0, lt=24)] = Field(default=0.0, description="Hour of UTC of the first round.")
+    rounds: Annotated[Whole, limits(1, 100_000)] = Field(default=100, description="Rounds, or steps of the server.")
+    start: Annotated[Number, Bounds(low=0, below=24)] = Field(
+        default=0.0, description="Hour of UTC of the first round."
+    )
     transport: Literal[tuple(transports.names())] = Field(  # type: ignore[valid-type]
         default="cubic", description="Transport protocol and its congestion control."
     )

@@ -5,12 +5,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from railyard.scenario.section import Section
+from railyard.schema.bounds import limits
 
 
 class LabSection(Section):
     """How `--engine lab` runs a step on this machine."""
 
-    dilation: Annotated[float, Field(ge=1, le=1e9)] = Field(
+    dilation: Annotated[float, limits(1, 1e9)] = Field(
         default=1.0,
         description="How many times slower than the cluster all of it runs: links and computations; times are given as"
         " if it did not.",

@@ -18,6 +18,7 @@ from railyard.schema import yaml
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from railyard.errors import Problem
     from railyard.schema.yaml import Node
 
 M = TypeVar("M", bound=BaseModel)
@@ -54,6 +55,11 @@ class Draft:
     def seed(self) -> int:
         """Of everything random."""
         return self.scenario.seed
+
+    @property
+    def unusual(self) -> list[Problem]:
+        """What is allowed in it and that no known cluster has, with its place."""
+        return list(problems.unusual(self.scenario, self.tree))
 
     def changed(self, changes: Mapping[str, Node]) -> Draft:
         """The same with other values under dotted keys.

@@ -8,9 +8,22 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from railyard.edge.transport import transports
-from railyard.scenario.quantity import Count, Length, Number, Positive, Rate, Ratio, Span, Text
+from railyard.scenario.quantity import (
+    SOME_RATE,
+    SOME_TIME,
+    Count,
+    Length,
+    Number,
+    Positive,
+    Rate,
+    Ratio,
+    Span,
+    Text,
+    Whole,
+)
 from railyard.scenario.section import Section, section_of
 from railyard.scenario.unions import tagged
+from railyard.schema.bounds import Bounds, limits, more_than
 from railyard.workload.local.method import methods
 
 _SKIPPED = frozenset({"workers", "overlap"})
@@ -35,11 +48,14 @@ else:
     MethodSection = Annotated[functools.reduce(operator.or_, _METHODS), Field(discriminator="kind"), tagged("kind")]
 
 
+_CONNECTIONS = limits(1, 65_535, usual=(1, 1024), source="ports of an IP address; transfer tools open up to some 100")
+
+
 class SizeSection(Section):
     """A language model by its size."""
 
     parameters: Count = Field(description="All of them.", examples=["10.2 B"])
-    flop_per_token: Annotated[Number, Field(gt=0)] | None = Field(
+    flop_per_token: Annotated[Number, Bounds(above=0)] | None = Field(
         default=None, description="Forward and backward; 6 a parameter when left out."
     )
 
@@ -51,19 +67,19 @@ class SiteSection(Section):
     count: Positive = Field(default=1, description="Sites (or volunteers) of this kind.")
     accelerators: Positive = Field(description="Of each.", examples=[8])
     server: Text = Field(description="The server, from the catalogue.", examples=["hgx-h100"])
-    step: Annotated[Span, Field(gt=0)] | None = Field(default=None, description="An inner step, where it was measured.")
-    mfu: Annotated[Ratio, Field(gt=0.0, le=1.0)] | None = Field(
+    step: Annotated[Span, SOME_TIME] | None = Field(default=None, description="An inner step, where it was measured.")
+    mfu: Annotated[Ratio, more_than(0.0, 1.0)] | None = Field(
         default=None, description="Model FLOPs over peak, where it is known; else the step is simulated on the site."
     )
-    place: tuple[Annotated[Number, Field(ge=-90, le=90)], Annotated[Number, Field(ge=-180, le=180)]] | None = Field(
+    place: tuple[Annotated[Number, limits(-90, 90)], Annotated[Number, limits(-180, 180)]] | None = Field(
         default=None, description="Latitude and longitude in degrees.", examples=[[39.0, -77.5]]
     )
-    up: Annotated[Rate, Field(gt=0)] = Field(default=10e9, description="Of the site's line to the others, one way.")
-    down: Annotated[Rate, Field(gt=0)] | None = Field(default=None, description="To the site; as `up` when left out.")
+    up: Annotated[Rate, SOME_RATE] = Field(default=10e9, description="Of the site's line to the others, one way.")
+    down: Annotated[Rate, SOME_RATE] | None = Field(default=None, description="To the site; as `up` when left out.")
     link: Text | None = Field(
         default=None, description="An access link of the catalogue in place of `up` and `down`: its medians."
     )
-    present: Annotated[Span, Field(gt=0)] | None = Field(
+    present: Annotated[Span, SOME_TIME] | None = Field(
         default=None, description="Mean time until it goes, for `volunteers`; always there when left out."
     )
     away: Span = Field(default=0.0, description="Mean time until it is back.")
@@ -75,19 +91,21 @@ class BetweenSection(Section):
     distance: Length = Field(
         default=0.0, description="Length of the fibre between any two, where sites have no `place`."
     )
-    stretch: Annotated[Ratio, Field(ge=1.0, le=10.0)] = Field(
+    stretch: Annotated[Ratio, limits(1.0, 10.0)] = Field(
         default=1.5, description="Length of fibre over the great circle between places."
     )
     latency: Span = Field(default=1e-3, description="Round trip that is not distance: routers, hosts.")
-    loss: Annotated[Ratio, Field(lt=0.2)] = Field(default=1e-5, description="Packets lost at random.")
-    connections: Positive = Field(default=8, description="Parallel connections between two sites.")
-    rate: Annotated[Rate, Field(gt=0)] | None = Field(
+    loss: Annotated[Ratio, Bounds(below=0.2, low=0.0)] = Field(default=1e-5, description="Packets lost at random.")
+    connections: Annotated[Whole, _CONNECTIONS] = Field(
+        default=8, description="Parallel connections between two sites."
+    )
+    rate: Annotated[Rate, SOME_RATE] | None = Field(
         default=None, description="That any two can have at most, such as what was measured between them."
     )
-    punched: Annotated[Ratio, Field(le=1.0)] = Field(
+    punched: Annotated[Ratio, limits(0.0, 1.0)] = Field(
         default=0.7, description="Pairs of sites behind NAT that reach each other without a relay (arXiv 2510.27500)."
     )
-    relay: Annotated[Rate, Field(gt=0)] = Field(
+    relay: Annotated[Rate, SOME_RATE] = Field(
         default=1e8, description="What a relay gives any other such pair; twice the round trip."
     )
     transport: Literal[tuple(transports.names())] = Field(  # type: ignore[valid-type]

@@ -18,7 +18,7 @@ from railyard.scenario.operate import OperateSection
 from railyard.scenario.packet_section import PacketSection
 from railyard.scenario.pipeline import PipelineSection
 from railyard.scenario.plan_section import PlanSection
-from railyard.scenario.quantity import Natural, Text
+from railyard.scenario.quantity import Natural, Text, Whole
 from railyard.scenario.recovery import RecoverySection
 from railyard.scenario.section import Section
 from railyard.scenario.serving import ServingSection
@@ -26,6 +26,7 @@ from railyard.scenario.trace import TraceSection
 from railyard.scenario.tune_section import TuneSection
 from railyard.scenario.unions import FaultSection
 from railyard.scenario.workload import JobSection, TrainingSection, WorkloadSection
+from railyard.schema.bounds import limits
 
 FORMAT = "railyard/1"
 
@@ -58,7 +59,7 @@ class Scenario(Section):
     seed: Natural = Field(
         default=0, description="Seed of everything random; the same seed gives the same run, bit by bit."
     )
-    repeat: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(
+    repeat: Annotated[Whole, limits(1, 1000)] = Field(
         default=1,
         description="Seeds that are run, each a new draw of jitter and ECMP hashes; figures are of the median.",
     )

@@ -5,9 +5,23 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from railyard.scenario.quantity import Count, Flag, Natural, Number, Positive, Rate, Ratio, Size, Span, Text
+from railyard.scenario.quantity import (
+    SOME_TIME,
+    Count,
+    Flag,
+    Natural,
+    Number,
+    Positive,
+    Rate,
+    Ratio,
+    Size,
+    Span,
+    Text,
+    Whole,
+)
 from railyard.scenario.section import Section
 from railyard.scenario.serving import ServingSection
+from railyard.schema.bounds import Bounds, limits
 
 _DAY = 86_400.0
 
@@ -15,14 +29,16 @@ _DAY = 86_400.0
 class DrawnKindSection(Section):
     """A kind of drawn jobs: how large, how long, whose, and what they ask of their place."""
 
-    share: Ratio = Field(default=1.0, gt=0.0, description="Of the jobs, relative to the other kinds.")
+    share: Annotated[Ratio, Bounds(above=0.0)] = Field(
+        default=1.0, description="Of the jobs, relative to the other kinds."
+    )
     sizes: dict[Text, Number] = Field(
         default_factory=dict, description="Accelerators of a job and how often; left out: those of all jobs."
     )
     median: Span | None = Field(default=None, description="Half of the jobs take less; left out: as all jobs.")
     p90: Span | None = Field(default=None, description="Nine in ten take less; left out: as all jobs.")
     tenant: Text | None = Field(default=None, description="Whose; left out: one of the tenants, drawn evenly.")
-    priority: int = Field(default=0, strict=True, ge=-1_000_000, le=1_000_000, description="Larger goes first.")
+    priority: Annotated[Whole, limits(-1_000_000, 1_000_000)] = Field(default=0, description="Larger goes first.")
     work: Text | None = Field(default=None, description="Class of work; left out: drawn among those of `contention`.")
     within: Text | None = Field(default=None, description="Level all of whose nodes lie in one group (required).")
     prefers: Text | None = Field(default=None, description="Level that is tried first and may be widened (preferred).")
@@ -31,15 +47,17 @@ class DrawnKindSection(Section):
     switches: Natural = Field(default=0, description="At most so many leafs.")
     least_accelerators: Positive | None = Field(default=None, description="With so many a job makes do (elastic).")
     replica_accelerators: Positive | None = Field(default=None, description="Of each replica of a serving job.")
-    load: Ratio = Field(default=0.0, le=1.0, description="Asked of a serving job, of what all its replicas can serve.")
+    load: Annotated[Ratio, limits(0.0, 1.0)] = Field(
+        default=0.0, description="Asked of a serving job, of what all its replicas can serve."
+    )
 
 
 class SyntheticSection(Section):
     """Jobs drawn by the seed: arrivals of a Poisson process, log-normal times, sizes by their share."""
 
     count: Positive = Field(description="Jobs.")
-    load: Ratio = Field(
-        default=0.9, gt=0.0, description="Accelerator time that they ask for, over what the cluster has until the last."
+    load: Annotated[Ratio, Bounds(above=0.0)] = Field(
+        default=0.9, description="Accelerator time that they ask for, over what the cluster has until the last."
     )
     sizes: dict[Text, Number] = Field(
         default_factory=lambda: {"1": 1.0},
@@ -66,7 +84,9 @@ class TraceOfJobsSection(Section):
     )
     start: Span = Field(default=0.0, description="Leaves out what was submitted earlier, from the trace's first job.")
     length: Span | None = Field(default=None, description="Leaves out what was submitted later than so long after.")
-    faster: Ratio = Field(default=1.0, gt=0.0, description="Divides the times between submissions: more load.")
+    faster: Annotated[Ratio, Bounds(above=0.0)] = Field(
+        default=1.0, description="Divides the times between submissions: more load."
+    )
     shrink: Flag = Field(
         default=False,
         description="Gives jobs larger than the cluster all of it but the spares, instead of refusing the trace.",
@@ -88,8 +108,10 @@ class QueueSection(Section):
     )
     backfill: Text = Field(default="easy", description="`none`, `easy`, `conservative`, `any`.")
     depth: Positive = Field(default=500, description="Jobs that a pass over the queue looks at.")
-    renew: Span = Field(default=300.0, gt=0.0, description="How often keys are taken anew that move with time.")
-    half_life: Span = Field(default=7 * _DAY, gt=0.0, description="Of usage, for `fair-share`.")
+    renew: Annotated[Span, SOME_TIME] = Field(
+        default=300.0, description="How often keys are taken anew that move with time."
+    )
+    half_life: Annotated[Span, SOME_TIME] = Field(default=7 * _DAY, description="Of usage, for `fair-share`.")
     attained: Span = Field(
         default=8 * 3600.0, description="Accelerator time up to which a job is new, for `least-attained`."
     )
@@ -121,7 +143,9 @@ class ClassSection(Section):
     tokens: Positive = Field(default=8192, description="Tokens of an accelerator in one step, with `model`.")
     compute: Span = Field(default=0.0, description="Computation of a step, with `message`.")
     message: Size = Field(default=0, description="Bytes that one accelerator reduces with all others a step.")
-    overlap: Ratio = Field(default=0.5, le=1.0, description="Share of the computation that can hide communication.")
+    overlap: Annotated[Ratio, limits(0.0, 1.0)] = Field(
+        default=0.5, description="Share of the computation that can hide communication."
+    )
 
     @model_validator(mode="after")
     def _one(self) -> "ClassSection":
@@ -135,8 +159,8 @@ class ContentionSection(Section):
     """How jobs slow one another on the shared network."""
 
     classes: tuple[ClassSection, ...] = Field(description="What jobs do; each gets one by the seed.")
-    tolerance: Ratio = Field(
-        default=0.005, le=0.5, description="Neighbours that take less than this of a shared link are left out."
+    tolerance: Annotated[Ratio, limits(0.0, 0.5)] = Field(
+        default=0.005, description="Neighbours that take less than this of a shared link are left out."
     )
     priorities: Literal["none", "intensity"] = Field(
         default="none",
@@ -151,9 +175,8 @@ class ContentionSection(Section):
         default="none",
         description="`compatible`: steps of jobs that meet are shifted, one sends while others compute (CASSINI).",
     )
-    drift: Ratio = Field(
+    drift: Annotated[Ratio, limits(0.0, 0.05)] = Field(
         default=0.005,
-        le=0.05,
         description="Standard deviation of a step's length, relative: with `shifts`, jobs leave their places by and by,"
         " and wait for them when they are 5 % of a step off.",
     )
@@ -173,7 +196,7 @@ class FailuresSection(Section):
     """What breaks, how often, and for how long."""
 
     profile: Text = Field(default="llama3", description="Rates by component: `llama3`, `rsc1`, `rsc2`, `none`.")
-    scale: Number = Field(default=1.0, ge=0.0, description="Multiplies all rates.")
+    scale: Annotated[Number, Bounds(low=0.0)] = Field(default=1.0, description="Multiplies all rates.")
     modes: tuple[ModeSection, ...] = Field(default=(), description="What differs from the profile.")
     timeout: Span = Field(default=600.0, description="Of collectives: until a hang is seen.")
     reroute: Span | None = Field(
@@ -228,8 +251,8 @@ class TurnaroundSection(Section):
     attestation: Span = Field(
         default=0.0, description="From asking a verifier about an accelerator to its answer; at every start."
     )
-    verifier_rate: Number = Field(
-        default=0.0, ge=0.0, description="Accelerators that the verifier judges a second; 0: any number."
+    verifier_rate: Annotated[Number, Bounds(low=0.0)] = Field(
+        default=0.0, description="Accelerators that the verifier judges a second; 0: any number."
     )
 
 
@@ -281,7 +304,9 @@ class OperateSection(Section):
         " last. What follows, the drain, is shown separately.",
     )
     until: Span | None = Field(default=None, description="End of the run; left out: when every job has ended.")
-    sample: Span = Field(default=3600.0, gt=0.0, description="Between two samples of the cluster's state.")
-    save_every: Count = Field(
-        default=20_000, ge=1, description="Events between two states on disk, from which a run that was killed goes on."
+    sample: Annotated[Span, SOME_TIME] = Field(
+        default=3600.0, description="Between two samples of the cluster's state."
+    )
+    save_every: Annotated[Count, Bounds(low=1)] = Field(
+        default=20_000, description="Events between two states on disk, from which a run that was killed goes on."
     )

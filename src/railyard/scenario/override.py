@@ -134,10 +134,10 @@ def put(root: Node, key: str, value: Node) -> Node:
     Raises:
         InputError: The key goes through something that is no section.
     """
-    return _put(root, _of_workload(root, full_path(key), key), value, ())
+    return _put(root, _of_workload(root, full_path(key), key, value.mark), value, ())
 
 
-def _of_workload(root: Node, path: tuple[str, ...], key: str) -> tuple[str, ...]:
+def _of_workload(root: Node, path: tuple[str, ...], key: str, mark: Mark) -> tuple[str, ...]:
     """Short names that mean a key of the training job mean that of the serving workload where there is one."""
     workload = root.value.get("workload") if isinstance(root.value, dict) else None
     kinds = workload.value if workload is not None and isinstance(workload.value, dict) else {}
@@ -147,12 +147,16 @@ def _of_workload(root: Node, path: tuple[str, ...], key: str) -> tuple[str, ...]
     shared = key.partition(".")[0] in {"model", "precision", "software"}
     if serves and shared:
         return ("workload", "serving", *path[2:])
-    if path[:2] == ("workload", "training") and not key.startswith("workload") and kinds and "training" not in kinds:
-        raise InputError(
-            f"`{key}` stands for `{'.'.join(path)}`, and nothing is trained here",
+    if path[0] == "workload" and len(path) > 2 and kinds and path[1] not in kinds:
+        stands = "" if key.startswith("workload") else f"`{key}` stands for `{'.'.join(path)}`, and "
+        degrees = "degrees of replicas are keys of their pool, such as `pools.both.tp`"
+        problem = mark.problem(
+            f"{stands}the workload is `{next(iter(kinds))}`, not `{path[1]}`",
             key=key,
-            hint="degrees of replicas are keys of their pool, such as `pools.both.tp`",
+            allowed=f"keys of `workload.{next(iter(kinds))}`",
+            hint=degrees if path[1] == "training" and {"serving", "pipeline"} & set(kinds) else None,
         )
+        raise InputError.many([problem])
     return path
 
 

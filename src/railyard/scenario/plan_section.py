@@ -4,8 +4,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from railyard.scenario.quantity import Money, Natural, Number, Positive, Power, Rate, Ratio, Span, Text
+from railyard.scenario.quantity import (
+    SOME_TIME,
+    Money,
+    Natural,
+    Number,
+    Positive,
+    Power,
+    Rate,
+    Ratio,
+    Span,
+    Text,
+    Whole,
+)
 from railyard.scenario.section import Section
+from railyard.schema.bounds import Bounds, limits, more_than
 
 Layout = Literal["together", "apart", "hybrid"]
 RouterName = Literal["round-robin", "random", "least-loaded", "two-choices", "prefix", "session"]
@@ -57,7 +70,7 @@ class DemandSection(Section):
 
     name: Text = Field(description="How it is called in tables.")
     set: dict[Text, Any] = Field(default_factory=dict, description="Dotted keys and their values.")
-    weight: Annotated[Number, Field(gt=0)] = Field(default=1.0, description="Its part of the tokens, or its odds.")
+    weight: Annotated[Number, Bounds(above=0)] = Field(default=1.0, description="Its part of the tokens, or its odds.")
 
 
 class ConstraintsSection(Section):
@@ -89,7 +102,7 @@ class EffortSection(Section):
         " optimizer chooses what is looked at.",
     )
     samples: Positive = Field(default=2000, description="Points that the optimizer looks at, at most.")
-    time: Annotated[Span, Field(gt=0)] | None = Field(
+    time: Annotated[Span, SOME_TIME] | None = Field(
         default=None, description="After which the best so far is the answer.", examples=["10 min"]
     )
     flow: Natural = Field(default=10, description="Points that the engine `flow` runs, at most.")
@@ -111,7 +124,7 @@ class EffortSection(Section):
         description="Layouts that `flow` runs on the most promising point first, under each demand, at most: what the"
         " closed form misses of them is taken from all points.",
     )
-    draws: Annotated[int, Field(strict=True, ge=100, le=100_000)] = Field(
+    draws: Annotated[Whole, limits(100, 100_000)] = Field(
         default=2000, description="Samples of prices and of the model's error."
     )
 
@@ -139,10 +152,10 @@ class WorthSection(Section):
     """What `railyard plan worth` moves, and what it takes of the world around."""
 
     hop: Span = Field(default=1e-6, description="By which the latency of every switch is raised.", examples=["1 us"])
-    tail: Annotated[Ratio, Field(gt=0, le=0.2)] = Field(
+    tail: Annotated[Ratio, more_than(0, 0.2)] = Field(
         default=0.01, description="By which the slowest of 1,000 computations is made slower than the usual one."
     )
-    draws: Annotated[int, Field(strict=True, ge=1, le=100)] = Field(
+    draws: Annotated[Whole, limits(1, 100)] = Field(
         default=3, description="Seeds of hashes and tails; each meets the scenario with and without the change."
     )
     repair: Span = Field(
@@ -151,17 +164,15 @@ class WorthSection(Section):
         " (docs/validation/forecast.md); give that of your own.",
     )
     repair_p90: Span = Field(default=72 * 3600.0, description="Nine in ten take less; an assumption.")
-    out_share: Annotated[Ratio, Field(gt=0, le=1)] = Field(
+    out_share: Annotated[Ratio, more_than(0, 1)] = Field(
         default=0.3,
         description="Share of a job's interruptions after which a server has to be repaired; an assumption: hardware"
         " was behind 78 % of Llama 3's, most of which a restart cured.",
     )
-    nines: Annotated[tuple[Annotated[Ratio, Field(gt=0, lt=1)], ...], Field(min_length=1)] = Field(
+    nines: Annotated[tuple[Annotated[Ratio, Bounds(above=0, below=1)], ...], Field(min_length=1)] = Field(
         default=(0.9, 0.99, 0.999, 0.9999), description="Shares of the time in which the whole job has its servers."
     )
-    years: Annotated[int, Field(strict=True, ge=1, le=10_000)] = Field(
-        default=200, description="Years of outages that are drawn."
-    )
+    years: Annotated[Whole, limits(1, 10_000)] = Field(default=200, description="Years of outages that are drawn.")
     grids: tuple[Text, ...] = Field(default=(), description="Countries whose electricity is looked at; a dozen usual.")
 
 

@@ -15,12 +15,14 @@ from pydantic import BaseModel
 
 from railyard.errors import InputError, Problem, causes, did_you_mean
 from railyard.scenario.override import SHORT
+from railyard.schema.bounds import Bounds
 from railyard.schema.yaml import Mark, Node, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pydantic import ValidationError
+    from pydantic.fields import FieldInfo
 
 MOST = 50
 """Faults of one file that are shown; more are counted."""
@@ -69,12 +71,23 @@ def translate(error: ValidationError, root: Node, model: type[BaseModel]) -> Inp
     return InputError.many([*sorted(problems, key=_order), *more])
 
 
-def place(error: InputError, root: Node, section: Sequence[str] = ()) -> InputError:
-    """An error of another room, whose keys are relative to `section`, with the places in the scenario filled in."""
-    return InputError.many(_placed(problem, root, section) for problem in error.problems)
+def place(
+    error: InputError, root: Node, section: Sequence[str] = (), model: type[BaseModel] | None = None
+) -> InputError:
+    """An error of another room with its places in the file.
+
+    Args:
+        error: Its keys are relative to `section`.
+        root: The file.
+        section: Path of keys.
+        model: What the file is; a scenario when left out.
+    """
+    from railyard.scenario.model import Scenario
+
+    return InputError.many(_placed(problem, root, section, model or Scenario) for problem in error.problems)
 
 
-def _placed(problem: Problem, root: Node, section: Sequence[str]) -> Problem:
+def _placed(problem: Problem, root: Node, section: Sequence[str], model: type[BaseModel]) -> Problem:
     from dataclasses import replace
 
     if problem.file is not None:
@@ -82,8 +95,72 @@ def _placed(problem: Problem, root: Node, section: Sequence[str]) -> Problem:
     inner = re.sub(r"\[(\d+)\]", r".\1", problem.key or "")
     path = (*section, *(inner.split(".") if inner else ()))
     node, reached = locate(root, path)
-    key = ".".join(path) if problem.key else (".".join(reached) or None)
+    key = ".".join(known(path, model) if problem.key else reached) or None
     return replace(problem, file=node.mark.file, line=node.mark.line, column=node.mark.column, key=key)
+
+
+def known(path: Sequence[str], model: type[BaseModel]) -> tuple[str, ...]:
+    """The path as far as the schema knows its keys; an error never names a key that nobody can write."""
+    sections = [model]
+    for length, step in enumerate(path):
+        if step.isdecimal():
+            continue
+        held = [(one, name) for one in sections for name, f in one.model_fields.items() if step == (f.alias or name)]
+        if not held:
+            return tuple(path[:length])
+        if any(_is_free(one, name) for one, name in held):
+            return tuple(path)
+        sections = [part for one, name in held for part in _within(one, name)]
+    return tuple(path)
+
+
+def _is_free(section: type[BaseModel], name: str) -> bool:
+    """Whether a key holds names of the user's own, such as those of tiers or places."""
+    pending = [section.model_fields[name].annotation]
+    while pending:
+        hint = pending.pop()
+        if typing.get_origin(hint) is dict:
+            return True
+        pending += [part for part in typing.get_args(hint) if not isinstance(part, Bounds)]
+    return False
+
+
+def unusual(section: BaseModel, root: Node, path: tuple[str, ...] = ()) -> Iterator[Problem]:
+    """Values that are allowed and that no known cluster has, each with its place; defaults are not looked at."""
+    for name in type(section).model_fields:
+        if name not in section.model_fields_set:
+            continue
+        field = type(section).model_fields[name]
+        limits = tuple(_bounds_of(field))
+        for place, leaf in _leaves(getattr(section, name), (*path, field.alias or name)):
+            if isinstance(leaf, BaseModel):
+                yield from unusual(leaf, root, place)
+                continue
+            words = [limit.unusual(leaf) for limit in limits if isinstance(leaf, int | float)]
+            node, walked = locate(root, place)
+            yield from (node.problem(text, key=".".join(walked)) for text in words if text is not None)
+
+
+def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Sections and plain values in a value, each with its path."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, (*path, str(key)))
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from _leaves(item, (*path, str(number)))
+    else:
+        yield path, value
+
+
+def _bounds_of(field: FieldInfo) -> Iterator[Bounds]:
+    """The ranges in a field's type, also within a union or a list."""
+    yield from (item for item in field.metadata if isinstance(item, Bounds))
+    pending = [field.annotation]
+    while pending:
+        hint = pending.pop()
+        yield from (item for item in getattr(hint, "__metadata__", ()) if isinstance(item, Bounds))
+        pending += [part for part in typing.get_args(hint) if not isinstance(part, Bounds)]
 
 
 def locate(root: Node, path: Iterable[str | int]) -> tuple[Node, tuple[str, ...]]:

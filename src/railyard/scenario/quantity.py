@@ -8,12 +8,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, St
 from pydantic_core import PydanticCustomError
 
 from railyard.errors import InputError
+from railyard.schema.bounds import limits
 from railyard.schema.quantity import (
     COUNT,
     ENERGY_PRICE,
     FLOPS,
     FREQUENCY,
     LENGTH,
+    LINK_RATE,
     LOSS,
     MONEY,
     MONEY_RATE,
@@ -49,7 +51,8 @@ def _reader(quantity: Quantity) -> Callable[[object], float]:
 
 def _schema(quantity: Quantity) -> dict[str, Any]:
     kinds = ["string", "number"] if quantity.bare else "string"
-    return {"type": kinds, "description": quantity.kind, "examples": [quantity.example]}
+    most = f"at most {quantity.show(quantity.most)}"
+    return {"type": kinds, "description": quantity.kind, "examples": [quantity.example], "range": most}
 
 
 def field_type(quantity: Quantity, base: type) -> Any:
@@ -108,9 +111,17 @@ def _printable(text: str) -> str:
 
 #: Strict plain values: pydantic's lax mode would take `true` for 1 and "12" for 12.
 Whole = Annotated[int, Strict(), Field(ge=-_INT64, le=_INT64)]
-Positive = Annotated[int, Strict(), Field(ge=1, le=2**31 - 1)]
-Natural = Annotated[int, Strict(), Field(ge=0, le=2**31 - 1)]
+Positive = Annotated[Whole, limits(1, 2**31 - 1)]
+Natural = Annotated[Whole, limits(0, 2**31 - 1)]
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 Flag = Annotated[bool, Strict()]
 Text = Annotated[str, Strict(), StringConstraints(min_length=1, max_length=200), AfterValidator(_printable)]
 Value = Any
+LinkRate = Annotated[Rate, LINK_RATE]
+
+#: Ranges of what must not be zero: something divides by it, or waits for it.
+SOME_RATE = RATE.within("1 kb/s", "1000 Pb/s")
+SOME_FLOPS = FLOPS.within("1 MFLOP/s", "1000 EFLOP/s")
+SOME_SIZE = SIZE.within("1 B", "1 EB")
+SOME_TIME = SPAN.within("1 us", "36525 d")
+SOME_PS = TIME.within("1 ns", "100 d")

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from railyard import units
 from railyard.scenario import quantity
-from railyard.schema import readers
+from railyard.schema import bounds, readers
 from railyard.schema.field import FieldRecord, records
 
 
@@ -65,7 +65,7 @@ _READERS: Mapping[Any, Any] = {
     units.count: quantity.Count,
     units.money: quantity.Money,
     readers.integer: quantity.Natural,
-    readers.fraction: Annotated[quantity.Ratio, Field(le=1.0)],
+    readers.fraction: quantity.Ratio,
 }
 
 
@@ -132,7 +132,7 @@ def keys_of(record: type, inner: Any = None) -> dict[str, Key]:
             known = recorded[item.name]
             keys[item.name] = Key(known.key, _recorded_annotation(known, inner), known.help, default, known.unit)
         elif not recorded and item.init:
-            annotation = _annotation(hints[item.name], item.name)
+            annotation = _annotation(hints[item.name], item.name, item.metadata.get(bounds.METADATA_KEY))
             keys[item.name] = Key(_key_of(item.name), annotation, words.get(item.name), default)
     return keys
 
@@ -182,6 +182,8 @@ def _recorded_annotation(record: FieldRecord, inner: Any) -> Any:
     number: Any = _READERS.get(record.read)
     if number is None or record.shape not in {"value", "numbers"}:
         return None
+    if record.bounds is not None:
+        number = Annotated[quantity.Whole if number is quantity.Natural else number, record.bounds]
     return tuple.__class_getitem__((number, ...)) if record.shape == "numbers" else number
 
 
@@ -195,14 +197,16 @@ def _suffix(name: str) -> str | None:
     return max(found, key=len, default=None)
 
 
-def _annotation(hint: Any, name: str) -> Any:
-    """The field type of a record's annotation: numbers become quantities, the rest keeps its shape."""
+def _annotation(hint: Any, name: str, limits: bounds.Bounds | None) -> Any:
+    """The field type of a record's annotation: numbers become quantities within their limits, the rest keeps its shape.
+
+    An integer's limits take the place of the usual ones.
+    """
     suffix = _suffix(name)
-    if hint in (int, float) and suffix is not None:
-        return SUFFIXES[suffix]
-    if hint in _PLAIN:
-        return _PLAIN[hint]
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        members = (part if part is type(None) else _annotation(part, name) for part in typing.get_args(hint))
+        members = (part if part is type(None) else _annotation(part, name, limits) for part in typing.get_args(hint))
         return functools.reduce(operator.or_, members)
-    return hint
+    if hint is int and suffix is None and limits is not None:
+        return Annotated[quantity.Whole, limits]
+    found = SUFFIXES[suffix] if hint in (int, float) and suffix is not None else _PLAIN.get(hint, hint)
+    return Annotated[found, limits] if limits is not None and hint in (int, float) else found

@@ -6,15 +6,34 @@ from pydantic import BeforeValidator, Field, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
 from railyard.scenario.cluster import NetworkSection
-from railyard.scenario.quantity import Flag, Natural, Positive, Rate, Ratio, Size, Span, Text
+from railyard.scenario.quantity import (
+    SOME_RATE,
+    SOME_TIME,
+    Flag,
+    Natural,
+    Positive,
+    Rate,
+    Ratio,
+    Size,
+    Span,
+    Text,
+    Whole,
+)
 from railyard.scenario.section import Section
+from railyard.schema.bounds import Bounds, limits, more_than
+from railyard.schema.quantity import SPAN
 
-Decimal = Annotated[float, Strict(), Field(allow_inf_nan=False, gt=0)]
-Share = Annotated[Ratio, Field(le=1.0)]
+Decimal = Annotated[float, Strict(), Bounds(above=0), Field(allow_inf_nan=False)]
+Share = Annotated[Ratio, limits(0.0, 1.0)]
 Precision = Literal["bf16", "fp16", "fp8", "fp4", "mxfp4"]
 Width = Literal[4, 8, 16]
 Source = Literal["disk", "storage", "peer"]
 Nics = Literal["own", "rail", "all"]
+
+
+_LATENCY = SPAN.within(
+    "1 us", "365 d", usual=("1 ms", "10 min"), source="MLPerf Inference 5.1: 20 ms a token to 6 s until the first"
+)
 
 
 class LengthsSection(Section):
@@ -50,7 +69,7 @@ class SyntheticSection(Section):
     input: Lengths = Field(description="Prompts: a length, or `{mean, p99}`.", examples=[2048])
     output: Lengths = Field(description="Answers: a length, or `{mean, p99}`.", examples=[256])
     count: Positive = Field(default=2000, description="Requests.")
-    turns: Annotated[float, Strict(), Field(ge=1, le=1000)] = Field(
+    turns: Annotated[float, Strict(), limits(1, 1000)] = Field(
         default=1.0, description="Turns of a conversation, mean; each sends what was said before as a shared prefix."
     )
     think: Span | None = Field(
@@ -105,7 +124,7 @@ class RequestsSection(Section):
 class SpeculativeSection(Section):
     """Speculative decoding."""
 
-    tokens: Positive = Field(description="Tokens that a draft guesses ahead.")
+    tokens: Annotated[Whole, limits(1, 1024)] = Field(description="Tokens that a draft guesses ahead.")
     acceptance: Share = Field(description="Chance that a guessed token is accepted.", examples=["70 %"])
     draft: Span | None = Field(
         default=None,
@@ -123,7 +142,7 @@ class AutoscaleSection(Section):
         default="load", description="Requests per replica as a share of `max_sequences`, or waiting ones per replica."
     )
     target: Decimal = Field(default=0.7, description="What is aimed at.")
-    interval: Span = Field(default=15.0, description="From one look to the next.")
+    interval: Annotated[Span, SOME_TIME] = Field(default=15.0, description="From one look to the next.")
     cold_start: Span | None = Field(
         default=None,
         description="Until a new replica serves; its weights over `load_rate` when left out. With `load_from: storage`"
@@ -135,7 +154,9 @@ class AutoscaleSection(Section):
         " of the pool that is up, else storage, else the disk. From storage and peers they are flows on links that"
         " others share.",
     )
-    load_rate: Rate = Field(default=5e10, description="Of a disk: at which each accelerator loads its weights.")
+    load_rate: Annotated[Rate, SOME_RATE] = Field(
+        default=5e10, description="Of a disk: at which each accelerator loads its weights."
+    )
     hold: Span = Field(default=300.0, description="How long a lower need must last before a replica goes.")
 
 
@@ -180,7 +201,7 @@ class PoolSection(Section):
         default=None, description="Of `decode`: attention on accelerators of its own; needs `ffn`, in place of degrees."
     )
     ffn: FfnSection | None = Field(default=None, description="The accelerators of experts and dense FFNs then.")
-    micro_batches: Annotated[Positive, Field(le=64)] = Field(
+    micro_batches: Annotated[Whole, limits(1, 64)] = Field(
         default=3, description="Parts of a batch that go to and fro between `attention` and `ffn`."
     )
     precision: Precision | None = Field(default=None, description="Of the weights; the workload's when left out.")
@@ -199,7 +220,7 @@ class PoolSection(Section):
     preemption: Literal["recompute", "swap"] = Field(
         default="recompute", description="What becomes of a request that must make room."
     )
-    block_tokens: Positive = Field(default=16, description="Tokens of a block of the cache.")
+    block_tokens: Annotated[Whole, limits(1, 65_536)] = Field(default=16, description="Tokens of a block of the cache.")
     speculative: SpeculativeSection | None = Field(default=None, description="Speculative decoding.")
     autoscale: AutoscaleSection | None = Field(default=None, description="Replicas come and go with the load.")
 
@@ -264,9 +285,13 @@ Router = Annotated[RouterSection, BeforeValidator(lambda value: {"kind": value} 
 class ObjectiveSection(Section):
     """Limits of a request's latencies."""
 
-    ttft: Span | None = Field(default=None, description="Time to the first token.", examples=["2 s"])
-    tpot: Span | None = Field(default=None, description="Mean time of each further token.", examples=["50 ms"])
-    e2e: Span | None = Field(default=None, description="Time to the last token.")
+    ttft: Annotated[Span, _LATENCY] | None = Field(
+        default=None, description="Time to the first token.", examples=["2 s"]
+    )
+    tpot: Annotated[Span, _LATENCY] | None = Field(
+        default=None, description="Mean time of each further token.", examples=["50 ms"]
+    )
+    e2e: Annotated[Span, _LATENCY] | None = Field(default=None, description="Time to the last token.")
     attainment: Share = Field(default=0.9, description="Share of the requests that should meet them all.")
 
 
@@ -279,7 +304,7 @@ class StoreSection(Section):
         description="`apart`: each replica reads at `rate`, and writing costs nothing; `storage` or `memory_pool`: on"
         " the cluster's, read and written over links that others share.",
     )
-    rate: Rate | None = Field(
+    rate: Annotated[Rate, SOME_RATE] | None = Field(
         default=None, description="At which each replica reads a store that is `apart`.", examples=["100 Gb/s"]
     )
     latency: Span = Field(default=1e-3, description="Of a read from a store that is `apart`.")
@@ -296,7 +321,7 @@ class CacheSection(Section):
 
     prefix: Flag = Field(default=True, description="Prompts that begin alike share what was computed.")
     host: Size = Field(default=0, description="Host memory of a replica for what its accelerators evict.")
-    host_rate: Rate = Field(default=4e11, description="Between a replica and its host, each way.")
+    host_rate: Annotated[Rate, SOME_RATE] = Field(default=4e11, description="Between a replica and its host, each way.")
     host_latency: Span = Field(default=1e-4, description="Of a read from there.")
     swap: Size = Field(default=0, description="Host memory of a replica for preempted requests.")
     store: StoreSection | None = Field(default=None, description="A store outside the replicas.")
@@ -318,8 +343,10 @@ class TransferSection(Section):
 class GatewaySection(Section):
     """What joins the networks of pools that have their own to the cluster's."""
 
-    links: Positive = Field(description="Links to each network; each takes one port of it.", examples=[8])
-    rate: Annotated[Rate, Field(gt=0)] = Field(description="Of a link, each way.", examples=["400 Gb/s"])
+    links: Annotated[Whole, limits(1, 1_000_000)] = Field(
+        description="Links to each network; each takes one port of it.", examples=[8]
+    )
+    rate: Annotated[Rate, SOME_RATE] = Field(description="Of a link, each way.", examples=["400 Gb/s"])
     latency: Span = Field(default=5e-6, description="Of the gateway, one way.")
 
 
@@ -334,7 +361,9 @@ class OutageSection(Section):
         default=None,
         description="Where it loads its weights from once it is back, as in `autoscale`; part of `end` when left out.",
     )
-    load_rate: Rate = Field(default=5e10, description="Of a disk: at which each accelerator loads its weights.")
+    load_rate: Annotated[Rate, SOME_RATE] = Field(
+        default=5e10, description="Of a disk: at which each accelerator loads its weights."
+    )
 
 
 class CapacitySection(Section):
@@ -345,7 +374,7 @@ class CapacitySection(Section):
         description="Requests of each trial; more, repeated where there are none, until they come for ten times as long"
         " as an answer takes.",
     )
-    tolerance: Annotated[Ratio, Field(gt=0.0, le=0.5)] = Field(default=0.05, description="Of the rate found.")
+    tolerance: Annotated[Ratio, more_than(0.0, 0.5)] = Field(default=0.05, description="Of the rate found.")
 
 
 class ServingSection(Section):

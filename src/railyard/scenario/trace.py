@@ -6,9 +6,10 @@ from pydantic import Field
 
 from railyard.scenario.quantity import Flops, Number, Positive, Text
 from railyard.scenario.section import Section
+from railyard.schema.bounds import more_than
 from railyard.workload.replay.importer import importers
 
-Scale = Annotated[Number, Field(gt=0, le=1e6)]
+Scale = Annotated[Number, more_than(0, 1e6)]
 
 
 class TraceSection(Section):

@@ -4,8 +4,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from railyard.scenario.quantity import Positive, Ratio, Text
+from railyard.scenario.quantity import Positive, Ratio, Text, Whole
 from railyard.scenario.section import Section
+from railyard.schema.bounds import Bounds, limits
 
 
 class TuneSection(Section):
@@ -17,13 +18,13 @@ class TuneSection(Section):
         examples=[{"qps": [2, 4], "collectives.selector": ["best"]}],
     )
     seeds: Positive = Field(default=2, description="Draws of the hashes that settings are tried on.")
-    unseen_seeds: Annotated[int, Field(strict=True, ge=2, le=1000)] = Field(
+    unseen_seeds: Annotated[Whole, limits(2, 1000)] = Field(
         default=4, description="Further draws that the outcome is judged on, at each load."
     )
-    unseen_loads: tuple[Annotated[Ratio, Field(lt=1.0)], ...] = Field(
+    unseen_loads: tuple[Annotated[Ratio, Bounds(below=1.0, low=0.0)], ...] = Field(
         default=(0.0, 0.2), description="Traffic of others on the back-end that it is judged under, none in the search."
     )
-    unseen_jobs: Annotated[int, Field(strict=True, ge=0, le=1000)] = Field(
+    unseen_jobs: Annotated[Whole, limits(0, 1000)] = Field(
         default=4,
         description="Other jobs that it is judged on, each with a neighbour: drawn for the same cluster, of another"
         " size, parallelism and traffic beside.",
@@ -31,6 +32,6 @@ class TuneSection(Section):
     steps: Positive | None = Field(
         default=None, description="Steps that the search may run; left out: two a value and draw of the search."
     )
-    twins: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(
+    twins: Annotated[Whole, limits(1, 1000)] = Field(
         default=4, description="With `--online`: runs of every draw and load, which are compared by their means."
     )

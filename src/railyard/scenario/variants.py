@@ -87,7 +87,10 @@ def _combinations(draft: Draft, pairs: list[tuple[str, list[Node]]]) -> list[Var
         refuse_twins(key, values)
         total *= len(values)
     if total > MOST:
-        raise InputError(f"{total} variants are too many", allowed=f"at most {MOST}")
+        key, values = max(pairs, key=lambda pair: len(pair[1]))
+        found, allowed = f"{len(values):,} values", f"at most {MOST:,} variants"
+        problem = values[0].problem(f"{total:,} variants are too many", key=key, found=found, allowed=allowed)
+        raise InputError.many([problem])
     base = without_compare(draft)
     return [
         variant_of(base, dict(zip(keys, values, strict=True)))

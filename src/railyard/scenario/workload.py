@@ -12,10 +12,11 @@ from railyard.scenario.local import LocalSection
 from railyard.scenario.operate import OperateSection
 from railyard.scenario.pipeline import PipelineSection
 from railyard.scenario.placement import PlacementSection
-from railyard.scenario.quantity import Count, Flag, Positive, Span, Text
+from railyard.scenario.quantity import Count, Flag, Span, Text, Whole
 from railyard.scenario.section import Section, section_of
 from railyard.scenario.serving import ServingSection
 from railyard.scenario.trace import TraceSection
+from railyard.schema.bounds import limits
 from railyard.workload.training.offload import Offload
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, Lora, Precision, SoftwareProfile
 
@@ -87,13 +88,13 @@ class TrainingSection(Section):
     tokens: Count = Field(
         default=0, description="Token budget of the job; 0 leaves the job completion time out.", examples=["15 T"]
     )
-    global_batch: Positive = Field(description="Sequences in one optimizer step, over all ranks.", examples=[512])
-    sequence: Positive = Field(description="Tokens in a sequence.", examples=[8192])
+    global_batch: Annotated[Whole, limits(1, 1 << 24)] = Field(
+        description="Sequences in one optimizer step, over all ranks.", examples=[512]
+    )
+    sequence: Annotated[Whole, limits(1, 1 << 30)] = Field(description="Tokens in a sequence.", examples=[8192])
     precision: Precision = Field(default="bf16", description="Datatype of the matrix products.")
-    routing_skew: float = Field(
+    routing_skew: Annotated[float, limits(0.0, 4.0)] = Field(
         default=0.0,
-        ge=0.0,
-        le=4.0,
         allow_inf_nan=False,
         description="Zipf exponent by which a router favours some experts; 0 balances them.",
     )
@@ -129,7 +130,9 @@ class JobSection(Section):
     """One of several jobs; one of `training`, `serving` and `trace` says what it is."""
 
     name: Text = Field(description="How it is called in tables; each job has a name of its own.")
-    accelerators: Positive = Field(description="Accelerators that it has for itself, one rank each.", examples=[32])
+    accelerators: Annotated[Whole, limits(1, 1 << 20)] = Field(
+        description="Accelerators that it has for itself, one rank each.", examples=[32]
+    )
     placement: Annotated[PlacementSection, BeforeValidator(_policy)] = Field(
         default_factory=PlacementSection,
         description="Which accelerators; jobs choose in the order in which they stand.",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from railyard import units
 from railyard.errors import InputError, did_you_mean
 from railyard.schema import quantity, readers
+from railyard.schema.bounds import SHARE, Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,6 +62,7 @@ class FieldRecord:
         allowed: Names that a choice or the keys of a table may take; empty when free.
         sourced: Whether the value must say where it comes from in a file of the catalogue.
         record: The dataclass of a nested record.
+        bounds: What its numbers may be.
     """
 
     key: str
@@ -71,45 +73,64 @@ class FieldRecord:
     allowed: tuple[str, ...] = ()
     sourced: bool = True
     record: type[Any] | None = None
+    bounds: Bounds | None = None
+
+    def number(self, value: object) -> float:
+        """A number of the field, read and within its bounds.
+
+        Raises:
+            InputError: It is no such number, or outside.
+        """
+        assert self.read is not None
+        number = self.read(value)
+        if self.bounds is not None:
+            self.bounds.check(number)
+        return number
 
 
 def _meta(record: FieldRecord) -> dict[str, FieldRecord]:
     return {METADATA_KEY: record}
 
 
-def rate(key: str, help_: str) -> dict[str, FieldRecord]:
+def rate(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
     """A rate in bit/s."""
-    return _meta(FieldRecord(key, "value", help_, quantity.RATE.parse, quantity.RATE.example))
+    return _meta(FieldRecord(key, "value", help_, quantity.RATE.parse, quantity.RATE.example, bounds=bounds))
 
 
-def size(key: str, help_: str, example: str = "80 GB") -> dict[str, FieldRecord]:
+def size(key: str, help_: str, example: str = "80 GB", *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
     """A size in bytes."""
-    return _meta(FieldRecord(key, "value", help_, quantity.SIZE.parse, example))
+    return _meta(FieldRecord(key, "value", help_, quantity.SIZE.parse, example, bounds=bounds))
 
 
-def time(key: str, help_: str, example: str = quantity.TIME.example) -> dict[str, FieldRecord]:
+def time(
+    key: str, help_: str, example: str = quantity.TIME.example, *, bounds: Bounds | None = None
+) -> dict[str, FieldRecord]:
     """A time in picoseconds."""
-    return _meta(FieldRecord(key, "value", help_, quantity.TIME.parse, example))
+    return _meta(FieldRecord(key, "value", help_, quantity.TIME.parse, example, bounds=bounds))
 
 
-def span(key: str, help_: str, example: str = quantity.SPAN.example) -> dict[str, FieldRecord]:
+def span(
+    key: str, help_: str, example: str = quantity.SPAN.example, *, bounds: Bounds | None = None
+) -> dict[str, FieldRecord]:
     """A span of time in seconds."""
-    return _meta(FieldRecord(key, "value", help_, quantity.SPAN.parse, example))
+    return _meta(FieldRecord(key, "value", help_, quantity.SPAN.parse, example, bounds=bounds))
 
 
-def power(key: str, help_: str) -> dict[str, FieldRecord]:
+def power(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
     """A power in W."""
-    return _meta(FieldRecord(key, "value", help_, quantity.POWER.parse, quantity.POWER.example))
+    return _meta(FieldRecord(key, "value", help_, quantity.POWER.parse, quantity.POWER.example, bounds=bounds))
 
 
-def length(key: str, help_: str, example: str = quantity.LENGTH.example) -> dict[str, FieldRecord]:
+def length(
+    key: str, help_: str, example: str = quantity.LENGTH.example, *, bounds: Bounds | None = None
+) -> dict[str, FieldRecord]:
     """A length in m."""
-    return _meta(FieldRecord(key, "value", help_, quantity.LENGTH.parse, example))
+    return _meta(FieldRecord(key, "value", help_, quantity.LENGTH.parse, example, bounds=bounds))
 
 
-def loss(key: str, help_: str) -> dict[str, FieldRecord]:
+def loss(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
     """A loss of light in dB."""
-    return _meta(FieldRecord(key, "value", help_, quantity.LOSS.parse, quantity.LOSS.example))
+    return _meta(FieldRecord(key, "value", help_, quantity.LOSS.parse, quantity.LOSS.example, bounds=bounds))
 
 
 def delay_per_length(key: str, help_: str) -> dict[str, FieldRecord]:
@@ -117,14 +138,14 @@ def delay_per_length(key: str, help_: str) -> dict[str, FieldRecord]:
     return _meta(FieldRecord(key, "value", help_, units.delay_per_length, "5 ns/m"))
 
 
-def frequency(key: str, help_: str) -> dict[str, FieldRecord]:
+def frequency(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
     """A frequency in Hz."""
-    return _meta(FieldRecord(key, "value", help_, quantity.FREQUENCY.parse, quantity.FREQUENCY.example))
+    return _meta(FieldRecord(key, "value", help_, quantity.FREQUENCY.parse, quantity.FREQUENCY.example, bounds=bounds))
 
 
-def count(key: str, help_: str) -> dict[str, FieldRecord]:
+def count(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
     """An integer, zero or more."""
-    return _meta(FieldRecord(key, "value", help_, readers.integer, "8"))
+    return _meta(FieldRecord(key, "value", help_, readers.integer, "8", bounds=bounds))
 
 
 def how_many(key: str, help_: str) -> dict[str, FieldRecord]:
@@ -132,9 +153,9 @@ def how_many(key: str, help_: str) -> dict[str, FieldRecord]:
     return _meta(FieldRecord(key, "how_many", help_, unit="all"))
 
 
-def fraction(key: str, help_: str) -> dict[str, FieldRecord]:
+def fraction(key: str, help_: str, *, bounds: Bounds = SHARE) -> dict[str, FieldRecord]:
     """A share between 0 and 1."""
-    return _meta(FieldRecord(key, "value", help_, readers.fraction, "95 %"))
+    return _meta(FieldRecord(key, "value", help_, readers.fraction, "95 %", bounds=bounds))
 
 
 def flops_table(key: str, help_: str, names: tuple[str, ...]) -> dict[str, FieldRecord]:
@@ -157,9 +178,9 @@ def time_quantiles(key: str, help_: str, names: tuple[str, ...]) -> dict[str, Fi
     return _meta(FieldRecord(key, "table", help_, quantity.TIME.parse, "20 ms", allowed=names))
 
 
-def spread(key: str, help_: str) -> dict[str, FieldRecord]:
+def spread(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
     """A plain number without unit, such as a standard deviation of logarithms."""
-    return _meta(FieldRecord(key, "value", help_, units.ratio, "0.4"))
+    return _meta(FieldRecord(key, "value", help_, units.ratio, "0.4", bounds=bounds))
 
 
 def power_range(key: str, help_: str) -> dict[str, FieldRecord]:
@@ -212,9 +233,9 @@ def price_range(key: str, help_: str) -> dict[str, FieldRecord]:
     return _meta(FieldRecord(key, "range", help_, unit="$0.08/kWh"))
 
 
-def ratio(key: str, help_: str) -> dict[str, FieldRecord]:
+def ratio(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
     """A ratio such as `3:1`."""
-    return _meta(FieldRecord(key, "value", help_, units.ratio, "3:1"))
+    return _meta(FieldRecord(key, "value", help_, units.ratio, "3:1", bounds=bounds))
 
 
 def topology(key: str, help_: str) -> dict[str, FieldRecord]:
@@ -271,8 +292,8 @@ def _read(field: FieldRecord, value: object) -> Any:
         if field.shape == "choice":
             return _choice(field, value)
         if field.shape == "numbers":
-            return _numbers(value)
-        return value if field.read is None else field.read(value)
+            return _numbers(field, value)
+        return value if field.read is None else field.number(value)
     except InputError as error:
         raise error.located(key=field.key) from None
 
@@ -290,10 +311,10 @@ def _choice(field: FieldRecord, value: object) -> str:
     return str(value)
 
 
-def _numbers(value: object) -> tuple[int, ...]:
+def _numbers(field: FieldRecord, value: object) -> tuple[float, ...]:
     if not isinstance(value, list | tuple):
         raise InputError("expected a list of integers", found=value, allowed="such as [8, 8, 16]")
-    return tuple(readers.integer(item) for item in value)
+    return tuple(field.number(item) for item in value)
 
 
 def defaults(record: type[Any]) -> dict[str, object]:

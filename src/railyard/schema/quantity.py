@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from railyard import units
 from railyard.errors import InputError
+from railyard.schema.bounds import Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,8 +58,25 @@ class Quantity:
         except (ArithmeticError, ValueError):
             raise InputError(f"expected {self.kind}; no number can be read in this") from None
         if not number <= self.most:
-            raise InputError(f"{self.kind} is at most {self.show(self.most)}")
+            raise InputError(
+                f"{self.kind} is at most {self.show(self.most)}", allowed=f"at most {self.show(self.most)}"
+            )
         return number
+
+    def within(self, low: str, high: str, *, usual: tuple[str, str] | None = None, source: str = "") -> Bounds:
+        """The range between two values, both allowed, given as text with units."""
+        return Bounds(
+            low=self.parse(low), high=self.parse(high), usual=self._ends(usual), source=source, show=self.show
+        )
+
+    def above(self, low: str, high: str, *, usual: tuple[str, str] | None = None, source: str = "") -> Bounds:
+        """The same without the lower value itself."""
+        return Bounds(
+            above=self.parse(low), high=self.parse(high), usual=self._ends(usual), source=source, show=self.show
+        )
+
+    def _ends(self, usual: tuple[str, str] | None) -> tuple[float, float] | None:
+        return None if usual is None else (self.parse(usual[0]), self.parse(usual[1]))
 
     def write(self, value: float) -> str | float:
         """Text, or a bare number where one is right, that `read` takes back to the same number."""
@@ -107,3 +125,8 @@ MONEY_RATE = Quantity("a price of time", "$2.10/h", units.money_rate, _money("/h
 ENERGY_PRICE = Quantity("a price of energy", "$0.08/kWh", units.energy_price, _money("/kWh"), "USD/kWh", 1e6)
 STORAGE_PRICE = Quantity("a price of storage", "$120/TB", units.storage_price, _money("/TB"), "USD/TB", 1e9)
 SPACE_PRICE = Quantity("a price of space", "$180/kW-month", units.space_price, _money("/kW-month"), "USD/kW-month", 1e9)
+
+#: What a port or a link can have. Unusual: what no port has been sold with.
+LINK_RATE = RATE.within(
+    "1 Mb/s", "100 Tb/s", usual=("1 Gb/s", "3.2 Tb/s"), source="Ethernet and InfiniBand ports, 1 Gb/s to 1.6 Tb/s"
+)

@@ -11,12 +11,10 @@ if TYPE_CHECKING:
     from railyard.fabric.fabric import FabricSpec
     from railyard.workload.training.spec import Training
 
-MOST_ACCELERATORS = 1 << 20
 MOST_QUEUE_PAIRS = 4096
 MOST_PATHS = 1 << 24
 """Queue pairs of all accelerators together: each is a path of several links."""
 
-MOST_SEQUENCES = 1 << 24
 MOST_TASKS = 50_000_000
 """At about 100 bytes a task for graph, entities and timeline, what a machine of 16 GB bears."""
 
@@ -24,13 +22,11 @@ _COUNTS = ("qps", "flowlets")
 
 
 def check_cluster(spec: ClusterSpec) -> None:
-    """Refuses clusters and fabrics beyond anything that has been built.
+    """Refuses fabrics with more queue pairs than can be simulated.
 
     Raises:
         InputError: Keys are relative to the cluster.
     """
-    if spec.accelerators > MOST_ACCELERATORS:
-        raise _beyond("accelerators", spec.accelerators, MOST_ACCELERATORS)
     networks = {"back_end": spec.back_end, "front_end": spec.front_end}
     if spec.storage is not None and not isinstance(spec.storage.network, str):
         networks["storage.network"] = spec.storage.network
@@ -44,16 +40,6 @@ def _check_fabric(fabric: FabricSpec, key: str, accelerators: int) -> None:
         value, most = int(fabric.overrides.get(name, 1)), min(MOST_QUEUE_PAIRS, MOST_PATHS // accelerators)
         if value > most:
             raise _beyond(f"{key}.{name}", value, most)
-
-
-def check_batch(global_batch: int) -> None:
-    """Refuses batches beyond anything that trains.
-
-    Raises:
-        InputError: The key is relative to the training section.
-    """
-    if global_batch > MOST_SEQUENCES:
-        raise _beyond("global_batch", global_batch, MOST_SEQUENCES)
 
 
 def check_step(training: Training) -> None:

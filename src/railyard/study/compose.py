@@ -154,7 +154,6 @@ def training_of(
     """
     section = draft.scenario.training
     with blaming(draft, *_TRAINING):
-        bounds.check_batch(section.global_batch)
         job = Training(
             model=model,
             layout=Layout(global_batch=section.global_batch),
@@ -176,6 +175,7 @@ def training_of(
         if job.data is not None:
             with blaming(draft, *_TRAINING, "data"):
                 loading.check(job.data, formats.format_of(job.data))
+                loading.check_cache(job.data, cluster.server)
         given = given_keys(section)
         if isinstance(section.parallelism, str) or section.parallelism.auto:
             return _best(job, cluster, given, choose)
@@ -205,8 +205,6 @@ def completed(section: TrainingSection, job: Training, cluster: Cluster) -> Like
 def _check_offload(job: Training, cluster: Cluster) -> None:
     if job.offload is None:
         return
-    if job.offload.parts < 1:
-        raise InputError("state comes in at least one part", key="offload.parts", found=job.offload.parts)
     if cluster.memory_pool is None:
         raise InputError(
             "`offload` needs a memory pool in the cluster",
@@ -216,18 +214,10 @@ def _check_offload(job: Training, cluster: Cluster) -> None:
 
 
 def given_keys(section: TrainingSection) -> dict[str, Any]:
-    """The keys of the layout that are written out, under the names of `Layout`.
-
-    Raises:
-        InputError: A size is zero.
-    """
+    """The keys of the layout that are written out, under the names of `Layout`."""
     if isinstance(section.parallelism, str):
         return {}
-    given = fields_given(section.parallelism, Layout)
-    for name in ("tp", "pp", "dp", "cp", "ep", "vp", "expert_tp", "micro_batch"):
-        if given.get(name, 1) < 1:
-            raise InputError("must be at least 1", key=f"parallelism.{name}", found=given[name])
-    return given
+    return fields_given(section.parallelism, Layout)
 
 
 def written_layout(given: dict[str, Any], global_batch: int, ranks: int) -> Layout:

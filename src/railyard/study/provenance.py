@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from railyard.result.result import Result
+    from railyard.result.result import Variant as Figures
     from railyard.study.kind import Document, Failed, Measured
 
 T = TypeVar("T")
@@ -29,6 +30,7 @@ def result_of(
     *,
     dated: bool = True,
     failed: Sequence[Failed] = (),
+    unusual: Mapping[str, Sequence[str]] | None = None,
 ) -> Result:
     """The result of all variants.
 
@@ -39,12 +41,13 @@ def result_of(
         measured: Every variant.
         dated: Whether it holds when it was made; without, the same study gives the same bytes.
         failed: Variants that did not end well.
+        unusual: Unusual values of variants, by their names, in words; they become warnings.
     """
     from railyard.measure.verdict import verdict_of
     from railyard.result.provenance import ProvenanceFigures, SourceRow
     from railyard.result.result import FORMAT, FailedVariant, Result
 
-    variants = tuple(found.variant for found in measured)
+    variants = tuple(_warned(found.variant, (unusual or {}).get(found.variant.name, ())) for found in measured)
     verdict = verdict_of(variants)
     more: dict[str, Any] = {} if verdict is None else {"verdict": verdict}
     lost = tuple(
@@ -69,6 +72,13 @@ def result_of(
         variants=variants,
         **more,
     )
+
+
+def _warned(variant: Figures, words: Sequence[str]) -> Figures:
+    from railyard.result.variants.traffic import TrafficVariant
+
+    written = () if isinstance(variant, TrafficVariant) else variant.warnings
+    return variant.model_copy(update={"warnings": (*words, *written)}) if words else variant
 
 
 def each_once(lists: Iterable[Iterable[T]]) -> list[T]:

@@ -96,14 +96,22 @@ def run(
         failed: tuple[Failed, ...] = ()
         sweep = _sweep_of(document, variants, engine, out, searched=searched, pool=pool)
         if sweep is None:
-            measured = _measured(kind, prepared, _places(folder, variants), meter, searched=searched)
+            measured = _measured(kind, variants, prepared, _places(folder, variants), meter, searched=searched)
         else:
             measured, failed = _swept(sweep, kind, prepared, folder, meter)
         related: Sequence[Measured] = kind.relate(measured)
         finished = Finished(
             None if out is None else out / name,
             tuple(related),
-            partial(result_of, document, plain, kind.engine(prepared[0]), related, failed=failed),
+            partial(
+                result_of,
+                document,
+                plain,
+                kind.engine(prepared[0]),
+                related,
+                failed=failed,
+                unusual={variant.name: _unusual(variant) for variant in variants},
+            ),
         )
         if folder is not None:
             notify("writing the folder of the run", 1.0)
@@ -156,6 +164,11 @@ def _prepared(
     return variants, kind.prepare(variants[:1] if first else variants, engine) if prepared is None else prepared
 
 
+def _unusual(variant: Any) -> list[str]:
+    draft: Draft | None = getattr(variant, "draft", None)
+    return [] if draft is None else [problem.headline() for problem in draft.unusual]
+
+
 def _refuse_faults(kind: AnyKind, draft: Draft | None) -> None:
     """Refuses faults that work of a kind would pass over."""
     if draft is None or kind.faulty or not draft.scenario.faults:
@@ -198,7 +211,7 @@ def _swept(
     from railyard.study.sweep import split
 
     if sweep.pool is None:
-        found = _at_once(kind, prepared, meter, sweep.here, searched=sweep.searched)
+        found = _at_once(kind, sweep.variants, prepared, meter, sweep.here, searched=sweep.searched)
     else:
         pool = sweep.pool()
         try:
@@ -226,18 +239,25 @@ def _write(folder: Path, result: Result, faces: Sequence[Face]) -> None:
 
 
 def _measured(
-    kind: AnyKind, prepared: Sequence[Any], places: Sequence[Path | None], meter: Meter, *, searched: bool
+    kind: AnyKind,
+    variants: Sequence[Named],
+    prepared: Sequence[Any],
+    places: Sequence[Path | None],
+    meter: Meter,
+    *,
+    searched: bool,
 ) -> list[Measured]:
     """Every variant through its steps, its files where they belong."""
 
     def as_it_is(number: int, one: Callable[[int, Path | None], Measured]) -> Measured:
         return one(number, places[number])
 
-    return _at_once(kind, prepared, meter, as_it_is, searched=searched)
+    return _at_once(kind, variants, prepared, meter, as_it_is, searched=searched)
 
 
 def _at_once(
     kind: AnyKind,
+    variants: Sequence[Named],
     prepared: Sequence[Any],
     meter: Meter,
     around: Callable[[int, Callable[[int, Path | None], Measured]], T],
@@ -248,7 +268,8 @@ def _at_once(
 
     Args:
         kind: Of the work.
-        prepared: The variants.
+        variants: Whose scenarios errors point to.
+        prepared: The same, ready to run.
         meter: Of all of them.
         around: Runs a variant by what it is given, which takes its number and the folder of its files.
         searched: Whether it is tried what would help.
@@ -258,7 +279,11 @@ def _at_once(
 
     def through(number: int, place: Path | None) -> Measured:
         control = Control(meter.of(number), stop, workers, recorded=place is not None, searched=searched)
-        found: Measured = kind.one(prepared[number], place, control)
+        draft: Draft | None = getattr(variants[number], "draft", None)
+        try:
+            found: Measured = kind.one(prepared[number], place, control)
+        except InputError as error:
+            raise error if draft is None else draft.blame(error) from None
         return found
 
     def one(number: int) -> T:

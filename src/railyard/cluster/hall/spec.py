@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from railyard.errors import InputError
 from railyard.schema import field as f
+from railyard.schema.bounds import limits
+from railyard.schema.quantity import LENGTH, LOSS, POWER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,47 +36,100 @@ class HallSpec:
             connectors are bought as low-loss.
     """
 
-    rack_units: int = field(default=42, metadata=f.count("rack_units", "Units of a rack"))
+    rack_units: int = field(default=42, metadata=f.count("rack_units", "Units of a rack", bounds=limits(1, 100)))
     air_w: float = field(
-        default=44_000.0, metadata=f.power("rack_power", "What is cooled in a rack with air: four HGX H100 servers")
+        default=44_000.0,
+        metadata=f.power(
+            "rack_power",
+            "What is cooled in a rack with air: four HGX H100 servers",
+            bounds=POWER.within(
+                "100 W", "10 MW", usual=("5 kW", "600 kW"), source="racks of servers to NVIDIA Kyber, 600 kW"
+            ),
+        ),
     )
     liquid_w: float = field(
         default=140_000.0,
-        metadata=f.power("liquid_rack_power", "With liquid, where a scale-up domain spans servers: a GB200 NVL72"),
+        metadata=f.power(
+            "liquid_rack_power",
+            "With liquid, where a scale-up domain spans servers: a GB200 NVL72",
+            bounds=POWER.within(
+                "100 W", "10 MW", usual=("5 kW", "600 kW"), source="racks of servers to NVIDIA Kyber, 600 kW"
+            ),
+        ),
     )
     network_units: int = field(
-        default=36, metadata=f.count("network_units", "Units that switches and panels take of a rack of switches")
+        default=36,
+        metadata=f.count(
+            "network_units", "Units that switches and panels take of a rack of switches", bounds=limits(1, 100)
+        ),
     )
-    row_racks: int = field(default=20, metadata=f.count("row_racks", "Most racks of a row"))
+    row_racks: int = field(default=20, metadata=f.count("row_racks", "Most racks of a row", bounds=limits(1, 10_000)))
     row_w: float = field(
         default=1_840_000.0,
-        metadata=f.power("row_power", "Most power of a row: two busways of 1,600 A at 415 V to 80 %, assumed"),
+        metadata=f.power(
+            "row_power",
+            "Most power of a row: two busways of 1,600 A at 415 V to 80 %, assumed",
+            bounds=POWER.within("100 W", "1 GW"),
+        ),
     )
     zone_w: float = field(
         default=3_000_000.0,
-        metadata=f.power("zone_power", "Most power of the rows that share UPS, generator and cooling, assumed"),
+        metadata=f.power(
+            "zone_power",
+            "Most power of the rows that share UPS, generator and cooling, assumed",
+            bounds=POWER.within("100 W", "10 GW"),
+        ),
     )
-    rack_width_m: float = field(default=0.6, metadata=f.length("rack_width", "Of a rack", "0.8 m"))
-    rack_depth_m: float = field(default=1.2, metadata=f.length("rack_depth", "Of a rack", "1.2 m"))
+    rack_width_m: float = field(
+        default=0.6, metadata=f.length("rack_width", "Of a rack", "0.8 m", bounds=LENGTH.within("10 cm", "10 m"))
+    )
+    rack_depth_m: float = field(
+        default=1.2, metadata=f.length("rack_depth", "Of a rack", "1.2 m", bounds=LENGTH.within("10 cm", "10 m"))
+    )
     cold_aisle_m: float = field(
-        default=1.2, metadata=f.length("cold_aisle", "Between the fronts of two rows: TIA-942", "1.8 m")
+        default=1.2,
+        metadata=f.length(
+            "cold_aisle", "Between the fronts of two rows: TIA-942", "1.8 m", bounds=LENGTH.within("0 m", "100 m")
+        ),
     )
     hot_aisle_m: float = field(
-        default=1.0, metadata=f.length("hot_aisle", "Between the backs of two rows: TIA-942", "1.2 m")
+        default=1.0,
+        metadata=f.length(
+            "hot_aisle", "Between the backs of two rows: TIA-942", "1.2 m", bounds=LENGTH.within("0 m", "100 m")
+        ),
     )
     cross_aisle_m: float = field(
-        default=1.8, metadata=f.length("cross_aisle", "Between banks of rows, assumed", "2.4 m")
+        default=1.8,
+        metadata=f.length(
+            "cross_aisle", "Between banks of rows, assumed", "2.4 m", bounds=LENGTH.within("0 m", "100 m")
+        ),
     )
     banks: int | None = field(
         default=None,
-        metadata=f.count("banks", "Banks of rows side by side; else as many as make the cables shortest in total"),
+        metadata=f.count(
+            "banks",
+            "Banks of rows side by side; else as many as make the cables shortest in total",
+            bounds=limits(1, 1000),
+        ),
     )
-    tray_m: float = field(default=2.6, metadata=f.length("tray_height", "Of cable trays over the floor", "3 m"))
-    slack_m: float = field(default=0.5, metadata=f.length("slack", "Left over at each end of a cable", "1 m"))
+    tray_m: float = field(
+        default=2.6,
+        metadata=f.length("tray_height", "Of cable trays over the floor", "3 m", bounds=LENGTH.within("0 m", "100 m")),
+    )
+    slack_m: float = field(
+        default=0.5,
+        metadata=f.length("slack", "Left over at each end of a cable", "1 m", bounds=LENGTH.within("0 m", "1 km")),
+    )
 
     patch_db: float = field(
         default=0.75,
-        metadata=f.loss("patch_loss", "Lost at each connection in a panel: at most by TIA-568; low-loss 0.35 dB"),
+        metadata=f.loss(
+            "patch_loss",
+            "Lost at each connection in a panel: at most by TIA-568; low-loss 0.35 dB",
+            bounds=LOSS.within(
+                "0 dB", "10 dB", usual=("0.1 dB", "0.75 dB"), source="TIA-568: at most 0.75 dB a mated pair"
+            ),
+        ),
     )
 
     def __post_init__(self) -> None:

@@ -21,6 +21,7 @@ from railyard.cluster.topology.wiring import (
 )
 from railyard.routes import RouteBuilder
 from railyard.schema import field as f
+from railyard.schema.bounds import limits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,7 +49,7 @@ class BCube:
 
     kind: ClassVar[str] = "bcube"
 
-    levels: int = field(default=2, metadata=f.count("levels", "Links of a port, k + 1"))
+    levels: int = field(default=2, metadata=f.count("levels", "Links of a port, k + 1", bounds=limits(1, 16)))
     dimensions: tuple[int, ...] | None = field(
         default=None,
         metadata=f.numbers(

@@ -22,6 +22,8 @@ from railyard.cluster.topology.wiring import (
 )
 from railyard.routes import RouteBuilder
 from railyard.schema import field as f
+from railyard.schema.bounds import PORTS, limits
+from railyard.schema.quantity import LINK_RATE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,16 +58,26 @@ class Dragonfly:
 
     kind: ClassVar[str] = "dragonfly"
 
-    p: int | None = field(default=None, metadata=f.count("p", "Ports of a router; at most a quarter of its radix"))
-    a: int | None = field(default=None, metadata=f.count("a", "Routers of a group; by the cluster, or twice p"))
-    h: int | None = field(default=None, metadata=f.count("h", "Global links of a router; about as many as p"))
+    p: int | None = field(
+        default=None,
+        metadata=f.count("p", "Ports of a router; at most a quarter of its radix", bounds=PORTS),
+    )
+    a: int | None = field(
+        default=None, metadata=f.count("a", "Routers of a group; by the cluster, or twice p", bounds=PORTS)
+    )
+    h: int | None = field(
+        default=None, metadata=f.count("h", "Global links of a router; about as many as p", bounds=PORTS)
+    )
     detour_share: float = field(
         default=0.5,
         metadata=f.fraction("detour_share", "Share of an adaptively routed flow that takes non-minimal routes"),
     )
-    detours: int = field(default=4, metadata=f.count("detours", "Other groups over which that share is split"))
+    detours: int = field(
+        default=4, metadata=f.count("detours", "Other groups over which that share is split", bounds=limits(1, 10_000))
+    )
     uplink_bps: float | None = field(
-        default=None, metadata=f.rate("uplink_rate", "Rate of a link between routers; that of the NICs")
+        default=None,
+        metadata=f.rate("uplink_rate", "Rate of a link between routers; that of the NICs", bounds=LINK_RATE),
     )
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:

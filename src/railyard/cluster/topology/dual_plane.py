@@ -11,6 +11,7 @@ from railyard.cluster.topology.compose import side_by_side
 from railyard.cluster.topology.rail_optimized import RailOptimized
 from railyard.cluster.topology.wiring import Endpoints, Parts, TopologySpec, Wiring, impossible, taken_bps, topologies
 from railyard.schema import field as f
+from railyard.schema.bounds import limits
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class DualPlane:
 
     kind: ClassVar[str] = "dual-plane"
 
-    planes: int = field(default=2, metadata=f.count("planes", "Number of copies"))
+    planes: int = field(default=2, metadata=f.count("planes", "Number of copies", bounds=limits(1, 16)))
     inner: TopologySpec = field(
         default_factory=RailOptimized,
         metadata=f.topology("inner", "Topology of each plane: a kind, or kind and keys"),

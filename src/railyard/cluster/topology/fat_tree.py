@@ -22,6 +22,7 @@ from railyard.cluster.topology.wiring import (
 )
 from railyard.errors import InputError
 from railyard.schema import field as f
+from railyard.schema.bounds import limits
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,9 @@ class FatTree:
 
     k: int | None = field(
         default=None,
-        metadata=f.count("k", "Ports of every switch, even; all that it has, in pods and cores partly filled"),
+        metadata=f.count(
+            "k", "Ports of every switch, even; all that it has, in pods and cores partly filled", bounds=limits(2, 1024)
+        ),
     )
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:

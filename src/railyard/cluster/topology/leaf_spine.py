@@ -19,6 +19,8 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 from railyard.schema import field as f
+from railyard.schema.bounds import OVERSUBSCRIPTION, PORTS
+from railyard.schema.quantity import LINK_RATE
 
 
 @dataclass(frozen=True)
@@ -41,15 +43,26 @@ class LeafSpine:
 
     oversubscription: float = field(
         default=1.0,
-        metadata=f.ratio("oversubscription", "Capacity down to NICs over capacity up to spines, of a leaf"),
+        metadata=f.ratio(
+            "oversubscription",
+            "Capacity down to NICs over capacity up to spines, of a leaf",
+            bounds=OVERSUBSCRIPTION,
+        ),
     )
     ports_per_leaf: int | None = field(
         default=None,
-        metadata=f.count("ports_per_leaf", "NIC ports of a leaf; as many as the oversubscription leaves room for"),
+        metadata=f.count(
+            "ports_per_leaf",
+            "NIC ports of a leaf; as many as the oversubscription leaves room for",
+            bounds=PORTS,
+        ),
     )
-    spines: int | None = field(default=None, metadata=f.count("spines", "Number of spines; the fewest that do"))
+    spines: int | None = field(
+        default=None, metadata=f.count("spines", "Number of spines; the fewest that do", bounds=PORTS)
+    )
     uplink_bps: float | None = field(
-        default=None, metadata=f.rate("uplink_rate", "Rate of a link between switches; that of the NICs")
+        default=None,
+        metadata=f.rate("uplink_rate", "Rate of a link between switches; that of the NICs", bounds=LINK_RATE),
     )
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:

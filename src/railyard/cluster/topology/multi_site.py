@@ -26,6 +26,8 @@ from railyard.cluster.topology.wiring import (
 )
 from railyard.routes import RouteBuilder
 from railyard.schema import field as f
+from railyard.schema.bounds import limits
+from railyard.schema.quantity import LENGTH, LINK_RATE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,18 +55,26 @@ class MultiSite:
 
     kind: ClassVar[str] = "multi-site"
 
-    sites: int = field(default=2, metadata=f.count("sites", "Number of sites"))
-    distance_m: float = field(default=50_000.0, metadata=f.length("distance", "Length of a long link", "50 km"))
+    sites: int = field(default=2, metadata=f.count("sites", "Number of sites", bounds=limits(1, 1000)))
+    distance_m: float = field(
+        default=50_000.0,
+        metadata=f.length("distance", "Length of a long link", "50 km", bounds=LENGTH.within("1 m", "40_000 km")),
+    )
     links: int | None = field(
         default=None,
-        metadata=f.count("links", "Long links between every two sites; what the oversubscription asks"),
+        metadata=f.count(
+            "links", "Long links between every two sites; what the oversubscription asks", bounds=limits(1, 1_000_000)
+        ),
     )
     link_bps: float | None = field(
-        default=None, metadata=f.rate("link_rate", "Rate of a long link; the fastest port of the switch")
+        default=None,
+        metadata=f.rate("link_rate", "Rate of a long link; the fastest port of the switch", bounds=LINK_RATE),
     )
     oversubscription: float = field(
         default=4.0,
-        metadata=f.ratio("oversubscription", "Capacity of a site's NICs over that of all its long links"),
+        metadata=f.ratio(
+            "oversubscription", "Capacity of a site's NICs over that of all its long links", bounds=limits(0.001, 1e6)
+        ),
     )
     inner: TopologySpec = field(
         default_factory=ThreeTier, metadata=f.topology("inner", "Topology of each site: a kind, or kind and keys")

@@ -14,6 +14,8 @@ from railyard.cluster.topology.three_tier import ThreeTier
 from railyard.cluster.topology.wiring import ACCESS_ROW, LEAF_SPINE, Endpoints, Parts, Wiring, impossible, topologies
 from railyard.errors import InputError
 from railyard.schema import field as f
+from railyard.schema.bounds import OVERSUBSCRIPTION, PORTS
+from railyard.schema.quantity import LINK_RATE
 
 
 @dataclass(frozen=True)
@@ -35,14 +37,19 @@ class RailOnly:
 
     oversubscription: float = field(
         default=1.0,
-        metadata=f.ratio("oversubscription", "Of a rail's leafs, when one switch a rail is not enough"),
+        metadata=f.ratio(
+            "oversubscription",
+            "Of a rail's leafs, when one switch a rail is not enough",
+            bounds=OVERSUBSCRIPTION,
+        ),
     )
     ports_per_leaf: int | None = field(
         default=None,
-        metadata=f.count("ports_per_leaf", "Servers of a leaf; all when one switch has room for them"),
+        metadata=f.count("ports_per_leaf", "Servers of a leaf; all when one switch has room for them", bounds=PORTS),
     )
     uplink_bps: float | None = field(
-        default=None, metadata=f.rate("uplink_rate", "Rate of a link between switches; that of the NICs")
+        default=None,
+        metadata=f.rate("uplink_rate", "Rate of a link between switches; that of the NICs", bounds=LINK_RATE),
     )
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:

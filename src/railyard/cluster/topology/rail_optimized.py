@@ -22,6 +22,8 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 from railyard.schema import field as f
+from railyard.schema.bounds import OVERSUBSCRIPTION, PORTS, limits
+from railyard.schema.quantity import LINK_RATE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,28 +50,45 @@ class RailOptimized:
 
     oversubscription: float = field(
         default=1.0,
-        metadata=f.ratio("oversubscription", "Capacity down to NICs over capacity up to spines, of a leaf"),
+        metadata=f.ratio(
+            "oversubscription",
+            "Capacity down to NICs over capacity up to spines, of a leaf",
+            bounds=OVERSUBSCRIPTION,
+        ),
     )
     spine_oversubscription: float = field(
         default=1.0,
-        metadata=f.ratio("spine_oversubscription", "Capacity down over capacity up of a spine, with three tiers"),
+        metadata=f.ratio(
+            "spine_oversubscription",
+            "Capacity down over capacity up of a spine, with three tiers",
+            bounds=OVERSUBSCRIPTION,
+        ),
     )
     servers_per_leaf: int | None = field(
         default=None,
-        metadata=f.count("servers_per_leaf", "Servers of a rail's leaf; as many as there is room for"),
+        metadata=f.count("servers_per_leaf", "Servers of a rail's leaf; as many as there is room for", bounds=PORTS),
     )
     rails_per_leaf: int = field(
-        default=1, metadata=f.count("rails_per_leaf", "Rails that share a leaf; a divisor of the NICs of a server")
+        default=1,
+        metadata=f.count(
+            "rails_per_leaf", "Rails that share a leaf; a divisor of the NICs of a server", bounds=limits(1, 1024)
+        ),
     )
     servers_per_pod: int | None = field(
         default=None,
-        metadata=f.count("servers_per_pod", "Servers under one layer of spines; as many as there is room for"),
+        metadata=f.count(
+            "servers_per_pod",
+            "Servers under one layer of spines; as many as there is room for",
+            bounds=limits(1, 1_000_000),
+        ),
     )
     spines: int | None = field(
-        default=None, metadata=f.count("spines", "Number of spines under one layer of them; the fewest that do")
+        default=None,
+        metadata=f.count("spines", "Number of spines under one layer of them; the fewest that do", bounds=PORTS),
     )
     uplink_bps: float | None = field(
-        default=None, metadata=f.rate("uplink_rate", "Rate of a link between switches; that of the NICs")
+        default=None,
+        metadata=f.rate("uplink_rate", "Rate of a link between switches; that of the NICs", bounds=LINK_RATE),
     )
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:

@@ -21,6 +21,8 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 from railyard.schema import field as f
+from railyard.schema.bounds import OVERSUBSCRIPTION, PORTS
+from railyard.schema.quantity import LINK_RATE
 
 
 @dataclass(frozen=True)
@@ -43,20 +45,31 @@ class ThreeTier:
 
     oversubscription: float = field(
         default=1.0,
-        metadata=f.ratio("oversubscription", "Capacity down to NICs over capacity up to spines, of a leaf"),
+        metadata=f.ratio(
+            "oversubscription",
+            "Capacity down to NICs over capacity up to spines, of a leaf",
+            bounds=OVERSUBSCRIPTION,
+        ),
     )
     spine_oversubscription: float = field(
         default=1.0,
-        metadata=f.ratio("spine_oversubscription", "Capacity down to leafs over capacity up to cores, of a spine"),
+        metadata=f.ratio(
+            "spine_oversubscription",
+            "Capacity down to leafs over capacity up to cores, of a spine",
+            bounds=OVERSUBSCRIPTION,
+        ),
     )
     ports_per_leaf: int | None = field(
-        default=None, metadata=f.count("ports_per_leaf", "NIC ports of a leaf; as many as there is room for")
+        default=None,
+        metadata=f.count("ports_per_leaf", "NIC ports of a leaf; as many as there is room for", bounds=PORTS),
     )
     leafs_per_pod: int | None = field(
-        default=None, metadata=f.count("leafs_per_pod", "Leafs of a pod; as many as there is room for")
+        default=None,
+        metadata=f.count("leafs_per_pod", "Leafs of a pod; as many as there is room for", bounds=PORTS),
     )
     uplink_bps: float | None = field(
-        default=None, metadata=f.rate("uplink_rate", "Rate of a link between switches; that of the NICs")
+        default=None,
+        metadata=f.rate("uplink_rate", "Rate of a link between switches; that of the NICs", bounds=LINK_RATE),
     )
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:

@@ -22,6 +22,8 @@ from railyard.cluster.topology.wiring import (
 )
 from railyard.routes import RouteBuilder
 from railyard.schema import field as f
+from railyard.schema.bounds import PORTS
+from railyard.schema.quantity import LINK_RATE
 
 if TYPE_CHECKING:
     from railyard.cluster.topology.wiring import Box
@@ -55,10 +57,19 @@ class ZCube:
 
     columns: int | None = field(
         default=None,
-        metadata=f.count("columns", "Column switches, and so NICs of a row; the grid as near a square as may be"),
+        metadata=f.count(
+            "columns",
+            "Column switches, and so NICs of a row; the grid as near a square as may be",
+            bounds=PORTS,
+        ),
     )
     uplink_bps: float | None = field(
-        default=None, metadata=f.rate("uplink_rate", "Rate between a row and a column switch; half of a NIC's")
+        default=None,
+        metadata=f.rate(
+            "uplink_rate",
+            "Rate between a row and a column switch; half of a NIC's",
+            bounds=LINK_RATE,
+        ),
     )
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:

@@ -34,8 +34,7 @@ MOST_NIC_LOAD = 0.9
 
 def sent_share(cluster: Cluster) -> float:
     """Share of the capacity between the back-end's switches that is sent as traffic; the rest is lost capacity."""
-    loads = [item.load for item in cluster.spec.background if _is_sent(item, cluster)]
-    share = 1.0 - math.prod(1.0 - load for load in loads)
+    share = sum(item.load for item in cluster.spec.background if _is_sent(item, cluster))
     return share if share > 0 and _nic_load(cluster, share) <= MOST_NIC_LOAD else 0.0
 
 

@@ -9,9 +9,12 @@ import numpy as np
 
 from railyard import cluster as clusters
 from railyard.errors import InputError
+from railyard.units import format_memory
 from railyard.workload.serving.layout import ServingLayout
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from railyard.catalog import Catalog
@@ -120,7 +123,23 @@ def place(serving: ServingSection, catalog: Catalog, networks: Networks) -> tupl
         pool = _placed(serving, role, catalog, cluster, range(start, cluster.ranks - _behind(serving, role, cluster)))
         start = int(pool.ranks[-1, -1] if pool.ffn is None else pool.ffn.ranks[-1, -1]) + 1
         pools.append(pool)
+    _check_host_memory(serving, pools)
     return tuple(pools)
+
+
+def _check_host_memory(serving: ServingSection, pools: Sequence[PlacedPool]) -> None:
+    """Refuses what a replica keeps in host memory beyond that of the servers that it lies on."""
+    kept = serving.cache.host + serving.cache.swap
+    for pool in pools:
+        server = pool.cluster.server
+        servers = -(-pool.ranks.shape[1] // pool.cluster.ranks_per_server)
+        if kept > servers * server.host_memory_bytes:
+            raise InputError(
+                f"a replica of `{pool.role}` keeps `host` and `swap` in the memory of {servers} x {server.name}",
+                key="cache.host" if serving.cache.host >= serving.cache.swap else "cache.swap",
+                found=format_memory(kept),
+                allowed=f"together at most {format_memory(servers * server.host_memory_bytes)}",
+            )
 
 
 def _behind(serving: ServingSection, role: Role, cluster: Cluster) -> int:
@@ -157,7 +176,7 @@ def separate_needs(serving: ServingSection) -> dict[str, tuple[int, ...]]:
         section = getattr(serving.pools, role)
         if section is None or section.network is None:
             continue
-        sides: tuple[int, ...] = (_layout(serving, section).ranks,)
+        sides: tuple[int, ...] = (_layout(serving, role).ranks,)
         if section.ffn is not None:
             other = section.ffn.tp * section.ffn.ep
             same = (section.attention.server or section.server) == (section.ffn.server or section.server)
@@ -184,7 +203,7 @@ def _check_total(serving: ServingSection, cluster: Cluster) -> None:
 
 def _placed(serving: ServingSection, role: Role, catalog: Catalog, cluster: Cluster, room: range) -> PlacedPool:
     section, key = getattr(serving.pools, role), f"pools.{role}"
-    layout = _layout(serving, section)
+    layout = _layout(serving, role)
     if section.attention is None:
         machine = _machine(catalog, cluster, section.server, f"{key}.server")
         ranks = _ranks_of(section, layout.ranks, room, cluster, key)
@@ -210,23 +229,27 @@ def _ranks(serving: ServingSection, role: str) -> int:
     section = getattr(serving.pools, role)
     if section is None or section.network is not None:
         return 0
-    each = _layout(serving, section).ranks
+    each = _layout(serving, role).ranks
     if section.ffn is not None:
         each += section.ffn.tp * section.ffn.ep
     return each * (section.replicas or 0)
 
 
-def _layout(serving: ServingSection, section: PoolSection) -> ServingLayout:
+def _layout(serving: ServingSection, role: str) -> ServingLayout:
+    section: PoolSection = getattr(serving.pools, role)
     apart = section.attention
-    return ServingLayout(
-        tp=section.tp if apart is None else apart.tp,
-        pp=section.pp,
-        dp_attention=section.dp_attention if apart is None else apart.copies,
-        ep=section.ep,
-        cp=section.cp,
-        precision=section.precision or serving.precision,
-        kv_bits=section.kv_bits or serving.kv_bits,
-    )
+    try:
+        return ServingLayout(
+            tp=section.tp if apart is None else apart.tp,
+            pp=section.pp,
+            dp_attention=section.dp_attention if apart is None else apart.copies,
+            ep=section.ep,
+            cp=section.cp,
+            precision=section.precision or serving.precision,
+            kv_bits=section.kv_bits or serving.kv_bits,
+        )
+    except InputError as error:
+        raise error.located(key=f"pools.{role}") from None
 
 
 def _ffn_layout(serving: ServingSection, section: PoolSection) -> ServingLayout:

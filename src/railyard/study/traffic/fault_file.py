@@ -142,5 +142,5 @@ def read(path: Path, network: PacketNetwork, names: LinkNames) -> tuple[LinkFaul
         try:
             effects += fault_of(section).effects(places)
         except InputError as error:
-            raise problems.place(error, tree, ("faults", str(number))) from None
+            raise problems.place(error, tree, ("faults", str(number)), FaultFile) from None
     return tuple(changes(effects, np.arange(network.links)))

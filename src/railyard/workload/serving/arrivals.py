@@ -112,9 +112,7 @@ class Clock:
         rate = law.rate_per_s * ((law.on_s + law.off_s) / law.on_s if law.kind == "on-off" else 1.0)
         scale = PS_PER_S / rate
         if self._now + 2.0 * count * scale >= LAST_PS:
-            raise InputError(
-                "so many requests at this rate would span more than 106 days", key="rate_per_s", found=rate
-            )
+            raise InputError("so many requests at this rate would span more than 106 days", key="rate", found=rate)
         gaps = np.rint(_unit_gaps(law, self._gaps, count) * scale).astype(np.int64)
         operational = self._now + np.cumsum(gaps)
         self._now = int(operational[-1])

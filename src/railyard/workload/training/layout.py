@@ -103,13 +103,22 @@ def _divisions(model: Model, layout: Layout, seq_len: int) -> Iterator[Problem]:
 def _batches(layout: Layout) -> Iterator[Problem]:
     if layout.global_batch % layout.dp:
         text = f"the global batch of {layout.global_batch} sequences does not divide over {layout.dp} replicas"
-        yield Problem(text, key="parallelism.dp", found=str(layout.dp))
+        yield Problem(
+            text, key="global_batch", found=str(layout.global_batch), allowed=f"a multiple of the {layout.dp} replicas"
+        )
     elif layout.replica_batch % layout.micro_batch:
         text = f"micro-batch {layout.micro_batch} does not divide the {layout.replica_batch} sequences of a replica"
         yield Problem(text, key="parallelism.micro_batch", found=str(layout.micro_batch))
     if layout.schedule == "interleaved" and layout.vp < 2:
         yield Problem(
             "an interleaved schedule needs two virtual stages or more", key="parallelism.vp", found=str(layout.vp)
+        )
+    if layout.vp > 1 and layout.pp < 2:
+        yield Problem(
+            "virtual stages are parts of pipeline stages, and there is one stage",
+            key="parallelism.vp",
+            found=str(layout.vp),
+            allowed="1, or a `pp` of at least 2",
         )
 
 

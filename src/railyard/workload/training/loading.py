@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError, Problem
+from railyard.units import format_size
 from railyard.workload.training.dataset_cache import hit_rate
 from railyard.workload.training.formats import Format, format_of
 
 if TYPE_CHECKING:
+    from railyard.catalog import Server
     from railyard.cluster import Cluster
     from railyard.workload.training.spec import DataLoading, Training
 
@@ -127,12 +129,6 @@ def check(data: DataLoading, form: Format) -> None:
     problems = [
         Problem(message, key=key, found=str(found), allowed=allowed)
         for wrong, message, key, found, allowed in (
-            (form.request_size_bytes < 1, "a request has at least one byte", "request_size", form.request_size_bytes,
-             "1 B or more"),
-            (data.queue_depth < 1, "a worker has at least one request under way", "queue_depth", data.queue_depth,
-             "1 or more"),
-            (form.bytes_per_token < 0 or form.items_per_sequence < 0 or form.item_spread < 0,
-             "sizes and counts are not negative", "data", "a negative value", "0 or more"),
             (form.bytes_per_token == 0 and form.items_per_sequence * form.item_size_bytes == 0,
              "the job reads data, but its samples have no bytes", "items_per_sequence", form.items_per_sequence,
              "more than 0, of an item_size above 0"),
@@ -146,6 +142,23 @@ def check(data: DataLoading, form: Format) -> None:
     ]  # fmt: skip
     if problems:
         raise InputError.many(problems)
+
+
+def check_cache(data: DataLoading, server: Server) -> None:
+    """Refuses a cache in memory that is larger than the memory of a server.
+
+    Raises:
+        InputError: It is larger.
+    """
+    in_memory = data.cache == "page-cache" or (data.cache != "none" and data.cache_read_bps == 0)
+    if in_memory and data.cache_size_bytes > server.host_memory_bytes:
+        raise InputError(
+            f"the cache is in memory, and a server ({server.name}) has less",
+            key="cache_size",
+            found=format_size(data.cache_size_bytes),
+            allowed=f"at most {format_size(server.host_memory_bytes)}",
+            hint="a cache on the server's drives has `cache_read`, the rate at which they are read",
+        )
 
 
 def readers(training: Training) -> int:

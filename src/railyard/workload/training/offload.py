@@ -9,8 +9,10 @@ follow one another behind the step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+from railyard.schema.bounds import bounded, limits
 
 MASTER_BYTES = 4
 """Of a parameter in 32 bits, which mixed-precision training updates."""
@@ -30,7 +32,7 @@ class Offload:
     """
 
     state: Literal["optimizer"] = "optimizer"
-    parts: int = 8
+    parts: int = field(default=8, metadata=bounded(limits(1, 10_000)))
     overlap: bool = True
 
     @property

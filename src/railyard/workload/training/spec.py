@@ -6,9 +6,11 @@ Plain frozen records. Nothing here computes time; `operators`, `memory` and `est
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from railyard.schema.bounds import COUNTED, SHARE, SOME_SHARE, bounded, limits, more_than
+from railyard.schema.quantity import SIZE
 from railyard.workload.training.offload import MASTER_BYTES
 
 if TYPE_CHECKING:
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from railyard.catalog import Model
     from railyard.workload.training.offload import Offload
     from railyard.workload.training.sync.spec import Communication
+
+#: Of a rate that the catalogue states; software may do better than what its figures were measured with.
+FRACTION = more_than(0.0, 2.0)
 
 Schedule = Literal["1f1b", "interleaved", "zero-bubble", "dualpipe"]
 Recompute = Literal["none", "selective", "full"]
@@ -89,22 +94,22 @@ class Layout:
     """
 
     global_batch: int
-    tp: int = 1
-    pp: int = 1
-    dp: int = 1
-    cp: int = 1
-    ep: int = 1
-    expert_tp: int = 1
-    vp: int = 1
-    zero: int = 1
+    tp: int = field(default=1, metadata=bounded(COUNTED))
+    pp: int = field(default=1, metadata=bounded(COUNTED))
+    dp: int = field(default=1, metadata=bounded(COUNTED))
+    cp: int = field(default=1, metadata=bounded(COUNTED))
+    ep: int = field(default=1, metadata=bounded(COUNTED))
+    expert_tp: int = field(default=1, metadata=bounded(COUNTED))
+    vp: int = field(default=1, metadata=bounded(limits(1, 1000)))
+    zero: int = field(default=1, metadata=bounded(limits(0, 3)))
     sequence_parallel: bool = True
-    micro_batch: int = 1
+    micro_batch: int = field(default=1, metadata=bounded(COUNTED))
     schedule: Schedule = "1f1b"
     recompute: Recompute = "none"
     recompute_modules: tuple[str, ...] = ()
-    recompute_share: float = 1.0
+    recompute_share: float = field(default=1.0, metadata=bounded(SHARE))
     recompute_by_operator: bool = False
-    offload_layers: int = 0
+    offload_layers: int = field(default=0, metadata=bounded(limits(0, 10_000)))
     fsdp_shard: int = 0
     reshard: bool = True
     bucket_bytes: int = 0
@@ -147,11 +152,11 @@ class Layout:
     def parallelism(self) -> dict[str, Any]:
         """The `parallelism` of a scenario that gives this layout again, every field that is not implied written out."""
         keys = {name: getattr(self, name) for name in _WRITTEN}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            implied = "interleaved" if field.name == "schedule" and self.vp > 1 else field.default
-            if field.name not in {*_WRITTEN, "global_batch", "bucket_bytes"} and value != implied:
-                keys[field.name] = list(value) if isinstance(value, tuple) else value
+        for one in dataclasses.fields(self):
+            value = getattr(self, one.name)
+            implied = "interleaved" if one.name == "schedule" and self.vp > 1 else one.default
+            if one.name not in {*_WRITTEN, "global_batch", "bucket_bytes"} and value != implied:
+                keys[one.name] = list(value) if isinstance(value, tuple) else value
         return {**keys, "bucket": f"{self.bucket_bytes} B"} if self.bucket_bytes else keys
 
     def __str__(self) -> str:
@@ -302,71 +307,71 @@ class SoftwareProfile:
     date: str = ""
     source: str = ""
     attention: Attention = "flash2"
-    gemm_fraction: float = 1.0
-    fp8_fraction: float = 1.0
-    fp4_fraction: float = 1.0
+    gemm_fraction: float = field(default=1.0, metadata=bounded(FRACTION))
+    fp8_fraction: float = field(default=1.0, metadata=bounded(FRACTION))
+    fp4_fraction: float = field(default=1.0, metadata=bounded(FRACTION))
     fp8_scaling: Scaling = "tensor"
     joule16: float = 0.0
     joule8: float = 0.0
     joule4: float = 0.0
-    grouped_fraction: float = 0.9
-    grouped_narrow: float = 0.9
+    grouped_fraction: float = field(default=0.9, metadata=bounded(FRACTION))
+    grouped_narrow: float = field(default=0.9, metadata=bounded(FRACTION))
     narrow_group_ps: int = 25_000_000
     head_precision: Precision = "bf16"
     attention_precision: AttentionPrecision = "bf16"
     grouped_kernel: bool = False
     fused_experts: bool = False
     fused_adapters: bool = False
-    attention_forward: float = 1.0
-    attention_backward: float = 0.75
-    memory_fraction: float = 1.0
+    attention_forward: float = field(default=1.0, metadata=bounded(FRACTION))
+    attention_backward: float = field(default=0.75, metadata=bounded(FRACTION))
+    memory_fraction: float = field(default=1.0, metadata=bounded(FRACTION))
     fused_norm: bool = True
     fused_activation: bool = True
     fused_residual: bool = True
     fused_rope: bool = True
     fused_loss: bool = False
     loss_bytes: float = 52.0
-    loss_width: float = 4.0
+    loss_width: float = field(default=4.0, metadata=bounded(limits(1.0, 8.0)))
     cast_bytes: float = 4.0
     launch_ps: int = 6_000_000
     layer_host_ps: int = 0
     cuda_graphs: bool = False
     graphs: tuple[str, ...] = ()
-    communication_sms: float = 0.1
-    tensor_ctas: int | None = None
-    data_ctas: int | None = None
-    expert_ctas: int | None = None
-    tensor_overlap: float = 0.7
-    backward_overlap: float = 0.85
-    gradient_overlap: float = 0.5
-    shard_overlap: float = 0.95
-    shard_messages: int = 1
+    communication_sms: float = field(default=0.1, metadata=bounded(SHARE))
+    tensor_ctas: int | None = field(default=None, metadata=bounded(limits(0, 1000)))
+    data_ctas: int | None = field(default=None, metadata=bounded(limits(0, 1000)))
+    expert_ctas: int | None = field(default=None, metadata=bounded(limits(0, 1000)))
+    tensor_overlap: float = field(default=0.7, metadata=bounded(SHARE))
+    backward_overlap: float = field(default=0.85, metadata=bounded(SHARE))
+    gradient_overlap: float = field(default=0.5, metadata=bounded(SHARE))
+    shard_overlap: float = field(default=0.95, metadata=bounded(SHARE))
+    shard_messages: int = field(default=1, metadata=bounded(limits(1, 1000)))
     gather_copies: bool = False
     prefetch_parameters: float = 0.0
-    expert_overlap: float = 0.8
-    context_overlap: float = 0.9
-    pipeline_overlap: float = 0.5
+    expert_overlap: float = field(default=0.8, metadata=bounded(SHARE))
+    context_overlap: float = field(default=0.9, metadata=bounded(SHARE))
+    pipeline_overlap: float = field(default=0.5, metadata=bounded(SHARE))
     interleaves: bool = True
     scattered_sends: bool = False
     collective_host_ps: int = 0
     recompute_stops: bool = False
-    collective_fraction: float = 1.0
-    expert_fraction: float = 0.8
+    collective_fraction: float = field(default=1.0, metadata=bounded(FRACTION))
+    expert_fraction: float = field(default=0.8, metadata=bounded(FRACTION))
     expert_once: bool = True
-    dispatch_bytes: float = 2.0
+    dispatch_bytes: float = field(default=2.0, metadata=bounded(SIZE.within("0 B", "8 B")))
     expert_host_ps: int = 0
-    overlap_host: float = 1.5
+    overlap_host: float = field(default=1.5, metadata=bounded(limits(1.0, 100.0)))
     dispatcher: Dispatcher | Literal[""] = ""
-    optimizer_bytes: float = 28.0
-    gradient_bytes: int = 4
+    optimizer_bytes: float = field(default=28.0, metadata=bounded(SIZE.within("1 B", "1 kB")))
+    gradient_bytes: int = field(default=4, metadata=bounded(SIZE.within("1 B", "8 B")))
     fully_shard: bool = False
     local_batches: bool = False
     master_copy: bool = True
-    moment_bytes: int = 4
+    moment_bytes: int = field(default=4, metadata=bounded(SIZE.within("1 B", "8 B")))
     keeps_products: bool = True
     keeps_outputs: bool = True
-    gate_bytes: float = 2.0
-    narrow_parameter_bytes: float = 2.0
+    gate_bytes: float = field(default=2.0, metadata=bounded(SIZE.within("0 B", "8 B")))
+    narrow_parameter_bytes: float = field(default=2.0, metadata=bounded(SIZE.within("0 B", "8 B")))
     keeps_placeholders: bool = True
     step_ps: int = 5_000_000_000
     own_runs: tuple[OwnRun, ...] = ()
@@ -409,21 +414,28 @@ class DataLoading:
     """
 
     format: str = "tokens"
-    bytes_per_token: float | None = None
+    bytes_per_token: float | None = field(default=None, metadata=bounded(limits(0.0, 1e6)))
     items_per_sequence: float | None = None
     item_size_bytes: int | None = None
-    item_spread: float | None = None
+    item_spread: float | None = field(default=None, metadata=bounded(limits(0.0, 100.0)))
     token_time_ps: int | None = None
     item_time_ps: int | None = None
     access: Access | None = None
-    request_size_bytes: int | None = None
-    queue_depth: int = 1
-    workers: int = 4
-    prefetch: int = 2
+    request_size_bytes: int | None = field(default=None, metadata=bounded(SIZE.within("1 B", "1 TB")))
+    queue_depth: int = field(default=1, metadata=bounded(limits(1, 65_536)))
+    workers: int = field(default=4, metadata=bounded(limits(0, 1024)))
+    prefetch: int = field(default=2, metadata=bounded(limits(0, 100_000)))
     every_rank: bool = False
     dataset_size_bytes: int = 0
     cache: CachePolicy = "none"
-    cache_size_bytes: int = 0
+    cache_size_bytes: int = field(
+        default=0,
+        metadata=bounded(
+            SIZE.within(
+                "0 B", "100 PB", usual=("0 B", "4 PB"), source="a server of 32 drives of 122.88 TB, the largest sold"
+            )
+        ),
+    )
     cache_read_bps: float = 0.0
     epoch: Literal["first", "later"] = "later"
 
@@ -453,18 +465,18 @@ class Checkpoint:
         key_rate: That the service answers a second, of all writers; 0 means any number.
     """
 
-    interval_steps: int = 500
+    interval_steps: int = field(default=500, metadata=bounded(COUNTED))
     asynchronous: bool = True
-    bytes_per_parameter: float = 14.0
+    bytes_per_parameter: float = field(default=14.0, metadata=bounded(more_than(0.0, 1000.0)))
     gathered: bool = False
-    copy_share: float = 1.0
+    copy_share: float = field(default=1.0, metadata=bounded(SOME_SHARE))
     overlap_copy: bool = False
     serialize_bps: float = 0.0
-    memory_copies: int = 0
-    memory_interval_steps: int = 1
+    memory_copies: int = field(default=0, metadata=bounded(limits(0, 1000)))
+    memory_interval_steps: int = field(default=1, metadata=bounded(COUNTED))
     encryption: Literal["none", "aes-128-gcm", "aes-256-gcm"] = "none"
     checksum: Literal["none", "crc32c", "xxh3", "sha-256"] = "none"
-    cores: int = 1
+    cores: int = field(default=1, metadata=bounded(limits(1, 1024)))
     keys: Literal["none", "job", "file"] = "none"
     key_time_ps: int = 20_000_000_000
     key_rate: float = 0.0
@@ -479,7 +491,7 @@ class Lora:
         targets: `all` products of attention and of dense or shared MLPs, or those of `attention` alone.
     """
 
-    rank: int = 16
+    rank: int = field(default=16, metadata=bounded(limits(1, 65_536)))
     targets: Targets = "all"
 
 

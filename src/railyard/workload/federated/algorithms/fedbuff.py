@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+from railyard.schema.bounds import COUNTED, bounded
 from railyard.workload.federated.algorithm import Plain, Problem, algorithms
 
 
@@ -19,7 +20,7 @@ class FedBuff(Plain):
     kind: ClassVar[str] = "fedbuff"
     source: ClassVar[str] = "Nguyen et al. 2022, arXiv 2106.06639"
 
-    size: int = 10
+    size: int = field(default=10, metadata=bounded(COUNTED))
 
     @property
     def buffer(self) -> int:

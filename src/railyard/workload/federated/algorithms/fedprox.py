@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+from railyard.schema.bounds import SHARE, bounded
 from railyard.workload.federated.algorithm import Plain, Problem, algorithms
 
 
@@ -19,7 +20,7 @@ class FedProx(Plain):
     kind: ClassVar[str] = "fedprox"
     source: ClassVar[str] = "Li et al. 2020, arXiv 1812.06127"
 
-    least_work: float = 1.0
+    least_work: float = field(default=1.0, metadata=bounded(SHARE))
 
     @property
     def copies(self) -> float:

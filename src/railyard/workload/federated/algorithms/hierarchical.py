@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+from railyard.schema.bounds import bounded, limits
+from railyard.schema.quantity import RATE
 from railyard.workload.federated.algorithm import Plain, Problem, algorithms
 
 
@@ -20,8 +22,8 @@ class Hierarchical(Plain):
     kind: ClassVar[str] = "hierarchical"
     source: ClassVar[str] = "Liu, Zhang, Song, Letaief 2020, arXiv 1905.06641"
 
-    rounds: int = 5
-    backbone_bps: float = 1e9
+    rounds: int = field(default=5, metadata=bounded(limits(1, 100_000)))
+    backbone_bps: float = field(default=1e9, metadata=bounded(RATE.within("1 kb/s", "1 Pb/s")))
 
     @property
     def edge_rounds(self) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+from railyard.schema.bounds import SHARE, bounded
 from railyard.workload.federated.algorithm import Plain, Problem, algorithms
 
 
@@ -23,7 +24,7 @@ class Split(Plain):
     source: ClassVar[str] = "Gupta, Raskar 2018, arXiv 1810.06060; Thapa et al. 2022, arXiv 2004.12088 (SplitFed V1)"
 
     activation_bytes: int = 50_000
-    at_client: float = 0.1
+    at_client: float = field(default=0.1, metadata=bounded(SHARE))
 
     @property
     def cut_bytes(self) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from railyard.schema.bounds import COUNTED, bounded, limits
 from railyard.workload.federated.compressed import compressions
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ class LowRank:
     source: ClassVar[str] = "Vogels, Karimireddy, Jaggi 2019 (PowerSGD), arXiv 1905.13727"
     sums: ClassVar[bool] = False
 
-    rank: int = 4
-    width: int = 512
+    rank: int = field(default=4, metadata=bounded(limits(1, 65_536)))
+    width: int = field(default=512, metadata=bounded(COUNTED))
     error_feedback: bool = True
 
     def sent_bytes(self, parameters: float, bits: float) -> float:

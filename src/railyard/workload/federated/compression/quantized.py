@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from railyard.schema.bounds import COUNTED, WIDTHS, bounded
 from railyard.workload.federated.compressed import compressions
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ class Quantized:
     source: ClassVar[str] = "Alistarh et al. 2017 (QSGD), arXiv 1610.02132"
     sums: ClassVar[bool] = True
 
-    value_bits: int = 8
-    block: int = 1024
+    value_bits: int = field(default=8, metadata=bounded(WIDTHS))
+    block: int = field(default=1024, metadata=bounded(COUNTED))
     error_feedback: bool = False
 
     def sent_bytes(self, parameters: float, bits: float) -> float:

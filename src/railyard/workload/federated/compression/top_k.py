@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from railyard.schema.bounds import SOME_SHARE, bounded
 from railyard.workload.federated.compressed import compressions
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class TopK:
     source: ClassVar[str] = "Aji, Heafield 2017, arXiv 1704.05021; Sattler et al. 2019, arXiv 1903.02891"
     sums: ClassVar[bool] = False
 
-    density: float = 0.01
+    density: float = field(default=0.01, metadata=bounded(SOME_SHARE))
     error_feedback: bool = True
 
     def sent_bytes(self, parameters: float, bits: float) -> float:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from railyard.schema.bounds import SOME_SHARE, bounded
 from railyard.workload.federated.secret import Stage, secrecies, stages
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class SecAgg:
     kind: ClassVar[str] = "secagg"
     source: ClassVar[str] = "Bonawitz et al. 2017, ePrint 2017/281, section 7.2"
 
-    threshold_share: float = 2.0 / 3.0
+    threshold_share: float = field(default=2.0 / 3.0, metadata=bounded(SOME_SHARE))
 
     def partners(self, clients: int) -> int:
         """All others."""

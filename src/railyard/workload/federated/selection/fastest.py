@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from railyard.schema.bounds import bounded, limits
 from railyard.workload.federated.chosen import selections
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Fastest:
     source: ClassVar[str] = "the system half of Oort, Lai et al. OSDI 2021, arXiv 2010.06081"
     by_time: ClassVar[bool] = True
 
-    candidates: float = 3.0
+    candidates: float = field(default=3.0, metadata=bounded(limits(1.0, 1000.0)))
 
     @property
     def pool(self) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+from railyard.schema.bounds import COUNTED, WIDTHS, bounded
 from railyard.workload.local.method import Apart, methods
 from railyard.workload.training.sync.published import Finding
 
@@ -29,8 +30,8 @@ class Asynchronous(Apart):
         ),
     )
 
-    inner_steps: int = 50
-    outer_bits: int = 32
+    inner_steps: int = field(default=50, metadata=bounded(COUNTED))
+    outer_bits: int = field(default=32, metadata=bounded(WIDTHS))
 
     @property
     def bits(self) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+from railyard.schema.bounds import WIDTHS, bounded
 from railyard.workload.local.method import Apart, methods
 from railyard.workload.training.sync.published import Finding
 
@@ -25,7 +26,7 @@ class Synchronous(Apart):
         Finding("what the others are compared with", "all models", "the loss of plain data parallelism"),
     )
 
-    gradient_bits: int = 16
+    gradient_bits: int = field(default=16, metadata=bounded(WIDTHS))
 
     @property
     def inner_steps(self) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+from railyard.schema.bounds import COUNTED, WIDTHS, bounded
 from railyard.workload.local.method import methods
 from railyard.workload.training.sync.local import DiLoCo
 
@@ -21,8 +22,8 @@ class Volunteers(DiLoCo):
     kind: ClassVar[str] = "volunteers"
     meets: ClassVar[str] = "present"
 
-    inner_steps: int = 100
-    outer_bits: int = 8
+    inner_steps: int = field(default=100, metadata=bounded(COUNTED))
+    outer_bits: int = field(default=8, metadata=bounded(WIDTHS))
 
 
 methods.add(Volunteers.kind, Volunteers)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from railyard.registry import Registry
+from railyard.schema.bounds import bounded, limits
 from railyard.workload.training.sync.published import Finding
 
 
@@ -83,7 +84,7 @@ class StaleSynchronous:
         ),
     )
 
-    staleness: int = 3
+    staleness: int = field(default=3, metadata=bounded(limits(0, 10_000)))
 
     @property
     def late_steps(self) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from railyard.registry import Registry
+from railyard.schema.bounds import WIDTHS, bounded, limits
 from railyard.workload.training.sync.compression.quantized import share_of
 from railyard.workload.training.sync.published import Finding
 
@@ -57,9 +58,9 @@ class QuantizedDispatch:
         ),
     )
 
-    dispatch_bits: int = 8
-    combine_bits: int = 16
-    block: int = 128
+    dispatch_bits: int = field(default=8, metadata=bounded(WIDTHS))
+    combine_bits: int = field(default=16, metadata=bounded(WIDTHS))
+    block: int = field(default=128, metadata=bounded(limits(1, 2**31 - 1)))
 
     def share(self) -> float:
         """Mean of both ways."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from railyard.registry import Registry
+from railyard.schema.bounds import COUNTED, WIDTHS, bounded, limits
 from railyard.workload.training.sync.published import Finding
 from railyard.workload.training.sync.wire import KernelWork
 
@@ -118,9 +119,9 @@ class LocalSgd:
         ),
     )
 
-    inner_steps: int = 8
+    inner_steps: int = field(default=8, metadata=bounded(COUNTED))
     workers: int = 0
-    outer_bits: int = 32
+    outer_bits: int = field(default=32, metadata=bounded(WIDTHS))
 
     @property
     def bits(self) -> float:
@@ -180,9 +181,9 @@ class DiLoCo:
         ),
     )
 
-    inner_steps: int = 500
+    inner_steps: int = field(default=500, metadata=bounded(COUNTED))
     workers: int = 0
-    outer_bits: int = 32
+    outer_bits: int = field(default=32, metadata=bounded(WIDTHS))
     overlap: float = 0.0
 
     @property
@@ -244,11 +245,11 @@ class StreamingDiLoCo:
         ),
     )
 
-    inner_steps: int = 100
+    inner_steps: int = field(default=100, metadata=bounded(COUNTED))
     workers: int = 0
-    parts: int = 8
+    parts: int = field(default=8, metadata=bounded(limits(1, 10_000)))
     overlap: float = 1.0
-    outer_bits: int = 4
+    outer_bits: int = field(default=4, metadata=bounded(WIDTHS))
 
     @property
     def bits(self) -> float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from railyard.registry import Registry
+from railyard.schema.bounds import bounded
+from railyard.schema.quantity import SIZE
 from railyard.workload.training.sync.published import Finding
 
 
@@ -53,7 +55,7 @@ class Priority:
         ),
     )
 
-    partition_bytes: int = 64 * 2**20
+    partition_bytes: int = field(default=64 * 2**20, metadata=bounded(SIZE.within("1 B", "1 TB")))
 
     @property
     def piece_bytes(self) -> int:

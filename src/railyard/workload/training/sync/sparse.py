@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from railyard.registry import Registry
+from railyard.schema.bounds import SHARE, bounded
 from railyard.workload.training.sync.published import Finding
 
 
@@ -50,7 +51,7 @@ class SparseEmbedding:
         ),
     )
 
-    touched: float = 0.0
+    touched: float = field(default=0.0, metadata=bounded(SHARE))
 
     def rows(self, tokens: float, vocab: float) -> float:
         """The given share, or one row a token: text repeats tokens, so this is the most that it can be."""

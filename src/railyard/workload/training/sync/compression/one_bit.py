@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from railyard.graph import CollectiveKind
+from railyard.schema.bounds import SHARE, bounded
 from railyard.workload.training.sync.compression.scheme import compressions
 from railyard.workload.training.sync.published import Finding
 from railyard.workload.training.sync.wire import KernelWork, Leg, Reduction, Round
@@ -40,7 +41,7 @@ class OneBit:
         ),
     )
 
-    warmup: float = 0.15
+    warmup: float = field(default=0.15, metadata=bounded(SHARE))
 
     def problems(self) -> list[tuple[str, str, str, str]]:
         """What is wrong with the values."""

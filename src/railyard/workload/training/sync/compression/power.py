@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from railyard.graph import CollectiveKind
+from railyard.schema.bounds import bounded, limits
 from railyard.workload.training.sync.compression.scheme import compressions
 from railyard.workload.training.sync.published import Finding
 from railyard.workload.training.sync.wire import KernelWork, Leg, Reduction, Round
@@ -49,7 +50,7 @@ class PowerSgd:
         ),
     )
 
-    rank: int = 32
+    rank: int = field(default=32, metadata=bounded(limits(1, 65_536)))
 
     def problems(self) -> list[tuple[str, str, str, str]]:
         """What is wrong with the values."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from railyard.graph import CollectiveKind
+from railyard.schema.bounds import WIDTHS, bounded, limits
 from railyard.workload.training.sync.compression.scheme import compressions
 from railyard.workload.training.sync.published import Finding
 from railyard.workload.training.sync.wire import KernelWork, Leg, Reduction, Round
@@ -27,9 +28,9 @@ def share_of(bits: float, block: int) -> float:
 class _Blocks:
     """Common part: gradients by all-to-all in few bits, parameters gathered in few bits."""
 
-    gradient_bits: int = 8
-    parameter_bits: int = 16
-    block: int = 256
+    gradient_bits: int = field(default=8, metadata=bounded(WIDTHS))
+    parameter_bits: int = field(default=16, metadata=bounded(WIDTHS))
+    block: int = field(default=256, metadata=bounded(limits(1, 2**31 - 1)))
     hierarchical: bool = True
     secondary: bool = False
 
@@ -129,9 +130,9 @@ class ZeroPlusPlus(_Blocks):
     stages: ClassVar[tuple[int, ...]] = (3,)
     published: ClassVar[tuple[Finding, ...]] = Quantized.published
 
-    gradient_bits: int = 4
-    parameter_bits: int = 8
-    block: int = 2048
+    gradient_bits: int = field(default=4, metadata=bounded(WIDTHS))
+    parameter_bits: int = field(default=8, metadata=bounded(WIDTHS))
+    block: int = field(default=2048, metadata=bounded(limits(1, 2**31 - 1)))
     secondary: bool = True
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from railyard.graph import CollectiveKind
+from railyard.schema.bounds import SOME_SHARE, bounded
+from railyard.schema.quantity import SIZE
 from railyard.workload.training.sync.compression.scheme import compressions
 from railyard.workload.training.sync.published import Finding
 from railyard.workload.training.sync.wire import KernelWork, Leg, Reduction, Round
@@ -43,8 +45,8 @@ class TopK:
         ),
     )
 
-    density: float = 0.001
-    value_bytes: int = 4
+    density: float = field(default=0.001, metadata=bounded(SOME_SHARE))
+    value_bytes: int = field(default=4, metadata=bounded(SIZE.within("1 B", "4 B")))
 
     def problems(self) -> list[tuple[str, str, str, str]]:
         """What is wrong with the values."""
