@@ -382,7 +382,7 @@ class ServingSection(Section):
 
     model: Text = Field(
         description="A model of the catalogue, or the path of a Hugging Face config.json, relative to the scenario;"
-        " `FILE as llama` reads one of an unknown type by the names of a known one.",
+        " `FILE as llama` reads one by the names of a known family.",
         examples=["llama-3-70b", "./config.json"],
     )
     requests: RequestsSection = Field(description="What is asked, and when.")
