@@ -74,6 +74,8 @@ export interface BottleneckFigures {
   ranking: TrialRow[];
   /** remedies, repairs first, then the one that saves most of a token's cost; null where none was tried */
   changes: ChangeRow[] | null;
+  /** that trials ran on; `closed form` where a step is too large to simulate a dozen times; empty: none */
+  engine: string;
 }
 
 /** What broke. */

@@ -13,7 +13,7 @@ from railyard import api
 from railyard.scenario.load import load
 from railyard.scenario.variants import expand
 from railyard.study.remedies import proposals
-from railyard.study.training import trying
+from railyard.study.training import simulate, trying
 from railyard.study.training.fastest import Fastest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -244,3 +244,37 @@ def test_the_bottleneck_agrees_with_the_breakdown(seed):
 def test_the_bottleneck_of_every_example_agrees(path):
     for variant in api.run(path, out=None).result.steps:
         agrees(variant)
+
+
+PIPELINED = {
+    "name": "pipelined",
+    "engine": "analytic",
+    "cluster": {
+        "accelerators": 64,
+        "server": "hgx-h100",
+        "back_end": {"topology": {"kind": "leaf-spine", "oversubscription": "4:1", "ports_per_leaf": 16}},
+    },
+    "workload": {
+        "training": {
+            "model": "llama-3-8b",
+            "global_batch": 128,
+            "sequence": 4096,
+            "parallelism": {"tp": 4, "pp": 2, "vp": 2, "micro_batch": 1},
+        }
+    },
+}
+
+
+def test_large_steps_are_tried_in_closed_form_which_agrees_with_the_engine(monkeypatch):
+    """What each resource saves, to a hundredth of the step; no bound, where closed forms are far off."""
+    simulated = api.run(PIPELINED, out=None)
+    monkeypatch.setattr(simulate, "LARGE", 0)
+    closed = api.run(PIPELINED, out=None)
+    engine, form = (run.result.steps[0].bottleneck for run in (simulated, closed))
+    assert (engine.engine, form.engine) == ("analytic", "closed form")
+    found = {row.resource: row.gain for row in form.ranking}
+    assert found == pytest.approx({row.resource: row.gain for row in engine.ranking}, abs=0.01)
+    assert max(found.values()) > 0.1
+    assert engine.ranking[0].resource == form.ranking[0].resource
+    assert all(row.bound_gain is None for row in form.ranking)
+    assert engine.ranking[0].bound_gain is not None

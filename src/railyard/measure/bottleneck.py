@@ -185,6 +185,7 @@ class Bottleneck:
         ranking: All trials, the most helpful first.
         changes: Remedies, repairs first, then the one that saves most of a token's cost; None: none were tried.
         headline: The largest wait and the best remedies, for people.
+        engine: That the trials ran on; "" where there were none.
     """
 
     name: str
@@ -192,6 +193,7 @@ class Bottleneck:
     ranking: tuple[Trial, ...] = field(default=())
     changes: tuple[ChangeRow, ...] | None = None
     headline: str = ""
+    engine: str = ""
 
     def led_by(self, tax: TaxFigures) -> Bottleneck:
         """The same with a headline: the largest single loss, and the remedies that help most.
@@ -236,6 +238,7 @@ class Bottleneck:
             sensitivity=self.sensitivity,
             ranking=tuple(trial.row() for trial in self.ranking),
             changes=self.changes,
+            engine=self.engine,
         )
 
 
@@ -340,6 +343,7 @@ def find(
     *,
     factor: float = FACTOR,
     bounds: Literal["none", "best", "all"] = "best",
+    engine: str = "",
 ) -> Bottleneck:
     """Tries every resource and names the bottleneck.
 
@@ -349,13 +353,14 @@ def find(
         simulate_variant: Simulates the job with one resource made better.
         factor: How much better, above 1.
         bounds: For which resources the step is also simulated without their limit: none, the best one, or all.
+        engine: That `simulate_variant` runs.
     """
     trials = [_try(step_s, resource, simulate_variant, factor, bound=bounds == "all") for resource in found]
     trials.sort(key=lambda trial: (-trial.gain, trial.resource.name))
     if bounds == "best" and trials:
         trials[0] = _try(step_s, trials[0].resource, simulate_variant, factor, bound=True, known=trials[0])
     name, sensitivity = _words(trials)
-    return Bottleneck(name, sensitivity, tuple(trials))
+    return Bottleneck(name, sensitivity, tuple(trials), engine=engine)
 
 
 def _try(

@@ -45,3 +45,6 @@ class BottleneckFigures(Figures):
     changes: tuple[ChangeRow, ...] | None = Field(
         description="remedies, repairs first, then the one that saves most of a token's cost; null where none was tried"
     )
+    engine: str = Field(
+        description="that trials ran on; `closed form` where a step is too large to simulate a dozen times; empty: none"
+    )

@@ -92,7 +92,8 @@ def simulate(job: PreparedTrace, *, stop: Event, done: Callable[[str], None]) ->
     known = bottleneck.resources(cluster, record, jitter=bool(job.faults))
     found = [one for one in known if one not in (FLOPS, MEMORY)]
     computes = bool(job.trace.graph.duration_ps[job.trace.graph.on_accelerator].any())
-    search = bottleneck.find(record.makespan_ps * 1e-12, [*([SPEED] if computes else []), *found], tried)
+    trials = [*([SPEED] if computes else []), *found]
+    search = bottleneck.find(record.makespan_ps * 1e-12, trials, tried, engine=tried.job.engine.name)
     lasted = tuple(lengths[seed] * 1e-12 for seed in seeds)
     samples = lasted * (len(job.seeds) // len(lasted))
     job = replace(job, cluster=cluster)

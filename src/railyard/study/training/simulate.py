@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Literal
 
 from railyard.engine import Jitter, Probes
 from railyard.engine.unlimited import FREED
-from railyard.errors import Stalled
+from railyard.errors import InputError, Stalled
 from railyard.measure import bottleneck
 from railyard.measure.tax import crosses, tax_of
 from railyard.percentile import percentile
 from railyard.scenario.load import blaming
+from railyard.study.bounds import about_tasks
 from railyard.study.deaths import words
 from railyard.study.training import trying
+from railyard.study.training.designs import Site, evaluate
 from railyard.study.training.faults import JobFaults, sorted_out
 from railyard.study.training.hash_seeds import redrawn
 from railyard.study.training.losses import Losses, Steps
@@ -238,17 +240,58 @@ def _searched(stepped: _Stepped, tried: StepRuns, mean_s: float, pool: ThreadPoo
         stepped: The job's steps.
         tried: Runs trials.
         mean_s: Its mean step, as trials find it.
-        pool: Runs trials in parallel.
+        pool: Runs trials beside one another.
     """
-    job = stepped.bench.job
+    job, step_s = stepped.bench.job, stepped.timeline.makespan_ps * 1e-12
     found = bottleneck.resources(
         job.cluster,
         stepped.timeline,
         jitter=bool(job.faults) or job.jitter != Jitter(),
         checkpoints=job.training.checkpoint is not None,
     )
+    if about_tasks(job.training) > LARGE:
+        closed = ClosedTrials.of(job, step_s, mean_s, found)
+        if closed is not None:
+            return bottleneck.find(mean_s, found, closed, bounds="none", engine="closed form")
     trials = {resource.name: pool.submit(tried.better, resource, bottleneck.FACTOR) for resource in found}
-    return bottleneck.find(mean_s, found, BottleneckTrials(trials, tried.better))
+    return bottleneck.find(mean_s, found, BottleneckTrials(trials, tried.better), engine=tried.job.engine.name)
+
+
+LARGE = 2_000_000
+"""Tasks of a step from which on resources are tried in closed form: ten more simulations would take many minutes."""
+
+
+@dataclass(frozen=True)
+class ClosedTrials:
+    """Trials of resources in closed form: the simulated step changes by the ratio of two closed forms.
+
+    Attributes:
+        job: The variant.
+        step_s: Its simulated step.
+        mean_s: Its mean step, with meetings and stalls.
+        closed_s: Its step in closed form.
+    """
+
+    job: Prepared
+    step_s: float
+    mean_s: float
+    closed_s: float
+
+    @classmethod
+    def of(cls, job: Prepared, step_s: float, mean_s: float, found: Sequence[Resource]) -> ClosedTrials | None:
+        """For resources that all have a closed form, under conditions that have one; else None."""
+        if job.faults or any(one.family in ("storage", "software") for one in found):
+            return None
+        try:
+            site = Site.of(job.cluster)
+        except InputError:  # its topology has none
+            return None
+        return cls(job, step_s, mean_s, float(evaluate([job.training], [site]).step.step_s[0]))
+
+    def __call__(self, resource: Resource, factor: float) -> float:
+        """Step time in seconds when one resource is better by a factor."""
+        better = evaluate([self.job.training], [Site.of(resource.scaled(self.job.cluster, factor))])
+        return self.mean_s + self.step_s * (float(better.step.step_s[0]) / self.closed_s - 1.0)
 
 
 MOST_WINDOWS = 200
