@@ -114,6 +114,7 @@ is stale.
 - [Synthesized collectives against TE-CCL](synthesis.md), with the published finishes that no schedule can reach.
 - [The lab](lab.md): flow's predictions of real sockets in namespaces, made before the run.
 - [Comparisons under faults](faults.md): nine kinds of fault, six fabrics, 96 and 256 GPUs, each against bounds by hand.
+- [Trials](trials.md): questions that were once answered wrongly, in variants that nobody chose.
 - [Diagnosis of drawn traces](diagnosis.md): precision, recall, and how often stated confidence holds.
 - [Bills of materials of published designs](bills.md), item by item.
 - [Clients, sites and the edge](edge.md): real TCP in namespaces, rates that DiLoCo needs, INTELLECT-1, a job of Flower.

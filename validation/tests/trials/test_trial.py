@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from railyard_validation.trials.trial import Case, Trial, run
+from railyard_validation.trials.trial import Case, Trial, run, trials
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 
 def drawn(generator: np.random.Generator, folder: Path) -> Case:
@@ -39,3 +41,16 @@ def test_an_answer_without_what_was_asked_is_a_problem(tmp_path):
     (judged,) = run(trial, variants=1, seed=3, folder=tmp_path)
     assert "the answer cannot be read" in judged.problems[0]
     assert "exit 0" in judged.problems[0]
+
+
+def test_the_page_is_of_the_table_and_the_table_of_known_trials(monkeypatch):
+    monkeypatch.syspath_prepend(str(TOOLS))
+    import trials_page
+
+    try:
+        records = trials_page.records()
+        assert set(records) <= set(trials.names())
+        assert all(row["correction"] for row in records.values() if row["first"] not in ("", row["now"]))
+        assert trials_page.PAGE.read_text(encoding="utf-8") == trials_page.page()
+    finally:
+        sys.modules.pop("trials_page")

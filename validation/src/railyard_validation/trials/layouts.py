@@ -202,10 +202,17 @@ def _dualpipe(draw: np.random.Generator, folder: Path) -> Case:
 
     def judge(outputs: Sequence[Output]) -> list[str]:
         plain, zero, dual = (step_s(one) for one in outputs)
-        text = f"1F1B {plain:.4g} s, zero-bubble {zero:.4g} s, DualPipe {dual:.4g} s"
-        return [text] if dual > 1.001 * zero or zero > 1.001 * plain else []
+        # Weight products that are launched by themselves may wait for the host: that is no bubble.
+        one_pass, two_passes = (_without_host_s(one) for one in outputs[:2])
+        text = f"1F1B {plain:.5g} s, zero-bubble {zero:.5g} s, DualPipe {dual:.5g} s"
+        return [text] if dual > 1.001 * zero or two_passes > 1.001 * one_pass else []
 
     return Case(words(cluster, training, f"PP {pp} DP {dp} EP {ep}"), commands, judge)
+
+
+def _without_host_s(output: Output) -> float:
+    """Step less what it waits for the host to launch kernels, in seconds."""
+    return step_s(output) * (1.0 - float(output.data["variants"][0]["tax"]["rest"].get("host", 0.0)))
 
 
 trials.add(
@@ -216,5 +223,10 @@ trials.add(
 )
 trials.add("layout-fastest", Trial("layout-fastest", "no rival is faster than auto by more than 2 %", _fastest))
 trials.add(
-    "layout-dualpipe", Trial("layout-dualpipe", "DualPipe is no slower than zero-bubble, nor that than 1F1B", _dualpipe)
+    "layout-dualpipe",
+    Trial(
+        "layout-dualpipe",
+        "DualPipe is no slower than zero-bubble, nor that than 1F1B but for kernel launches",
+        _dualpipe,
+    ),
 )
