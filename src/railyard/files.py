@@ -221,6 +221,7 @@ def appearing(path: Path) -> Iterator[Path]:
             yield path
             return
         number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
+        _writing.add(name)
         os.close(number)
         yield Path(name)
         Path(name).chmod(0o644)
@@ -230,6 +231,17 @@ def appearing(path: Path) -> Iterator[Path]:
     finally:
         if name:
             Path(name).unlink(missing_ok=True)
+            _writing.discard(name)
+
+
+_writing: set[str] = set()
+"""Files that this process writes and that have not appeared yet."""
+
+
+def clear() -> None:
+    """Removes what this process has begun to write, for one that ends at once."""
+    for name in list(_writing):
+        Path(name).unlink(missing_ok=True)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -77,3 +78,79 @@ def test_a_plan_that_is_stopped_prints_what_it_found(tmp_path, after):
         assert found["best"] in words
     if not after:
         assert found["best"] is None
+
+
+DEAF = """
+import pathlib, sys, time
+from railyard import cli, files
+from railyard.cli import starting
+
+def deaf(file):
+    with files.appearing(pathlib.Path("out.txt")) as unfinished:
+        unfinished.write_text("half of it")
+        print("begun", flush=True)
+        while True:
+            try:
+                time.sleep(60)
+            except KeyboardInterrupt:
+                pass
+
+starting.init = deaf
+sys.argv = ["railyard", "init"]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_command_that_hears_nothing_is_ended_and_leaves_nothing(tmp_path, number, code):
+    """As a library does whose call asks for no signals; what is half written vanishes."""
+    command = [sys.executable, "-c", DEAF]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdout.readline() == "begun\n"
+        assert list(tmp_path.iterdir()) != []
+        process.send_signal(number)
+        _, words = process.communicate(timeout=60)
+    assert (process.returncode, words) == (code, f"stopped by {'Ctrl-C' if code == 130 else 'SIGTERM'}\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+POOL = """
+import os, sys
+from railyard import cli
+from railyard.cli import starting
+from railyard.study.tasks import Task
+from railyard.study.workers import Local
+
+def pooled(file):
+    pool = Local(2)
+    tasks = [Task("time:sleep", 0), Task("time:sleep", 600), Task("time:sleep", 600)]
+    for done in pool.run(tasks):
+        print(*(worker.process.pid for worker in pool._busy), flush=True)
+
+starting.init = pooled
+if __name__ == "__main__":
+    sys.argv = ["railyard", "init"]
+    cli.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_the_command(tmp_path, number):
+    """However it ends: a kill gives it no time to end them."""
+    (tmp_path / "pooled.py").write_text(POOL, encoding="utf-8")
+    with subprocess.Popen([sys.executable, "pooled.py"], stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        workers = [int(word) for word in process.stdout.readline().split()]
+        process.send_signal(number)
+        process.wait(timeout=60)
+    assert workers
+    begin = time.monotonic()
+    while any(alive(worker) for worker in workers):
+        assert time.monotonic() - begin < 60
+        time.sleep(0.05)
+
+
+def alive(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

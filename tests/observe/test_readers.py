@@ -326,3 +326,23 @@ def test_grids_devices_and_marks_of_steps_are_read(tmp_path):
     assert piece.kernels.launch.tolist() == [17, 18]
     assert (piece.device, piece.exact, piece.began_ns) == (5, True, 0)
     assert piece.steps == [(12, 200_000, 250_000), (13, 300_000, 350_000)]
+
+
+@pytest.mark.parametrize("ending", ["zip", "tar"])
+def test_an_archive_of_very_many_files_is_refused_before_they_are_read(tmp_path, monkeypatch, ending):
+    monkeypatch.setattr("railyard.observe.sources.MOST_MEMBERS", 3)
+    files = {f"r{rank}.json": json.dumps(trace(rank)) for rank in range(4)}
+    path = tmp_path / f"traces.{ending}"
+    if ending == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, text in files.items():
+                archive.writestr(name, text)
+    else:
+        with tarfile.open(path, "w") as archive:
+            for name, text in files.items():
+                (tmp_path / name).write_text(text)
+                archive.add(tmp_path / name, name)
+    with pytest.raises(InputError, match="more than 3 files; unpack it"):
+        gather(path)
+    monkeypatch.setattr("railyard.observe.sources.MOST_MEMBERS", 4)
+    assert len(gather(path).pieces) == 4

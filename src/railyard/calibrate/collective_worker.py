@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from railyard.processes import die_with_parent
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -19,6 +21,7 @@ _REPEATS = 20
 
 def main(arguments: list[str]) -> None:
     """Rank, number of ranks, library and sizes, as `run_collectives` gives them."""
+    die_with_parent()
     rank, count, backend = int(arguments[0]), int(arguments[1]), arguments[2]
     torch: Any = import_module("torch")
     distributed = torch.distributed

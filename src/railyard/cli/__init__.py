@@ -15,8 +15,7 @@ def main() -> None:
 
     arguments = sys.argv[1:]
     signals.listen(waits=arguments[:1] == ["plan"])  # which has an answer at any moment
-    from railyard.cli import endless
     from railyard.cli.guard import at_once, run
 
-    endless.watch(at_once)
+    signals.watch(at_once)
     sys.exit(run(arguments))

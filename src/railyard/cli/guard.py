@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,14 +51,17 @@ def run(arguments: Sequence[str]) -> int:
 def at_once(number: int) -> None:
     """Ends a process whose main thread does not hear a signal; what it was writing is removed."""
     signals.heard(number)
-    folder = sys.modules.get("railyard.study.folder")
-    if folder is not None:
-        folder.clear()
+    for writes in ("railyard.study.folder", "railyard.files"):
+        module = sys.modules.get(writes)
+        if module is not None:
+            module.clear()
     multiprocessing = sys.modules.get("multiprocessing")
     for child in () if multiprocessing is None else multiprocessing.active_children():
         child.kill()
     ended = _stopped()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # whoever read it has closed it
+            stream.flush()
     os._exit(ended)
 
 

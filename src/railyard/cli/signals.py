@@ -1,15 +1,31 @@
-"""Ctrl-C and SIGTERM: the first one raises `Interrupted`, at once or when the command is ready for it."""
+"""Ctrl-C and SIGTERM: every command ends within `PATIENCE_S` and what it takes to clear up.
+
+The first signal raises `Interrupted` in the main thread, at once or when the command is ready for it. Python raises it
+only at the next line of Python: compiled code that runs long asks for signals by itself (`Beat` in the core). What has
+not ended when the patience is over, such as a library's call that asks for nothing or a user's function as machine code
+that loops for ever, is ended by a thread that hears of the signal at once.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
 CTRL_C = signal.SIGINT
+
+PATIENCE_S = 1.5
+"""From a signal to the end of the process; of a command that writes what it found by then, processor time of it."""
+
+_LONGEST_S = 10.0
+"""Until such a command ends on a machine that is busy with others."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -49,6 +65,35 @@ def listen(*, waits: bool = False) -> None:
     _ears.waits = waits
     for number in (CTRL_C, signal.SIGTERM):
         signal.signal(number, _ears.hear)
+
+
+def watch(end: Callable[[int], None]) -> None:
+    """Begins to watch that the process ends after a signal; for the main thread, once a process.
+
+    Args:
+        end: Ends the process because of a signal, in the watching thread.
+    """
+    told, tells = os.pipe()
+    os.set_blocking(tells, False)
+    signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(told, end), name="signals", daemon=True).start()
+
+
+def _watch(told: int, end: Callable[[int], None]) -> None:
+    while numbers := os.read(told, 64):
+        number = next((one for one in (CTRL_C, signal.SIGTERM) if one in numbers), None)
+        if number is not None:
+            _wait()
+            end(number)
+
+
+def _wait() -> None:
+    begun, used = time.monotonic(), time.process_time()
+    while (passed := time.monotonic() - begun) < _LONGEST_S:
+        answers = _ears.waits or _ears.once
+        if (time.process_time() - used if answers else passed) >= PATIENCE_S:
+            return
+        time.sleep(0.05)
 
 
 def ready(*, once: bool = False) -> None:

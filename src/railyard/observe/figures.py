@@ -36,9 +36,7 @@ def observed(path: Path, cluster: Path | None = None) -> tuple[Record | None, di
     Raises:
         InputError: Nothing there can be read, the record holds too little, or the cluster's file is wrong.
     """
-    from railyard.observe.clusterfile import cluster_of
-
-    machine = None if cluster is None else cluster_of(cluster)
+    machine = None if cluster is None else _machine(cluster)
     file = record_file(path)
     if file is None:
         return _gathered(path, machine)
@@ -47,6 +45,12 @@ def observed(path: Path, cluster: Path | None = None) -> tuple[Record | None, di
         return record, _simulated(record)
     record.require("what a trace says", "communicator", "sequence", "stream")
     return record, summary(record)
+
+
+def _machine(cluster: Path) -> Cluster:
+    from railyard.observe.clusterfile import cluster_of  # with all of a scenario, which traces alone do not need
+
+    return cluster_of(cluster)
 
 
 def _gathered(path: Path, machine: Cluster | None) -> tuple[Record | None, dict[str, Any]]:

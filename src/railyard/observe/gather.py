@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
-from railyard.errors import InputError
+from railyard.errors import InputError, SimulationError
 from railyard.observe.reader import readers
 from railyard.observe.sources import sources
+from railyard.study.tasks import Task
+from railyard.study.workers import Local
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from railyard.observe.reader import Piece, Reader
     from railyard.observe.sources import Source
+    from railyard.study.tasks import Done
 
 
 WORTH_PROCESSES = 1 << 26
@@ -103,9 +104,29 @@ def _read_all(every: Iterable[Source]) -> Iterator[tuple[str, Piece | str]]:
     if processes < 2 or sum(source.size_bytes for source in plain) < WORTH_PROCESSES:
         yield from ((source.name, _read(source)) for source in plain)
     else:
-        with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
-            yield from zip((source.name for source in plain), pool.map(_read, plain), strict=True)
+        yield from zip((source.name for source in plain), _in_processes(plain, processes), strict=True)
     yield from listed
+
+
+def _in_processes(plain: list[Source], processes: int) -> list[Piece | str]:
+    """The same as `_read` of each, in order.
+
+    Raises:
+        SimulationError: A process was killed.
+    """
+    pool = Local(processes)
+    try:
+        done = sorted(pool.run([Task("railyard.observe.gather:_read", source) for source in plain]), key=_number)
+    finally:
+        pool.close()
+    for one in done:
+        if one.error:
+            raise SimulationError(f"{plain[one.number].name} was not read: {one.error}")
+    return [one.value for one in done]
+
+
+def _number(done: Done) -> int:
+    return done.number
 
 
 def _read(source: Source) -> Piece | str:

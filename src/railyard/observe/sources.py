@@ -22,6 +22,9 @@ GZIP = b"\x1f\x8b"
 MOST_BYTES = 1 << 30
 """Largest file that is read at once; traces of events are streamed and may be larger."""
 
+MOST_MEMBERS = 20_000
+"""Files in an archive; it is read one member after another, and files of a folder on all cores."""
+
 DAMAGED = (OSError, EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
 """What opening and reading a damaged file or archive raises."""
 
@@ -142,16 +145,27 @@ def _behind_mark(stream: IO[bytes]) -> IO[bytes]:
 
 def _zipped(file: Path) -> Iterator[Source]:
     with opened(file) as raw, zipfile.ZipFile(raw) as archive:
-        for member in sorted(archive.namelist()):
-            if not member.endswith("/"):
-                yield Source(f"{file}:{member}", partial(archive.open, member))
+        members = [member for member in archive.namelist() if not member.endswith("/")]
+        _refuse_more(file, len(members))
+        for member in sorted(members):
+            yield Source(f"{file}:{member}", partial(archive.open, member))
 
 
 def _archived(file: Path) -> Iterator[Source]:
     with opened(file) as raw, tarfile.open(fileobj=raw) as archive:
-        members = [member for member in archive.getmembers() if member.isreg()]
+        members = []
+        for member in archive:
+            members += [member] if member.isreg() else []
+            _refuse_more(file, len(members))
         for member in sorted(members, key=lambda one: one.name):
             yield Source(f"{file}:{member.name}", partial(_member, archive, member))
+
+
+def _refuse_more(file: Path, members: int) -> None:
+    if members > MOST_MEMBERS:
+        raise InputError(
+            f"the archive holds more than {MOST_MEMBERS:,} files", file=file, hint="unpack it, and name the folder"
+        )
 
 
 def _member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:

@@ -33,6 +33,8 @@ def serve(settings: ServerSettings, *, processes: int, announce: Callable[[str],
     """
     import uvicorn
 
+    from railyard.web.patience import ImpatientProtocol
+
     _refuse_taken(settings)
     settings = checked(settings)
     announce(address_of(settings))
@@ -41,6 +43,7 @@ def serve(settings: ServerSettings, *, processes: int, announce: Callable[[str],
     uvicorn.run(
         "railyard.web.serving:application_of_process",
         factory=True,
+        http=ImpatientProtocol,
         host=settings.host,
         port=settings.port,
         workers=processes,
