@@ -144,17 +144,22 @@ def test_of_two_that_are_as_fast_the_price_is_told():
 
 
 def test_a_tier_that_trying_did_not_find_is_the_fullest_one():
-    slow = variant("slow", 48, 2.0, tax=taxed({"bandwidth": 0.3}), tier="memory")
+    slow = variant("slow", 48, 2.0, tax=taxed({"contention": 0.2, "bandwidth": 0.1}), tier="memory")
+    assert "slow 30.0 % (contention at leaf 20.0, bandwidth 10.0)" in why(slow, variant("fast", 60, 1.6))
+
+
+def test_bandwidth_is_at_the_tier_that_trying_found():
+    slow = variant("slow", 48, 2.0, tax=taxed({"bandwidth": 0.3}), tier="leaf")
     assert "slow 30.0 % (bandwidth at leaf 30.0)" in why(slow, variant("fast", 60, 1.6))
 
 
 def test_the_tax_of_the_scale_out_network_is_never_said_to_be_at_scale_up():
-    slow = variant("slow", 48, 2.0, tax=taxed({"bandwidth": 0.3}), tier="scale-up")
+    slow = variant("slow", 48, 2.0, tax=taxed({"contention": 0.3}), tier="scale-up")
     slow.network.tiers.append(SimpleNamespace(name="scale-up"))
     fast = variant("fast", 60, 1.6)
-    assert "slow 30.0 % (bandwidth at leaf 30.0)" in why(slow, fast)
+    assert "slow 30.0 % (contention at leaf 30.0)" in why(slow, fast)
     slow.network.saturated_tier = "scale-up"
-    assert "slow 30.0 % (bandwidth 30.0)" in why(slow, fast)
+    assert "slow 30.0 % (contention 30.0)" in why(slow, fast)
 
 
 def test_peers_of_the_best():
@@ -300,7 +305,7 @@ def test_cells_of_the_table():
     )
     one = variant("a", 1, tax=tax)
     assert taxes.cell(one.tax) == "12.3 % (bandwidth 9.1, slowed kernels 3.2)"
-    assert taxes.cell(one.tax, "spine") == "12.3 % (bandwidth at spine 9.1, slowed kernels 3.2)"
+    assert taxes.cell(one.tax, {"bandwidth": "spine"}) == "12.3 % (bandwidth at spine 9.1, slowed kernels 3.2)"
     assert taxes.cell(one.tax.scale_up) == "5.0 % (latency 5.0)"
     assert taxes.others_cell(one) == "bubble 14.0 %, host 0.4 %"
     assert taxes.others_cell(variant("a", 1)) == "none"

@@ -80,7 +80,7 @@ def test_clocks_that_are_far_off_are_named(tmp_path):
     assert answer.verdict == []
     assert any("rank 3 by +3,600.0 s" in words for words in answer.notes)
     assert odd({0: Clock(0, 0, 0), 1: Clock(5, 1, 3), 2: Clock(0, -1, 0)}) == [
-        "share no collective with others, their clocks are as they are: rank 2"
+        "no collective shared with other ranks, so clocks are not aligned: rank 2"
     ]
 
 

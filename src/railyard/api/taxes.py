@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from railyard.api import believed, numbers
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from railyard.result.tax import TaxShares
     from railyard.result.variants.variant import StepVariant
 
@@ -14,20 +16,20 @@ LEAST_SEEN = 0.0005
 """What would be printed as 0.0 %."""
 
 
-def cell(shares: TaxShares, tier: str | None = None) -> str:
-    """`11.7 % (contention 4.9, slowed kernels 6.7)`.
+def cell(shares: TaxShares, where: Mapping[str, str] | None = None) -> str:
+    """`11.7 % (contention at leaf-spine 4.9, slowed kernels 6.7)`.
 
     Args:
         shares: A tax.
-        tier: Of the network that is fullest, to be named with what is waited for there; None: none is named.
+        where: Tiers of the network by the cause that is waited for there; None: none is named.
     """
+    tiers = where or {}
     parts = [
         *((str(cause), share) for cause, share in shares.exposed.items()),
         ("slowed kernels", shares.slowed_kernels),
     ]
-    at = f" at {tier}" if tier else ""
     seen = [
-        f"{cause}{at if cause in ('bandwidth', 'contention') else ''} {100 * share:.1f}"
+        f"{cause}{f' at {tiers[cause]}' if cause in tiers else ''} {100 * share:.1f}"
         for cause, share in sorted(parts, key=lambda part: -part[1])
         if share >= LEAST_SEEN
     ]
@@ -58,19 +60,19 @@ def sentence(variant: StepVariant, name: str = "") -> str:
     )
 
 
-def of_two(best: StepVariant, worst: StepVariant, tier: str | None) -> str:
+def of_two(best: StepVariant, worst: StepVariant, where: Mapping[str, str]) -> str:
     """The same of two variants, the better one first.
 
     Args:
         best: The better one.
         worst: The other.
-        tier: Of the other's network that holds it back, None where none does.
+        where: Tiers of the other's network by the cause that is waited for there.
     """
     inside = [numbers.percent(one.tax.scale_up.tokens_lost) for one in (best, worst)]
     to_both = inside[0] if inside[0] == inside[1] else f"{inside[0]} and {inside[1]}"
     return (
         f"{best.name} loses {cell(best.tax)} of its {_what(best)} to the scale-out network, {worst.name}"
-        f" {cell(worst.tax, tier)}{error(worst)}; scale-up networks take {to_both}."
+        f" {cell(worst.tax, where)}{error(worst)}; scale-up networks take {to_both}."
     )
 
 

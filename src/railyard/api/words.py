@@ -200,7 +200,7 @@ def _taxed(result: Result, best: StepVariant) -> str:
     """What the networks take of the leading variant, and of the one that they take most from."""
     worst = max(compared(result), key=lambda one: one.tax.tokens_lost)
     same = numbers.percent(best.tax.tokens_lost) == numbers.percent(worst.tax.tokens_lost)
-    return taxes.sentence(best, best.name) if same else taxes.of_two(best, worst, _scale_out_tier(worst))
+    return taxes.sentence(best, best.name) if same else taxes.of_two(best, worst, _where(worst))
 
 
 def compared(result: Result) -> list[StepVariant]:
@@ -280,12 +280,19 @@ def _gain(variants: Sequence[StepVariant], other: StepVariant) -> float:
     return max(map(_rate, variants)) / _rate(other) - 1
 
 
-def _scale_out_tier(variant: StepVariant) -> str | None:
-    """The tier between servers that holds the step back: what trying found, where it is one, else the most loaded."""
-    tried = variant.bottleneck.name.removeprefix(CONTENTION)
+def _where(variant: StepVariant) -> dict[str, str]:
+    """Tiers between servers by the cause that is waited for there.
+
+    Contention is at the tier that trying found, where it is one, else at the most loaded. Bandwidth is at a tier only
+    where trying found it: the most loaded tier may still be faster than the NICs.
+    """
     known = {row.name for row in variant.network.tiers} | {variant.network.saturated_tier}
-    found = (one for one in (tried, variant.network.saturated_tier) if one in known - {SCALE_UP_TIER})
-    return next(found, None)
+    known -= {SCALE_UP_TIER}
+    name = variant.bottleneck.name
+    found = (one for one in (name.removeprefix(CONTENTION), variant.network.saturated_tier) if one in known)
+    contended = next(found, None)
+    places = {"contention": contended, "bandwidth": name if name in known else None}
+    return {cause: tier for cause, tier in places.items() if tier is not None}
 
 
 def _contrast(best: StepVariant, worst: StepVariant) -> str:

@@ -68,7 +68,7 @@ def odd(clocks: Mapping[int, Clock]) -> list[str]:
     listed = [f"{rank} by {ahead / 1e9:+,.1f} s" for rank, ahead in far.items()]
     words = [f"clocks are ahead of the first rank's, and were set back: rank {_few(listed)}"] if listed else []
     return words + (
-        [f"share no collective with others, their clocks are as they are: rank {_few(lone)}"] if lone else []
+        [f"no collective shared with other ranks, so clocks are not aligned: rank {_few(lone)}"] if lone else []
     )
 
 
