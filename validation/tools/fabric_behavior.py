@@ -3,8 +3,8 @@
 
 Usage: validation/tools/fabric_behavior.py [--fabrics NAME,...] [--check] [--page]
 
-Every fabric runs collectives of 64 accelerators packet by packet: alone, with one uplink or one downlink at a quarter
-of its rate, with a dead spine, beside permutations that load every port to 30 %, and beside incasts. The values of
+Every fabric runs collectives of 64 accelerators packet by packet: alone, with one uplink, downlink or NIC at a quarter
+of its rate, with a dead spine, next to permutations that load every port to 30 %, and next to incasts. The values of
 `railyard.fabric.behavior.Behavior` are those with which the flow engine comes nearest to the slowdowns of packets (mean
 absolute logarithm), each on the situations that it is about. `--check` prints the comparison with the values that stand
 in the package and writes nothing. One core takes about ten minutes.
@@ -29,7 +29,6 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import LeafSpine
 from railyard.engine.bursts import Bursts
 from railyard.engine.packet.engine import PacketEngine
-from railyard.engine.packet.fabrics import settings_of
 from railyard.fabric.behavior import Behavior
 from railyard.fabric.fabric import bought, fabrics
 from railyard.fault import DegradeLink, Fault, SwitchDown
@@ -65,16 +64,19 @@ INCASTS = (
 )
 BACKGROUND = {"background": (Bursts("permutation", RANKS, MIB, LOAD_PS),)} | {name: (one,) for name, one in INCASTS}
 UNEVEN = ("degraded uplink", "degraded downlink", "dead spine")
-SITUATIONS = ("healthy", *UNEVEN, *BACKGROUND)
+SLOW_NIC = "slow NIC"
+SITUATIONS = ("healthy", *UNEVEN, SLOW_NIC, *BACKGROUND)
 GROUPS = {
     "degraded uplink": "slower link",
     "degraded downlink": "slower link",
     "dead spine": "dead spine",
+    SLOW_NIC: SLOW_NIC,
     "background": "background",
     "incast 8:1": "incast",
     "incast 16:1": "incast",
 }
 KEPT = 0.25
+SLOW_PORT = 3
 
 GRIDS = {
     "remaining_efficiency": ("dead spine", np.linspace(0.6, 1.0, 21)),
@@ -106,9 +108,12 @@ class Case:
         return Job(collective(kind, size_bytes))
 
     def faults(self, cluster: Cluster) -> tuple[Fault, ...]:
-        """The slower link or the dead spine, where there is one."""
+        """The slower links or the dead spine, where there are any."""
         if self.situation == "dead spine":
             return (SwitchDown(switch="spine 3"),)
+        if self.situation == SLOW_NIC:
+            links = np.concatenate(cluster.back_end.port_links(SLOW_PORT))
+            return tuple(DegradeLink(factor=KEPT, link=int(link)) for link in links)
         if "degraded" not in self.situation:
             return ()
         ends = (RANKS, RANKS + RANKS // LEAF + 3)
@@ -154,8 +159,7 @@ def first_link(cluster: Cluster, source: int, target: int) -> int:
 def packet_ps(case: Case, seed: int) -> int:
     """How long it takes packet by packet."""
     cluster = case.cluster(None, seed)
-    settings = settings_of(cluster, cluster.fabric)
-    engine = PacketEngine(settings=settings, budget_hops=1e9, samples=0, background=BACKGROUND.get(case.situation, ()))
+    engine = PacketEngine(budget_hops=1e9, samples=0, background=BACKGROUND.get(case.situation, ()))
     return engine.simulate([case.job()], cluster, seed=seed, faults=case.faults(cluster)).makespan_ps
 
 
@@ -181,7 +185,7 @@ class Comparison:
         """What is run in a situation."""
         if self.fabric == "ideal" and situation in UNEVEN:
             return []  # a crossbar has neither uplinks nor spines
-        loads = (1.0,) if situation in BACKGROUND else OVERSUBSCRIPTIONS
+        loads = OVERSUBSCRIPTIONS if situation in UNEVEN else (1.0,)
         works = [name for name in WORKS if not (situation in UNEVEN and name == "ring, smaller")]
         return [Case(self.fabric, work, load, situation) for work in works for load in loads]
 
@@ -280,6 +284,7 @@ PROVENANCE = {
         "degraded uplink": f"one link from a leaf to a spine at {KEPT:.0%}",
         "degraded downlink": f"one link from a spine to a leaf at {KEPT:.0%}",
         "dead spine": "one spine gone from the start",
+        SLOW_NIC: f"one NIC at {KEPT:.0%}, both ways",
         "background": "permutations of 1 MiB flows that load every port to 30 %",
         "incast 8:1": "8 flows of 1 MiB to one port every 250 us",
         "incast 16:1": "16 flows of 256 KiB to one port every 150 us",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from railyard.fault import DegradeLink, LinkDown, SwitchDown
+from railyard.fault.cluster_places import ClusterPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,6 +20,7 @@ WORDS = {
     "healthy": "nothing in the way",
     "slower link": "a slower link",
     "dead spine": "a dead link",
+    "slow NIC": "a slow NIC",
     "background": "background traffic",
     "incast": "an incast",
     "oversubscription": "oversubscribed links between switches",
@@ -62,8 +66,9 @@ def doubts(cluster: Cluster, faults: Sequence[Fault], background: Sequence[Burst
 def _situations(cluster: Cluster, faults: Sequence[Fault], background: Sequence[Bursts]) -> list[str]:
     found = ["healthy"] if "healthy" in cluster.fabric.behaves.spread else []
     ideal = cluster.is_bound
-    if not ideal and any(isinstance(fault, DegradeLink) for fault in faults):
-        found.append("slower link")
+    nics = {_of_nics(cluster, fault) for fault in faults if isinstance(fault, DegradeLink)}
+    if not ideal:
+        found += [word for word, is_nic in (("slower link", False), ("slow NIC", True)) if is_nic in nics]
     if not ideal and any(isinstance(fault, LinkDown | SwitchDown) for fault in faults):
         found.append("dead spine")
     if any(one.pattern != "incast" for one in background):
@@ -75,6 +80,15 @@ def _situations(cluster: Cluster, faults: Sequence[Fault], background: Sequence[
     if not ideal and _oversubscribed(cluster):
         found.append("oversubscription")
     return found
+
+
+def _of_nics(cluster: Cluster, fault: DegradeLink) -> bool:
+    """Whether the links of a fault all join NICs to their switches."""
+    links, network = cluster.links, cluster.back_end
+    first = int(links.tier[network.link_offset])
+    access = [first + at for at, tier in enumerate(network.tiers) if tier.kind == "access"]
+    found = np.concatenate([effect.link for effect in fault.effects(ClusterPlaces.of(cluster))])
+    return bool(np.isin(links.tier[found], access).all())
 
 
 def _oversubscribed(cluster: Cluster) -> bool:

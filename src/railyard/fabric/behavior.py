@@ -30,8 +30,9 @@ class Behavior:
         remaining_efficiency: Of the rate that equal links have left when some are gone, what is reached.
         background_weight: As how many flows of a job one flow of other traffic counts.
         withheld: Of a link's rate, what a flow that waits behind it for a crowded receiver takes from others, 0 to 1.
-        spread: By situation (`slower link`, `dead spine`, `background`, `incast`): slowdowns of the flow engine over
-            those of packets, 10th and 90th percentile less 1; of `healthy`, `oversubscription` and `distance`: times.
+        spread: By situation (`slower link`, `dead spine`, `slow NIC`, `background`, `incast`): slowdowns of the flow
+            engine over those of packets, 10th and 90th percentile less 1; of `healthy`, `oversubscription` and
+            `distance`: times.
     """
 
     moved_up: float = 1.0
