@@ -1,19 +1,25 @@
-"""Writes `docs/validation/fabrics.md`: published figures of fabrics beside ours, with date and commit.
+"""Writes `docs/validation/fabrics.md`: published figures of fabrics and ours, with date and commit.
 
-python validation/tools/fabric_validation_report.py
+python validation/tools/fabric_validation_report.py [RESULT.json ...]
+
+Results are what `railyard validate fabric --figure NAME --json` printed; without them every figure is run.
 """
 
 from __future__ import annotations
 
 import datetime
+import importlib
+import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railyard_validation.fabric import FIGURES, validate_fabric
+from railyard_validation.fabric.figure import MODULES, FabricReport, Row
 
 if TYPE_CHECKING:
-    from railyard_validation.fabric import FabricReport, Row
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "validation" / "fabrics.md"
@@ -21,17 +27,26 @@ HEAD = """# Fabrics against published figures
 
 Written by `python validation/tools/fabric_validation_report.py`, which runs `railyard validate fabric`: what others
 have published about fabrics, or what follows from a closed form, run again by the engine that suits it. Where a
-claim gives a range or a vendor gives no details, the tolerance is wide and the note says what was assumed.
+claim gives a range or a vendor gives no details, the tolerance is wide and the note says what was assumed. Rows
+without an expected value are for comparison.
 
-{date}, commit {commit}: **{ok} rows agree, {off} do not, {shown} are shown beside them, {missing} cannot be run.**
+{date}, commit {commit}: **{ok} rows agree, {off} do not, {shown} are for comparison, {missing} cannot be run.**
 """
 
 
 def main() -> int:
-    report = validate_fabric(progress=lambda name, share: print(f"{share:4.0%} {name}"))
+    files = sys.argv[1:]
+    report = read(files) if files else validate_fabric(progress=lambda name, share: print(f"{share:4.0%} {name}"))
     PAGE.write_text(page(report), encoding="utf-8")
     print(PAGE)
     return 0
+
+
+def read(files: Sequence[str]) -> FabricReport:
+    for module in MODULES:
+        importlib.import_module(f"railyard_validation.fabric.{module}")
+    rows = [Row(**row) for file in files for row in json.loads(Path(file).read_text(encoding="utf-8"))["rows"]]
+    return FabricReport(tuple(sorted(rows, key=lambda row: int(row.figure[1:]))))
 
 
 def page(report: FabricReport) -> str:

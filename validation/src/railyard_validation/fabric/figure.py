@@ -11,7 +11,7 @@ from railyard.errors import InputError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-_MODULES = ("balancing", "pinning", "incast", "collectives", "scheduled", "distance", "situations")
+MODULES = ("balancing", "pinning", "incast", "collectives", "scheduled", "distance", "situations")
 """Each adds its figures when it is imported."""
 
 
@@ -169,7 +169,7 @@ def validate_fabric(
     Raises:
         InputError: There is no such figure.
     """
-    for module in _MODULES:
+    for module in MODULES:
         importlib.import_module(f"railyard_validation.fabric.{module}")
     chosen = [FIGURES[_known(name)] for name in names] or sorted(FIGURES.values(), key=lambda each: int(each.name[1:]))
     rows: list[Row] = []

@@ -15,12 +15,12 @@ from railyard.collective import CollectivePolicy
 from railyard.engine.packet import Settings, Traffic, leaf_spine, run
 from railyard.fabric import fabrics
 from railyard.fault import DegradeLink
-from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
+from railyard.graph import Job
 from railyard_validation.fabric.figure import Case, Row, figure
-from railyard_validation.fabric.packets import RATE_BPS, ROCE_SETTINGS, SCHEDULED
+from railyard_validation.fabric.packets import RATE_BPS, ROCE_SETTINGS, SCHEDULED, all_reduces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -132,7 +132,9 @@ def _jobs(cluster: Cluster, impaired: int | None) -> NDArray[np.float64]:
     members = [(server[server % _JOBS == job][:, None] * _SERVER + np.arange(_SERVER)).ravel() for job in range(_JOBS)]
     policy = CollectivePolicy(algorithm={"all-reduce": "tree"}, protocol={"all-reduce": "simple"})
     faults = [] if impaired is None else _halved(cluster, members[impaired])
-    line = engine.get("flow").simulate([Job(_one_each(members))], cluster, policy=policy, faults=faults)
+    line = engine.get("flow").simulate(
+        [Job(all_reduces(_GPUS, members, _BYTES))], cluster, policy=policy, faults=faults
+    )
     return np.asarray((line.end_ps - line.start_ps) * 1e-12)
 
 
@@ -143,29 +145,3 @@ def _halved(cluster: Cluster, ranks: NDArray[np.int64]) -> list[DegradeLink]:
     own = np.isin(links.source, ports) | np.isin(links.target, ports)
     chosen = np.flatnonzero(own & (links.tier == links.tiers.index("nic")))
     return [DegradeLink(0.5, link=int(link)) for link in chosen]
-
-
-def _one_each(members: Sequence[NDArray[np.int64]]) -> TaskGraph:
-    """One all-reduce for every job, all at once."""
-    jobs = len(members)
-    zero = np.zeros(jobs, np.int64)
-    return TaskGraph(
-        ranks=_GPUS,
-        kind=np.full(jobs, Kind.COLLECTIVE, np.uint8),
-        rank=np.arange(jobs, dtype=np.int32),
-        peer=np.full(jobs, -1, np.int32),
-        duration_ps=zero,
-        size_bytes=np.full(jobs, _BYTES, np.int64),
-        count=np.ones(jobs, np.int32),
-        collective=np.full(jobs, CollectiveKind.ALL_REDUCE, np.uint8),
-        stream=np.full(jobs, Stream.GRADIENT, np.uint8),
-        label=np.zeros(jobs, np.int32),
-        dep_ptr=np.zeros(jobs + 1, np.int64),
-        dep_idx=np.empty(0, np.int32),
-        labels=[Label("gradient", "all-reduce", "dp")],
-        communicators=Communicators(
-            np.concatenate([[0], np.cumsum([len(each) for each in members])]).astype(np.int64),
-            np.concatenate(members).astype(np.int32),
-            ["dp"] * jobs,
-        ),
-    )
