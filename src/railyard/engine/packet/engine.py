@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from railyard.cluster.links import LinkTable
     from railyard.collective.policy import CollectivePolicy
     from railyard.engine.bursts import Bursts
+    from railyard.engine.packet.records import PacketNetwork
     from railyard.engine.packet.settings import Settings
     from railyard.fault import Effect, Fault
     from railyard.graph import Job, TaskGraph
@@ -133,6 +134,7 @@ class PacketEngine:
             packet_bytes=settings.mtu_bytes,
             header_bytes=settings.header_bytes,
         )
+        healthy = placed.network
         placed = _degraded(placed, cluster, [effect for effect in effects if _is_of_all_time(effect)])
         settings = replace(settings, base_rtt_ps=settings.base_rtt_ps or placed.base_rtt_ps)
         whole = Slicing(packets=self.scale_up == "packets", packet_bytes=settings.mtu_bytes - settings.header_bytes)
@@ -140,8 +142,8 @@ class PacketEngine:
         bench = IdleNetwork(cluster, placed, settings, policy)
         blocks = measured(bench, lowering, blocks, slicing, self.budget_hops)
         alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
-        unsent = unsent_ps(merged, lowered, cluster, alone_ps)
-        traffic = classed(assemble(lowering, placed, blocks, slicing, unsent), cluster)
+        sent = assemble(lowering, placed, blocks, slicing, unsent_ps(merged, lowered, cluster, alone_ps))
+        traffic = _slow_nics(classed(sent, cluster), healthy, placed.network)
         others = bool(self.background) or sent_share(cluster) > 0
         expected_ps = flow_ps(lowering, slicing) if others or self.samples or probes.full else 0
         sends = len(traffic.traffic.source)
@@ -272,6 +274,17 @@ def _degraded(placed: Placed, cluster: Cluster, effects: Sequence[Effect]) -> Pl
         factor[link] = kept
     rate = np.maximum(np.rint(placed.network.rate_bps * factor[placed.link]), 1).astype(np.int64)
     return replace(placed, network=replace(placed.network, rate_bps=rate))
+
+
+def _slow_nics(traffic: LoweredTraffic, healthy: PacketNetwork, network: PacketNetwork) -> LoweredTraffic:
+    """The traffic where a NIC that a fault slows waits for busy receivers only as far as it would be faster."""
+    share = traffic.traffic.nic_share
+    if share is None or network is healthy:
+        return traffic
+    kept, out = np.ones(network.hosts), network.link_source < network.hosts
+    np.minimum.at(kept, network.link_source[out], network.rate_bps[out] / healthy.rate_bps[out])
+    paced = np.minimum(share / kept[traffic.traffic.source], 1.0)
+    return replace(traffic, traffic=replace(traffic.traffic, nic_share=paced))
 
 
 def _reported(progress: Progress | None, tasks: int) -> Callable[[int, int], None] | None:
