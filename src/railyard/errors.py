@@ -240,6 +240,35 @@ class InputError(RailyardError):
         return InputError.many(problems)
 
 
+class Faults:
+    """Collects the errors of parts that do not need one another, so that one does not hide the others.
+
+    Each part runs in a `with` block of the same object; `raise_all` then raises what was found, each problem once.
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        del kind, trace
+        if not isinstance(error, InputError):
+            return False
+        self.problems += [problem for problem in error.problems if problem not in self.problems]
+        return True
+
+    def raise_all(self) -> None:
+        """Raises all problems together.
+
+        Raises:
+            InputError: There is at least one.
+        """
+        if self.problems:
+            raise InputError.many(self.problems)
+
+
 def _allowed_text(allowed: object) -> str | None:
     if allowed is None or isinstance(allowed, str):
         return allowed

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from railyard.errors import InputError
 from railyard.scenario import load
 from railyard.scenario.model import Scenario
+from railyard.scenario.problems import known
 from railyard.schema import yaml
 from railyard.schema.bounds import Bounds
 
@@ -190,6 +191,8 @@ def misplaced(error: InputError, file: Path) -> list[str]:
     ]
 
 
+LONGEST_S = 30.0
+"""Of one case on a machine that others use too."""
 WRONG: tuple[Any, ...] = ("", "x", True, None, -1, 1e30, [], {}, "1 furlong", "-3 s", float("nan"), [1], {"a": 1})
 
 
@@ -232,7 +235,15 @@ def campaign(count: int, seed: int, folder: Path) -> dict[str, int]:
         else:
             wrong = misplaced(error, file)
             assert not wrong, f"{wrong[0]}\n\n{file.read_text('utf-8')}"
+            strange = [one.key for one in error.problems if "unknown key" not in one.message and not _known(one.key)]
+            assert not strange, f"{strange} are no keys:\n{file.read_text('utf-8')}"
     return counts
+
+
+def _known(key: str | None) -> bool:
+    """Whether the schema knows a key."""
+    path = tuple((key or "").split("."))
+    return known(path, Scenario) == path
 
 
 def _still(values: Any, place: Place) -> bool:
@@ -248,6 +259,42 @@ def _at(values: Any, path: typing.Sequence[Step]) -> Any:
             return None
         values = values[step]
     return values
+
+
+RUN = {"cluster", "economics", "jitter", "collectives", "recovery", "packet", "faults", "workload"}
+
+
+def runs(count: int, seed: int, folder: Path) -> dict[str, int]:
+    """Runs so many small scenarios that can be read, with one or two values inside their ranges, most of them small.
+
+    Raises:
+        AssertionError: One is refused without its place, or takes longer than `LONGEST_S`.
+    """
+    from railyard.errors import RailyardError
+    from railyard.study.study import run
+
+    draw, file = random.Random(seed), folder / "case.yaml"
+    counts = {"finished": 0, "refused": 0, "not run": 0}
+    while sum(counts.values()) < count:
+        name = draw.choice(sorted(BASES))
+        asked = [one for one in places() if one.path[0] in RUN and (one.path[0] != "workload" or one.path[1] == name)]
+        chosen = [draw.choice(asked) for _ in range(draw.randint(1, 2))]
+        values = document(BASES[name], [(place, place.inside(draw)) for place in chosen])
+        if refusal(values, file) is not None:
+            continue
+        begun = time.monotonic()
+        try:
+            run(load.load(file), searched=False)
+            counts["finished"] += 1
+        except InputError as error:
+            wrong = misplaced(error, file)
+            assert not wrong, f"{wrong[0]}\n\n{file.read_text('utf-8')}"
+            counts["refused"] += 1
+        except RailyardError:
+            counts["not run"] += 1
+        taken = time.monotonic() - begun
+        assert taken < LONGEST_S, f"took {taken:.0f} s:\n{file.read_text('utf-8')}"
+    return counts
 
 
 if __name__ == "__main__":

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
-from tests.fuzz.scenarios import BASES, campaign, document, places, refusal
+from tests.fuzz.scenarios import BASES, campaign, document, places, refusal, runs
 
-CASES = int(os.environ.get("RAILYARD_FUZZ_CASES", "20000"))
-"""Cases that are read; the run of a million that the page of robustness names set it."""
+CASES, RUNS = (int(os.environ.get(f"RAILYARD_FUZZ_{name}", most)) for name, most in (("CASES", 20_000), ("RUNS", 300)))
+"""Cases that are read and scenarios that are run by `make test-all`; set them for a longer search."""
 
 
 def test_every_section_has_numbers_with_ranges():
@@ -25,14 +25,27 @@ def test_a_value_outside_any_range_is_refused_at_its_place(end, tmp_path):
         beyond = place.outside()
         if not beyond:
             continue
-        value = beyond[end]
-        error = refusal(document(BASES["training"], [(place, value)]), file)
+        error = refusal(document(BASES["training"], [(place, beyond[end])]), file)
         found = [problem for problem in ([] if error is None else error.problems) if problem.key == place.key]
         if not any(problem.line and problem.allowed and problem.found for problem in found):
-            wrong.append((place.key, value, str(error)[:200]))
+            wrong.append((place.key, beyond[end], str(error)[:200]))
     assert not wrong
 
 
 def test_cases_are_read_or_refused_at_their_place(tmp_path):
-    counts = campaign(CASES, 26, tmp_path)
-    assert min(counts.values()) > CASES // 20
+    counts = campaign(1500, 26, tmp_path)
+    assert min(counts.values()) > 75
+
+
+def test_values_inside_their_ranges_run_or_are_refused_at_their_place(tmp_path):
+    assert runs(12, 26, tmp_path)["finished"] > 3
+
+
+@pytest.mark.slow
+def test_many_cases_are_read_or_refused_at_their_place(tmp_path):
+    campaign(CASES, 27, tmp_path)
+
+
+@pytest.mark.slow
+def test_many_values_inside_their_ranges_run_or_are_refused_at_their_place(tmp_path):
+    runs(RUNS, 27, tmp_path)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.schema import field as f
-from railyard.schema.bounds import limits
+from railyard.schema.bounds import PORTS, limits
 from railyard.schema.quantity import LINK_RATE, RATE, SIZE
 
 if TYPE_CHECKING:
@@ -93,7 +93,11 @@ class Accelerator(Part):
         )
     )
     l2_bytes: int = field(metadata=f.size("l2", "Last-level cache on the device"))
-    sm_count: int = field(metadata=f.count("sm_count", "Streaming multiprocessors, compute units or tensor cores"))
+    sm_count: int = field(
+        metadata=f.count(
+            "sm_count", "Streaming multiprocessors, compute units or tensor cores", bounds=limits(0, 1_000_000)
+        )
+    )
     clock_hz: float = field(metadata=f.frequency("clock", "Boost clock to which the peak FLOP/s belong"))
     scale_up_kind: str = field(
         metadata=f.choice("scale_up_kind", "How accelerators of one domain are joined", SCALE_UP_KINDS, sourced=True)
@@ -113,7 +117,9 @@ class Accelerator(Part):
         )
     )
     scale_up_links: int = field(
-        metadata=f.count("scale_up_links", "Scale-up links of one accelerator; in a mesh, its peers")
+        metadata=f.count(
+            "scale_up_links", "Scale-up links of one accelerator; in a mesh, its peers", bounds=limits(0, 4096)
+        )
     )
     scale_up_latency_ps: int = field(
         metadata=f.time(
@@ -166,7 +172,7 @@ class Server(Part):
     """A chassis under one operating system: accelerators, scale-up switches, processors, memory, NICs."""
 
     accelerator: str = field(metadata=f.text("accelerator", "Name of the accelerator"))
-    accelerators: int = field(metadata=f.count("accelerators", "Accelerators in one server"))
+    accelerators: int = field(metadata=f.count("accelerators", "Accelerators in one server", bounds=limits(1, 1024)))
     scale_up_domain: int = field(
         metadata=f.count(
             "scale_up_domain",
@@ -175,12 +181,14 @@ class Server(Part):
         )
     )
     nic: str = field(metadata=f.text("nic", "Name of the back-end NIC"))
-    nics: int = field(metadata=f.count("nics", "Back-end NICs in one server"))
+    nics: int = field(metadata=f.count("nics", "Back-end NICs in one server", bounds=limits(1, 1024)))
     front_end_nic: str = field(metadata=f.text("front_end_nic", "Name of the NIC to storage and users"))
-    front_end_nics: int = field(metadata=f.count("front_end_nics", "Front-end NICs in one server"))
+    front_end_nics: int = field(
+        metadata=f.count("front_end_nics", "Front-end NICs in one server", bounds=limits(0, 1024))
+    )
     pcie_bps: float = field(metadata=f.rate("pcie_bandwidth", "Host to accelerator, per accelerator, ONE WAY"))
     host_memory_bytes: int = field(metadata=f.size("host_memory", "Memory of the processors"))
-    numa_nodes: int = field(metadata=f.count("numa_nodes", "Memory domains of the host"))
+    numa_nodes: int = field(metadata=f.count("numa_nodes", "Memory domains of the host", bounds=limits(1, 1024)))
     accelerator_numa: tuple[int, ...] = field(
         metadata=f.numbers("accelerator_numa", "Memory domain of each accelerator")
     )
@@ -206,10 +214,16 @@ class Server(Part):
         ),
     )
     nic_cages: int = field(
-        default=0, metadata=f.count("nic_cages", "Cages that the back-end NICs share; 0 where each has one")
+        default=0,
+        metadata=f.count(
+            "nic_cages", "Cages that the back-end NICs share; 0 where each has one", bounds=limits(0, 1024)
+        ),
     )
     host_cores: int = field(
-        default=0, metadata=f.count("host_cores", "Cores of the processors, without their threads; 0 where not known")
+        default=0,
+        metadata=f.count(
+            "host_cores", "Cores of the processors, without their threads; 0 where not known", bounds=limits(0, 100_000)
+        ),
     )
 
     @property
@@ -225,7 +239,7 @@ class Nic(Part):
     vendor: str = field(metadata=f.text("vendor", "Maker"))
     year: int = field(metadata=f.count("year", "Year of first delivery", bounds=limits(1980, 2100)))
     rate_bps: float = field(metadata=f.rate("rate", "All ports together, ONE WAY, on the wire", bounds=LINK_RATE))
-    ports: int = field(metadata=f.count("ports", "Ports into which the rate is divided"))
+    ports: int = field(metadata=f.count("ports", "Ports into which the rate is divided", bounds=limits(1, 64)))
     send_latency_ps: int = field(metadata=f.time("send_latency", "From the doorbell to the first bit on the wire"))
     receive_latency_ps: int = field(
         metadata=f.time("receive_latency", "From the last bit on the wire to data in memory")
@@ -263,8 +277,8 @@ class Switch(Part):
     family: str = field(metadata=f.choice("family", "What it switches", SWITCH_FAMILIES, sourced=True))
     capacity_bps: float = field(metadata=f.rate("capacity", "All network ports together, ONE WAY"))
     port_rate_bps: float = field(metadata=f.rate("port_rate", "Rate of one port at its highest speed, one way"))
-    ports: int = field(metadata=f.count("ports", "Ports at that speed"))
-    max_ports: int = field(metadata=f.count("max_ports", "Ports when all are broken out to lower speeds"))
+    ports: int = field(metadata=f.count("ports", "Ports at that speed", bounds=PORTS))
+    max_ports: int = field(metadata=f.count("max_ports", "Ports when all are broken out to lower speeds", bounds=PORTS))
     latency_ps: int = field(
         metadata=f.time("latency", "First bit in to first bit out, no queue, forward error correction in")
     )
@@ -276,15 +290,20 @@ class Switch(Part):
     fabric_bps: float = field(
         default=0.0, metadata=f.rate("fabric_rate", "Cell-fabric side of a scheduled leaf, ONE WAY")
     )
-    fabric_ports: int = field(default=0, metadata=f.count("fabric_ports", "Cell-fabric lanes of a scheduled leaf"))
-    cage_ports: int = field(default=1, metadata=f.count("cage_ports", "Ports at the highest speed that share a cage"))
+    fabric_ports: int = field(
+        default=0, metadata=f.count("fabric_ports", "Cell-fabric lanes of a scheduled leaf", bounds=limits(0, 100_000))
+    )
+    cage_ports: int = field(
+        default=1, metadata=f.count("cage_ports", "Ports at the highest speed that share a cage", bounds=limits(1, 64))
+    )
     reduces: bool = field(default=False, metadata=f.flag("reduces", "Whether it can reduce in the network (SHARP)"))
     long_haul_m: float = field(
         default=0.0,
         metadata=f.length("long_haul", "Distance for which ports hold credits; 0: as any switch", "40 km"),
     )
     height_u: int = field(
-        default=0, metadata=f.count("height_units", "Rack units of the box; 0 where only its ports tell")
+        default=0,
+        metadata=f.count("height_units", "Rack units of the box; 0 where only its ports tell", bounds=limits(0, 1000)),
     )
     encryption_bps: Mapping[str, float] = field(
         default_factory=dict,
@@ -410,11 +429,20 @@ class Appliance(Part):
     """A box that a cluster needs and no job runs on: fabric manager, management server, power distribution, rack."""
 
     role: str = field(metadata=f.choice("role", "What it is for", APPLIANCE_ROLES, sourced=True))
-    height_u: int = field(metadata=f.count("height_units", "Rack units that it takes; of a rack, those that it has"))
+    height_u: int = field(
+        metadata=f.count(
+            "height_units", "Rack units that it takes; of a rack, those that it has", bounds=limits(0, 1000)
+        )
+    )
     power_w: Range = field(metadata=f.power_range("power", "Drawn by one, or lost in it"))
     price_usd: Range = field(metadata=f.money_range("price", "Price of one"))
     fabric_ports: int = field(
-        default=0, metadata=f.count("fabric_ports", "Links of a fabric manager to leafs of the network that it manages")
+        default=0,
+        metadata=f.count(
+            "fabric_ports",
+            "Links of a fabric manager to leafs of the network that it manages",
+            bounds=limits(0, 100_000),
+        ),
     )
     rating_w: float = field(
         default=0.0, metadata=f.power("rating", "What a power distribution unit delivers; 0 W of other boxes")

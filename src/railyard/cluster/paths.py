@@ -43,6 +43,7 @@ def refuse(source: NDArray[np.int32], port: NDArray[np.int32], bad: NDArray[np.b
     flow = int(np.flatnonzero(bad)[0])
     raise InputError(
         f"there is no path from port {int(source[flow])} to port {int(port[flow])}",
+        key="cluster.back_end.topology",
         hint="a rail-only network joins only NICs of the same rail: cross over by scale-up first",
     )
 

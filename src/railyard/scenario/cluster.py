@@ -150,10 +150,12 @@ class ManagementSection(Section):
     )
     in_band: Text = Field(default="spectrum-3-sn4600c", description="Switch of the in-band network.")
     in_band_cable: Text = Field(default="aoc-100g", description="Its cables.")
-    core_links: Positive = Field(
+    core_links: Annotated[Whole, limits(1, 64)] = Field(
         default=2, description="Cables from an in-band leaf to each of two cores, and from a core to the site."
     )
-    peer_links: Positive = Field(default=2, description="Cables between the two leafs of a pair.")
+    peer_links: Annotated[Whole, limits(1, 64)] = Field(
+        default=2, description="Cables between the two leafs of a pair."
+    )
     out_of_band: Text = Field(default="spectrum-1-sn2201", description="Switch of management ports.")
     out_of_band_cable: Text = Field(default="cat5e", description="Its cables.")
     pdu: Text = Field(

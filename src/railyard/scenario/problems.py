@@ -94,6 +94,8 @@ def _placed(problem: Problem, root: Node, section: Sequence[str], model: type[Ba
         return problem
     inner = re.sub(r"\[(\d+)\]", r".\1", problem.key or "")
     path = (*section, *(inner.split(".") if inner else ()))
+    if not section and path and not known(path, model):
+        path = ("cluster", *path)  # what the cluster room says after the cluster was built
     node, reached = locate(root, path)
     key = ".".join(known(path, model) if problem.key else reached) or None
     return replace(problem, file=node.mark.file, line=node.mark.line, column=node.mark.column, key=key)

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from railyard.errors import InputError
+from railyard.errors import Faults, InputError
 from railyard.scenario import override
 from railyard.scenario.load import dump
 from railyard.schema.yaml import Mark, Node, from_plain
@@ -92,10 +92,12 @@ def _combinations(draft: Draft, pairs: list[tuple[str, list[Node]]]) -> list[Var
         problem = values[0].problem(f"{total:,} variants are too many", key=key, found=found, allowed=allowed)
         raise InputError.many([problem])
     base = without_compare(draft)
-    return [
-        variant_of(base, dict(zip(keys, values, strict=True)))
-        for values in itertools.product(*(values for _, values in pairs))
-    ]
+    faults, made = Faults(), []
+    for combination in itertools.product(*(values for _, values in pairs)):
+        with faults:
+            made.append(variant_of(base, dict(zip(keys, combination, strict=True))))
+    faults.raise_all()
+    return made
 
 
 def refuse_twins(key: str, values: Sequence[Node]) -> None:

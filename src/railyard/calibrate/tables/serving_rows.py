@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from railyard.calibrate.tables.cells import read_rows
 from railyard.errors import InputError, did_you_mean
 from railyard.model.machine import Machine
+from railyard.schema.bounds import limits
 from railyard.workload.serving.layout import KV_BITS, PRECISIONS, ServingLayout
 from railyard.workload.serving.profiles import ENGINES
 
@@ -24,6 +25,9 @@ _DEGREES = ("tp", "pp", "dp_attention", "ep")
 _WORDS = ("id", "software", "precision", "kv_bits", "max_sequences", "notes")
 COLUMNS = (*NEEDED, *METRICS, *_DEGREES, *_WORDS)
 """All columns that a table may have."""
+RANGES = {"tpot_ms": limits(1e-3, 3.6e6), "ttft_ms": limits(1e-3, 8.64e7)}
+"""Beyond these nothing was ever measured: a token takes 1 us to an hour, the first one at most a day."""
+_ANY = limits(0.0, 1e12)
 _LARGEST = 10_000_000
 _MOST = 1024
 _NIC_BPS = 400e9
@@ -123,6 +127,12 @@ class _Cells:
             value = math.nan
         if not (math.isfinite(value) and value > 0):
             raise InputError("expected a number above 0", key=name, found=self.cells[name])
+        try:
+            RANGES.get(name, _ANY).check(value)
+        except InputError as error:
+            raise InputError(
+                error.problems[0].message, key=name, found=self.cells[name], allowed=error.problems[0].allowed
+            ) from None
         return value
 
     def _choice(self, name: str, choices: tuple[str, ...], default: str) -> str:

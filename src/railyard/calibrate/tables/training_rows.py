@@ -12,6 +12,7 @@ from railyard.catalog import Model
 from railyard.errors import InputError, did_you_mean
 from railyard.model import flops
 from railyard.model.machine import Machine
+from railyard.schema.bounds import limits
 from railyard.workload.training import profiles
 from railyard.workload.training.layout import check
 from railyard.workload.training.precision import check_precision
@@ -27,6 +28,14 @@ NEEDED = ("gpu", "n_gpu", "model", "seq_len", "global_batch_seqs")
 METRICS = ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu")
 """One of these cells says what was measured; the first that is filled counts."""
 
+RANGES = {
+    "step_time_s": limits(1e-4, 86_400.0),
+    "tokens_per_s_per_gpu": limits(1e-3, 1e7),
+    "tflops_per_gpu": limits(1e-3, 1e5),
+    "scale_out_gbps": limits(1e-3, 1e5),
+}
+"""Beyond these nothing was ever measured: steps of 0.1 ms to a day, one token in 1,000 s to 10 million in one."""
+_ANY = limits(0.0, 1e12)
 _LAYOUT = ("tp", "pp", "cp", "ep", "dp", "vpp", "micro_batch", "fsdp_shard", "expert_tp")
 _SHAPE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")
 _FLAGS = ("seq_parallel", "overlap_tensor", "overlap_expert", "overlap_gradient", "overlap_parameter", "gated_mlp")
@@ -227,6 +236,12 @@ class _Row:
             value = math.nan
         if not (math.isfinite(value) and value > 0):
             raise InputError("expected a number above 0", key=name, found=self.cells[name])
+        try:
+            RANGES.get(name, _ANY).check(value)
+        except InputError as error:
+            raise InputError(
+                error.problems[0].message, key=name, found=self.cells[name], allowed=error.problems[0].allowed
+            ) from None
         return value
 
     def _flag(self, name: str, *, default: bool) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.engine import get as engine_named
 from railyard.engine.fluid import FluidEngine
-from railyard.errors import InputError
+from railyard.errors import Faults, InputError
 from railyard.scenario.load import blaming, dump
 from railyard.scenario.unions import fault_of
 from railyard.study import compose
@@ -23,7 +23,7 @@ from railyard.workload.training.jitter import law_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from railyard.catalog import Catalog
+    from railyard.catalog import Catalog, Model
     from railyard.cluster import Cluster
     from railyard.collective import CollectivePolicy
     from railyard.economics.assumptions import Assumptions
@@ -86,12 +86,41 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prep
         draft, extra = variant.draft, variant.draft.scenario.catalog
         key = [extra, dump(draft.scenario.cluster)]
         catalog = memo.get("catalog", extra, partial(compose.catalog_of, draft))
-        cluster = memo.get("cluster", key, partial(compose.cluster_of, draft, catalog))
+        cluster = _cluster(variant, catalog, engine, partial(memo.get, "cluster", key))
         seats = Seats(draft, catalog, cluster, memo, key)
         job = prepared(variant, catalog, cluster, engine, seats, shared=(graphs, choices))
         jobs.append(replace(job, cluster=seats(job.training.layout)))
     graphs.forget()
     return jobs
+
+
+def _cluster(variant: Variant, catalog: Catalog, engine: str | None, of: Callable[..., Cluster]) -> Cluster:
+    """The cluster; where it cannot be built, the error names what is wrong with the other parts too."""
+    try:
+        return of(partial(compose.cluster_of, variant.draft, catalog))
+    except InputError as error:
+        faults = Faults()
+        faults.problems += error.problems
+        _parts(variant, catalog, engine, faults)
+        raise InputError.many(faults.problems) from None
+
+
+def _parts(
+    variant: Variant, catalog: Catalog, engine: str | None, faults: Faults
+) -> tuple[str, Model | None, Assumptions | None]:
+    """What does not depend on the cluster: name of the engine, model, prices; their errors go into `faults`."""
+    from railyard.economics.assumptions import Assumptions
+
+    draft, name, model, assumptions = variant.draft, "", None, None
+    with faults:
+        name = compose.engine_name(variant, engine)
+    with faults:
+        compose.need_storage(draft)
+    with faults, blaming(draft, "workload", "training", "model"):
+        model = compose.model_of(draft.folder, draft.scenario.training.model, catalog)
+    with faults, blaming(draft, "economics"):
+        assumptions = Assumptions.from_catalog(catalog, draft.scenario.economics.given())
+    return name, model, assumptions
 
 
 @dataclass(frozen=True)
@@ -145,18 +174,16 @@ def prepared(
     Raises:
         InputError: It cannot be run; with the place in the scenario.
     """
-    from railyard.economics.assumptions import Assumptions
-
-    draft = variant.draft
+    draft, wrong = variant.draft, Faults()
     scenario = draft.scenario
-    name = compose.engine_name(variant, engine)
-    compose.need_storage(draft)
-    with blaming(draft, "workload", "training", "model"):
-        model = compose.model_of(draft.folder, scenario.training.model, catalog)
-    with blaming(draft, "collectives"):
+    name, model, assumptions = _parts(variant, catalog, engine, wrong)
+    policy = None
+    with wrong, blaming(draft, "collectives"):
         policy = policy_of(scenario.collectives, draft.folder, cluster, faults_of(draft))
-    with blaming(draft, "economics"):
-        assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
+    wrong.raise_all()
+    assert model is not None  # else `wrong` has raised
+    assert assumptions is not None
+    assert policy is not None
     ready, (graphs, choices) = engine_of(draft, cluster, name), shared or (Graphs(), [])
     drawn = _drawn(seats, cluster, scenario.seed)
     choose = Fastest(drawn, _fluid(ready), policy, graphs, scenario.seed, cluster, choices, most=_most(ready))

@@ -118,7 +118,7 @@ class Tuner:
         found = Tuned(self.draft.title, self.engine)
         job = self.describe(found)
         if self.section.space:
-            refuse_wrong(self.draft, listed)
+            refuse_wrong(self.draft, listed, self.engine)
         space = {key: [node.plain() for node in nodes] for key, nodes in listed.items()}
         cases = self.cases(job)
         trials = Trials(self.draft, self.engine, self.workers)

@@ -85,17 +85,25 @@ def space_of(draft: Draft, engine: str) -> dict[str, tuple[Node, ...]]:
     return {key: tuple(from_plain(value, mark) for value in values) for key, values in new.items() if values}
 
 
-def refuse_wrong(draft: Draft, space: Mapping[str, Sequence[Node]]) -> None:
+def refuse_wrong(draft: Draft, space: Mapping[str, Sequence[Node]], engine: str) -> None:
     """Refuses values that no scenario has, before minutes of steps go by without them.
 
     Args:
         draft: The scenario, its fabric written out.
         space: Keys and the values to try, as written.
+        engine: On which they are tried.
 
     Raises:
-        InputError: A key is none, or a value is none of its key.
+        InputError: A key is none, or one that changes nothing on the engine, or a value is none of its key.
     """
     for key, nodes in space.items():
+        if key.startswith(("packet.set.", "packet.fabric")) and engine != "packet":
+            problem = nodes[0].problem(
+                f"settings of packets change nothing on the engine `{engine}`",
+                key=f"tune.space.{key}",
+                allowed="with `engine: packet`, or `--engine packet`",
+            )
+            raise InputError.many([problem])
         below = key.removeprefix("packet.set.")
         for node in nodes:
             draft.changed({key: node})

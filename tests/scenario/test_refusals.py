@@ -1,0 +1,252 @@
+"""What is refused between keys, where the error points, and what is only unusual."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from tests.fuzz.scenarios import BASES, places, put
+
+from railyard.catalog.store import KINDS
+from railyard.errors import InputError
+from railyard.scenario import load, override, variants
+from railyard.scenario.problems import known
+from railyard.schema import yaml
+from railyard.schema.field import records
+from railyard.study.study import prepare
+
+SRC = Path(__file__).parents[2] / "src" / "railyard"
+TRAINING = "workload.training"
+
+
+def refused(tmp_path, changes, kind="training", varies=()):
+    """The problems of a small scenario with changes by dotted key, each with its line."""
+    root = BASES[kind]
+    for key, value in changes.items():
+        root = put(root, [int(step) if step.isdecimal() else step for step in key.split(".")], value)
+    file = tmp_path / "s.yaml"
+    file.write_text(yaml.to_text(root), encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        prepare(load.load(file), varies)
+    found = {problem.key: problem for problem in caught.value.problems}
+    assert None not in found
+    assert varies or all(problem.file == str(file) and problem.line for problem in found.values())
+    return found
+
+
+def test_loads_of_others_on_one_tier_add_up(tmp_path):
+    """60 % and 60 % are 120 %: they left 16 % of the tier when shares of what is left were taken."""
+    loads = [{"tier": "leaf-spine", "load": "60 %"}, {"tier": "leaf-spine", "load": "60 %"}]
+    (problem,) = refused(tmp_path, {"cluster.background": loads}).values()
+    assert problem.key == "cluster.background.1.load"
+    assert problem.allowed == "less than 0.4"
+
+
+def test_two_loads_leave_what_their_sum_leaves(tmp_path):
+    def rates(*loads):
+        values = put(
+            BASES["training"], ["cluster", "background"], [{"tier": "leaf-spine", "load": one} for one in loads]
+        )
+        (job,) = prepare(load.from_values(values))
+        return float(job.cluster.links.rate_bps.sum())
+
+    assert rates("20 %", "30 %") == pytest.approx(rates("50 %"), rel=1e-12)
+    assert rates("50 %") < rates("44 %")  # 1 - 0.8 x 0.7
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "key", "allowed"),
+    [
+        (
+            "training",
+            {f"{TRAINING}.parallelism": {"tp": 8, "vp": 4}},
+            f"{TRAINING}.parallelism.vp",
+            "`pp` of at least 2",
+        ),
+        (
+            "training",
+            {f"{TRAINING}.global_batch": 3, f"{TRAINING}.parallelism": {"tp": 1}},
+            f"{TRAINING}.global_batch",
+            "16",
+        ),
+        ("training", {"engine": "quantum"}, "engine", "flow"),
+        (
+            "training",
+            {f"{TRAINING}.data": {"cache": "page-cache", "cache_size": "100 TB", "dataset_size": "1 PB"}},
+            f"{TRAINING}.data.cache_size",
+            "2 TiB",
+        ),
+        ("serving", {"workload.serving.pools.both.ep": 3}, "workload.serving.pools.both.ep", None),
+        (
+            "serving",
+            {"workload.serving.pools.both.tp": 3, "workload.serving.pools.both.replicas": 1},
+            "workload.serving.pools.both.tp",
+            "1, 2, 4, 8",
+        ),
+        ("serving", {"workload.serving.cache.host": "90 TB"}, "workload.serving.cache.host", "2048.0 GiB"),
+        (
+            "training",
+            {"cluster.back_end.cable_length": {"nic-spine": "3 m"}},
+            "cluster.back_end.cable_length.nic-spine",
+            "leaf-spine",
+        ),
+        ("training", {"economics.life": "0 years"}, "economics.life", "100 years"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_its_key(tmp_path, kind, changes, key, allowed):
+    if f"{TRAINING}.data" in changes:
+        changes = {**changes, "cluster.storage": {"name": "nvme-file-server", "servers": 1, "network": "back_end"}}
+    found = refused(tmp_path, changes, kind)
+    assert key in found
+    assert allowed is None or allowed in (found[key].allowed or "")
+
+
+def test_one_error_does_not_hide_another(tmp_path):
+    changes = {"cluster.server": "hgx-h1oo", f"{TRAINING}.model": "llama-9", "engine": "quantum"}
+    assert set(refused(tmp_path, changes)) == {"cluster.server", f"{TRAINING}.model", "engine"}
+    changes = {f"{TRAINING}.model": "llama-9", "collectives.algorithm": {"dp": "rong"}}
+    assert set(refused(tmp_path, changes)) == {f"{TRAINING}.model", "collectives"}
+    assert set(refused(tmp_path, {}, varies=["tp=0,1", "zero=1,7"])) == {
+        f"{TRAINING}.parallelism.tp",
+        f"{TRAINING}.parallelism.zero",
+    }
+
+
+def test_too_many_variants_are_refused_at_the_longest_list(tmp_path):
+    many = ",".join(map(str, range(600)))
+    (problem,) = refused(tmp_path, {}, varies=["tp=1,2", f"seed={many}"]).values()
+    assert (problem.key, problem.found, problem.allowed) == (
+        "seed",
+        "600 values",
+        f"at most {variants.MOST:,} variants",
+    )
+    assert problem.file == f"--vary seed={many}"
+
+
+@pytest.mark.parametrize("key", ["rate", "requests.rate", "router", "workload.serving.requests.rate"])
+def test_a_key_of_another_kind_of_workload_says_so(key):
+    draft = load.from_values(BASES["training"])
+    with pytest.raises(InputError, match="workload is `training`, not `serving`"):
+        override.put(draft.tree, *override.parse_set(f"{key}=1"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("cluster.back_end.fabric.mtu", "32 KiB", "usual is 256 B to 9 KiB (InfiniBand"),
+        ("economics.pue", 5, "usual is 1.02 to 2 (Uptime"),
+        ("economics.electricity", "$5/kWh", "usual is $0.01/kWh to $0.6/kWh"),
+        ("collectives.connections", 1000, "usual is 1 to 128"),
+        ("economics.mtbf", "1 h", "usual is 1000 h"),
+    ],
+)
+def test_what_no_cluster_has_is_a_warning_with_its_source(key, value, words):
+    draft = load.from_values(BASES["training"], {"cluster.back_end.fabric": {"name": "roce"}, key: value})
+    (problem,) = draft.unusual
+    assert problem.key == key
+    assert words in problem.message
+    assert not load.from_values(BASES["training"]).unusual
+
+
+def test_a_range_of_prices_is_looked_at_end_by_end():
+    band = {"low": "$0.05/kWh", "typical": "$0.1/kWh", "high": "$3/kWh"}
+    (problem,) = load.from_values(BASES["training"], {"economics.electricity": band}).unusual
+    assert problem.key == "economics.electricity.high"
+
+
+# Keys of errors that are of other files, of options, or of values that only Python gives.
+ELSEWHERE = {
+    "algo",
+    "apiVersion",
+    "at_ps",
+    "busid",
+    "chunk",
+    "class",
+    "communicators",
+    "congestion_control",
+    "day",
+    "days",
+    "deletion_time",
+    "deployment",
+    "ecn_low_packets",
+    "empty",
+    "fabric_tiers",
+    "gpu",
+    "hosts",
+    "layout",
+    "life_years",
+    "limit",
+    "link_speed",
+    "most_input_tokens",
+    "mtu_bytes",
+    "node",
+    "out",
+    "percent",
+    "prefix_tokens",
+    "probes",
+    "seconds",
+    "threads",
+    "tiers",
+    "transfers",
+    "type",
+    "unit",
+    "usd_per_gpu_h",
+    "variant",
+    "version",
+}
+ROOMS = (
+    *("cluster", "collective", "economics", "edge", "engine", "fabric", "fault", "measure", "model", "operate", "plan"),
+    *("scenario", "study", "tune", "workload"),
+)
+
+
+def _recorded(entry) -> set[str]:
+    found = set()
+    for record in records(entry).values():
+        found |= {record.key} | (_recorded(record.record) if record.record else set())
+    return found
+
+
+def _keys(call: ast.Call) -> list[str]:
+    """Segments of a `key` that a call is given; those that are put together at run time are left out."""
+    found = []
+    for given in call.keywords:
+        if given.arg != "key":
+            continue
+        parts = given.value.values if isinstance(given.value, ast.JoinedStr) else [given.value]
+        text = "".join(
+            part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else "0" for part in parts
+        )
+        found += [
+            part for part in re.split(r"[.\[\], ]+", text) if part and "0" not in part and not part.startswith("--")
+        ]
+    return found
+
+
+def test_errors_name_keys_that_exist():
+    """`lengths`, `mtbf_h` and `rate_per_s` were names of attributes."""
+    names = {str(step) for place in places() for step in place.path} | set(load.Scenario.model_fields)
+    names |= set.union(*(_recorded(entry) for entry in KINDS.values()))
+    schema = load.Scenario.model_json_schema()["$defs"]
+    names |= {key for section in schema.values() for key in section.get("properties", ())}
+    wrong = {
+        f"{path.relative_to(SRC)}:{node.lineno}: {key}"
+        for room in ROOMS
+        for path in (SRC / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        for key in _keys(node)
+        if key not in names | ELSEWHERE
+    }
+    assert not wrong
+
+
+def test_a_key_that_nobody_can_write_is_cut_off():
+    assert known(("cluster", "back_end", "lengths", "nic"), load.Scenario) == ("cluster", "back_end")
+    assert known(("economics", "mtbf_h"), load.Scenario) == ("economics",)
+    path = ("cluster", "back_end", "cable_length", "nic")
+    assert known(path, load.Scenario) == path
+    path = ("faults", "0", "cable")
+    assert known(path, load.Scenario) == path
