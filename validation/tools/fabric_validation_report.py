@@ -56,6 +56,8 @@ def page(report: FabricReport) -> str:
     today = datetime.datetime.now(tz=datetime.UTC).date()
     counts = report.counts()
     parts = [HEAD.format(date=today, commit=commit.stdout.strip(), missing=counts["not built"], **counts)]
+    parts.append("\n| figure | published by | agree | do not | why |\n|---|---|---|---|---|\n")
+    parts += [_summary(name, report) for name in dict.fromkeys(row.figure for row in report.rows)]
     for name in dict.fromkeys(row.figure for row in report.rows):
         what = FIGURES[name]
         parts.append(f"\n## {name}: {what.claim}\n\n*Run*: {what.scenario}.\n\n*Published by*: {what.source}.\n\n")
@@ -65,6 +67,14 @@ def page(report: FabricReport) -> str:
         parts += [_line(row, notes) for row in rows]
         parts += ["\n" if notes else "", *(f"{number}. {text}.\n" for number, text in enumerate(notes, start=1))]
     return "".join(parts)
+
+
+def _summary(name: str, report: FabricReport) -> str:
+    rows = [row for row in report.rows if row.figure == name]
+    off = [row for row in rows if row.status == "off"]
+    why = "; ".join(dict.fromkeys(f"{row.case}: {row.note.split('. ')[0]}" for row in off))
+    agree = sum(row.status == "ok" for row in rows)
+    return f"| {name} | {FIGURES[name].source} | {agree} | {len(off)} | {why} |\n"
 
 
 def _line(row: Row, notes: list[str]) -> str:
