@@ -39,6 +39,10 @@ class Stopped(RailyardError):
     """The user stopped the run; it ends every thread at once, and is no fault."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """The process was asked to end, with what was found so far; a `KeyboardInterrupt` alone asks for the end."""
+
+
 class SimulationError(RailyardError):
     """A run cannot finish: a deadlock, a flow without a path, a fault that never ends."""
 

@@ -154,3 +154,35 @@ def alive(process):
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+SWEEP = {
+    **{"name": "s", "cluster": {**PLAN["cluster"], "accelerators": 16}},
+    "workload": {
+        "training": {"model": "llama-3-8b", "global_batch": 16, "sequence": 2048, "parallelism": {"tp": 2, "pp": 1}}
+    },
+    "compare": {"vary": {"fabric": ["roce", "uec", "infiniband", "spectrum-x"], "global_batch": [16, 32, 64, 128]}},
+}
+
+
+def test_a_sweep_that_is_stopped_prints_and_keeps_the_variants_that_had_ended(tmp_path):
+    """And the same command goes on from there: its variants are those of a sweep that nobody stopped."""
+    (tmp_path / "s.yaml").write_text(yaml.to_text(SWEEP), encoding="utf-8")
+    command = [sys.executable, "-m", "railyard", "run", "s.yaml", "--json", "--engine", "flow"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        while not list(tmp_path.glob("runs/.points/*/*/measured.json")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        out, words = process.communicate(timeout=120)
+    found = json.loads(out)
+    ended, stopped = len(found["variants"]), len(found["failed"])
+    assert (process.returncode, ended + stopped) == (143, 16)
+    assert 0 < ended < 16
+    assert all("stopped before it ended" in one["error"] for one in found["failed"])
+    assert f"{ended} of 16 variants had ended; the same command goes on from here\nstopped by SIGTERM" in words
+    (kept,) = tmp_path.glob("runs/s-*/result.json")
+    assert json.loads(kept.read_text()) == found
+    whole = json.loads(subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True).stdout)
+    assert {one["name"] for one in found["variants"]} < {one["name"] for one in whole["variants"]}
+    assert len(whole["variants"]) == 16

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from railyard import api
 from railyard.api import background, compared, layouts, operated, wide, words
-from railyard.cli import messages
+from railyard.cli import messages, signals
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import SimulationError
@@ -42,6 +42,7 @@ def run(
     """
     from railyard.study.workers import workers
 
+    signals.ready(once=True)
     pool = None if ray is None else partial(workers, ray)
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
@@ -50,8 +51,11 @@ def run(
         )
     tell(finished, as_json=as_json, quiet=quiet)
     failed = finished.result.failed or ()
+    total = len(failed) + len(finished.result.variants)
+    if failed and signals.came():
+        messages.say(f"{total - len(failed)} of {total} variants had ended; the same command goes on from here")
+        raise KeyboardInterrupt
     if failed:
-        total = len(failed) + len(finished.result.variants)
         said = "; ".join(f"{one.name}: {one.error}" for one in failed[:_FAILED])
         raise SimulationError(f"{len(failed)} of {total} variants did not end well: {said}")
 

@@ -15,6 +15,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from railyard.errors import Interrupted
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
@@ -26,10 +28,6 @@ PATIENCE_S = 1.5
 
 _LONGEST_S = 10.0
 """Until such a command ends on a machine that is busy with others."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """The process was asked to end."""
 
 
 @dataclass
@@ -113,6 +111,11 @@ def ready(*, once: bool = False) -> None:
 def heard(number: int) -> None:
     """A signal arrived that the main thread has not seen."""
     _ears.first = _ears.first or number
+
+
+def came() -> bool:
+    """Whether a signal has come."""
+    return bool(_ears.first)
 
 
 def code() -> int:

@@ -9,11 +9,11 @@ from functools import cached_property, partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from railyard.errors import InputError
+from railyard.errors import InputError, Interrupted
 from railyard.files import write_text
 from railyard.study import folder as folders
 from railyard.study.control import Control, Meter
-from railyard.study.kind import kinds
+from railyard.study.kind import Failed, kinds
 from railyard.study.provenance import result_of, version
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from railyard.result.result import Result
     from railyard.scenario.load import Draft
     from railyard.study.control import Progress
-    from railyard.study.kind import Document, Failed, Measured, Named, StudyKind
+    from railyard.study.kind import Document, Measured, Named, StudyKind
     from railyard.study.sweep import Sweep
     from railyard.study.tasks import Workers
 
@@ -204,20 +204,29 @@ def _sweep_of(
     return replace(Sweep.of(document, variants, engine, out, searched=searched), pool=pool)
 
 
+def _every(sweep: Sweep, kind: AnyKind, prepared: Sequence[Any], meter: Meter) -> list[Measured | Failed]:
+    """Every variant of a sweep, in this process or in others."""
+    if sweep.pool is None:
+        return _at_once(kind, sweep.variants, prepared, meter, sweep.here, searched=sweep.searched)
+    pool = sweep.pool()
+    try:
+        return sweep.there(pool, meter)
+    finally:
+        pool.close()
+
+
 def _swept(
     sweep: Sweep, kind: AnyKind, prepared: Sequence[Any], folder: Path | None, meter: Meter
 ) -> tuple[list[Measured], tuple[Failed, ...]]:
     """Variants that ended well, with their files in the folder of the run, and the others."""
     from railyard.study.sweep import split
 
-    if sweep.pool is None:
-        found = _at_once(kind, sweep.variants, prepared, meter, sweep.here, searched=sweep.searched)
-    else:
-        pool = sweep.pool()
-        try:
-            found = sweep.there(pool, meter)
-        finally:
-            pool.close()
+    try:
+        found = _every(sweep, kind, prepared, meter)
+    except Interrupted:
+        found = sweep.so_far()
+        if all(isinstance(one, Failed) for one in found):
+            raise
     ended, failed = split(found)
     for place, (number, _) in enumerate(ended):
         if folder is not None:

@@ -192,6 +192,9 @@ class Sweep:
             shutil.rmtree(unfinished, ignore_errors=True)
             self.keep(number, {"error": failure(error)})
             return Failed(self.variants[number], failure(error))
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
         self.keep(number, plain_of(measured), unfinished)
         return measured
 
@@ -215,6 +218,13 @@ class Sweep:
             meter.done(number)
             meter.of(number)(f"{len(found)} of {len(self.variants)} variants", 1.0)
         return [found[number] for number in range(len(self.variants))]
+
+    def so_far(self) -> list[Measured | Failed]:
+        """All variants when the run was stopped: those that had ended by then, the others as failed."""
+        return [
+            self.known(number) or Failed(variant, "it was stopped before it ended")
+            for number, variant in enumerate(self.variants)
+        ]
 
     def _task(self, number: int) -> dict[str, Any]:
         variant = self.variants[number]
