@@ -15,7 +15,10 @@ def main() -> None:
 
     arguments = sys.argv[1:]
     signals.listen(waits=arguments[:1] == ["plan"])  # which has an answer at any moment
-    from railyard.cli.guard import at_once, run
+    from railyard.cli.guard import at_once, end, run
 
     signals.watch(at_once)
-    sys.exit(run(arguments))
+    code = run(arguments)
+    if signals.came():
+        end(code)  # without waiting for threads
+    sys.exit(code)

@@ -49,8 +49,13 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def at_once(number: int) -> None:
-    """Ends a process whose main thread does not hear a signal; what it was writing is removed."""
+    """Ends a process whose main thread does not hear a signal."""
     signals.heard(number)
+    end(_stopped())
+
+
+def end(code: int) -> None:
+    """Ends the process now; what it was writing is removed, and its workers end with it."""
     for writes in ("railyard.study.folder", "railyard.files"):
         module = sys.modules.get(writes)
         if module is not None:
@@ -58,11 +63,10 @@ def at_once(number: int) -> None:
     multiprocessing = sys.modules.get("multiprocessing")
     for child in () if multiprocessing is None else multiprocessing.active_children():
         child.kill()
-    ended = _stopped()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # whoever read it has closed it
             stream.flush()
-    os._exit(ended)
+    os._exit(code)
 
 
 def _code(code: int) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CTRL_C = signal.SIGINT
 
 PATIENCE_S = 1.5
-"""From a signal to the end of the process; of a command that writes what it found by then, processor time of it."""
+"""From a signal to the end of the process. Where it writes what it found, processor time of its main thread counts."""
 
 _LONGEST_S = 10.0
 """Until such a command ends on a machine that is busy with others."""
@@ -86,10 +86,11 @@ def _watch(told: int, end: Callable[[int], None]) -> None:
 
 
 def _wait() -> None:
-    begun, used = time.monotonic(), time.process_time()
+    clock = time.pthread_getcpuclockid(threading.main_thread().ident or 0)
+    begun, used = time.monotonic(), time.clock_gettime(clock)
     while (passed := time.monotonic() - begun) < _LONGEST_S:
         answers = _ears.waits or _ears.once
-        if (time.process_time() - used if answers else passed) >= PATIENCE_S:
+        if (time.clock_gettime(clock) - used if answers else passed) >= PATIENCE_S:
             return
         time.sleep(0.05)
 

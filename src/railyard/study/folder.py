@@ -80,6 +80,11 @@ def replaced(root: Path, name: str) -> Iterator[Path]:
             _remove_if_empty(root)
 
 
+def begun(folder: Path) -> None:
+    """A folder that `clear` removes where it is still there."""
+    _writing.add(folder)
+
+
 def clear() -> None:
     """Removes what this process has begun to write, for one that ends at once."""
     for folder in list(_writing):

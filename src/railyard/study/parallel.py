@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, TypeVar
 
-from railyard.errors import Stopped
+from railyard.errors import Interrupted, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,11 +25,15 @@ def at_once(one: Callable[[int], T], count: int, threads: int, stop: Event) -> l
     """
     pool = ThreadPoolExecutor(max_workers=min(count, threads))
     futures = [pool.submit(one, number) for number in range(count)]
+    waits = True
     try:
         return _gathered(futures)
+    except Interrupted:
+        waits = False  # what had ended by now is the answer, and the process ends behind it
+        raise
     finally:
         stop.set()
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.shutdown(wait=waits, cancel_futures=True)
 
 
 def _gathered(futures: Sequence[Future[T]]) -> list[T]:

@@ -29,7 +29,7 @@ from railyard.scenario import load
 from railyard.scenario.load import dump
 from railyard.scenario.variants import Variant
 from railyard.study.control import Control
-from railyard.study.folder import slug
+from railyard.study.folder import begun, slug
 from railyard.study.inputs import digests_of
 from railyard.study.journal import key_of
 from railyard.study.kind import Failed, kinds
@@ -186,6 +186,7 @@ class Sweep:
         unfinished = place.with_name(f"{place.name}.{os.getpid()}")
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
+        begun(unfinished)
         try:
             measured = one(number, unfinished)
         except (InputError, SimulationError) as error:
