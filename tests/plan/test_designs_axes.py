@@ -152,7 +152,7 @@ def test_sites_keep_their_prices_in_every_draw():
     [
         ({"site": ["north", "soth"]}, "there is no site `soth`; did you mean `south`"),
         ({"nic": [4]}, "unknown key `nic`; did you mean `nics`"),
-        ({"nics": [4, 0]}, "must be more than 0"),
+        ({"nics": [4, 0]}, "must be at least 1"),
         ({"storage": [{"name": "nvme-file-servr", "servers": 2}]}, "did you mean `nvme-file-server`"),
         ({"storage": [{"nam": STORE, "servers": 2}]}, "unknown key `nam`; did you mean `name`"),
         ({"cluster.back_end.switch": ["tomahawk-6x"]}, "no switch `tomahawk-6x`"),

@@ -102,8 +102,6 @@ def test_a_cache_moves_bytes_and_loses_none(share, policy):
         ({"format": "jsonlines"}, "no such dataset format"),
         ({"cache": "lru", "cache_size_bytes": 8}, "size of the dataset"),
         ({"cache": "lru", "dataset_size_bytes": 8}, "a cache has a size"),
-        ({"queue_depth": 0}, "at least one request"),
-        ({"bytes_per_token": -1.0}, "not negative"),
         ({"format": "images", "items_per_sequence": 0.0}, "no bytes"),
     ],
 )

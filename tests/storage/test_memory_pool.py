@@ -250,7 +250,7 @@ def test_every_byte_goes_there_and_back():
     ("offload", "pool", "key", "words"),
     [
         ("optimizer", {}, "offload", "memory_pool: {network: host}"),
-        ({"parts": 0}, None, "offload.parts", "at least one part"),
+        ({"parts": 0}, None, "offload.parts", "must be at least 1"),
     ],
 )
 def test_offload_without_where_to_is_refused(offload, pool, key, words):

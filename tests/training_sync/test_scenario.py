@@ -70,21 +70,21 @@ def test_every_kind_can_be_written(part, kind):
         ({"compression": "powersdg"}, "did you mean `powersgd`"),
         ({"compresion": "powersgd"}, "did you mean `compression`"),
         ({"compression": {"kind": "powersgd", "rnk": 4}}, "did you mean `rank`"),
-        ({"compression": {"kind": "powersgd", "rank": 0}}, "at least one column"),
-        ({"compression": {"kind": "top-k", "density": 0}}, "above 0"),
+        ({"compression": {"kind": "powersgd", "rank": 0}}, "must be at least 1"),
+        ({"compression": {"kind": "top-k", "density": 0}}, "must be more than 0"),
         ({"compression": {"kind": "quantized", "gradient_bits": 5}}, "no such width"),
-        ({"compression": {"kind": "one-bit", "warmup": "120 %"}}, "below 1"),
+        ({"compression": {"kind": "one-bit", "warmup": "120 %"}}, "must be at most 1"),
         ({"compression": "zero++"}, "does not work with gradients that ZeRO-0 shards"),
         ({"local_updates": {"kind": "diloco", "workers": 3}}, "do not divide the 4"),
         ({"local_updates": {"kind": "diloco", "workers": 1}}, "local updates need two workers"),
-        ({"local_updates": {"kind": "diloco", "inner_steps": 0}}, "at least once"),
-        ({"local_updates": {"kind": "streaming-diloco", "parts": 0}}, "at least one fragment"),
+        ({"local_updates": {"kind": "diloco", "inner_steps": 0}}, "must be at least 1"),
+        ({"local_updates": {"kind": "streaming-diloco", "parts": 0}}, "must be at least 1"),
         ({"local_updates": {"kind": "streaming-diloco", "parts": 500}}, "more fragments than steps"),
         ({"asynchronous": {"kind": "stale-synchronous", "staleness": 0}}, "plain data parallelism"),
         ({"asynchronous": "delayed", "scheduling": "priority"}, "need no order"),
         ({"asynchronous": "delayed", "compression": "top-k"}, "is not modelled"),
         ({"dispatch": "quantized"}, "expert parallelism is 1"),
-        ({"sparse": {"kind": "embedding", "touched": 2}}, "between 0 and 1"),
+        ({"sparse": {"kind": "embedding", "touched": 2}}, "must be at most 1"),
     ],
 )
 def test_what_is_refused_is_said(communication, words):
@@ -96,7 +96,7 @@ def test_what_is_refused_is_said(communication, words):
 
 def test_a_value_that_no_layout_makes_right_is_named_where_the_layout_is_searched():
     """Not a refusal of every layout."""
-    with pytest.raises(InputError, match="at least once"):
+    with pytest.raises(InputError, match="inner_steps: must be at least 1"):
         prepare(draft({"local_updates": {"kind": "diloco", "inner_steps": 0}}, parallelism="auto"))
 
 

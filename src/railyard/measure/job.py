@@ -144,6 +144,8 @@ def expected_wall_s(work_s: float, *, interval_s: float, stall_s: float, mtbf_s:
             f"the job would never end: it is interrupted every {mtbf_s:.3g} s on average, saves its state every "
             f"{interval_s:.3g} s and restarts in {restart_s:.3g} s",
             key="economics.mtbf",
+            found=f"{mtbf_s:.3g} s for the whole job",
+            allowed=f"at least {(interval_s + stall_s + restart_s) / _LONGEST_EXPONENT:.3g} s for the whole job",
             hint="save more often, restart faster, or raise the mean time between failures",
         )
     return mtbf_s * math.exp(restart_s / mtbf_s) * math.expm1((interval_s + stall_s) / mtbf_s) * work_s / interval_s

@@ -108,7 +108,8 @@ def _batches(layout: Layout) -> Iterator[Problem]:
         )
     elif layout.replica_batch % layout.micro_batch:
         text = f"micro-batch {layout.micro_batch} does not divide the {layout.replica_batch} sequences of a replica"
-        yield Problem(text, key="parallelism.micro_batch", found=str(layout.micro_batch))
+        near = ", ".join(map(str, _divisors(layout.replica_batch)))
+        yield Problem(text, key="parallelism.micro_batch", found=str(layout.micro_batch), allowed=near)
     if layout.schedule == "interleaved" and layout.vp < 2:
         yield Problem(
             "an interleaved schedule needs two virtual stages or more", key="parallelism.vp", found=str(layout.vp)
