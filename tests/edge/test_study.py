@@ -301,7 +301,7 @@ def test_impossible_clients(change, key, words, line):
         (("      - {name: b, accelerators: 8, server: hgx-h100, step: 20 s, up: 2 Gb/s}\n", ""), "nobody to meet"),
         (("up: 2 Gb/s}", "up: 2 Gb/s, place: [52, 13]}"), "has no `place`"),
         (("server: hgx-h100, step: 20 s", "server: hgx-h10, step: 20 s"), "has no server `hgx-h10`"),
-        (("inner_steps: 100", "inner_steps: 0"), "at least once"),
+        (("inner_steps: 100", "inner_steps: 0"), "must be at least 1"),
         (("up: 2 Gb/s}", "link: starlnk}"), "has no access-link"),
     ],
 )

@@ -166,7 +166,7 @@ def test_all_pools_elsewhere_leave_the_cluster_idle():
         ({"decode": {"replicas": None}}, "how many `replicas`", "decode.network"),
         ({"decode": {"network": {"topology": "rail-only"}}}, "gateways cannot be reached", "decode.network.topology"),
         ({"gateway": {"links": 100000, "rate": "400 Gb/s"}}, "with 100000 to the gateway", "gateway"),
-        ({"gateway": {"links": 1, "rate": "0 Gb/s"}}, "more than 0", "gateway.rate"),
+        ({"gateway": {"links": 1, "rate": "0 Gb/s"}}, "must be at least 1 kb/s", "gateway.rate"),
         ({"decode": {"network": {"topology": "ring"}}}, "topology", "decode.network"),
         ({"decode": {"server": "hgx-h2000"}}, "did you mean", "decode"),
         ({"gateway": {"links": 0, "rate": "400 Gb/s"}}, "links", "gateway"),
