@@ -54,7 +54,9 @@ def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
 def test_every_remedy_is_simulated_and_ranked(run: Path) -> None:
     found = railyard.explain(run)
     names = [tried.name for tried in found.remedies]
-    assert {"CUDA graphs", "FP8 products", "no recomputation", "selective recomputation", "micro-batch 2"} <= set(names)
+    assert {"CUDA graphs", "FP8 precision", "no recomputation", "selective recomputation", "micro-batch 2"} <= set(
+        names
+    )
     assert {"tensor-parallel overlap", "zero-bubble schedule", "2 virtual stages"} <= set(names)
     gains = [tried.gain for tried in found.remedies if tried.gain is not None]
     assert gains == sorted(gains, reverse=True)

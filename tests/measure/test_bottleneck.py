@@ -191,7 +191,7 @@ def test_the_sentence_names_the_best_remedy_of_each_family():
     """A bound is no remedy, a quarter of the best is the least that is named, and what assumes something comes last."""
     rows = (
         changed("fabric uec", "fabric", 0.30, capex=-1_250_000.0), changed("fabric scheduled", "fabric", 0.29),
-        changed("FP8 products", "precision", 0.50, assumes="the loss converges"),
+        changed("FP8 precision", "precision", 0.50, assumes="the loss converges"),
         changed("4 queue pairs", "queue pairs", 0.16), changed("placement packed", "placement", 0.074),
         changed("fabric ideal", "fabric", 0.31, bound=True),
     )  # fmt: skip
@@ -199,7 +199,7 @@ def test_the_sentence_names_the_best_remedy_of_each_family():
     assert found.headline == (
         "What you can change, each by itself: fabric uec lowers the cost of a token by 30.0 %"
         " (step 30.0 % shorter, $1.25M less capital); 4 queue pairs by 16.0 %;"
-        " FP8 products by 50.0 %, if the loss converges."
+        " FP8 precision by 50.0 %, if the loss converges."
     )
     assert found.section().changes == rows
     none = Bottleneck("none", "Rest.", changes=(changed("fabric uec", "fabric", 0.004),)).led_by(taxed())

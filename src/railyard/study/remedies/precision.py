@@ -20,7 +20,7 @@ def propose(job: Prepared, waits: Waits) -> Iterator[Remedy]:
     training, accelerator = job.training, job.cluster.accelerator
     if training.precision in ("bf16", "fp16") and supports("fp8", accelerator):
         changes = {"workload.training.precision": "fp8"}
-        yield Remedy("FP8 products", "precision", "computation", changes, "the loss converges as in 16 bits")
+        yield Remedy("FP8 precision", "precision", "computation", changes, "the loss converges as in 16 bits")
 
 
 proposals.add("precision", Proposals("precision", propose, in_run=True))
