@@ -93,6 +93,12 @@ def test_two_loads_leave_what_their_sum_leaves(tmp_path):
             "leaf-spine",
         ),
         ("training", {"economics.life": "0 years"}, "economics.life", "100 years"),
+        (
+            "training",
+            {"cluster.overrides": {"server": {"nic_numa": [7]}}},
+            "cluster.overrides.server.nic_numa",
+            "0 to 1",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_at_its_key(tmp_path, kind, changes, key, allowed):

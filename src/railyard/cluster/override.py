@@ -58,9 +58,21 @@ def overridden(entry: E, values: Mapping[str, Any], record: str) -> E:
 
 
 def _with_domains(entry: E) -> E:
-    """Memory domains for more or fewer accelerators and NICs than the entry has, dealt out as the entry's are."""
+    """Memory domains for more or fewer accelerators and NICs than the entry has, dealt out as the entry's are.
+
+    Raises:
+        InputError: A domain is named that the server does not have, or none is.
+    """
     if not isinstance(entry, Server):
         return entry
+    for key, domains in (("accelerator_numa", entry.accelerator_numa), ("nic_numa", entry.nic_numa)):
+        if not domains or max(domains) >= entry.numa_nodes:
+            raise InputError(
+                f"the server has {entry.numa_nodes} memory domains",
+                key=f"overrides.server.{key}",
+                found=list(domains),
+                allowed=f"a list of 0 to {entry.numa_nodes - 1}",
+            )
     return replace(
         entry,
         accelerator_numa=_dealt(entry.accelerator_numa, entry.accelerators),
