@@ -55,7 +55,7 @@ class MultiSite:
 
     kind: ClassVar[str] = "multi-site"
 
-    sites: int = field(default=2, metadata=f.count("sites", "Number of sites", bounds=limits(1, 1000)))
+    sites: int = field(default=2, metadata=f.count("sites", "Number of sites", bounds=limits(1, 64)))
     distance_m: float = field(
         default=50_000.0,
         metadata=f.length("distance", "Length of a long link", "50 km", bounds=LENGTH.within("1 m", "40_000 km")),
@@ -63,7 +63,7 @@ class MultiSite:
     links: int | None = field(
         default=None,
         metadata=f.count(
-            "links", "Long links between every two sites; what the oversubscription asks", bounds=limits(1, 1_000_000)
+            "links", "Long links between every two sites; what the oversubscription asks", bounds=limits(1, 4096)
         ),
     )
     link_bps: float | None = field(
@@ -73,7 +73,7 @@ class MultiSite:
     oversubscription: float = field(
         default=4.0,
         metadata=f.ratio(
-            "oversubscription", "Capacity of a site's NICs over that of all its long links", bounds=limits(0.001, 1e6)
+            "oversubscription", "Capacity of a site's NICs over that of all its long links", bounds=limits(0.05, 1e6)
         ),
     )
     inner: TopologySpec = field(
