@@ -141,6 +141,9 @@ class Model(Entry):
     qk_norm: bool = field(
         default=False, metadata=f.flag("qk_norm", "Whether queries and keys are normalised, head by head")
     )
+    assumed: str = field(
+        default="", metadata=f.text("assumed", "What the publisher's file does not say and was assumed")
+    )
 
     @property
     def source(self) -> str:

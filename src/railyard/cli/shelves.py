@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railyard import catalog
+from railyard.catalog.show import describe
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from railyard.catalog import Entry
 
 
@@ -42,15 +42,15 @@ def list_entries(kind: str | None, *, extra: Path | None, as_json: bool) -> None
 
 
 def show_entry(name: str, *, extra: Path | None, as_json: bool) -> None:
-    """Every value of an entry with its origin.
+    """Every value of an entry, or of the model of a `config.json`, with its origin.
 
     Raises:
-        InputError: No entry has that name.
+        InputError: No entry has that name, or the file cannot be read.
     """
     shelf = catalog.load(extra)
     if not name.strip():
         raise InputError("the name of an entry is empty", hint="`railyard catalog list` shows the names")
-    kind, entry = shelf.find(name)
+    kind, entry = _found(shelf, name)
     if as_json:
         emit(json.dumps(as_plain(kind, entry), indent=2, ensure_ascii=False))
         return
@@ -61,11 +61,19 @@ def show_entry(name: str, *, extra: Path | None, as_json: bool) -> None:
         emit(f"aliases: {', '.join(entry.aliases)}")
     emit("")
     table = Table(["field", "value", "confidence", "year", "source"])
-    for row in shelf.describe(name):
-        if row.field in {"summary", "aliases"}:
+    for row in describe(entry):
+        if row.field in {"summary", "aliases", "assumed"}:
             continue
         table.add(row.field, row.value, row.confidence, row.year, row.source)
     table.print()
+
+
+def _found(shelf: catalog.Catalog, name: str) -> tuple[str, Entry]:
+    """The entry of a name, or the model of a `config.json`."""
+    from railyard.study.compose import model_file, model_of
+
+    here = Path()
+    return shelf.find(name) if model_file(here, name) is None else ("models", model_of(here, name, shelf))
 
 
 def as_plain(kind: str, entry: Entry) -> dict[str, object]:

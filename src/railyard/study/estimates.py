@@ -16,6 +16,8 @@ def estimates(model: Model) -> Iterator[str]:
     Args:
         model: Of the catalogue, or read from its publisher's file.
     """
+    if model.assumed:
+        yield f"{model.name}: its file does not say it all, and these were assumed: {model.assumed}"
     if model.recurrent:
         count = sum(kind.layers for kind in model.kinds if kind.mixer == "recurrent")
         yield (

@@ -9,65 +9,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from railyard.catalog import MLA
+from railyard.catalog import MLA, Model
 from railyard.catalog.block import Block
+from railyard.catalog.hugging_face import unsaid
 from railyard.catalog.hugging_face.family import Fields, blocks, families
+from railyard.catalog.hugging_face.key_names import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from railyard.catalog.hugging_face.config_file import ConfigFile
 
-# What files call the dimensions of a model; the usual name first.
-NAMES: dict[str, tuple[str, ...]] = {
-    "hidden": ("hidden_size", "n_embd", "n_embed", "d_model", "dim", "model_dim"),
-    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_transformer_layers"),
-    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "num_query_heads"),
-    "kv_heads": (
-        *("num_key_value_heads", "num_kv_heads", "n_kv_heads", "n_head_kv", "kv_n_heads"),
-        *("num_attention_groups", "num_query_groups", "multi_query_group_num"),
-    ),
-    "head_dim": ("head_dim", "kv_channels", "attention_head_dim", "d_head", "head_size"),
-    "ffn": (
-        *("intermediate_size", "ffn_hidden_size", "ffn_dim", "inter_dim", "hidden_dim", "d_ff", "n_inner"),
-        "mlp_hidden_size",
-    ),
-    "vocab": ("vocab_size", "padded_vocab_size", "n_vocab"),
-    "max_seq": (
-        *("max_position_embeddings", "max_seq_len", "seq_length", "n_positions", "max_sequence_length"),
-        *("model_max_length", "context_length", "n_ctx", "max_context_length"),
-    ),
-    "experts": (
-        *("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts", "num_routed_experts"),
-        *("n_experts", "num_moe_experts"),
-    ),
-    "experts_per_token": (
-        *("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k", "moe_topk", "moe_k"),
-        *("n_activated_experts", "top_k_experts", "num_selected_experts", "moe_router_topk", "num_activated_experts"),
-    ),
-    "moe_ffn": (
-        *("moe_intermediate_size", "expert_intermediate_size", "expert_ffn_hidden_size", "moe_ffn_hidden_size"),
-        *("moe_inter_dim", "routed_expert_intermediate_size", "expert_hidden_size"),
-    ),
-    "shared_experts": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"),
-    "shared_ffn": (
-        *("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size"),
-        "share_expert_dim",
-    ),
-    "start": (
-        *("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers", "n_dense_layers", "first_k_dense"),
-        "num_first_dense_layers",
-    ),
-    "every": ("moe_layer_freq", "moe_layer_interval", "moe_layer_frequency", "interleave_moe_layer_step"),
-    "groups": ("n_group", "n_expert_groups"),
-    "groups_per_token": ("topk_group", "n_limited_groups"),
-    "mtp": ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers", "num_mtp_modules"),
-    "window": ("sliding_window", "sliding_window_size", "window_size", "attention_window_size"),
-    "index_heads": ("index_n_heads", "sparse_num_index_heads"),
-    "index_dim": ("index_head_dim", "sparse_index_dim"),
-}
 # Keys that only one shape of layers has, and the family whose names they are.
 SIGNATURES: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("word_embed_proj_dim",), "opt"),
+    (("slow_but_exact",), "bloom"),
+    (("multi_query", "n_embd"), "gpt_bigcode"),
+    (("new_decoder_architecture",), "falcon"),
+    (("expansion_ratio", "attn_config"), "mpt"),
+    (("rotary_pct", "use_parallel_residual"), "gpt_neox"),
+    (("use_logn_attn", "kv_channels"), "qwen"),
+    (("multi_query_group_num", "kv_channels"), "chatglm"),
+    (("interleave_moe_layer_step", "intermediate_size_mlp"), "llama4"),
+    (("scale_depth", "kv_lora_rank"), "minicpm3"),
     (("hybrid_override_pattern",), "nemotron_h"),
     (("linear_attn_config",), "kimi_linear"),
     (("block_configs",), "nemotron-nas"),
@@ -79,10 +43,13 @@ SIGNATURES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("attention_other_setting",), "step3p5"),
     (("share_q_dim",), "step3"),
     (("conv_L_cache",), "lfm2"),
+    (("attn_logit_softcapping", "final_logit_softcapping"), "gemma2"),
     (("mamba_n_heads",), "granitemoehybrid"),
     (("zero_expert_num",), "longcat_flash"),
     (("global_head_dim",), "gemma4"),
     (("lru_width",), "recurrent_gemma"),
+    (("time_step_rank", "n_groups"), "mamba2"),
+    (("time_step_rank", "state_size"), "mamba"),
 )
 _KINDS = ("layer_types", "block_types", "attention_types", "attn_layer_types")
 _FEEDS = ("mlp_layer_types", "ffn_layer_types")
@@ -90,8 +57,6 @@ _FULL = {"full_attention", "attention", "full", "global", "global_attention", "s
 _WINDOW = {"sliding_attention", "sliding", "sliding_window", "local", "local_attention", "swa", "chunked_attention"}
 # Widths of dense layers in files whose `intermediate_size` is that of an expert.
 _DENSE = ("dense_intermediate_size", "intermediate_size_mlp")
-_PLAIN_ACTIVATIONS = {"gelu", "gelu_new", "gelu_fast", "relu", "relu2"}
-_LAYER_NORMS = ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "layernorm_epsilon")
 _ASIDE = ("vision", "audio", "image", "video", "quant", "rope", "compression", "generation")
 
 
@@ -100,29 +65,28 @@ def by_keys(config: ConfigFile) -> tuple[Fields, str]:
     for name, value in list(config.fields.items()):
         if isinstance(value, dict) and not any(word in name for word in _ASIDE) and name != "linear_attn_config":
             config.fields.update({key: item for key, item in value.items() if key not in config.fields})
-    if config.has("layer_group_size"):
-        config.refuse("layer_group_size", "layers of linear attention in groups are not read")
     for keys, family in SIGNATURES:
         if all(config.has(key) for key in keys):
             return families.get(family)(config), f"by `{keys[0]}`, as `{family}`"
+    unsaid.refuse_unread(config)
     return _composed(config)
 
 
 def _composed(config: ConfigFile) -> tuple[Fields, str]:
     layers = _layers(config)
     hidden, words = config.count(*NAMES["hidden"]), []
-    heads = _each(config, "heads", layers)
-    kv_heads = _each(config, "kv_heads", layers, default=max(heads, default=0))
+    heads = unsaid.each(config, "heads", layers)
     latent = _latent(config)
+    kv_heads = unsaid.kv_heads(config, layers, max(heads, default=0), latent=latent is not None)
     experts = _experts(config)
     feeds = _feeds(config, layers) if experts else ["dense"] * layers
     native = any(config.has(key) for key in ("n_embd", "n_embed"))
-    due = not experts or "dense" in feeds or not experts["moe_ffn"]
-    widths = _each(config, "ffn", layers, default=4 * hidden if native else None if due else 0)
+    widths = unsaid.widths(config, layers, hidden, due=not experts or "dense" in feeds or not experts["moe_ffn"])
     dense = next((config.count(key) for key in _DENSE if config.has(key)), 0)
     windows = _windows(config, layers)
-    plain = config.word("hidden_act") in _PLAIN_ACTIVATIONS and not config.has("rms_norm_eps")
-    layer_norm = native or plain or any(config.has(key) for key in _LAYER_NORMS)
+    layer_norm = unsaid.layer_norm(config)
+    modern = bool(experts) or latent is not None or max(widths, default=0) not in (0, 4 * hidden)
+    gated = unsaid.gated(config, modern=modern)
     fields: Fields = {
         "layers": layers,
         "hidden": hidden,
@@ -130,9 +94,9 @@ def _composed(config: ConfigFile) -> tuple[Fields, str]:
         "kv_heads": max(kv_heads, default=0),
         "head_dim": _head_dim(config, hidden, max(heads, default=0)) if latent is None else 0,
         "ffn": (dense or max(widths, default=0)) if "dense" in feeds else 0,
-        "gated_mlp": config.word("hidden_act").startswith(("silu", "swi")) or not layer_norm,
+        "gated_mlp": gated,
         "vocab": config.count(*NAMES["vocab"]),
-        "tied_embeddings": config.flag("tie_word_embeddings", default=not config.has("dim")),
+        "tied_embeddings": config.flag("tie_word_embeddings", default=True),
         "max_seq": config.count(*NAMES["max_seq"], default=4096),
         "norm": "layer" if layer_norm else "rms",
         "attention_bias": _bias(config),
@@ -158,6 +122,8 @@ def _composed(config: ConfigFile) -> tuple[Fields, str]:
         fields["blocks"] = blocks(made)
     if len(set(made)) > 1:
         words.append(f"{len(set(made))} kinds of layers")
+    if not config.has("tie_word_embeddings"):
+        fields["tied_embeddings"] = unsaid.tied(config, Model(name="", **fields))
     return fields, "by its keys: " + ", ".join(words or ["dense, attention in every layer"])
 
 
@@ -168,16 +134,6 @@ def _layers(config: ConfigFile) -> int:
     lists = [config.fields.get(key) for key in (*_KINDS, *_FEEDS, "moe_layer_freq", *NAMES["kv_heads"])]
     length = next((len(one) for one in lists if isinstance(one, list)), 0)
     return length or config.layers()
-
-
-def _each(config: ConfigFile, what: str, layers: int, default: int | None = None) -> list[int]:
-    """A dimension of every layer: a number for all, or a list."""
-    names = NAMES[what]
-    key = next((name for name in names if config.has(name)), None)
-    if key is not None and isinstance(config.fields[key], list):
-        found = config.numbers(key)
-        return found if config.check_length(key, len(found), layers) else [0] * layers
-    return [config.count(*names, default=default)] * layers
 
 
 def _head_dim(config: ConfigFile, hidden: int, heads: int) -> int:
@@ -272,6 +228,8 @@ def _windows(config: ConfigFile, layers: int) -> list[int]:
         return [window if pattern[layer % len(pattern)] == "L" else 0 for layer in range(layers)]
     if not kinds:
         period = config.count("sliding_window_pattern", "global_attn_every_n_layers", default=0)
+        if window and not period:
+            config.assumed.append(f"a window of {window} tokens in every layer (no `layer_types`)")
         return [0 if period and (layer + 1) % period == 0 else window for layer in range(layers)]
     for kind in dict.fromkeys(kinds):
         if kind not in _FULL | _WINDOW and "sparse" not in kind:

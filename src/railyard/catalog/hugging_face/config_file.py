@@ -39,6 +39,7 @@ class ConfigFile:
         self.fields = _parse(self.text, self.path)
         self.outer = self.fields
         self.problems: list[Problem] = []
+        self.assumed: list[str] = []
         for key in NESTED_KEYS:
             if isinstance(self.fields.get(key), dict):
                 said = {name: self.fields[name] for name in _OUTER_KEYS if name in self.fields}

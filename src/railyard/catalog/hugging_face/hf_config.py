@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from railyard.catalog import Model, Provenance
 from railyard.catalog.checks import check
 from railyard.catalog.hugging_face import decoders, hybrids, layered  # noqa: F401 (they register)
-from railyard.catalog.hugging_face.by_keys import NAMES, by_keys
+from railyard.catalog.hugging_face.by_keys import by_keys
 from railyard.catalog.hugging_face.config_file import ConfigFile
 from railyard.catalog.hugging_face.family import families
+from railyard.catalog.hugging_face.key_names import NAMES
 from railyard.catalog.hugging_face.towers import estimated, towers
 from railyard.errors import did_you_mean
 from railyard.schema.field import records
@@ -85,6 +86,8 @@ def read(path: Path, like: str = "") -> Model:
         values["side_parameters"] = values.get("side_parameters", 0) + aside
     config.raise_problems()
     guessed = frozenset({"side_parameters"}) if aside and estimated(config) else frozenset()
+    if guessed and note:
+        config.assumed.append("what joins a tower of images or sound to the language model")
     model = _model(config, values, note, guessed)
     for key, message in check(model):
         config.refuse(next((name for name in NAMES.get(key, ()) if config.has(name)), key), message)
@@ -145,7 +148,9 @@ def _model(config: ConfigFile, values: Mapping[str, Any], note: str, guessed: fr
         for field in dataclass_fields(Model)
         if field.name in given and field.name in records(Model)
     }
-    return Model(name=name, summary=f"read from {source}", provenance=provenance, **values)
+    assumed = ", ".join(config.assumed)
+    summary = f"read from {source}" + (f"; assumed: {assumed}" if assumed else "")
+    return Model(name=name, summary=summary, assumed=assumed, provenance=provenance, **values)
 
 
 def _name(config: ConfigFile) -> str:

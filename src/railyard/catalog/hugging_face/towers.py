@@ -39,7 +39,7 @@ def towers(config: ConfigFile, hidden: int) -> int:
 def estimated(config: ConfigFile) -> bool:
     """Whether a tower's projector is a guess, for its family's tensors are not known."""
     sections = (config.outside(name) for name in SECTIONS)
-    return any(one is not None and _tower(one, 1) and one.word("model_type") not in _KNOWN for one in sections)
+    return any(one is not None and _tower(one, 1) and _kind(one) not in _KNOWN for one in sections)
 
 
 def _tower(section: ConfigFile, hidden: int) -> int:
@@ -47,9 +47,14 @@ def _tower(section: ConfigFile, hidden: int) -> int:
     inner = section.count(*_INNER, default=4 * width)
     if not depth or not width:
         return 0
-    special = _KNOWN.get(section.word("model_type"))
-    layers = depth * (_layer(width, inner) + (width * inner if section.word("model_type") in _GATED else 0))
+    special = _KNOWN.get(_kind(section))
+    layers = depth * (_layer(width, inner) + (width * inner if _kind(section) in _GATED else 0))
     return layers + (special or _joined)(section, width, hidden)
+
+
+def _kind(section: ConfigFile) -> str:
+    """The type of a tower, or by a key that only one has."""
+    return section.word("model_type") or ("qwen3_vl" if section.has("deepstack_visual_indexes") else "")
 
 
 def _layer(width: int, inner: int) -> int:

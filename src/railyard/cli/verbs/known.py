@@ -33,7 +33,12 @@ def catalog_list(
 @catalog.command("show")
 def catalog_show(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name or alias of an entry.", autocompletion=catalogue_names)
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="Name or alias of an entry, or a model's config.json.",
+            autocompletion=catalogue_names,
+        ),
     ],
     json: Json = False,
     extra: Extra = None,
