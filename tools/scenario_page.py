@@ -9,6 +9,7 @@ from typing import Any
 
 from railyard.scenario.model import Scenario
 from railyard.scenario.override import SHORT
+from railyard.schema import quantity
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "scenario.md"
 HEAD = """# Scenario: every key
@@ -21,6 +22,7 @@ bare.
 """
 # Parts of the schema that another page shows: the catalogue's fields, written over in a scenario.
 ELSEWHERE = ("Figures",)
+QUANTITIES = {known.kind: known for known in vars(quantity).values() if isinstance(known, quantity.Quantity)}
 #: Of an integer that is only known to be positive, or not negative.
 MOST = 2**31 - 1
 RANGE = """## Range
@@ -62,7 +64,7 @@ def section(name: str, schema: dict[str, Any]) -> str:
         "|---|---|---|---|",
     ]
     for key, spec in schema["properties"].items():
-        default = "required" if key in required else shown(spec.get("default"))
+        default = "required" if key in required else shown(spec.get("default"), spec.get("quantity", ""))
         lines.append(f"| `{key}` | {cell(kind(spec))} | {cell(default)} | {cell(spec.get('description', ''))} |")
     return "\n".join([*lines, ""])
 
@@ -113,9 +115,12 @@ def within(spec: dict[str, Any]) -> str:
     return f", {spec['range']}{usual}"
 
 
-def shown(value: object) -> str:
+def shown(value: object, kind_of_quantity: str = "") -> str:
+    """A default as the file would write it."""
     if value is None or value in ({}, []):
         return ""
+    if kind_of_quantity and isinstance(value, int | float):
+        value = QUANTITIES[kind_of_quantity].write(value)
     return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
 
 

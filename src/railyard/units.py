@@ -60,10 +60,17 @@ _TIME = {
 _POWER = _prefixed("W")
 _ENERGY = {**_prefixed("J"), **_prefixed("Wh", 3600)}
 _FLOPS = {**_prefixed("FLOP/s"), **_prefixed("FLOPS"), **_prefixed("FLOPs")}
+_FLOP_PER_J = _prefixed("FLOP/J")
 _LENGTH = {"mm": Decimal("0.001"), "cm": Decimal("0.01"), "m": Decimal(1), "km": Decimal(1000)}
 _DELAY = {"ps/m": Decimal("1e-12"), "ns/m": Decimal("1e-9"), "us/km": Decimal("1e-9")}
 _FREQUENCY = _prefixed("Hz")
-_YEARS = {"years": Decimal(1), "year": Decimal(1), "yr": Decimal(1), "a": Decimal(1), "months": Decimal(1) / 12}
+_YEARS = {
+    "years": Decimal(1),
+    "year": Decimal(1),
+    "yr": Decimal(1),
+    "a": Decimal(1),
+    **dict.fromkeys(("months", "month"), Decimal(1) / 12),
+}
 _MONEY = {"": Decimal(1), "k": Decimal(10**3), "M": Decimal(10**6), "B": Decimal(10**9)}
 _COUNT = {**_MONEY, "G": Decimal(10**9), "T": Decimal(10**12)}
 _PER = {
@@ -171,6 +178,12 @@ def energy(value: object) -> float:
 def flops(value: object) -> float:
     """A compute rate in FLOP/s (dense): `989 TFLOP/s`."""
     return float(_not_negative(_parse(value, _FLOPS, "a compute rate", "989 TFLOP/s"), value, "a compute rate"))
+
+
+def flop_per_j(value: object) -> float:
+    """Operations that a joule pays for, in FLOP/J: `0.97 TFLOP/J`."""
+    kind = "operations of a joule"
+    return float(_not_negative(_parse(value, _FLOP_PER_J, kind, "0.97 TFLOP/J"), value, kind))
 
 
 def length(value: object) -> float:
@@ -298,11 +311,13 @@ def format_byte_rate(bps: float) -> str:
 
 
 def format_size(size_bytes: float) -> str:
-    """`80 GiB` from bytes where that is exact, else the decimal unit."""
+    """`80 GiB` from bytes where that is exact, else the decimal unit; `1 TB` for 976,562,500 KiB."""
+    decimal = _scaled(size_bytes, "B", _STEPS)
     for power, prefix in ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
         if size_bytes and size_bytes % 2**power == 0:
-            return f"{_short(size_bytes / 2**power)} {prefix}B"
-    return _scaled(size_bytes, "B", _STEPS)
+            binary = f"{_short(size_bytes / 2**power)} {prefix}B"
+            return binary if size_bytes < 10_000 * 2**power else min(decimal, binary, key=len)
+    return decimal
 
 
 def format_memory(size_bytes: float, decimals: int = 1) -> str:
@@ -331,6 +346,11 @@ def format_power(power_w: float) -> str:
 def format_flops(value_flops: float) -> str:
     """`989 TFLOP/s` from FLOP/s."""
     return _scaled(value_flops, "FLOP/s", _STEPS)
+
+
+def format_flop_per_j(value: float) -> str:
+    """`970 GFLOP/J` from FLOP/J."""
+    return _scaled(value, "FLOP/J", _STEPS)
 
 
 def format_length(length_m: float) -> str:

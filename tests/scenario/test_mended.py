@@ -88,8 +88,8 @@ def test_a_device_that_never_ends(arguments, capsys, monkeypatch):
 def test_a_pipe_without_a_writer(tmp_path, capsys):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    assert "the file is empty" in refused(capsys, "run", pipe)
-    assert "format" in refused(capsys, "packet", "--traffic", pipe)
+    assert "a regular file is due" in refused(capsys, "run", pipe)
+    assert "a regular file is due" in refused(capsys, "packet", "--traffic", pipe)
 
 
 def test_a_file_is_read_up_to_its_limit(tmp_path):

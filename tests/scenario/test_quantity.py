@@ -8,8 +8,38 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from railyard.scenario import quantity as q
+from railyard.scenario.workload import SoftwareSection
+from railyard.schema import quantity as quantities
 
-ALL = [value for value in vars(q).values() if isinstance(value, q.Quantity)]
+ALL = [value for value in vars(quantities).values() if isinstance(value, q.Quantity)]
+
+
+@pytest.mark.parametrize("key", ["joule16", "joule8", "joule4"])
+def test_operations_of_a_joule_have_their_unit_and_range(key):
+    """970 GFLOP/J is what an H100 or a GB300 pays in 16 bits."""
+    assert getattr(SoftwareSection(**{key: "0.97 TFLOP/J"}), key) == 0.97e12
+    assert SoftwareSection(**{key: "970 GFLOP/J"}).model_dump()[key] == "970 GFLOP/J"
+    for wrong in (0.97e12, 0.97, "0.97 TFLOP/s", "11 PFLOP/J", "-1 TFLOP/J"):
+        with pytest.raises(ValidationError):
+            SoftwareSection(**{key: wrong})
+
+
+@pytest.mark.parametrize(
+    ("show", "value", "text"),
+    [
+        (quantities.YEARS.show, 1 / 12, "1 month"),
+        (quantities.YEARS.show, 7 / 12, "7 months"),
+        (quantities.YEARS.show, 1.5, "1.5 years"),
+        (quantities.SIZE.show, 10**12, "1 TB"),
+        (quantities.SIZE.show, 4 * 10**12, "4 TB"),
+        (quantities.SIZE.show, 10**18, "1 EB"),
+        (quantities.SIZE.show, 80 * 2**30, "80 GiB"),
+        (quantities.SIZE.show, 9_000 * 2**10, "9000 KiB"),
+        (quantities.SIZE.show, 1_000_001 * 2**40, "1000001 TiB"),
+    ],
+)
+def test_values_are_shown_in_a_natural_unit(show, value, text):
+    assert show(value) == text
 
 
 @pytest.mark.parametrize("quantity", ALL, ids=lambda quantity: quantity.kind)

@@ -52,7 +52,13 @@ def _reader(quantity: Quantity) -> Callable[[object], float]:
 def _schema(quantity: Quantity) -> dict[str, Any]:
     kinds = ["string", "number"] if quantity.bare else "string"
     most = f"at most {quantity.show(quantity.most)}"
-    return {"type": kinds, "description": quantity.kind, "examples": [quantity.example], "range": most}
+    return {
+        "type": kinds,
+        "description": quantity.kind,
+        "quantity": quantity.kind,
+        "examples": [quantity.example],
+        "range": most,
+    }
 
 
 def field_type(quantity: Quantity, base: type) -> Any:

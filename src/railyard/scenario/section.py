@@ -208,5 +208,7 @@ def _annotation(hint: Any, name: str, limits: bounds.Bounds | None) -> Any:
         return functools.reduce(operator.or_, members)
     if hint is int and suffix is None and limits is not None:
         return Annotated[quantity.Whole, limits]
+    if hint is float and suffix is None and limits is not None and limits.quantity is not None:
+        return Annotated[quantity.field_type(limits.quantity, float), limits]
     found = SUFFIXES[suffix] if hint in (int, float) and suffix is not None else _PLAIN.get(hint, hint)
     return Annotated[found, limits] if limits is not None and hint in (int, float) else found

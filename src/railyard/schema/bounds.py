@@ -33,6 +33,7 @@ class Bounds:
         usual: Least and largest value without a warning; None: every allowed value is usual.
         source: Where the usual values come from.
         show: A limit as text with its unit.
+        quantity: What the number is (`schema.quantity`), for a field whose name has no suffix of a unit.
     """
 
     low: float | None = None
@@ -42,6 +43,7 @@ class Bounds:
     usual: tuple[float, float] | None = None
     source: str = ""
     show: Callable[[Any], str] = _plain
+    quantity: Any = None
 
     def __post_init__(self) -> None:
         if self.usual is not None and not self.source:

@@ -6,6 +6,7 @@ number, to the last bit.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,15 +66,13 @@ class Quantity:
 
     def within(self, low: str, high: str, *, usual: tuple[str, str] | None = None, source: str = "") -> Bounds:
         """The range between two values, both allowed, given as text with units."""
-        return Bounds(
-            low=self.parse(low), high=self.parse(high), usual=self._ends(usual), source=source, show=self.show
-        )
+        low_high = {"low": self.parse(low), "high": self.parse(high)}
+        return Bounds(**low_high, usual=self._ends(usual), source=source, show=self.show, quantity=self)
 
     def above(self, low: str, high: str, *, usual: tuple[str, str] | None = None, source: str = "") -> Bounds:
         """The same without the lower value itself."""
-        return Bounds(
-            above=self.parse(low), high=self.parse(high), usual=self._ends(usual), source=source, show=self.show
-        )
+        above_high = {"above": self.parse(low), "high": self.parse(high)}
+        return Bounds(**above_high, usual=self._ends(usual), source=source, show=self.show, quantity=self)
 
     def _ends(self, usual: tuple[str, str] | None) -> tuple[float, float] | None:
         return None if usual is None else (self.parse(usual[0]), self.parse(usual[1]))
@@ -93,6 +92,9 @@ def _money(text: str) -> Callable[[float], str]:
 
 
 def _years(value: float) -> str:
+    months = round(value * 12)
+    if value < 1 and math.isclose(months, value * 12, rel_tol=1e-12) and months:
+        return f"{months} month{'s' if months > 1 else ''}"
     return f"{value:.12g} years"
 
 
@@ -114,6 +116,9 @@ TIME = Quantity("a time", "2 us", units.time, units.format_time, "ps", _INT64)
 SPAN = Quantity("a span of time", "30 min", units.seconds, _span, "s", 1e12)
 POWER = Quantity("a power", "700 W", units.power, units.format_power, "W", 1e12)
 FLOPS = Quantity("a compute rate, dense", "989 TFLOP/s", units.flops, units.format_flops, "FLOP/s", 1e21)
+FLOP_PER_J = Quantity(
+    "operations of a joule", "0.97 TFLOP/J", units.flop_per_j, units.format_flop_per_j, "FLOP/J", 1e18
+)
 LENGTH = Quantity("a length", "30 m", units.length, units.format_length, "m", 1e9)
 LOSS = Quantity("a loss of light", "0.75 dB", units.loss, units.format_loss, "dB", 1e3)
 FREQUENCY = Quantity("a frequency", "1.83 GHz", units.frequency, _hertz, "Hz", 1e15)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from railyard.schema.bounds import COUNTED, SHARE, SOME_SHARE, bounded, limits, more_than
-from railyard.schema.quantity import SIZE
+from railyard.schema.quantity import FLOP_PER_J, SIZE
 from railyard.workload.training.offload import MASTER_BYTES
 
 if TYPE_CHECKING:
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 #: Of a rate that the catalogue states; software may do better than what its figures were measured with.
 FRACTION = more_than(0.0, 2.0)
+JOULE = FLOP_PER_J.within(
+    "0 FLOP/J",
+    "10 PFLOP/J",
+    usual=("0 FLOP/J", "20 TFLOP/J"),
+    source="H100 to GB300 at their power limits: 1 TFLOP/J in 16 bits, 4 TFLOP/J in 4",
+)
 
 Schedule = Literal["1f1b", "interleaved", "zero-bubble", "dualpipe"]
 Recompute = Literal["none", "selective", "full"]
@@ -311,9 +317,9 @@ class SoftwareProfile:
     fp8_fraction: float = field(default=1.0, metadata=bounded(FRACTION))
     fp4_fraction: float = field(default=1.0, metadata=bounded(FRACTION))
     fp8_scaling: Scaling = "tensor"
-    joule16: float = 0.0
-    joule8: float = 0.0
-    joule4: float = 0.0
+    joule16: float = field(default=0.0, metadata=bounded(JOULE))
+    joule8: float = field(default=0.0, metadata=bounded(JOULE))
+    joule4: float = field(default=0.0, metadata=bounded(JOULE))
     grouped_fraction: float = field(default=0.9, metadata=bounded(FRACTION))
     grouped_narrow: float = field(default=0.9, metadata=bounded(FRACTION))
     narrow_group_ps: int = 25_000_000
