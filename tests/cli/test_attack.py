@@ -81,6 +81,24 @@ def refused(capsys, *arguments):
     return capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "named"),
+    [
+        ("--set", "mtuu=3", "--set mtuu: unknown key"),
+        ("--set", "mtu_bytes=x", "--set mtu_bytes: `x` is not a size"),
+        ("--set", "mtu_bytes", "--set: an assignment is key=value"),
+        ("--set", "mtu_bytes=20", "--set mtu_bytes: packets have no room"),
+        ("--set", "congestion_control=dcqcn", "--set congestion_control: the transport uec"),
+        ("--link-rate", "4x", "--link-rate: unknown unit `x`"),
+        ("--set", "link_rate=4x", "--set link_rate: unknown unit `x`"),
+    ],
+)
+def test_packet_names_the_option_that_is_wrong(option, value, named, tmp_path, capsys):
+    flows = tmp_path / "one.cm"
+    flows.write_text("Nodes 4\nConnections 1\n0->1 id 1 start 0 size 100000\n", encoding="utf-8")
+    assert named in refused(capsys, "packet", "--traffic", flows, option, value)
+
+
 @pytest.mark.parametrize("value", ["\udcff\udcfe", "\ud800"])
 def test_letters_that_are_none(plain, capsys, value):
     assert "is no UTF-8" in refused(capsys, "run", plain, "--set", f"name={value}")

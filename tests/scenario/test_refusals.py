@@ -44,6 +44,18 @@ def test_loads_of_others_on_one_tier_add_up(tmp_path):
     assert problem.allowed == "less than 0.4"
 
 
+def test_a_job_that_fails_while_it_restarts_is_refused_before_a_step_is_simulated(tmp_path):
+    """Restarts of 900 s on 16 GPUs: e^30 is reached at 30 s between failures of the job, 480 s of a GPU."""
+    ranks = prepare(load.from_values(BASES["training"]))[0].cluster.ranks
+    restarts = {"economics.restart": "900 s"}
+    (problem,) = refused(tmp_path, {**restarts, "economics.mtbf": f"{29 * ranks} s"}).values()
+    assert problem.key == "economics.mtbf"
+    assert problem.message.startswith("the job would never end")
+    assert problem.allowed == "at least 30 s for the whole job"
+    values = put(BASES["training"], ["economics"], {"restart": "900 s", "mtbf": f"{31 * ranks} s"})
+    assert prepare(load.from_values(values))
+
+
 def test_two_loads_leave_what_their_sum_leaves(tmp_path):
     def rates(*loads):
         values = put(

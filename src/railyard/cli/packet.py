@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from railyard.cli.messages import say
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.result.result import Result
+    from railyard.scenario.packet.settings import PacketSettings
     from railyard.study.traffic.report import Report
 
 _SHOWN = 3
@@ -46,7 +48,7 @@ def packet(
     """
     preset = chosen(name, trust=trust)
     rate = [] if link_rate is None else [f"link_rate={link_rate}"]
-    settings = assign(preset.settings, [*rate, *sets])
+    settings = _settings(preset.settings, rate, sets)
     given = TrafficRun(
         traffic, topology, preset, settings, seed=seed, threads=threads, probe=bool(report_to or out), faults=faults
     )
@@ -66,6 +68,20 @@ def packet(
     if not quiet:
         for path in written:
             say(f"wrote {path}")
+
+
+def _settings(base: PacketSettings, rate: Sequence[str], sets: Sequence[str]) -> PacketSettings:
+    """The settings with those of options in them; errors name the option and its key."""
+    try:
+        return assign(base, [*rate, *sets])
+    except InputError as error:
+        by_option = "--link-rate" if rate and not any(text.startswith("link_rate") for text in sets) else ""
+        named = [
+            replace(one, key=by_option if by_option and one.key == "link_rate" else f"--set {one.key}")
+            for one in error.problems
+            if one.key != "--set"
+        ]
+        raise InputError.many([*(one for one in error.problems if one.key == "--set"), *named]) from None
 
 
 def _page(result: Result, folder: Path) -> None:

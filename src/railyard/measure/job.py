@@ -138,17 +138,36 @@ def expected_wall_s(work_s: float, *, interval_s: float, stall_s: float, mtbf_s:
     Raises:
         InputError: Interruptions come so often that the job would never end.
     """
-    exponent = (interval_s + stall_s + restart_s) / mtbf_s
-    if exponent > _LONGEST_EXPONENT:
-        raise InputError(
-            f"the job would never end: it is interrupted every {mtbf_s:.3g} s on average, saves its state every "
-            f"{interval_s:.3g} s and restarts in {restart_s:.3g} s",
-            key="economics.mtbf",
-            found=f"{mtbf_s:.3g} s for the whole job",
-            allowed=f"at least {(interval_s + stall_s + restart_s) / _LONGEST_EXPONENT:.3g} s for the whole job",
-            hint="save more often, restart faster, or raise the mean time between failures",
-        )
+    if interval_s + stall_s + restart_s > _LONGEST_EXPONENT * mtbf_s:
+        saves = f", saves its state every {interval_s:.3g} s"
+        raise _endless(mtbf_s, interval_s + stall_s + restart_s, f"{saves} and restarts in {restart_s:.3g} s")
     return mtbf_s * math.exp(restart_s / mtbf_s) * math.expm1((interval_s + stall_s) / mtbf_s) * work_s / interval_s
+
+
+def check_ends(accelerators: int, mtbf_h: float, restart_s: float) -> None:
+    """Refuses a job that does not end however short its steps are: it fails again while it restarts.
+
+    Args:
+        accelerators: All of the job.
+        mtbf_h: Of one accelerator, hours.
+        restart_s: Of one restart.
+
+    Raises:
+        InputError: The job would never end.
+    """
+    mtbf_s = mtbf_h * _HOUR_S / accelerators
+    if restart_s > _LONGEST_EXPONENT * mtbf_s:
+        raise _endless(mtbf_s, restart_s, f" and restarts in {restart_s:.3g} s")
+
+
+def _endless(mtbf_s: float, cycle_s: float, how: str) -> InputError:
+    return InputError(
+        f"the job would never end: it is interrupted every {mtbf_s:.3g} s on average{how}",
+        key="economics.mtbf",
+        found=f"{mtbf_s:.3g} s for the whole job",
+        allowed=f"at least {cycle_s / _LONGEST_EXPONENT:.3g} s for the whole job",
+        hint="save more often, restart faster, or raise the mean time between failures",
+    )
 
 
 def job_time(

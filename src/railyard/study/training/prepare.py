@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.engine import get as engine_named
 from railyard.engine.fluid import FluidEngine
 from railyard.errors import Faults, InputError
+from railyard.measure.job import check_ends
 from railyard.scenario.load import blaming, dump
 from railyard.scenario.unions import fault_of
 from railyard.study import compose
@@ -184,6 +185,8 @@ def prepared(
     assert model is not None  # else `wrong` has raised
     assert assumptions is not None
     assert policy is not None
+    with blaming(draft):
+        check_ends(cluster.ranks, assumptions.mtbf_h.typical, assumptions.restart_s.typical)
     ready, (graphs, choices) = engine_of(draft, cluster, name), shared or (Graphs(), [])
     drawn = _drawn(seats, cluster, scenario.seed)
     choose = Fastest(drawn, _fluid(ready), policy, graphs, scenario.seed, cluster, choices, most=_most(ready))
