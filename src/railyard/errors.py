@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Columns of a source line that an error shows; one with a caret is shown as far as that.
 _LONGEST = 90
+# Letters of what was found that an error shows: a cell may hold a whole file.
+_LONGEST_FOUND = 400
 _MOST_SHOWN_BYTES = 256 << 20
 """Of a file of which a source line is shown; of larger ones its number alone."""
 
@@ -122,7 +124,7 @@ class Problem:
         lines = [self.headline()]
         lines += self._place()
         if self.found is not None and self.found not in self.message:
-            lines.append(f"  found: {self.found}")
+            lines.append(f"  found: {_cut(self.found, _LONGEST_FOUND)}")
         if self.allowed is not None:
             lines.append(f"  allowed: {self.allowed}")
         return "\n".join(lines)

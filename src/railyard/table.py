@@ -110,6 +110,7 @@ class Table:
         comment: What begins a line that is skipped; empty: nothing.
         key: Columns that no two rows have alike.
         lower: Whether names of columns are read in small letters.
+        needed: Columns that an empty table should have had, for the message.
 
     Attributes:
         file: Its name.
@@ -130,13 +131,16 @@ class Table:
         comment: str = "",
         key: Sequence[str] = (),
         lower: bool = False,
+        needed: Sequence[str] = (),
     ) -> None:
         self.file = str(file)
         self._key, self._comment, self._seen = tuple(key), comment, dict[tuple[str, ...], int]()
         self._lines = text.removeprefix("\ufeff").split("\n")
         heading = next(self._numbered(0), None)
         if heading is None:
-            raise InputError("the table is empty", file=file, allowed="a heading, and a row a line")
+            raise InputError(
+                "the table is empty", file=file, allowed=", ".join(needed) or "a heading, and a row a line"
+            )
         self.line, words = heading
         self.delimiter = delimiter or max(",\t|", key=words.count)
         self.columns = tuple(self.cells(self.line, words.lower() if lower else words))
@@ -277,7 +281,8 @@ def read(
     Raises:
         InputError: It cannot be read, or its heading is wrong.
     """
-    table = Table(read_text(path, most), path, delimiter=delimiter, comment=comment, key=key, lower=lower)
+    text = read_text(path, most)
+    table = Table(text, path, delimiter=delimiter, comment=comment, key=key, lower=lower, needed=needed)
     return table.require(*needed, known=known)
 
 

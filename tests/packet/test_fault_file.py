@@ -130,7 +130,7 @@ def test_a_table_without_its_heading_is_refused(tmp_path, play_table, text):
     (tmp_path / "one.cm").write_text(MATRIX)
     (tmp_path / "faults.csv").write_text(text)
     preset = fabric("uec-htsim")
-    with pytest.raises(InputError, match="at,where,event,value"):
+    with pytest.raises(InputError, match="at, where, event, value"):
         run(TrafficRun(tmp_path / "one.cm", None, preset, preset.settings, faults=tmp_path / "faults.csv"))
 
 
