@@ -18,7 +18,9 @@ from railyard.scenario.communication import one_of
 from railyard.study.study import prepare
 from railyard.study.study import run as execute
 from railyard.workload.training.sync import KINDS, DiLoCo, PowerSgd
+from railyard.workload.training.sync.check import check_values
 from railyard.workload.training.sync.published import Finding
+from railyard.workload.training.sync.spec import Communication
 
 BASE = {
     "name": "yard",
@@ -59,7 +61,7 @@ def test_every_kind_can_be_written(part, kind):
     section = draft({part: {"kind": kind}}).scenario.workload.training.communication
     assert getattr(section, part).kind == kind
     record = KINDS[part].get(kind)
-    assert record().problems() == []
+    check_values(Communication(**{part: record()}))
     assert record.published
     assert all(finding.source and finding.effect and finding.scope for finding in record.published)
 
@@ -73,14 +75,14 @@ def test_every_kind_can_be_written(part, kind):
         ({"compression": {"kind": "powersgd", "rank": 0}}, "must be at least 1"),
         ({"compression": {"kind": "top-k", "density": 0}}, "must be more than 0"),
         ({"compression": {"kind": "quantized", "gradient_bits": 5}}, "no such width"),
-        ({"compression": {"kind": "one-bit", "warmup": "120 %"}}, "must be at most 1"),
+        ({"compression": {"kind": "one-bit", "warmup": "100 %"}}, "must be less than 1"),
         ({"compression": "zero++"}, "does not work with gradients that ZeRO-0 shards"),
         ({"local_updates": {"kind": "diloco", "workers": 3}}, "do not divide the 4"),
         ({"local_updates": {"kind": "diloco", "workers": 1}}, "local updates need two workers"),
         ({"local_updates": {"kind": "diloco", "inner_steps": 0}}, "must be at least 1"),
         ({"local_updates": {"kind": "streaming-diloco", "parts": 0}}, "must be at least 1"),
         ({"local_updates": {"kind": "streaming-diloco", "parts": 500}}, "more fragments than steps"),
-        ({"asynchronous": {"kind": "stale-synchronous", "staleness": 0}}, "plain data parallelism"),
+        ({"asynchronous": {"kind": "stale-synchronous", "staleness": 0}}, "must be at least 1"),
         ({"asynchronous": "delayed", "scheduling": "priority"}, "need no order"),
         ({"asynchronous": "delayed", "compression": "top-k"}, "is not modelled"),
         ({"dispatch": "quantized"}, "expert parallelism is 1"),

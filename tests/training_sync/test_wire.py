@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railyard.errors import InputError
 from railyard.graph import CollectiveKind
 from railyard.workload.training.sync import (
     DiLoCo,
@@ -19,8 +20,12 @@ from railyard.workload.training.sync import (
     TopK,
     ZeroPlusPlus,
 )
+from railyard.workload.training.sync.asynchronous import StaleSynchronous
+from railyard.workload.training.sync.check import check_values
 from railyard.workload.training.sync.local import exposed_s
+from railyard.workload.training.sync.scheduling import Priority
 from railyard.workload.training.sync.shapes import Matrix, bundle, dense_matrices
+from railyard.workload.training.sync.spec import Communication
 from railyard.workload.training.sync.wire import Bundle, KernelWork, Leg, Peers
 
 SCHEMES = st.one_of(
@@ -148,12 +153,33 @@ def test_no_more_rows_than_the_table_has(tokens, vocab, touched):
     assert SparseEmbedding().rows(tokens, vocab) <= tokens
 
 
+@pytest.mark.parametrize(
+    ("part", "record", "key"),
+    [
+        ("dispatch", QuantizedDispatch(block=0), "block"),
+        ("compression", PowerSgd(rank=0), "rank"),
+        ("compression", TopK(density=0.0), "density"),
+        ("compression", OneBit(warmup=1.0), "warmup"),
+        ("local_updates", DiLoCo(inner_steps=0), "inner_steps"),
+        ("local_updates", StreamingDiLoCo(parts=0), "parts"),
+        ("asynchronous", StaleSynchronous(staleness=0), "staleness"),
+        ("scheduling", Priority(partition_bytes=0), "partition_bytes"),
+        ("sparse", SparseEmbedding(touched=1.1), "touched"),
+    ],
+)
+def test_a_value_outside_the_range_of_its_record_is_refused(part, record, key):
+    with pytest.raises(InputError) as refused:
+        check_values(Communication(**{part: record}))
+    (problem,) = refused.value.problems
+    assert problem.key == f"communication.{part}.{key}"
+    assert problem.allowed
+
+
 def test_dispatch_says_what_is_wrong_with_each_of_its_values():
-    found = QuantizedDispatch(dispatch_bits=6, combine_bits=12, block=0).problems()
+    found = QuantizedDispatch(dispatch_bits=6, combine_bits=12).problems()
     assert found == [
         ("there is no such width", "dispatch_bits", "6", "4, 8, 16"),
         ("there is no such width", "combine_bits", "12", "4, 8, 16"),
-        ("a block has at least one number", "block", "0", "such as 128"),
     ]
     assert QuantizedDispatch(dispatch_bits=4, combine_bits=8, block=1).problems() == []
 

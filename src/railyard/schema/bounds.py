@@ -55,13 +55,13 @@ class Bounds:
         Raises:
             InputError: With what is allowed.
         """
-        fault = self._fault(value)
+        fault = self.fault(value)
         if fault is not None:
             raise InputError(fault, allowed=self.words())
 
     def holds(self, value: float) -> bool:
         """Whether the value is inside."""
-        return self._fault(value) is None
+        return self.fault(value) is None
 
     def unusual(self, value: float) -> str | None:
         """What is unusual about an allowed value, in words; None where nothing is."""
@@ -95,7 +95,8 @@ class Bounds:
         }
         return {name: end for name, end in ends.items() if end is not None}
 
-    def _fault(self, value: float) -> str | None:
+    def fault(self, value: float) -> str | None:
+        """What is wrong with a value, in words; None where it is inside."""
         if self.above is not None and not value > self.above:
             return f"must be more than {self.show(self.above)}"
         if self.below is not None and not value < self.below:
@@ -111,7 +112,7 @@ class Bounds:
         from pydantic_core import PydanticCustomError, core_schema
 
         def checked(value: Any) -> Any:
-            fault = self._fault(value)
+            fault = self.fault(value)
             if fault is not None:
                 raise PydanticCustomError("bounds", "{words}", {"words": fault, "allowed": self.words()})
             return value

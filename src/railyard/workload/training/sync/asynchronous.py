@@ -25,9 +25,6 @@ class Asynchronous(Protocol):
     def late_steps(self) -> int:
         """Steps by which an update may be late."""
 
-    def problems(self) -> list[tuple[str, str, str, str]]:
-        """What is wrong with the values: message, key, found, allowed."""
-
 
 asynchronies: Registry[type[Asynchronous]] = Registry("asynchronous update")
 
@@ -53,10 +50,6 @@ class Delayed:
     def late_steps(self) -> int:
         """One."""
         return 1
-
-    def problems(self) -> list[tuple[str, str, str, str]]:
-        """Nothing can be wrong."""
-        return []
 
 
 @dataclass(frozen=True)
@@ -84,19 +77,12 @@ class StaleSynchronous:
         ),
     )
 
-    staleness: int = field(default=3, metadata=bounded(limits(0, 10_000)))
+    staleness: int = field(default=3, metadata=bounded(limits(1, 10_000)))
 
     @property
     def late_steps(self) -> int:
         """The staleness."""
         return self.staleness
-
-    def problems(self) -> list[tuple[str, str, str, str]]:
-        """What is wrong with the values."""
-        wrong = self.staleness < 1
-        return (
-            [("no staleness is plain data parallelism", "staleness", str(self.staleness), "1 or more")] if wrong else []
-        )
 
 
 asynchronies.add(Delayed.kind, Delayed)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError, Problem
+from railyard.schema.bounds import METADATA_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,9 +50,15 @@ def communicates(training: Training) -> bool:
 
 
 def _values(asked: Communication) -> Iterator[Problem]:
+    """Values outside the ranges that records state, and what else a record knows of its own."""
     for name, record in asked.parts():
-        for message, key, found, allowed in record.problems():
-            yield Problem(message, key=f"communication.{name}.{key}", found=found, allowed=allowed)
+        place = f"communication.{name}"
+        for one in fields(record):
+            limits, value = one.metadata.get(METADATA_KEY), getattr(record, one.name)
+            if limits is not None and (fault := limits.fault(value)):
+                yield Problem(fault, key=f"{place}.{one.name}", found=limits.show(value), allowed=limits.words())
+        for message, key, found, allowed in getattr(record, "problems", list)():
+            yield Problem(message, key=f"{place}.{key}", found=found, allowed=allowed)
 
 
 def _sharding(training: Training, asked: Communication) -> Iterator[Problem]:

@@ -77,8 +77,6 @@ class QuantizedDispatch:
         for key, bits in (("dispatch_bits", self.dispatch_bits), ("combine_bits", self.combine_bits)):
             if bits not in _WIDTHS:
                 found.append(("there is no such width", key, str(bits), ", ".join(map(str, _WIDTHS))))
-        if self.block < 1:
-            found.append(("a block has at least one number", "block", str(self.block), "such as 128"))
         return found
 
 

@@ -61,10 +61,6 @@ _WIDTHS = (2, 4, 8, 16, 32)
 
 def _common(updates: LocalUpdates) -> list[tuple[str, str, str, str]]:
     found = []
-    if updates.inner_steps < 1:
-        found.append(
-            ("replicas step at least once between meetings", "inner_steps", str(updates.inner_steps), "1 or more")
-        )
     if updates.bits not in _WIDTHS:
         found.append(("there is no such width", "outer_bits", f"{updates.bits:g}", ", ".join(map(str, _WIDTHS))))
     if updates.overlap_steps < 0:
@@ -279,9 +275,7 @@ class StreamingDiLoCo:
     def problems(self) -> list[tuple[str, str, str, str]]:
         """What is wrong with the values."""
         found = _common(self)
-        if self.parts < 1:
-            found.append(("there is at least one fragment", "parts", str(self.parts), "1 or more"))
-        elif self.parts > self.inner_steps:
+        if self.parts > self.inner_steps:
             found.append(
                 ("more fragments than steps to send them in", "parts", str(self.parts), f"at most {self.inner_steps}")
             )

@@ -26,9 +26,6 @@ class Scheduling(Protocol):
     def piece_bytes(self) -> int:
         """Largest piece that is sent without asking whether something more urgent has come."""
 
-    def problems(self) -> list[tuple[str, str, str, str]]:
-        """What is wrong with the values: message, key, found, allowed."""
-
 
 schedulings: Registry[type[Scheduling]] = Registry("communication scheduling")
 
@@ -61,15 +58,6 @@ class Priority:
     def piece_bytes(self) -> int:
         """Size of a piece."""
         return self.partition_bytes
-
-    def problems(self) -> list[tuple[str, str, str, str]]:
-        """What is wrong with the values."""
-        wrong = self.partition_bytes < 1
-        return (
-            [("a piece has at least one byte", "partition", str(self.partition_bytes), "such as 64 MB")]
-            if wrong
-            else []
-        )
 
 
 schedulings.add(Priority.kind, Priority)

@@ -24,9 +24,6 @@ class Sparse(Protocol):
     def rows(self, tokens: float, vocab: float) -> float:
         """Rows of the table that one rank's tokens touch in a step."""
 
-    def problems(self) -> list[tuple[str, str, str, str]]:
-        """What is wrong with the values: message, key, found, allowed."""
-
 
 sparsities: Registry[type[Sparse]] = Registry("sparse update")
 
@@ -56,11 +53,6 @@ class SparseEmbedding:
     def rows(self, tokens: float, vocab: float) -> float:
         """The given share, or one row a token: text repeats tokens, so this is the most that it can be."""
         return self.touched * vocab if self.touched else min(tokens, vocab)
-
-    def problems(self) -> list[tuple[str, str, str, str]]:
-        """What is wrong with the values."""
-        wrong = not 0 <= self.touched <= 1
-        return [("a share is between 0 and 1", "touched", f"{self.touched:g}", "such as 10 %")] if wrong else []
 
 
 sparsities.add(SparseEmbedding.kind, SparseEmbedding)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from railyard.graph import CollectiveKind
-from railyard.schema.bounds import SHARE, bounded
+from railyard.schema.bounds import Bounds, bounded
 from railyard.workload.training.sync.compression.scheme import compressions
 from railyard.workload.training.sync.published import Finding
 from railyard.workload.training.sync.wire import KernelWork, Leg, Reduction, Round
@@ -41,12 +41,7 @@ class OneBit:
         ),
     )
 
-    warmup: float = field(default=0.15, metadata=bounded(SHARE))
-
-    def problems(self) -> list[tuple[str, str, str, str]]:
-        """What is wrong with the values."""
-        wrong = not 0 <= self.warmup < 1
-        return [("a share is at least 0 and below 1", "warmup", f"{self.warmup:g}", "such as 15 %")] if wrong else []
+    warmup: float = field(default=0.15, metadata=bounded(Bounds(low=0.0, below=1.0)))
 
     def volume_reduction(self, bits: float = 16.0) -> float:
         """How many times fewer bytes a whole job sends than with gradients of `bits` bits."""

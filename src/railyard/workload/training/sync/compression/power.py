@@ -52,11 +52,6 @@ class PowerSgd:
 
     rank: int = field(default=32, metadata=bounded(limits(1, 65_536)))
 
-    def problems(self) -> list[tuple[str, str, str, str]]:
-        """What is wrong with the values."""
-        wrong = self.rank < 1
-        return [("a factor has at least one column", "rank", str(self.rank), "1 or more")] if wrong else []
-
     def reduction(self, bundle: Bundle, peers: Peers) -> Reduction:
         """Two rounds: P with the vectors, then Q; matrices that factors would not make smaller travel as they are."""
         del peers

@@ -40,8 +40,6 @@ class _Blocks:
         for key, bits in (("gradient_bits", self.gradient_bits), ("parameter_bits", self.parameter_bits)):
             if bits not in _WIDTHS:
                 found.append(("there is no such width", key, str(bits), ", ".join(map(str, _WIDTHS))))
-        if self.block < 1:
-            found.append(("a block has at least one number", "block", str(self.block), "such as 256"))
         return found
 
     def reduction(self, bundle: Bundle, peers: Peers) -> Reduction:

@@ -38,8 +38,5 @@ class Compression(Protocol):
     def second_copy(self) -> bool:
         """Every scale-up domain keeps all parameters, so that backward gathers them inside (hpZ)."""
 
-    def problems(self) -> list[tuple[str, str, str, str]]:
-        """What is wrong with the values: message, key, found, allowed."""
-
 
 compressions: Registry[type[Compression]] = Registry("compression")

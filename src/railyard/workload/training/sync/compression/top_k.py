@@ -50,12 +50,8 @@ class TopK:
 
     def problems(self) -> list[tuple[str, str, str, str]]:
         """What is wrong with the values."""
-        found = []
-        if not 0 < self.density <= 1:
-            found.append(("a share is above 0 and at most 1", "density", f"{self.density:g}", "such as 0.1 %"))
-        if self.value_bytes not in (1, 2, 4):
-            found.append(("a value has 1, 2 or 4 bytes", "value", str(self.value_bytes), "1 B, 2 B or 4 B"))
-        return found
+        wrong = self.value_bytes not in (1, 2, 4)
+        return [("a value has 1, 2 or 4 bytes", "value", str(self.value_bytes), "1 B, 2 B or 4 B")] if wrong else []
 
     def reduction(self, bundle: Bundle, peers: Peers) -> Reduction:
         """One all-gather of values and indices.
