@@ -13,7 +13,6 @@ from railyard.catalog.types import (
     Device,
     Entry,
     MemoryPool,
-    Nic,
     Server,
     Storage,
     Switch,
@@ -34,6 +33,7 @@ def check(entry: Entry) -> list[Finding]:
 
 
 def _positive(entry: Entry, **values: str) -> Iterator[Finding]:
+    """Values that may not be 0, where the range of their record does not say so."""
     for attribute, key in values.items():
         if not getattr(entry, attribute) > 0:
             yield key, "must be more than zero"
@@ -42,10 +42,7 @@ def _positive(entry: Entry, **values: str) -> Iterator[Finding]:
 def _accelerator(entry: Entry) -> Iterator[Finding]:
     if not isinstance(entry, Accelerator):
         return
-    yield from _positive(
-        entry, memory_bytes="memory", memory_bps="memory_bandwidth", scale_up_domain="scale_up_domain", tdp_w="tdp"
-    )
-    yield from _positive(entry, gemm_efficiency="gemm_efficiency", memory_efficiency="memory_efficiency")
+    yield from _positive(entry, tdp_w="tdp", gemm_efficiency="gemm_efficiency", memory_efficiency="memory_efficiency")
     yield from _positive(
         entry, attention_efficiency="attention_efficiency", gemm_efficiency_8bit="gemm_efficiency_8bit"
     )
@@ -60,8 +57,7 @@ def _accelerator(entry: Entry) -> Iterator[Finding]:
 def _server(entry: Entry) -> Iterator[Finding]:
     if not isinstance(entry, Server):
         return
-    yield from _positive(entry, accelerators="accelerators", scale_up_domain="scale_up_domain", nics="nics")
-    yield from _positive(entry, pcie_bps="pcie_bandwidth", numa_nodes="numa_nodes", host_memory_bytes="host_memory")
+    yield from _positive(entry, pcie_bps="pcie_bandwidth", host_memory_bytes="host_memory")
     if len(entry.accelerator_numa) != entry.accelerators:
         yield "accelerator_numa", f"must name a memory domain for each of the {entry.accelerators} accelerators"
     if len(entry.nic_numa) != entry.nics:
@@ -73,14 +69,10 @@ def _server(entry: Entry) -> Iterator[Finding]:
         yield "scale_up_domain", "must divide the server's accelerators or be a multiple of them"
 
 
-def _nic(entry: Entry) -> Iterator[Finding]:
-    yield from _positive(entry, rate_bps="rate", ports="ports")
-
-
 def _switch(entry: Entry) -> Iterator[Finding]:
     if not isinstance(entry, Switch):
         return
-    yield from _positive(entry, capacity_bps="capacity", port_rate_bps="port_rate", ports="ports")
+    yield from _positive(entry, capacity_bps="capacity", port_rate_bps="port_rate")
     if entry.ports * entry.port_rate_bps > entry.capacity_bps * (1 + 1e-9):
         yield "ports", "times port_rate must not exceed capacity"
     if entry.max_ports < entry.ports:
@@ -88,7 +80,7 @@ def _switch(entry: Entry) -> Iterator[Finding]:
 
 
 def _cable(entry: Entry) -> Iterator[Finding]:
-    yield from _positive(entry, rate_bps="rate", reach_m="reach", delay_s_per_m="delay")
+    yield from _positive(entry, reach_m="reach", delay_s_per_m="delay")
 
 
 def _storage(entry: Entry) -> Iterator[Finding]:
@@ -172,9 +164,7 @@ def _blocks(entry: Model) -> Iterator[Finding]:
 def _device(entry: Entry) -> Iterator[Finding]:
     if not isinstance(entry, Device):
         return
-    yield from _positive(
-        entry, memory_bytes="memory", memory_bps="memory_bandwidth", training_efficiency="training_efficiency"
-    )
+    yield from _positive(entry, training_efficiency="training_efficiency")
     if not any(entry.flops.values()):
         yield "flops", "must hold a rate above zero"
 
@@ -198,7 +188,6 @@ _MOST_LOSS = 0.2
 _RULES = {
     Accelerator: _accelerator,
     Server: _server,
-    Nic: _nic,
     Switch: _switch,
     Cable: _cable,
     Storage: _storage,
