@@ -83,6 +83,19 @@ void check_acyclic(const TrafficColumns& traffic) {
   need(done == flows, "the flows have a dependency cycle");
 }
 
+/// Messages of a connection share what its sender knows, so that they have one sender, and one receiver.
+void check_connections(const TrafficColumns& traffic) {
+  if (traffic.connection.empty()) return;
+  std::vector<std::size_t> first(traffic.source.size(), traffic.source.size());
+  for (std::size_t flow = 0; flow < traffic.source.size(); ++flow) {
+    if (traffic.source[flow] == traffic.target[flow]) continue;
+    std::size_t& one = first[traffic.connection[flow]];
+    one = std::min(one, flow);
+    need(traffic.source[one] == traffic.source[flow] && traffic.target[one] == traffic.target[flow],
+         "messages of one connection have different sources or targets");
+  }
+}
+
 void check_traffic(const NetworkColumns& network, const TrafficColumns& traffic) {
   const std::size_t flows = traffic.source.size();
   need(flows <= kIndexMask, "too many flows");
@@ -114,6 +127,7 @@ void check_traffic(const NetworkColumns& network, const TrafficColumns& traffic)
   for (const double share : traffic.nic_share) need(share > 0 && share <= 1, "a share of an interface is not in (0, 1]");
   need(traffic.connection.empty() || traffic.connection.size() == flows, "connection has not one row a flow");
   need(within(traffic.connection, 0, static_cast<std::int64_t>(flows)), "a connection is not in [0, flows)");
+  check_connections(traffic);
   need(within(traffic.klass, 0, 8), "a traffic class is not in [0, 8)");
   check_acyclic(traffic);
 }

@@ -61,6 +61,29 @@ def test_an_entropy_leads_every_message_of_a_connection_over_the_same_links():
     assert used[0] == 1 < used[1]
 
 
+def trimmed(sizes, connection):
+    """Packets trimmed of messages that two hosts of one leaf each begin at once, to one host of another."""
+    source = np.repeat([0, 1], len(sizes))
+    traffic = Traffic.of(2 * PAIRS, source, PAIRS, np.tile(sizes, 2))
+    settings = Settings(**UEC.constants)
+    record = run(slow_spine(), replace(traffic, connection=connection), settings)
+    assert record.ended.all()
+    return record.meta["packets"]["trimmed"]
+
+
+def test_messages_of_a_connection_share_one_window():
+    """Eight at once lose about what one message of their bytes loses; eight windows lose twice as much."""
+    one = trimmed([8 * SIZE], None)
+    assert trimmed([SIZE] * 8, np.repeat([0, 1], 8).astype(np.uint32)) == pytest.approx(one, rel=0.25)
+    assert trimmed([SIZE] * 8, None) > 1.6 * one
+
+
+def test_a_connection_with_two_sources_is_refused():
+    traffic = replace(Traffic.of(4, [0, 1], 2, 1000), connection=np.zeros(2, np.uint32))
+    with pytest.raises(InputError, match="one connection have different sources"):
+        run(leaf_spine(4, leaf_hosts=4, spines=1, rate_bps=RATE_BPS), traffic, Settings())
+
+
 def test_a_connection_beyond_the_flows_is_refused():
     traffic = replace(Traffic.of(2, [0, 0], 1, 1000), connection=np.array([0, 2], np.uint32))
     with pytest.raises(InputError, match="connection"):

@@ -21,11 +21,11 @@ class Bench(IdleNetwork):
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, float]] = []
-        self.times: set[int] = set()
+        self.times: dict[int, int] = {}
 
     def surplus_ps(self, graph: object, task: int, slicing: Slicing, measure: Measure) -> float:
         self.asked.append((task, measure.factor))
-        self.times.add(measure.times)
+        self.times[task] = measure.times
         return super().surplus_ps(graph, task, slicing, measure)
 
     def _took_ps(self, graph: object, task: int, slicings: list[Slicing]) -> list[tuple[float, float]]:
@@ -66,10 +66,10 @@ def test_what_grows_with_the_slice_is_drawn_on_to_the_whole():
 @pytest.mark.parametrize(
     ("budget", "factors"),
     [
-        (4.2 * WHOLE, {0: 1.0, 1: 1.0, 2: 1.0}),  # each takes its own, a quarter, and an eighth for 5 slices of 40
+        (5 * WHOLE, {0: 1.0, 1: 1.0, 2: 1.0}),  # each takes its own, a quarter, and 45 / 40 for slices of 40
         (0.07 * WHOLE, {}),  # no more than a slice of each takes
-        # 1 less 9/40 for three slices of each, by the roots of 300, 700 and 500; a slice of n takes 3/2 of an n-th
-        (1 * WHOLE, {0: 7.39, 1: 4.84, 2: 5.72}),
+        # 1 less (3 + 6 + 4) / 40 for slices, by the roots of 300, 700 and 500; a slice of n takes 3/2 of an n-th
+        (1 * WHOLE, {0: 8.49, 1: 5.56, 2: 6.57}),
     ],
 )
 def test_the_budget_goes_to_those_that_count(budget: float, factors: dict[int, float]):
@@ -97,12 +97,23 @@ def test_a_run_of_everything_as_it_is_needs_no_measuring(slicing: Slicing, runs:
 
 
 @pytest.mark.parametrize(
-    ("factor", "budget", "times"),
-    [(15.9, 9.0, 1), (40, 9.0, 5), (1000, 99.0, 16), (40, 1.0, 3)],  # the last: 40 / 4 slices of three
+    ("sizes", "budget", "times"),
+    [
+        ((1, 1, 1), 1, {0: 3, 1: 6, 2: 4}),  # a third of 1 is 13.3 slices of 40, by 300, 700 and 500
+        (
+            (1, 4, 1),
+            3,
+            {0: 5, 1: 6, 2: 9},
+        ),  # 40 slices, of which each of the second counts four: by 300, 700 / 2 and 500
+        ((1, 1, 1), 9, {0: 16, 1: 16, 2: 16}),  # no more
+        ((1, 1, 1), 0.4, {1: 2, 2: 2}),  # no fewer: the first ones warm senders up
+    ],
 )
-def test_short_slices_are_measured_more_often(factor: float, budget: float, times: int):
-    blocks = [block(task, round(SIZE * 40 / factor), label) for task, label in enumerate("abc")]
-    assert found(blocks, budget * WHOLE, Slicing(factor=factor))[1].times == {times}
+def test_slices_of_what_takes_long_are_measured_most_often(
+    sizes: tuple[int, ...], budget: float, times: dict[int, int]
+):
+    blocks = [block(task, SIZE * size, label) for task, (size, label) in enumerate(zip(sizes, "abc", strict=True))]
+    assert found(blocks, budget * WHOLE, SLICE)[1].times == times
 
 
 def test_a_task_again_and_again():

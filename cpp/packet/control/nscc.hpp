@@ -65,6 +65,13 @@ struct Nscc {
     window = first_window > 0 ? first_window : most;
   }
 
+  /// There was nothing to send: that little was achieved in this round trip says nothing of the network.
+  void resume() {
+    achieved = 0;
+    adapt_at = 0;
+    adapt_asked = false;
+  }
+
   std::int64_t bdp(const NsccConstants& c) const {
     return static_cast<std::int64_t>(static_cast<double>(base_rtt) * 1e-12 * c.rate_bps / 8);
   }

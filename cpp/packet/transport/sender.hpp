@@ -21,6 +21,7 @@ struct Sender {
   SendWindow window;
   std::uint32_t last = kNone;     ///< Number of the packet that ends the flow.
   std::uint32_t requests = 0;     ///< Sequence numbers used up by requests.
+  std::uint32_t following = kNone;  ///< The connection's next message.
   Place place;                    ///< In the NIC's round of flows that want to send.
   std::uint16_t last_size = 0;
   bool done = false, timer = false;
@@ -40,6 +41,7 @@ struct FixedWindow {
     most = static_cast<std::int64_t>(1.5 * static_cast<double>(base_rtt) * 1e-12 * c.rate_bps / 8);
     window = first_window > 0 ? first_window : most;
   }
+  void resume() {}
   void see_rtt(const NsccConstants&, Ps) {}
   void see_delay(const NsccConstants&, Ps, bool) {}
   void on_received(std::int64_t) {}

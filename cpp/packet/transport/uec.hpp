@@ -30,7 +30,7 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
   void on_pacer(std::uint32_t host);
 
   std::int64_t window(std::uint32_t flow) const {
-    if constexpr (Control::kWindow) return states_[flow].window;
+    if constexpr (Control::kWindow) return connection_of(flow).state.window;
     return senders_[flow].account.credit();
   }
   double rate(std::uint32_t) const { return 0; }
@@ -59,6 +59,19 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
   using Base::fabric_;
 
   using Sender = packet::Sender<typename Control::Account>;
+
+  /// What the messages of a connection share.
+  struct Connection {
+    typename Control::State state;
+    std::int64_t in_flight = 0;
+    std::uint32_t first = kNone, last = kNone;  ///< Messages that have begun and are not done, `Sender::following` each.
+  };
+  const Connection& connection_of(std::uint32_t flow) const { return connections_[context_.traffic.connection_of(flow)]; }
+  Connection& connection_of(std::uint32_t flow) { return connections_[context_.traffic.connection_of(flow)]; }
+  bool wants_to_send(const Connection& connection) const;
+  void leave_connection(std::uint32_t flow);
+  void wake_connection(std::uint32_t flow);
+  void put_in_flight(std::uint32_t flow, std::int64_t bytes);
 
   // What the interface asks for.
   bool may_send(std::uint32_t flow) const;
@@ -107,7 +120,7 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
   Balancer balancer_;
   WordArena sent_, received_;
   BigVector<Sender> senders_;
-  BigVector<typename Control::State> states_;
+  BigVector<Connection> connections_;
   BigVector<Receiver> receivers_;
   std::vector<typename Control::Pacer> pacers_;
   std::vector<Oversubscription> congestion_;
@@ -124,7 +137,7 @@ Uec<Control, Fabric>::Uec(Context& context, Fabric& fabric)
       balancer_(context.traffic, options_) {
   const std::size_t flows = context.traffic.source.size();
   senders_.resize(flows);
-  states_.resize(flows);
+  connections_.resize(context.traffic.connections());
   receivers_.resize(flows);
   for (std::size_t flow = 0; flow < flows; ++flow) {
     senders_[flow].source = static_cast<std::uint32_t>(context.traffic.source[flow]);
@@ -165,7 +178,7 @@ void Uec<Control, Fabric>::look_ahead_sender(std::uint32_t flow) const {
     for (std::size_t at = 0; at < sizeof(object); at += 64) __builtin_prefetch(bytes + at, 1);
   };
   fetch(senders_[flow]);
-  if constexpr (Control::kWindow) fetch(states_[flow]);
+  if constexpr (Control::kWindow) fetch(connection_of(flow));
   this->prefetch_connection(flow);
 }
 

@@ -17,10 +17,48 @@ void Uec<Control, Fabric>::start(std::uint32_t flow) {
   Sender& sender = senders_[flow];
   const std::int64_t packets = (sender.size + mss_ - 1) / mss_;
   sender.backlog = packets * options_.header_bytes + sender.size;
-  states_[flow].open(constants_, options_.window_packets * options_.mtu_bytes);
+  Connection& connection = connection_of(flow);
+  if (connection.state.window == 0) connection.state.open(constants_, options_.window_packets * options_.mtu_bytes);
+  else if (!wants_to_send(connection)) connection.state.resume();
+  sender.following = kNone;
+  (connection.first == kNone ? connection.first : senders_[connection.last].following) = flow;
+  connection.last = flow;
   sender.account.open(derived_.window_bytes);
   sender.window.open(sent_, log2_span(flow));
   this->send_while_permitted(flow);
+}
+
+/// Whether any message of the connection has something left to send.
+template <class Control, class Fabric>
+bool Uec<Control, Fabric>::wants_to_send(const Connection& connection) const {
+  for (std::uint32_t at = connection.first; at != kNone; at = senders_[at].following)
+    if (senders_[at].backlog != 0 || senders_[at].window.waiting_count() != 0) return true;
+  return false;
+}
+
+/// The message is over: what it had out leaves the connection's window to the others.
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::leave_connection(std::uint32_t flow) {
+  Connection& connection = connection_of(flow);
+  put_in_flight(flow, -senders_[flow].in_flight);
+  std::uint32_t before = kNone;
+  for (std::uint32_t at = connection.first; at != flow; at = senders_[at].following) before = at;
+  (before == kNone ? connection.first : senders_[before].following) = senders_[flow].following;
+  if (connection.last == flow) connection.last = before;
+}
+
+/// The window may have room: messages of the connection take it in the order in which they began.
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::wake_connection(std::uint32_t flow) {
+  if constexpr (!Control::kWindow) return;
+  for (std::uint32_t at = connection_of(flow).first; at != kNone; at = senders_[at].following)
+    this->send_while_permitted(at);
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::put_in_flight(std::uint32_t flow, std::int64_t bytes) {
+  senders_[flow].in_flight += bytes;
+  connection_of(flow).in_flight += bytes;
 }
 
 template <class Control, class Fabric>
@@ -43,7 +81,10 @@ bool Uec<Control, Fabric>::may_send(std::uint32_t flow) const {
   if (sender.done || (sender.backlog == 0 && sender.window.waiting_count() == 0)) return false;
   if constexpr (Control::kCredit)
     if (!sender.account.may_spend()) return false;
-  if constexpr (Control::kWindow) return states_[flow].window >= sender.in_flight + next_size(sender);
+  if constexpr (Control::kWindow) {
+    const Connection& connection = connection_of(flow);
+    return connection.state.window >= connection.in_flight + next_size(sender);
+  }
   return true;
 }
 
@@ -71,10 +112,13 @@ std::uint32_t Uec<Control, Fabric>::emit(std::uint32_t flow) {
     flags = kRetransmission | kAckRequested;
     ++context_.outcome.counters.retransmitted;
   }
-  sender.in_flight += size;
+  put_in_flight(flow, size);
   bool last = sender.backlog == 0;
   if constexpr (Control::kCredit) last = last || sender.account.spent();
-  if constexpr (Control::kWindow) last = last || sender.in_flight + size >= states_[flow].window;
+  if constexpr (Control::kWindow) {
+    const Connection& connection = connection_of(flow);
+    last = last || connection.in_flight + size >= connection.state.window;
+  }
   if (last) flags |= kAckRequested;
   if constexpr (Control::kCredit)
     if (fresh || Control::Account::kAsksAgain) sender.account.target = pull_target(sender, flow);
@@ -125,7 +169,7 @@ void Uec<Control, Fabric>::request(std::uint32_t flow) {
 template <class Control, class Fabric>
 std::int64_t Uec<Control, Fabric>::pull_target(const Sender& sender, std::uint32_t flow) const {
   std::int64_t most = derived_.window_bytes;
-  if constexpr (Control::kWindow) most = std::min(most, states_[flow].window + options_.mtu_bytes);
+  if constexpr (Control::kWindow) most = std::min(most, connection_of(flow).state.window + options_.mtu_bytes);
   return sender.account.ask({.fresh = sender.backlog,
                              .again = sender.again,
                              .most = most,
@@ -192,8 +236,8 @@ void Uec<Control, Fabric>::expire(std::uint32_t flow, std::uint32_t sequence) {
   Ps sent = 0;
   if (sender.window.oldest(sent_, other, sent)) arm_timer(flow, sent);
   if constexpr (Control::kWindow) {
-    sender.in_flight -= size;
-    states_[flow].on_timeout(constants_, size);
+    put_in_flight(flow, -std::int64_t{size});
+    connection_of(flow).state.on_timeout(constants_, size);
   }
   if (sender.window.waiting_count() != 0) {
     sender.account.stop_speculating();
@@ -203,10 +247,14 @@ void Uec<Control, Fabric>::expire(std::uint32_t flow, std::uint32_t sequence) {
   }
   queue_again(flow, sequence);
   bool blocked = false;
-  if constexpr (Control::kWindow) blocked = states_[flow].window < sender.in_flight + size;
+  if constexpr (Control::kWindow) {
+    const Connection& connection = connection_of(flow);
+    blocked = connection.state.window < connection.in_flight + size;
+  }
   if constexpr (Control::kCredit) blocked = blocked || !sender.account.may_spend();
   if (blocked) request(flow);
   else this->send_while_permitted(flow);
+  wake_connection(flow);
 }
 
 template <class Control, class Fabric>
@@ -235,31 +283,35 @@ template <class Control, class Fabric>
 void Uec<Control, Fabric>::on_ack(const Packet& ack) {
   Sender& sender = senders_[ack.flow];
   if (sender.done) return;
-  typename Control::State& state = states_[ack.flow];
+  Connection& connection = connection_of(ack.flow);
   sender.unheard = 0;
   ++context_.outcome.counters.acks;
   const bool marked = (ack.flags & kMarked) != 0;
   const std::int64_t fresh = std::max<std::int64_t>(ack.amount - sender.received, 0);
   sender.received += fresh;
-  sender.in_flight -= fresh;
+  put_in_flight(ack.flow, -fresh);
   Ps delay = 0;
   if constexpr (Control::kWindow) {
-    state.on_received(fresh);
-    delay = delay_of(sender, state, ack);
+    connection.state.on_received(fresh);
+    delay = delay_of(sender, connection.state, ack);
   }
   const auto unqueue = [&](std::uint32_t sequence) {
     const std::uint32_t size = size_of(sender, sequence);
     sender.again -= size;
-    sender.in_flight += size;  // it was taken off when the packet was queued to go again
+    put_in_flight(ack.flow, size);  // it was taken off when the packet was queued to go again
   };
   sender.window.acknowledge_below(sent_, ack.cumulative, unqueue);
   if (ack.bitmap != 0) sender.window.acknowledge(sent_, ack.reference, ack.bitmap, unqueue);
   balancer_.feedback(ack.flow, ack.entropy, marked ? Feedback::marked : Feedback::good, context_.now);
-  if constexpr (Control::kWindow)
-    if (context_.traffic.heeds(ack.flow)) state.on_ack(constants_, marked, delay, fresh, sender.in_flight, context_.now);
+  if constexpr (Control::kWindow) {
+    if (!wants_to_send(connection)) connection.state.resume();
+    if (context_.traffic.heeds(ack.flow))
+      connection.state.on_ack(constants_, marked, delay, fresh, connection.in_flight, context_.now);
+  }
   sender.account.stop_speculating();
   if ((std::int64_t{ack.cumulative} - sender.requests) * mss_ >= sender.size) finish(ack.flow);
   else try_to_send(ack.flow);
+  wake_connection(ack.flow);
 }
 
 template <class Control, class Fabric>
@@ -272,18 +324,20 @@ void Uec<Control, Fabric>::on_nack(const Packet& nack) {
   const std::uint32_t size = size_of(sender, nack.sequence);
   const bool last_hop = (nack.flags & kLastHop) != 0;
   if constexpr (Control::kWindow) {
-    typename Control::State& state = states_[nack.flow];
-    state.see_rtt(constants_, context_.now - sender.window.sent_at(sent_, nack.sequence));
+    Connection& connection = connection_of(nack.flow);
+    connection.state.see_rtt(constants_, context_.now - sender.window.sent_at(sent_, nack.sequence));
+    if (!wants_to_send(connection)) connection.state.resume();
     if (context_.traffic.heeds(nack.flow))
-      state.on_nack(constants_, size, Control::kCredit && last_hop, sender.in_flight, context_.now);
+      connection.state.on_nack(constants_, size, Control::kCredit && last_hop, connection.in_flight, context_.now);
   }
   sender.window.forget(sent_, nack.sequence);
-  sender.in_flight -= size;
+  put_in_flight(nack.flow, -std::int64_t{size});
   sender.account.stop_speculating();
   queue_again(nack.flow, nack.sequence);
   const Feedback what = !last_hop ? Feedback::trimmed : (nack.flags & kMarked) != 0 ? Feedback::marked : Feedback::good;
   balancer_.feedback(nack.flow, nack.entropy, what, context_.now);
   try_to_send(nack.flow);
+  wake_connection(nack.flow);
 }
 
 template <class Control, class Fabric>
@@ -302,6 +356,7 @@ void Uec<Control, Fabric>::finish(std::uint32_t flow) {
   Sender& sender = senders_[flow];
   sender.done = true;
   sender.window.close(sent_);
+  leave_connection(flow);
   context_.flows.sent(flow, context_.now);
 }
 

@@ -2,9 +2,10 @@
 
 A slice cannot divide the latency of links, nor the queues and the round trips in which senders adapt. They lengthen a
 communication by an amount that is nearly the same whoever else is on the network, so it is measured on an empty
-network, both ways, and taken off again. Load balancers that learn keep what they know from one message of a connection
-to the next, so a slice that is not measured warms them up. Where the budget does not hold a communication whole, two
-finer slices of it stand for the whole, and what the coarser one of the two adds is taken off once more.
+network, both ways, and taken off again. Load balancers and windows keep what they have learnt from one message of a
+connection to the next, so the first slices, which do not count, warm them up. Where the budget does not hold a
+communication whole, two finer slices of it stand for the whole, and what the coarser one of the two adds is taken off
+once more.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from railyard.graph import TaskGraph
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from railyard.cluster import Cluster
     from railyard.collective import CollectivePolicy
     from railyard.engine.packet.placing import Placed
@@ -38,9 +41,13 @@ COARSER = 4.0
 LEAST_FINER = 2.0
 """A slice that stands for the whole is at least so many times as fine as the run's; else the estimate has to do."""
 
-SLICES_FOR, MOST_SLICES, FOR_SLICES = 8, 16, 0.25
-"""The run's slice is measured once for so many that make a whole, for short ones scatter; at most so often, and for so
-much of the budget."""
+LEAST_SLICES, MOST_SLICES, FOR_SLICES = 2, 16, 1 / 3
+"""Slices of one communication scatter, and senders adapt from one to the next: how often at least and at most the run's
+slice is measured, and for about what share of the budget."""
+
+LEAST_HOPS = 3e7
+"""Packets times links that measurements may take however small the run's budget: some five seconds of one core.
+With fewer, communications of 64 ranks are not measured whole, and their surplus is not in proportion to the factor."""
 
 ALIKE = 20
 """Communications of one kind whose sizes differ by less than one part in so many are measured once."""
@@ -52,7 +59,7 @@ class Measure:
 
     Attributes:
         factor: Of the finer slice that stands for the whole; 1 for the whole itself.
-        times: How often the run's own slice is measured; the second half counts.
+        times: How often the run's own slice is measured, at least twice; the second half counts.
     """
 
     factor: float
@@ -197,9 +204,8 @@ def _measures(groups: Sequence[_Group], budget_hops: float, slicing: Slicing) ->
     """
     whole = np.array([group.hops for group in groups])
     share = np.sqrt(whole * np.array([group.weight for group in groups]))
-    once = float(whole.sum()) / slicing.factor
-    times = int(np.clip(min(slicing.factor / SLICES_FOR, FOR_SLICES * budget_hops / once), 1, MOST_SLICES))
-    left = budget_hops - times * once
+    times = _times(whole, share, FOR_SLICES * budget_hops * slicing.factor)
+    left = budget_hops - float(times @ whole) / slicing.factor
     factor = np.full(len(groups), np.inf)
     for group in np.argsort(-share / whole):
         given = left * share[group] / share[np.isinf(factor)].sum()
@@ -209,4 +215,20 @@ def _measures(groups: Sequence[_Group], budget_hops: float, slicing: Slicing) ->
         else:
             factor[group] = 1.0
         left -= min(needed, given) if factor[group] > 1 else needed
-    return [Measure(one, times) for one in factor.tolist()]
+    return [Measure(one, often) for one, often in zip(factor.tolist(), times.tolist(), strict=True)]
+
+
+def _times(whole: NDArray[np.float64], share: NDArray[np.float64], hops: float) -> NDArray[np.int64]:
+    """int64[groups], how often the run's slice of each is measured.
+
+    The scatter of a mean counts by the time that the group takes: the variance of the sum is least where each group is
+    measured in proportion to that time over the root of what one measurement costs.
+
+    Args:
+        whole: Hops of a whole communication.
+        share: Root of these hops times the time that the group takes.
+        hops: What all measurements may take together, in hops of whole communications.
+    """
+    often = (share / whole) ** 2 * np.sqrt(whole)
+    often *= hops / float(often @ whole)
+    return np.clip(np.rint(often), LEAST_SLICES, MOST_SLICES).astype(np.int64)

@@ -13,7 +13,7 @@ from railyard.engine.faults import placed as placed_faults
 from railyard.engine.flow import FLOW
 from railyard.engine.joint import joint
 from railyard.engine.lowering import Entities, Lowered, lower
-from railyard.engine.packet.alone import IdleNetwork, measured
+from railyard.engine.packet.alone import LEAST_HOPS, IdleNetwork, measured
 from railyard.engine.packet.assembly import LoweredTraffic, assemble
 from railyard.engine.packet.background import alone, with_background
 from railyard.engine.packet.crossing import crossing, lost, sent_share
@@ -69,7 +69,8 @@ class PacketEngine:
     Attributes:
         settings: Of transport and switches; None: those of the cluster's fabric.
         stands_in: What these settings are not; for the result's list of what is left out.
-        budget_hops: Packets times links that may be simulated; what is more is sliced.
+        budget_hops: Packets times links that may be simulated; what is more is sliced. Measuring what a slice adds
+            takes up to as many again, or `LEAST_HOPS` where that is more.
         budget_sends: Rows of traffic.
         background: Other traffic on the back-end while the step would run on an empty network.
         samples: About so many times the queues of the busiest links are sampled; 0 for never.
@@ -140,7 +141,7 @@ class PacketEngine:
         whole = Slicing(packets=self.scale_up == "packets", packet_bytes=settings.mtu_bytes - settings.header_bytes)
         slicing, blocks = sliced(lowering, placed, whole, (self.budget_hops, self.budget_sends))
         bench = IdleNetwork(cluster, placed, settings, policy)
-        blocks = measured(bench, lowering, blocks, slicing, self.budget_hops)
+        blocks = measured(bench, lowering, blocks, slicing, max(self.budget_hops, LEAST_HOPS))
         alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
         sent = assemble(lowering, placed, blocks, slicing, unsent_ps(merged, lowered, cluster, alone_ps))
         traffic = _slow_nics(classed(sent, cluster), healthy, placed.network)
