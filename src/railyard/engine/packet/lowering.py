@@ -145,7 +145,7 @@ class Lowering:
             target=target,
             size_bytes=np.tile(np.where(local, 0, np.maximum(np.rint(moved), 1)).astype(np.int64), len(one.tasks)),
             delay_ps=np.tile(np.rint(delay).astype(np.int64), len(one.tasks)),
-            **self._connections(legs, one),
+            **self._connections(legs, one, (source, target), local),
             klass=0,
             nic_share=one.tempo.nic_share,
             **_csr(legs),
@@ -232,17 +232,28 @@ class Lowering:
     def _peers(self, one: Class) -> int:
         return peers_at_once(self.machine, one.shape, self.cluster.back_end.port_of_rank.shape[1])
 
-    def _connections(self, legs: PlanLegs, one: Class) -> dict[str, Any]:
+    def _connections(
+        self, legs: PlanLegs, one: Class, hosts: tuple[Ints, Ints], local: NDArray[np.bool_]
+    ) -> dict[str, Any]:
         """The columns `connection` and `path_key`; the keys are 0 where nothing is hashed and inside domains."""
         network = self.cluster.back_end
         source, target = (ports.astype(np.int32) for ports in self._ports(legs, one.members))
+        # Legs to and from reducing switches end there, not at the NICs of the ranks next to them; their pieces do not
+        # share a window, since a switch takes pieces of many senders at once.
+        reducing = np.isin(legs.kind, (TO_NETWORK, FROM_NETWORK))
+        channel = np.where(reducing, legs.channel + np.arange(len(legs)), legs.channel)
+        leaves, enters = (
+            np.where(local, port, host.reshape(port.shape)).astype(np.int32)
+            for port, host in zip((source, target), hosts, strict=True)
+        )
         identity = np.zeros(source.shape, np.uint64)
         keys = np.zeros(source.shape, np.uint32)
         for lane, through in np.unique(np.stack([legs.lane, legs.nics]), axis=1).T.tolist():
             rows = np.flatnonzero((legs.lane == lane) & (legs.nics == through))
             ends = source[:, rows].ravel(), target[:, rows].ravel()
             owner = np.repeat(one.communicators if through else one.communicators | INSIDE, len(rows))
-            connection = connection_keys(owner, *ends, np.tile(legs.channel[rows], len(one.tasks)))
+            between = leaves[:, rows].ravel(), enters[:, rows].ravel()
+            connection = connection_keys(owner, *between, np.tile(channel[rows], len(one.tasks)))
             identity[:, rows] = subflow(connection, lane).reshape(len(keys), -1)
             if network.fabric.hashed and through:
                 keys[:, rows] = network.path_keys(*ends, connection, lane).reshape(len(keys), -1)
