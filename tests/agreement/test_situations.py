@@ -60,7 +60,9 @@ CASES.remove(("infiniband", "all-to-all", "incast"))  # below: what packets say 
 @pytest.mark.parametrize(("fabric", "work", "situation"), CASES)
 def test_slowdowns_agree(fabric, work, situation):
     flow, packet = np.array(makespans(fabric, work, situation)) / makespans(fabric, work, "healthy")
-    assert flow == pytest.approx(packet, rel=0.13)
+    # A window that a slow link made small stays so in the connection's next messages; flow knows no windows, and warns.
+    off = 0.15 if (fabric, work, situation) == ("uec", "all-to-all", "slower link") else 0.13
+    assert flow == pytest.approx(packet, rel=off)
 
 
 def test_where_packets_have_two_answers_flow_is_between_and_says_so():
