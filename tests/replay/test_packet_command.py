@@ -93,7 +93,7 @@ def test_a_topology_of_another_size_and_traffic_of_no_tree_are_refused(capsys):
         (("--fabric", "uec-htsimm"), "did you mean"),
         (("--set", "paths=0"), "paths"),
         (("--set", "path=3"), "did you mean `paths`"),
-        (("--link-rate", "fast"), "link_rate"),
+        (("--link-rate", "fast"), "--link-rate: `fast` is not a data rate"),
         (("--topology", "missing.topo"), "there is no such file"),
         (("--fct", "no/such/folder.csv"), "cannot be written"),
     ],
