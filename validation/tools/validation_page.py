@@ -116,6 +116,7 @@ is stale.
 - [Comparisons under faults](faults.md): nine kinds of fault, six fabrics, 96 and 256 GPUs, each against bounds by hand.
 - [Trials](trials.md): questions that were once answered wrongly, in variants that nobody chose.
 - [Diagnosis of drawn traces](diagnosis.md): precision, recall, and how often stated confidence holds.
+- [Robustness](robustness.md): wrong and hostile input, how often it was tried, and what was found.
 - [Bills of materials of published designs](bills.md), item by item.
 - [Clients, sites and the edge](edge.md): real TCP in namespaces, rates that DiLoCo needs, INTELLECT-1, a job of Flower.
 - [Calibrated](calibrated.md): what a few rows of a system of your own are worth.
