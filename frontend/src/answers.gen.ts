@@ -44,7 +44,9 @@ export interface CheckAnswer {
   name: string;
   /** of Railyard */
   version: string;
-  /** whether all hold */
+  /** whether it was stopped before its end: only some assertions are judged then */
+  stopped: boolean;
+  /** whether all hold; false where it was stopped */
   holds: boolean;
   /** in the order of the scenario, variant by variant */
   checks: CheckRow[];
@@ -526,10 +528,10 @@ export interface SettingChange {
   before: unknown;
   /** as found */
   after: unknown;
-  /** share by which steps are shorter with this change alone, on the draws of the search */
-  alone: number;
-  /** share by which they are longer with all the others and not this one, there */
-  without: number;
+  /** share by which steps are shorter with this change alone, on the draws of the search; null where a tuning that was stopped had not run that */
+  alone: number | null;
+  /** share by which they are longer with all the others and not this one, there; null likewise */
+  without: number | null;
 }
 
 /** A part that is named. */
@@ -604,6 +606,8 @@ export interface TuneAnswer {
   version: string;
   /** on which it was tried */
   engine: string;
+  /** whether it was stopped before its end: the settings are the best so far */
+  stopped: boolean;
   /** dotted keys and values that differ */
   settings: Record<string, unknown>;
   /** the settings where they are surely better; else empty */
@@ -612,8 +616,8 @@ export interface TuneAnswer {
   changes: SettingChange[];
   /** on the draws of the search */
   seen: SeenGain;
-  /** on draws and loads unseen */
-  unseen: UnseenGain;
+  /** on draws and loads unseen; null where it was stopped before two of these */
+  unseen: UnseenGain | null;
   /** in their order */
   trials: TuneTrial[];
   /** lines of a shell script for NCCL */
@@ -628,7 +632,7 @@ export interface TuneTrial {
   settings: Record<string, unknown>;
   /** of the search that they ran on: the better half goes on to the next */
   draws: number;
-  /** mean step against as written on the same draws, less 1; null where it cannot be */
+  /** mean step against as written on the same draws, less 1; null where it cannot be, or was not run */
   change: number | null;
   /** why it cannot; else empty */
   error: string;

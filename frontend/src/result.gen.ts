@@ -1198,6 +1198,8 @@ export interface OperateVariant {
   warnings: string[];
   /** fingerprint of every allocation */
   digest: string;
+  /** where Ctrl-C or SIGTERM ended it: figures are of what was played by then; absent where it ended */
+  stopped?: string;
 }
 
 /** Flows, packets and queues of a run of the packet engine. */

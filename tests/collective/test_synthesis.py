@@ -183,7 +183,7 @@ def test_from_the_command_line(capsys):
     words = ["synthesize", "--links", str(DATA / "teccl_links.csv"), "--topology", "ndv2", "--chassis", "2"]
     assert run([*words, "--collective", "all-gather", "--size", "1 MB", "--json", "--quiet", "--most-sends", "1"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found) == {"finish_us", "lower_bound_us", "solver_s", "steps", "collective", "size"}
+    assert set(found) == {"finish_us", "lower_bound_us", "solver_s", "steps", "stopped", "collective", "size"}
     assert {key: found["size"][key] for key in ("bytes", "per_pair_bytes", "total_bytes", "ranks")} == {
         "bytes": 1e6, "per_pair_bytes": 1e6 / 16, "total_bytes": 1e6, "ranks": 16,
     }  # fmt: skip

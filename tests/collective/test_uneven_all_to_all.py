@@ -155,7 +155,7 @@ def test_from_the_command_line(table, tmp_path, capsys):
     words = [*table, "--collective", "all-to-all", "--msccl", str(tmp_path / "a.xml")]
     assert run([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found) == {"finish_us", "lower_bound_us", "solver_s", "steps", "collective", "size"}
+    assert set(found) == {"finish_us", "lower_bound_us", "solver_s", "steps", "stopped", "collective", "size"}
     assert (found["size"]["bytes"], found["size"]["per_pair_bytes"]) == (3000, 3000)
     assert found["lower_bound_us"] == pytest.approx(1.0)
     assert (tmp_path / "a.xml").read_text().startswith("<algo")

@@ -47,7 +47,7 @@ def audit(*usd: float) -> AuditAnswer:
 def tuned(*, recommended: bool) -> TuneAnswer:
     settings = {"qps": 4}
     return TuneAnswer(
-        format="railyard-tune/1", name="t", version="1", engine="flow", settings=settings,
+        format="railyard-tune/1", name="t", version="1", engine="flow", stopped=False, settings=settings,
         recommended=settings if recommended else {},
         changes=(SettingChange(key="qps", before=None, after=4, alone=0.25, without=0.33),),
         seen=SeenGain(default_s=2.0, tuned_s=1.5, gain=0.25),
@@ -95,6 +95,10 @@ def test_every_answer_says_itself_in_a_sentence():
     words = "20.0% shorter steps (10.0% to 30.0%) on 1 unseen draws and loads; "
     assert tuned(recommended=True).sentence() == words + "recommended"
     assert tuned(recommended=False).sentence() == words + "not sure: keep what is"
+    early = tuned(recommended=False).model_copy(update={"stopped": True, "unseen": None})
+    assert early.sentence() == (
+        "stopped before its end; so far 25.0% shorter steps on the draws of the search; keep what is"
+    )
     plain = tuned(recommended=True).plain()
     plain["unseen"]["cases"].append({**plain["unseen"]["cases"][0], "kind": "job", "job": "another"})
     assert (

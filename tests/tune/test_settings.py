@@ -10,7 +10,7 @@ import pytest
 
 from railyard.cli import guard
 from railyard.engine.packet.mechanisms import CONSTANTS
-from railyard.errors import InputError
+from railyard.errors import InputError, Interrupted
 from railyard.interval import interval
 from railyard.scenario import load
 from railyard.scenario.packet import PacketSettings, assign
@@ -84,6 +84,47 @@ def test_the_search_finds_what_helps_only_together():
     )
     assert found.gain()[0] == pytest.approx(1 - 1 / 1.22)
     assert found.sure
+
+
+class Stopped(Known):
+    """A signal comes after so many steps."""
+
+    def __init__(self, after) -> None:
+        super().__init__()
+        self.after = after
+
+    def run(self, tasks):
+        for done in super().run(tasks):
+            if self.count > self.after:
+                raise Interrupted
+            yield done
+
+
+def test_a_tuning_that_is_stopped_at_any_step_has_the_best_settings_so_far():
+    """Never recommended, and never better than those of the whole search; none before the scenario as written ran."""
+    draft = load.from_values(values(tune={"space": SPACE, "steps": 60}))
+
+    def found(workers):
+        return Tuner(draft, "flow", draft.scenario.tune, workers, lambda *_: None).run()
+
+    known = Known()
+    best = found(known)
+    judged = []
+    for after in range(known.count):
+        if after < len(best.tried[0].ratios):
+            with pytest.raises(Interrupted):
+                found(Stopped(after))
+            continue
+        early = found(Stopped(after))
+        answer = answer_of(early, load.dump(draft.scenario))
+        (kept,) = (one for one in answer.trials if one.kept)
+        assert (early.stopped, answer.stopped, answer.recommended) == (True, True, {})
+        assert kept.settings == answer.settings
+        assert kept.draws == 0 or early.tuned_s / early.default_s == pytest.approx(1 + (kept.change or 0))
+        assert early.tuned_s / early.default_s >= best.tuned_s / best.default_s - 1e-9
+        judged.append(len(early.unseen))
+    assert judged == sorted(judged)
+    assert (judged[0], judged[-1]) == (0, len(best.unseen) - 1)
 
 
 def test_it_is_judged_on_draws_loads_and_jobs_that_the_search_has_not_seen():

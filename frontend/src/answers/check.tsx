@@ -11,6 +11,7 @@ export function CheckView({ answer }: { answer: CheckAnswer }) {
     <>
       <section>
         <h2>{failed.length === 0 ? `All ${answer.checks.length} assertions hold` : `${failed.length} of ${answer.checks.length} assertions do not hold`}</h2>
+        {answer.stopped && <p class="headline">The check was stopped before its end: other assertions are not judged.</p>}
         {failed[0] && <p class="headline">{failed[0].assertion}: found {failed[0].found}{failed[0].remark ? ` (${failed[0].remark})` : ""}.</p>}
       </section>
       <Section title="What is asserted" note="What does not hold stands first; the order is otherwise that of the scenario.">

@@ -1,7 +1,7 @@
 /** Settings that make a step shorter: as a diff, judged on what the search has not seen. */
 
 import { useState } from "preact/hooks";
-import type { KindGain, TailChange, TimesCurve, TuneAnswer, TuneTrial, UnseenCase } from "../answers.gen";
+import type { KindGain, TailChange, TimesCurve, TuneAnswer, TuneTrial, UnseenCase, UnseenGain } from "../answers.gen";
 import { duration, microseconds, percent, tick, whole } from "../format";
 import { ButtonRow, Figure, Legend, Section, Spelt, Table } from "../parts";
 import { choose as keep, chosen as kept } from "../place";
@@ -10,9 +10,16 @@ import { linear, logarithmic } from "../scales";
 
 const MOST = 24;
 
+/** An answer whose settings were judged: all but one that was stopped before. */
+type Judged = TuneAnswer & { unseen: UnseenGain };
+
+const judged = (answer: TuneAnswer): answer is Judged => answer.unseen !== null;
+
 export function TuneView({ answer }: { answer: TuneAnswer }) {
+  if (!judged(answer)) return <Stopped answer={answer} />;
   return (
     <>
+      {answer.stopped && <p class="headline">The tuning was stopped before its end: the settings are the best so far.</p>}
       <Conclusion answer={answer} />
       <Difference answer={answer} />
       <Kinds answer={answer} />
@@ -25,9 +32,23 @@ export function TuneView({ answer }: { answer: TuneAnswer }) {
   );
 }
 
+/** A search that was stopped before its settings were judged. */
+function Stopped({ answer }: { answer: TuneAnswer }) {
+  return (
+    <>
+      <section>
+        <h2>Keep what is: the tuning was stopped before it was judged</h2>
+        {answer.changes.length > 0 && <p class="headline">On the draws of the search the best settings so far make steps {percent(answer.seen.gain)} shorter; settings were chosen by those, so that figure flatters.</p>}
+      </section>
+      <Difference answer={answer} />
+      <Trials answer={answer} />
+    </>
+  );
+}
+
 const signed = (share: number): string => `${share > 0 ? "+" : ""}${percent(share)}`;
 
-function Conclusion({ answer }: { answer: TuneAnswer }) {
+function Conclusion({ answer }: { answer: Judged }) {
   const { unseen, seen } = answer;
   const found = answer.changes.length > 0;
   const sure = Object.keys(answer.recommended).length > 0;
@@ -68,8 +89,8 @@ function Difference({ answer }: { answer: TuneAnswer }) {
           rows={changes}
           columns={[
             { head: "change", text: true, cell: (row) => row.key },
-            { head: "it alone", cell: (row) => signed(-row.alone) },
-            { head: "all but it", cell: (row) => signed((1 - answer.seen.gain) * (1 + row.without) - 1) },
+            { head: "it alone", cell: (row) => (row.alone === null ? "—" : signed(-row.alone)) },
+            { head: "all but it", cell: (row) => (row.without === null ? "—" : signed((1 - answer.seen.gain) * (1 + row.without) - 1)) },
             { head: "all", cell: () => signed(-answer.seen.gain) },
           ]}
         />
@@ -82,7 +103,7 @@ function Difference({ answer }: { answer: TuneAnswer }) {
 const KINDS: Record<KindGain["kind"], string> = { draw: "draws of the hashes, alone", load: "draws under others' load", job: "other jobs, with a neighbour" };
 
 /** The gain by kind of what was not seen. */
-function Kinds({ answer }: { answer: TuneAnswer }) {
+function Kinds({ answer }: { answer: Judged }) {
   const { unseen } = answer;
   if (answer.changes.length === 0) return null;
   const rows = [...unseen.kinds.map((one) => ({ name: KINDS[one.kind], ...one })), { name: "all of them", kind: "all", count: unseen.cases.length, gain: unseen.gain, low: unseen.low, high: unseen.high }];
@@ -109,7 +130,7 @@ const WHAT: Record<TailChange["what"], string> = { collectives: "collectives", f
 interface Change { name: string; before: string; after: string; change: number; low: number; high: number }
 
 /** The step and every tail: the change of its mean with its interval, on one axis. */
-function Gains({ answer }: { answer: TuneAnswer }) {
+function Gains({ answer }: { answer: Judged }) {
   const { unseen } = answer;
   if (answer.changes.length === 0 || unseen.tails.length === 0) return null;
   const mean = (values: number[]) => Math.exp(values.reduce((sum, value) => sum + Math.log(value), 0) / values.length);
@@ -143,7 +164,7 @@ function Gains({ answer }: { answer: TuneAnswer }) {
 }
 
 /** The tail of what was sent: share that took longer, before and after. */
-function Tail({ answer }: { answer: TuneAnswer }) {
+function Tail({ answer }: { answer: Judged }) {
   const { curves, slice, cases } = answer.unseen;
   const [at, set] = useState(Math.max(0, curves.findIndex(({ what }) => what === (kept("tail") ?? "flows"))));
   const curve = curves[at];
@@ -182,7 +203,7 @@ function TailPlot({ curve }: { curve: TimesCurve }) {
 }
 
 /** Before and after of every case, joined by a line. */
-function Unseen({ answer }: { answer: TuneAnswer }) {
+function Unseen({ answer }: { answer: Judged }) {
   const cases = [...answer.unseen.cases].sort((a, b) => Number(a.kind === "job") - Number(b.kind === "job") || a.load - b.load || a.seed - b.seed);
   const longest = Math.max(...cases.flatMap((one) => [one.default_s, one.tuned_s]), 1e-12);
   const at = (value: number) => `${(100 * value) / longest}%`;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.cli import messages
+from railyard.cli import messages, signals
 from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
@@ -30,13 +30,14 @@ def check(
         InputError: The scenario or an assertion is wrong, or the report or the answer cannot be written.
         SimulationError: The run cannot finish.
     """
+    signals.ready(once=True)
     if report is not None and not report.parent.is_dir():
         raise InputError("there is no such folder", file=report.parent)
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
         draft = messages.scenario(scenario, sets)
         checked, answer = judged(draft, progress)
-    if report is not None:
+    if report is not None and not answer.stopped:
         several = len({one.variant for one in checked}) > 1
         write_text(report, junit(draft.title, [one.case(several=several) for one in checked]))
     failed = sum(not one.outcome.holds for one in checked)
@@ -48,6 +49,9 @@ def check(
             say(f"{len(checked) - failed} of {len(checked)} hold")
     if out is not None:
         say(f"report: {keep_answer(answer, out)}/check.html")
+    if answer.stopped:
+        unwritten = "" if report is None else f", and {report} was not written"
+        messages.so_far(f"{len(checked)} assertions had been judged{unwritten}")
     return int(failed > 0)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from railyard.errors import InputError
+from railyard.errors import InputError, Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,6 +58,19 @@ def scenario(path: Path, sets: Sequence[str] = ()) -> Draft:
 def say(text: str, colour: str | None = None) -> None:
     """One line of words on stderr."""
     sys.stderr.write(f"{paint(visible(text, keep=_LINES), colour)}\n")
+
+
+def so_far(text: str) -> NoReturn:
+    """Ends a command that a signal stopped, once it has printed what it had found.
+
+    Args:
+        text: What that is, and what is missing.
+
+    Raises:
+        Interrupted: Always; the exit code is that of the signal.
+    """
+    say(f"incomplete: {text}", "yellow")
+    raise Interrupted
 
 
 def paint(text: str, colour: str | None) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.api import numbers
 from railyard.cli import messages, signals
-from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.plan.designs.constraints import shown
@@ -33,11 +32,10 @@ _EVERY_S = 5.0
 """From one line with the best design so far to the next, where stderr is no terminal."""
 
 
-def designs(file: Path, *, sets: Sequence[str], out: Path, ray: str | None, as_json: bool, quiet: bool) -> int:
+def designs(file: Path, *, sets: Sequence[str], out: Path, ray: str | None, as_json: bool, quiet: bool) -> None:
     """Works a plan out and prints its front, why the others lost, and what the choice hangs on.
 
-    Returns:
-        The exit code: 130 or 143 where Ctrl-C or SIGTERM ended it and what was best so far is printed.
+    After Ctrl-C or SIGTERM that is what was best so far.
 
     Raises:
         InputError: The plan is wrong, or nothing keeps its constraints.
@@ -56,10 +54,8 @@ def designs(file: Path, *, sets: Sequence[str], out: Path, ray: str | None, as_j
         emit(finished.answer.text())
     else:
         _show(finished, quiet=quiet)
-    if finished.planned.stopped != "user":
-        return 0
-    say(_so_far(finished.planned))
-    return signals.code()
+    if finished.planned.stopped == "user":
+        messages.so_far(_so_far(finished.planned))
 
 
 def _page(answer: PlanAnswer, folder: Path) -> None:

@@ -52,9 +52,10 @@ def run(
     tell(finished, as_json=as_json, quiet=quiet)
     failed = finished.result.failed or ()
     total = len(failed) + len(finished.result.variants)
-    if failed and signals.came():
-        messages.say(f"{total - len(failed)} of {total} variants had ended; the same command goes on from here")
-        raise KeyboardInterrupt
+    if signals.came():
+        early = "; ".join(f"{one.name} was stopped {one.stopped}" for one in finished.result.operated if one.stopped)
+        ended = early or f"{total - len(failed)} of {total} variants had ended"
+        messages.so_far(f"{ended}; the same command goes on from here")
     if failed:
         said = "; ".join(f"{one.name}: {one.error}" for one in failed[:_FAILED])
         raise SimulationError(f"{len(failed)} of {total} variants did not end well: {said}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard import units
-from railyard.cli import tables
+from railyard.cli import messages, signals, tables
 from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import emit
@@ -241,6 +241,7 @@ def synthesize(
     Raises:
         InputError: The table, the scenario, a name or a size is wrong.
     """
+    signals.ready(once=True)
     files.check()
     collectives.get(collective)
     wanted = _Matrix.of(size, collective) if isinstance(size, Path) else _Size.of(size, collective)
@@ -255,7 +256,7 @@ def synthesize(
     with Progress(wanted=not quiet) as progress:
         found = wanted.searched(network, most, lambda share: progress("schedules", share))
     played: list[Played] = []
-    if place is not None and isinstance(ground, Machine) and ground.engines:
+    if place is not None and isinstance(ground, Machine) and ground.engines and not found.stopped:
         text = msccl_xml(network, found.schedule, collective, found.cut, keeps=found.pieces is None)
         played = place.played(text, round(wanted.buffer_bytes), ground.engines, found.pieces)
     files.write(network, found, collective)
@@ -263,8 +264,10 @@ def synthesize(
     if as_json:
         plain: dict[str, Any] = {**_plain(found), "collective": collective, "size": asdict(size_of)}
         emit(json.dumps({**plain, "played": [vars(one) for one in played]} if played else plain))
-        return
-    _print(network, found, size_of, played)
+    else:
+        _print(network, found, size_of, played)
+    if found.stopped:
+        messages.so_far("the best schedule so far; finer ones were not tried, and engines did not play it")
 
 
 def _table(table: Table, *, quiet: bool) -> LinkNetwork:
@@ -277,7 +280,6 @@ def _table(table: Table, *, quiet: bool) -> LinkNetwork:
 
 def _machine(machine: Machine, collective: str, ranks: int | None) -> Ground:
     """Where it is played; `ranks`: for how many it is, where nothing else is asked for."""
-    from railyard.cli import messages
     from railyard.study.synthesis import Ground
 
     wrong = next((name for name in machine.engines if name not in _ENGINES), None)
@@ -306,12 +308,13 @@ def _numbers(text: str | None) -> list[int] | None:
     return [int(word) for word in words]
 
 
-def _plain(found: Synthesized) -> dict[str, float | int]:
+def _plain(found: Synthesized) -> dict[str, float | bool]:
     return {
         "finish_us": found.finish_us,
         "lower_bound_us": found.lower_bound_us,
         "solver_s": found.solver_s,
         "steps": found.sends,
+        "stopped": found.stopped,
     }
 
 

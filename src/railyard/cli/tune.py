@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from railyard.api import numbers
-from railyard.cli import messages
+from railyard.cli import messages, signals
 from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
@@ -55,6 +55,7 @@ def tune(
     Raises:
         InputError: The scenario is wrong, or cannot run as written; or a file is there that would be replaced.
     """
+    signals.ready(once=True)
     for path in (env, table):
         keep_existing(path, force=force)
     if env is not None and env == table:
@@ -63,9 +64,9 @@ def tune(
     with Progress(wanted=not quiet) as progress:
         found, answer = tuned(draft, engine=engine, pool=partial(workers, ray), report=progress)
     files = None
-    if found.sure or even_unsure:
+    if found.sure or (even_unsure and not found.stopped):
         files = _written(draft, found, env, table, configs, quiet=quiet)
-    elif any(path is not None for path in (env, table, configs)):
+    elif any(path is not None for path in (env, table, configs)) and not found.stopped:
         say("nothing was written: the settings may be no better than what is (--even-unsure writes them all the same)")
     if as_json:
         emit(answer.text())
@@ -77,6 +78,9 @@ def tune(
         say(f"wrote {configs}: {len(files.files):,} files, read back")
     if out is not None:
         say(f"report: {keep_answer(answer, out)}/tune.html")
+    if found.stopped:
+        judged = f"judged on {len(found.unseen)} unseen cases" if found.unseen else "not judged on unseen cases"
+        messages.so_far(f"the best settings of {len(found.tried) - 1} that were tried, {judged}; no file was written")
 
 
 def _written(
@@ -102,6 +106,7 @@ def online(scenario: Path, *, sets: Sequence[str], ray: str | None, as_json: boo
     Raises:
         InputError: The scenario is wrong, or cannot run as written.
     """
+    signals.ready(once=True)
     draft = messages.scenario(scenario, sets)
     pool = workers(ray)
     try:
@@ -111,7 +116,13 @@ def online(scenario: Path, *, sets: Sequence[str], ray: str | None, as_json: boo
         pool.close()
     if as_json:
         emit(json.dumps(_plain(found), ensure_ascii=False, allow_nan=False))
-        return
+    else:
+        _print_online(found)
+    if found.stopped:
+        messages.so_far(f"{len(found.cases)} draws and loads had run")
+
+
+def _print_online(found: Followed) -> None:
     table = Table(("settings", "mean step", "against as written", "worst case", "worst run"), (1, 2, 3, 4))
     for way in found.twins_s:
         apart = found.mean_s(way) / found.mean_s(WRITTEN) - 1.0
@@ -119,9 +130,10 @@ def online(scenario: Path, *, sets: Sequence[str], ray: str | None, as_json: boo
         table.add(way, numbers.seconds(found.mean_s(way)), f"{apart:+.2%}", *worst)
     table.print()
     mean, low, high = interval(found.gains)
+    sure = f" (90 %: {low:+.2%} to {high:+.2%})" if math.isfinite(low) else ""
     emit("")
     emit("a case is the mean of its twins, which parts in 2,000 of the marks set apart; `again` is what chance leaves")
-    emit(f"online on {len(found.cases)} draws and loads: {mean:.2%} shorter (90 %: {low:+.2%} to {high:+.2%})")
+    emit(f"online on {len(found.cases)} draws and loads: {mean:.2%} shorter{sure}")
     beyond = found.mean_s(ONLINE) / found.mean_s(found.best_fixed) - 1.0
     emit(f"against the best fixed setting ({found.best_fixed}): {beyond:+.2%}")
 
@@ -129,13 +141,15 @@ def online(scenario: Path, *, sets: Sequence[str], ray: str | None, as_json: boo
 def _plain(found: Followed) -> dict[str, Any]:
     """As `--json` prints it."""
     mean, low, high = interval(found.gains)
+    ends = (low, high) if math.isfinite(low) else (None, None)
     return {
         "format": "railyard-tune-online/1",
         "name": found.name,
+        "stopped": found.stopped,
         "cases": [{"seed": case.seed, "load": case.load} for case in found.cases],
         "steps_s": {way: list(steps) for way, steps in found.steps_s.items()},
         "twins_s": {way: [list(twins) for twins in cases] for way, cases in found.twins_s.items()},
-        "gain": {"mean": mean, "low": low, "high": high, "confidence": 0.9, "worst": min(found.gains)},
+        "gain": {"mean": mean, "low": ends[0], "high": ends[1], "confidence": 0.9, "worst": min(found.gains)},
         "best_fixed": found.best_fixed,
     }
 
@@ -156,7 +170,9 @@ def _print(found: Tuned) -> None:
         return
     table = Table(("setting", "value", "alone", "without it"), (2, 3))
     for part in found.parts:
-        table.add(part.key, _value(found.settings[part.key]), f"{-part.alone:+.2%}", f"{part.without:+.2%}")
+        alone = numbers.NOT_APPLICABLE if part.alone is None else f"{-part.alone:+.2%}"
+        without = numbers.NOT_APPLICABLE if part.without is None else f"{part.without:+.2%}"
+        table.add(part.key, _value(found.settings[part.key]), alone, without)
     table.print()
     emit("")
     emit(
@@ -165,14 +181,19 @@ def _print(found: Tuned) -> None:
         f" the best of {len(found.tried) - 1} that were tried"
     )
     emit("")
+    if found.unseen:
+        _print_judged(found)
+    emit("sure: better on what it had not seen" if found.sure else "not sure, keep what is: this may be chance")
+    emit(f"\n{environment(found)}")
+
+
+def _print_judged(found: Tuned) -> None:
     judged = Table(("judged on what the search had not seen", "cases", "steps", "90 % interval"), (1, 2, 3))
     for kind in found.kinds:
         judged.add(_KINDS[kind], str(len(found.gains(kind))), *_apart(found.gain(kind)))
     judged.add("all of them", str(len(found.unseen)), *_apart(found.gain()))
     judged.print()
     emit("")
-    emit("sure: better on what it had not seen" if found.sure else "not sure, keep what is: this may be chance")
-    emit(f"\n{environment(found)}")
 
 
 def _value(value: object) -> str:

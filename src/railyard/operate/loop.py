@@ -64,6 +64,7 @@ class Operation:
         state: Where it stands.
         ledger: What happened so far.
         steady_us: From when to when its figures count.
+        is_cut: Whether it was ended before its end.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Operation:
     ) -> None:
         self.jobs, self.rules = jobs, rules
         self.faults, self.contention, self.until_us = faults, contention, until_us
+        self.is_cut = False
         self.state = State(jobs, tree, rules)
         self.ledger = Ledger(self.state, every_us)
         self.scheduler = Scheduler(self.state, self.start, self.preempt)
@@ -121,13 +123,17 @@ class Operation:
         """Plans an event."""
         heappush(self.events, (time_us, int(kind), number, version))
 
-    def run(self, moments: int = -1) -> bool:
+    def run(self, moments: int = -1, asked: Callable[[], bool] = lambda: False) -> bool:
         """Plays until every job has ended, or the end of the run, or for so many moments.
+
+        Args:
+            moments: At most; -1: all.
+            asked: Whether to return before the next moment.
 
         Returns:
             Whether the run has come to its end.
         """
-        while moments:
+        while moments and not asked():
             moments -= 1
             time = self._next_us()
             if time < 0 or (0 <= self.until_us < time):
@@ -135,6 +141,12 @@ class Operation:
                 return True
             self._moment(time)
         return False
+
+    def cut(self) -> None:
+        """Ends the run where it stands, as one that was to end there."""
+        self.until_us = self.state.now_us
+        self.is_cut = True
+        self._close()
 
     def _next_us(self) -> int:
         """When something happens next; -1: nothing more that would move a job."""

@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from railyard.errors import InputError
+from railyard.errors import InputError, Interrupted
 from railyard.files import write_text
 from railyard.operate import files, saving
 from railyard.operate.draws import draw_figures, draw_row
 from railyard.operate.prepare import prepare
-from railyard.operate.rules import HOUR
+from railyard.operate.rules import DAY, HOUR
 from railyard.operate.service import services
 from railyard.operate.state import FUTURE, STUCK, WAITING
 from railyard.operate.steady import steady
 from railyard.operate.summary import summary
+from railyard.processes import signals_held
 from railyard.result.variants.operate import OperateVariant
 from railyard.scenario.variants import expand, resolved
 from railyard.study import folder as folders
 from railyard.study.inputs import write_inputs
+from railyard.study.kind import STOPPED, Failed
 from railyard.study.provenance import result_of, version
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from railyard.economics.sources import Source
     from railyard.operate.loop import Operation
     from railyard.operate.prepare import Prepared
+    from railyard.operate.steady import Steady
     from railyard.result.operate import DrawFigures, DrawRow
     from railyard.result.result import Result
     from railyard.scenario.load import Draft
@@ -116,6 +119,8 @@ def operate(
 ) -> Finished:
     """Plays a scenario with every variant that it compares.
 
+    A signal ends it with the variants that had ended; the first one is measured up to where it had come.
+
     Args:
         draft: The scenario.
         varies: `key=a,b,c` in place of what it compares.
@@ -125,17 +130,16 @@ def operate(
 
     Raises:
         InputError: The scenario cannot be played; nothing has been written then.
+        Interrupted: A signal stopped it before anything was played.
     """
     notify = progress or (lambda _what, _share: None)
     plain = resolved(draft, varies)
     name = folders.name_of(plain, version())
     variants = expand(draft, varies)
     prepared = [prepare(variant) for variant in variants]
-    played = []
-    for number, one in enumerate(prepared):
-        states = None if out is None else out / STATES / f"{name}-{number}"
-        played.append(_drawn(one, states, partial(_tell, notify, number, len(prepared))))
-    result = result_of(draft, plain, ENGINE, played, dated=False)
+    states = [None if out is None else out / STATES / f"{name}-{number}" for number in range(len(prepared))]
+    played, failed = _each(prepared, states, notify)
+    result = result_of(draft, plain, ENGINE, played, failed=failed, dated=False)
     if out is None:
         return Finished(None, result, tuple(played))
     with folders.replaced(out, name) as folder:
@@ -144,8 +148,29 @@ def operate(
         _write(folder, played)
         for face in faces:
             face(result, folder)
-    _forget(out / STATES, [f"{name}-{number}" for number in range(len(played))])
+    if not failed and not any(one.variant.stopped for one in played):
+        _forget(out / STATES, [f"{name}-{number}" for number in range(len(played))])
     return Finished(out / name, result, tuple(played))
+
+
+def _each(
+    prepared: Sequence[Prepared], states: Sequence[Path | None], notify: Callable[[str, float], None]
+) -> tuple[list[Played], list[Failed]]:
+    """Every variant; after a signal those that had ended, and the others as failed."""
+    played: list[Played] = []
+    for number, (one, state) in enumerate(zip(prepared, states, strict=True)):
+        try:
+            found = _drawn(one, state, partial(_tell, notify, number, len(prepared)))
+        except Interrupted:
+            if not played:
+                raise
+            break
+        if found.variant.stopped and played:  # what was played in part is not compared
+            break
+        played.append(found)
+        if found.variant.stopped:
+            break
+    return played, [Failed(one.variant, STOPPED) for one in prepared[len(played) :]]
 
 
 def _tell(notify: Callable[[str, float], None], number: int, count: int, done: float) -> None:
@@ -160,12 +185,25 @@ def _drawn(prepared: Prepared, states: Path | None, progress: Callable[[float], 
         return play(prepared, state, partial(_part, progress, draw, prepared.draws), draw)
 
     first = played(0)
-    others = [_row(prepared, played(draw), draw) for draw in range(1, prepared.draws)]
-    return measured(prepared, first, draw_figures([_row(prepared, first, 0), *others]))
+    rows = [_row(prepared, first, 0)]
+    while len(rows) < prepared.draws and not first.is_cut:
+        other = played(len(rows))
+        if other.is_cut:
+            break
+        rows.append(_row(prepared, other, len(rows)))
+    early = _so_far(first) if first.is_cut else ""
+    if not early and len(rows) < prepared.draws:
+        early = f"after {len(rows)} of {prepared.draws} draws of its failures"
+    return measured(prepared, first, draw_figures(rows), early)
+
+
+def _so_far(run: Operation) -> str:
+    days, ended = run.ledger.time_us / DAY, run.ledger.ended
+    return f"after {days:,.4g} simulated days, with {ended:,} of {len(run.jobs):,} jobs ended"
 
 
 def _row(prepared: Prepared, run: Operation, draw: int) -> DrawRow:
-    window = steady(run, given=prepared.steady_given).window
+    window = _parts(prepared, run).window
     return draw_row(window, prepared.usd_per_h(window)[0].typical, prepared.variant.draft.scenario.seed + draw)
 
 
@@ -176,39 +214,60 @@ def _part(progress: Callable[[float], None], number: int, count: int, done: floa
 def play(
     prepared: Prepared, state: Path | None, progress: Callable[[float], None] | None = None, draw: int = 0
 ) -> Operation:
-    """Plays a variant to its end, from where a killed run of it had come."""
+    """Plays a variant to its end, or to where a signal stops it; from where an earlier run of it had come.
+
+    Raises:
+        Interrupted: A signal stopped it at its beginning.
+    """
     run = prepared.operation(draw)
     section = prepared.variant.draft.scenario.operate
     about = f"{json.dumps(section.model_dump(mode='json'), sort_keys=True)}{version()} {draw}"
     if state is not None:
         saving.load(run, state, about)
-    while not run.run(int(section.save_every)):
-        if state is not None:
-            saving.save(run, state, about)
-        if progress is not None:
-            progress(run.ledger.ended / max(len(run.jobs), 1))
+    try:
+        with signals_held() as asked:
+            while not run.run(int(section.save_every), asked):
+                if state is not None:
+                    saving.save(run, state, about)
+                if progress is not None:
+                    progress(run.ledger.ended / max(len(run.jobs), 1))
+                if asked():
+                    break
+    except Interrupted:
+        if not run.state.now_us:
+            raise
+        run.cut()
     return run
 
 
-def measured(prepared: Prepared, run: Operation, draws: DrawFigures | None = None) -> Played:
+def measured(prepared: Prepared, run: Operation, draws: DrawFigures | None = None, early: str = "") -> Played:
     """The figures of a run.
 
     Args:
         prepared: What was played.
         run: How it ended.
         draws: What other draws of its failures gave.
+        early: Where a signal stopped it; empty: nowhere.
     """
-    parts = steady(run, given=prepared.steady_given)
+    parts = _parts(prepared, run)
     served = services(prepared.variant.draft, run)
     figures = summary(run, parts, lambda part: prepared.usd_per_h(part)[0], prepared.modes, served=served, draws=draws)
+    warnings = (*prepared.notes, *parts.notes, *_stuck(run), *_unstarted(run), *_unserved(run))
     variant = OperateVariant(
         name=prepared.variant.name,
         settings=dict(prepared.variant.settings),
         operate=figures,
-        warnings=(*prepared.notes, *parts.notes, *_stuck(run), *_unstarted(run), *_unserved(run)),
+        warnings=(f"incomplete: stopped {early}", *warnings) if early else warnings,
         digest=_digest(run),
     )
+    if early:
+        variant = variant.model_copy(update={"stopped": early})
     return Played(prepared, run, variant, prepared.usd_per_h(parts.window)[1])
+
+
+def _parts(prepared: Prepared, run: Operation) -> Steady:
+    """Its steady window; a run that was stopped before the window that is given has none."""
+    return steady(run, given=prepared.steady_given and not (run.is_cut and not run.state.marks))
 
 
 def _digest(run: Operation) -> str:

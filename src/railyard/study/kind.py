@@ -69,6 +69,10 @@ class Named(Protocol):
         """How it is called in tables."""
 
 
+STOPPED = "it was stopped before it ended"
+"""Why a variant has no figures that Ctrl-C or SIGTERM did not let end."""
+
+
 @dataclass(frozen=True)
 class Failed:
     """A variant that did not end well.

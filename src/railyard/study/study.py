@@ -13,7 +13,7 @@ from railyard.errors import InputError, Interrupted
 from railyard.files import write_text
 from railyard.study import folder as folders
 from railyard.study.control import Control, Meter
-from railyard.study.kind import Failed, kinds
+from railyard.study.kind import STOPPED, Failed, kinds
 from railyard.study.provenance import result_of, version
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def run(
         failed: tuple[Failed, ...] = ()
         sweep = _sweep_of(document, variants, engine, out, searched=searched, pool=pool)
         if sweep is None:
-            measured = _measured(kind, variants, prepared, _places(folder, variants), meter, searched=searched)
+            measured, failed = _measured(kind, variants, prepared, _places(folder, variants), meter, searched=searched)
         else:
             measured, failed = _swept(sweep, kind, prepared, folder, meter)
         related: Sequence[Measured] = kind.relate(measured)
@@ -249,19 +249,27 @@ def _write(folder: Path, result: Result, faces: Sequence[Face]) -> None:
 
 def _measured(
     kind: AnyKind,
-    variants: Sequence[Named],
+    variants: Sequence[Any],
     prepared: Sequence[Any],
     places: Sequence[Path | None],
     meter: Meter,
     *,
     searched: bool,
-) -> list[Measured]:
-    """Every variant through its steps, its files where they belong."""
+) -> tuple[list[Measured], tuple[Failed, ...]]:
+    """Every variant through its steps, its files where they belong; and those that a signal did not let end."""
+    ended: dict[int, Measured] = {}
 
-    def as_it_is(number: int, one: Callable[[int, Path | None], Measured]) -> Measured:
-        return one(number, places[number])
+    def remembered(number: int, one: Callable[[int, Path | None], Measured]) -> Measured:
+        ended[number] = one(number, places[number])
+        return ended[number]
 
-    return _at_once(kind, variants, prepared, meter, as_it_is, searched=searched)
+    try:
+        return _at_once(kind, variants, prepared, meter, remembered, searched=searched), ()
+    except Interrupted:
+        if not ended:
+            raise
+    found = dict(sorted(ended.items()))
+    return list(found.values()), tuple(Failed(one, STOPPED) for at, one in enumerate(variants) if at not in found)
 
 
 def _at_once(

@@ -32,7 +32,7 @@ from railyard.study.control import Control
 from railyard.study.folder import begun, slug
 from railyard.study.inputs import digests_of
 from railyard.study.journal import key_of
-from railyard.study.kind import Failed, kinds
+from railyard.study.kind import STOPPED, Failed, kinds
 from railyard.study.provenance import version
 from railyard.study.tasks import GONE, Task, failure
 
@@ -222,10 +222,7 @@ class Sweep:
 
     def so_far(self) -> list[Measured | Failed]:
         """All variants when the run was stopped: those that had ended by then, the others as failed."""
-        return [
-            self.known(number) or Failed(variant, "it was stopped before it ended")
-            for number, variant in enumerate(self.variants)
-        ]
+        return [self.known(number) or Failed(variant, STOPPED) for number, variant in enumerate(self.variants)]
 
     def _task(self, number: int) -> dict[str, Any]:
         variant = self.variants[number]

@@ -28,7 +28,7 @@ def plan_designs(
     """Find which cluster to build: the front of its objectives, how sure it is, and what would change it."""
     from railyard.cli import plan_designs as designer
 
-    raise typer.Exit(designer.designs(file, sets=set_ or [], out=out, ray=ray, as_json=json, quiet=quiet))
+    designer.designs(file, sets=set_ or [], out=out, ray=ray, as_json=json, quiet=quiet)
 
 
 @planning.command("growth", short_help="What it costs to grow a cluster, by path and future.")

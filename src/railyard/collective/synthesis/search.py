@@ -15,10 +15,10 @@ from railyard.collective.synthesis.execute import faults
 from railyard.collective.synthesis.images import image_faults, whole, whole_faults
 from railyard.collective.synthesis.routes import MANY
 from railyard.collective.synthesis.symmetry import symmetry_of
-from railyard.errors import InputError
+from railyard.errors import InputError, Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -70,6 +70,7 @@ class Synthesized:
         solver_s: Seconds of processors that the search and the bound took, whatever else the machine does.
         symmetry: Of the network, where it was used.
         pieces: int64[ranks, ranks], of an uneven all-to-all the pieces of each pair; None: all have `cut`.
+        stopped: Whether Ctrl-C or SIGTERM ended the search: the schedule is the best so far.
     """
 
     network: LinkNetwork
@@ -81,6 +82,7 @@ class Synthesized:
     solver_s: float
     symmetry: Symmetry | None = None
     pieces: NDArray[np.int64] | None = None
+    stopped: bool = False
 
     @property
     def finish_us(self) -> float:
@@ -147,19 +149,48 @@ def synthesize(
     bound = lower_bound_us(network, collective, size, symmetry)
     most = most_sends if most_whole is None else min(most_sends, most_whole // (len(symmetry) if symmetry else 1))
     kept: dict[tuple[float, str, int], list[Hop]] | None = {} if len(network.ranks) >= MANY else None
+
+    def tries(found: list[Try]) -> Iterator[Try]:
+        for cut in _cuts(found, bound * enough, most, progress):
+            for nearness in _nearness(found, cut, many=kept is not None):
+                yield Try(build(Ask(network, size, cut, nearness, symmetry, kept)), cut, nearness)
+
+    best, stopped = best_of(tries)
+    took = time.process_time() - begin
+    return Synthesized(
+        network, collective, best.schedule, best.cut, best.nearness, bound, took, symmetry, stopped=stopped
+    )
+
+
+def best_of(tries: Callable[[list[Try]], Iterator[Try]]) -> tuple[Try, bool]:
+    """The best schedule of a search, and whether a signal stopped the search before its end.
+
+    Args:
+        tries: Yields schedules, given the list of those so far.
+
+    Raises:
+        Interrupted: It was stopped before there was a schedule.
+    """
     found: list[Try] = []
+    stopped = False
+    try:
+        for one in tries(found):
+            found.append(one)  # noqa: PERF402 - which `tries` looks at
+    except Interrupted:
+        if not found:
+            raise
+        stopped = True
+    return min(found, key=lambda one: one.schedule.finish_us), stopped
+
+
+def _cuts(found: list[Try], enough: float, most: int, progress: Callable[[float], None] | None) -> Iterator[int]:
+    """Pieces of each part, ever finer, while that is worth a try."""
     for number, cut in enumerate(_CUTS):
-        if found and not _goes_on(found, cut, bound * enough, most):
-            break
-        found += [
-            Try(build(Ask(network, size, cut, nearness, symmetry, kept)), cut, nearness)
-            for nearness in _nearness(found, cut, many=kept is not None)
-        ]
+        if found and not _goes_on(found, cut, enough, most):
+            return
+        yield cut
         if progress is not None:
             progress((number + 1) / len(_CUTS))
-    best = min(found, key=lambda one: one.schedule.finish_us)
-    took = time.process_time() - begin
-    return Synthesized(network, collective, best.schedule, best.cut, best.nearness, bound, took, symmetry)
 
 
 def _used(network: LinkNetwork) -> Symmetry | None:
@@ -194,16 +225,14 @@ def _mended(  # noqa: PLR0917
             allowed=f"up to {MOST_ALONE} ranks without",
         )
     bound = broken.bound_us(collective, size)
-    found: list[Try] = []
-    for number, cut in enumerate(_CUTS):
-        if found and not _goes_on(found, cut, bound * enough, most):
-            break
-        found.append(Try(broken.schedule(collective, size, cut), cut, NEARNESS_OF_BROKEN))
-        if progress is not None:
-            progress((number + 1) / len(_CUTS))
-    best = min(found, key=lambda one: one.schedule.finish_us)
+
+    def tries(found: list[Try]) -> Iterator[Try]:
+        for cut in _cuts(found, bound * enough, most, progress):
+            yield Try(broken.schedule(collective, size, cut), cut, NEARNESS_OF_BROKEN)
+
+    best, stopped = best_of(tries)
     took = time.process_time() - begin
-    return Synthesized(network, collective, best.schedule, best.cut, best.nearness, bound, took)
+    return Synthesized(network, collective, best.schedule, best.cut, best.nearness, bound, took, stopped=stopped)
 
 
 def _goes_on(found: list[Try], cut: int, enough: float, most_sends: int) -> bool:

@@ -15,13 +15,13 @@ import numpy as np
 
 from railyard.collective.synthesis.bound import need_solver, uneven_bound_us
 from railyard.collective.synthesis.collectives import Ask, collectives
-from railyard.collective.synthesis.search import MOST_SENDS, NEAR_ENOUGH, Synthesized, Try, best_two
+from railyard.collective.synthesis.search import MOST_SENDS, NEAR_ENOUGH, Synthesized, Try, best_of, best_two
 from railyard.errors import InputError
 from railyard.files import read_text
 from railyard.table import finite, headless
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -140,20 +140,30 @@ def synthesize_uneven(
     need_solver()
     begin = time.process_time()
     bound = uneven_bound_us(network, matrix)
-    found: list[Try] = []
-    for number, cut in enumerate(_CHUNKS):
-        pieces = chunks_of(matrix, cut)
-        if found and (_ends(found, bound * enough) or _sends(found, pieces) > most_sends):
-            break
-        for nearness in _tried(found, pieces):
-            ask = Ask(network, slots_bytes(matrix), cut, nearness, bound_us=bound, pieces=pieces)
-            found.append(Try(collectives.get(COLLECTIVE)(ask), cut, nearness))
-        if progress is not None:
-            progress((number + 1) / len(_CHUNKS))
-    best = min(found, key=lambda one: one.schedule.finish_us)
-    took = time.process_time() - begin
+
+    def tries(found: list[Try]) -> Iterator[Try]:
+        for number, cut in enumerate(_CHUNKS):
+            pieces = chunks_of(matrix, cut)
+            if found and (_ends(found, bound * enough) or _sends(found, pieces) > most_sends):
+                return
+            for nearness in _tried(found, pieces):
+                ask = Ask(network, slots_bytes(matrix), cut, nearness, bound_us=bound, pieces=pieces)
+                yield Try(collectives.get(COLLECTIVE)(ask), cut, nearness)
+            if progress is not None:
+                progress((number + 1) / len(_CHUNKS))
+
+    best, stopped = best_of(tries)
+    took, pieces = time.process_time() - begin, chunks_of(matrix, best.cut)
     return Synthesized(
-        network, COLLECTIVE, best.schedule, best.cut, best.nearness, bound, took, pieces=chunks_of(matrix, best.cut)
+        network,
+        COLLECTIVE,
+        best.schedule,
+        best.cut,
+        best.nearness,
+        bound,
+        took,
+        pieces=pieces,
+        stopped=stopped,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.deploy.check import grammar
 from railyard.deploy.check.assertion import Subject
 from railyard.deploy.junit import Case
-from railyard.errors import InputError
+from railyard.errors import InputError, Interrupted
 from railyard.scenario.load import blaming
 from railyard.scenario.variants import expand
 from railyard.study.study import prepare
@@ -46,42 +46,66 @@ class Checked:
 
 def check(
     draft: Draft, run: Callable[[Sequence[Any]], Result], progress: Callable[[str, float], None]
-) -> list[Checked]:
+) -> tuple[list[Checked], bool]:
     """Judges every assertion of a scenario, in its order, of every variant that it compares.
+
+    A signal ends it with the assertions that were judged by then, and those about figures of variants that had ended.
 
     Args:
         draft: The scenario.
         run: Runs its variants, given ready to run; called once, and only where an assertion is about figures.
         progress: Takes what is being done, and its share from 0 to 1.
 
+    Returns:
+        The assertions that were judged, and whether a signal stopped it.
+
     Raises:
         InputError: There is no assertion, one is wrong, or one cannot be judged of this scenario.
+        Interrupted: It was stopped before an assertion was judged.
         SimulationError: The run cannot finish.
     """
     asserted, prepared = _read(draft), cache(partial(prepare, draft))
     result = cache(lambda: run(prepared()))
     subjects = [
-        Subject(variant.name, variant.draft, _Prepared(prepared, number), _Measured(result, number), progress)
+        Subject(variant.name, variant.draft, _Prepared(prepared, number), _Measured(result, variant.name), progress)
         for number, variant in enumerate(expand(draft))
     ]
     for number, (_, assertion) in enumerate(asserted):
         for subject in subjects:
             with blaming(draft, "check", str(number)):
                 assertion.check(subject)
-    return [
-        Checked(text, subject.name, assertion.judge(subject)) for text, assertion in asserted for subject in subjects
-    ]
+    return _judged(asserted, subjects)
+
+
+def _judged(asserted: Sequence[tuple[str, Assertion]], subjects: Sequence[Subject]) -> tuple[list[Checked], bool]:
+    """Every assertion of every variant; after a signal only those of the kind that waited for the run."""
+    found: list[Checked] = []
+    stopped: type[Assertion] | None = None
+    for text, assertion in asserted:
+        for subject in subjects:
+            if stopped not in (None, type(assertion)):
+                continue
+            try:
+                found.append(Checked(text, subject.name, assertion.judge(subject)))
+            except Interrupted:
+                stopped = type(assertion)
+    if stopped is not None and not found:
+        raise Interrupted
+    return found, stopped is not None
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """One variant of a result that is not there yet."""
+    """One variant of a result that is not there yet; `Interrupted` where the run was stopped before it ended."""
 
     result: Callable[[], Result]
-    number: int
+    name: str
 
     def __call__(self) -> Any:
-        return self.result().variants[self.number]
+        found = next((one for one in self.result().variants if one.name == self.name), None)
+        if found is None:
+            raise Interrupted
+        return found
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,16 @@ def judged(draft: Draft, progress: Callable[[str, float], None]) -> tuple[list[C
         """Writes nothing, and leaves out the trials of what would help: no assertion is about these."""
         return study.run(draft, progress=progress, searched=False, prepared=prepared).result
 
-    checked = check(draft, run, progress)
+    checked, stopped = check(draft, run, progress)
     rows = tuple(_row(one) for one in checked)
-    holds = all(row.holds for row in rows)
-    answer = CheckAnswer(format="railyard-check/1", name=draft.title, version=version(), holds=holds, checks=rows)
+    answer = CheckAnswer(
+        format="railyard-check/1",
+        name=draft.title,
+        version=version(),
+        stopped=stopped,
+        holds=not stopped and all(row.holds for row in rows),
+        checks=rows,
+    )
     return checked, answer
 
 

@@ -25,12 +25,14 @@ class CheckAnswer(Figures):
     format: Literal["railyard-check/1"] = Field(description="of this document")
     name: str = Field(description="of the scenario")
     version: str = Field(description="of Railyard")
-    holds: bool = Field(description="whether all hold")
+    stopped: bool = Field(description="whether it was stopped before its end: only some assertions are judged then")
+    holds: bool = Field(description="whether all hold; false where it was stopped")
     checks: tuple[CheckRow, ...] = Field(description="in the order of the scenario, variant by variant")
 
     def sentence(self) -> str:
         """The answer in one sentence."""
-        failed = [row for row in self.checks if not row.holds]
+        failed, judged = [row for row in self.checks if not row.holds], f"{len(self.checks)}"
+        early = f"stopped after {judged} were judged: " if self.stopped else ""
         if not failed:
-            return f"all {len(self.checks)} assertions hold"
-        return f"{len(failed)} of {len(self.checks)} do not hold: {failed[0].assertion} ({failed[0].found})"
+            return f"{early}all {judged} assertions hold"
+        return f"{early}{len(failed)} of {judged} do not hold: {failed[0].assertion} ({failed[0].found})"

@@ -80,7 +80,7 @@ class TuneTrial(Figures):
     settings: Values = Field(description="dotted keys and values that differ; none: as written")
     draws: Count = Field(description="of the search that they ran on: the better half goes on to the next")
     change: float | None = Field(
-        description="mean step against as written on the same draws, less 1; null where it cannot be"
+        description="mean step against as written on the same draws, less 1; null where it cannot be, or was not run"
     )
     error: str = Field(description="why it cannot; else empty")
     kept: bool = Field(description="whether these are the settings that were found")
@@ -92,10 +92,13 @@ class SettingChange(Figures):
     key: str = Field(description="dotted")
     before: Any = Field(description="as written; null where nothing was said")
     after: Any = Field(description="as found")
-    alone: float = Field(
-        description="share by which steps are shorter with this change alone, on the draws of the search"
+    alone: float | None = Field(
+        description="share by which steps are shorter with this change alone, on the draws of the search; null where "
+        "a tuning that was stopped had not run that"
     )
-    without: float = Field(description="share by which they are longer with all the others and not this one, there")
+    without: float | None = Field(
+        description="share by which they are longer with all the others and not this one, there; null likewise"
+    )
 
 
 class TuneAnswer(Figures):
@@ -105,21 +108,27 @@ class TuneAnswer(Figures):
     name: str = Field(description="of the scenario")
     version: str = Field(description="of Railyard")
     engine: str = Field(description="on which it was tried")
+    stopped: bool = Field(description="whether it was stopped before its end: the settings are the best so far")
     settings: Values = Field(description="dotted keys and values that differ")
     recommended: Values = Field(description="the settings where they are surely better; else empty")
     changes: tuple[SettingChange, ...] = Field(description="the settings beside what was written")
     seen: SeenGain = Field(description="on the draws of the search")
-    unseen: UnseenGain = Field(description="on draws and loads unseen")
+    unseen: UnseenGain | None = Field(
+        description="on draws and loads unseen; null where it was stopped before two of these"
+    )
     trials: tuple[TuneTrial, ...] = Field(description="in their order")
     environment: str = Field(description="lines of a shell script for NCCL")
     tuner: str = Field(description="table of NCCL's example tuner plugin")
 
     def sentence(self) -> str:
         """The answer in one sentence."""
+        early = "stopped before its end; so far " if self.stopped else ""
         if not self.settings:
-            return "nothing that was tried is better than the scenario as written"
+            return f"{early}nothing that was tried is better than the scenario as written"
+        if self.unseen is None:
+            return f"{early}{self.seen.gain:.1%} shorter steps on the draws of the search; keep what is"
         sure = "recommended" if self.recommended else "not sure: keep what is"
         of = f"{self.unseen.gain:.1%} shorter steps ({self.unseen.low:.1%} to {self.unseen.high:.1%})"
         jobs = sum(case.kind == "job" for case in self.unseen.cases)
         where = f"{len(self.unseen.cases) - jobs} unseen draws and loads" + (f" and {jobs} other jobs" if jobs else "")
-        return f"{of} on {where}; {sure}"
+        return f"{early}{of} on {where}; {sure}"

@@ -14,3 +14,7 @@ class OperateVariant(BaseVariant):
     operate: OperateFigures = Field(description="what it did")
     warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
     digest: str = Field(description="fingerprint of every allocation")
+    stopped: str | None = Field(
+        default=None,
+        description="where Ctrl-C or SIGTERM ended it: figures are of what was played by then; absent where it ended",
+    )

@@ -36,6 +36,7 @@ def answer_of(found: Tuned, written: Mapping[str, Any]) -> TuneAnswer:
         "name": found.name,
         "version": version(),
         "engine": found.engine,
+        "stopped": found.stopped,
         "settings": found.settings,
         "recommended": found.settings if found.sure else {},
         "changes": [
@@ -49,7 +50,7 @@ def answer_of(found: Tuned, written: Mapping[str, Any]) -> TuneAnswer:
             for part in found.parts
         ],
         "seen": {"default_s": found.default_s, "tuned_s": found.tuned_s, "gain": 1.0 - found.tuned_s / found.default_s},
-        "unseen": _unseen(found),
+        "unseen": _unseen(found) if len(found.unseen) > 1 else None,
         "trials": [_trial(design, kept=design.settings == found.settings) for design in found.tried],
         "environment": environment(found),
         "tuner": tuner_table(found),
@@ -99,7 +100,7 @@ def _kind(found: Tuned, kind: Kind) -> dict[str, Any]:
 
 
 def _trial(design: Design, *, kept: bool) -> dict[str, Any]:
-    change = None if design.error else design.mean - 1.0
+    change = design.mean - 1.0 if design.ratios and not design.error else None
     return {
         "settings": design.settings,
         "draws": len(design.ratios),

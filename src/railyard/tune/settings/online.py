@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from railyard.engine.packet.follow import ROCE, following
-from railyard.errors import InputError
+from railyard.errors import InputError, Interrupted
 from railyard.study.tasks import Task
 from railyard.tune.settings.cases import unseen_cases
 from railyard.tune.settings.search import settled
@@ -44,11 +44,13 @@ class Followed:
         cases: Draws and loads; nothing was chosen by them.
         twins_s: Steps in seconds, of each case its twins, by what they ran with: `as written`, the same again, a fixed
             setting, `online`.
+        stopped: Whether Ctrl-C or SIGTERM ended it: the cases are those that had run by then.
     """
 
     name: str
     cases: tuple[Case, ...]
     twins_s: Mapping[str, tuple[tuple[float, ...], ...]]
+    stopped: bool = False
 
     @property
     def steps_s(self) -> Mapping[str, tuple[float, ...]]:
@@ -94,6 +96,7 @@ def follow(draft: Draft, section: TuneSection, workers: Workers, report: Report)
 
     Raises:
         InputError: One of them cannot run.
+        Interrupted: It was stopped before every way had run on a case.
     """
     cases = tuple(unseen_cases(draft.seed, section))
     ways: dict[str, dict[str, Any]] = {WRITTEN: {}, AGAIN: {}, **fixed(), ONLINE: {"packet.online": True}}
@@ -102,20 +105,30 @@ def follow(draft: Draft, section: TuneSection, workers: Workers, report: Report)
     shared = {"values": draft.tree.plain(), "folder": str(draft.folder.resolve()), "engine": "packet"}
     tasks = [
         Task(STEP, {**shared, "settings": {**settings, **part}, "seed": case.seed, "load": case.load})
-        for way, settings in ways.items()
         for case in cases
+        for way, settings in ways.items()
         for part in _twins(most, section.twins if way == AGAIN else 0, section.twins)
     ]
     steps = [0.0] * len(tasks)
-    for count, done in enumerate(workers.run(tasks)):
-        if done.error:
-            raise InputError(f"a step cannot run: {done.error}", key="tune")
-        steps[done.number] = float(done.value)
-        report("steps in packets", (count + 1) / len(tasks))
-    rows = iter(steps)
-    return Followed(
-        draft.title, cases, {way: tuple(tuple(next(rows) for _ in range(section.twins)) for _ in cases) for way in ways}
-    )
+    stopped = False
+    try:
+        for count, done in enumerate(workers.run(tasks)):
+            if done.error:
+                raise InputError(f"a step cannot run: {done.error}", key="tune")
+            steps[done.number] = float(done.value)
+            report("steps in packets", (count + 1) / len(tasks))
+    except Interrupted:
+        stopped = True
+    each = len(ways) * section.twins
+    rows = [steps[each * at : each * (at + 1)] for at in range(len(cases))]
+    ran = [(case, row) for case, row in zip(cases, rows, strict=True) if all(row)]
+    if not ran:
+        raise Interrupted
+    twins_s = {
+        way: tuple(tuple(row[section.twins * at : section.twins * (at + 1)]) for _, row in ran)
+        for at, way in enumerate(ways)
+    }
+    return Followed(draft.title, tuple(case for case, _ in ran), twins_s, stopped)
 
 
 def _marked(job: Prepared) -> float:

@@ -73,13 +73,13 @@ class Part:
 
     Attributes:
         key: Dotted.
-        alone: Share by which steps are shorter with it and nothing else changed.
-        without: Share by which they are longer with all but it.
+        alone: Share by which steps are shorter with it and nothing else changed; None: that was not run.
+        without: Share by which they are longer with all but it; None: that was not run.
     """
 
     key: str
-    alone: float
-    without: float
+    alone: float | None
+    without: float | None
 
 
 @dataclass
@@ -130,14 +130,31 @@ class Race:
             self.told(self.trials.count / self.budget)
         return self._needed()
 
+    def so_far(self) -> Design:
+        """Of the designs that are better than the scenario as written, the best of those that got furthest."""
+        good = [one for one in self.designs if one.mean <= 1.0 - WORTH]
+        return min(good, key=lambda one: (-len(one.ratios), one.mean, len(one.settings)), default=self.designs[0])
+
     def parts(self, found: Design) -> list[Part]:
         """What each setting of a design does alone, and what the others do without it."""
-        alone = [self._made({key: value}) for key, value in found.settings.items()]
-        without = [self._made(_less(found.settings, key)) for key in found.settings]
-        self._on([*alone, *without], len(self.draws))
+        self._on([one for pair in self._around(found) for one in pair], len(self.draws))
+        return self.known_parts(found)
+
+    def known_parts(self, found: Design) -> list[Part]:
+        """The same as far as it was run."""
         return [
-            Part(key, 1.0 - one.mean, rest.mean / found.mean - 1.0)
-            for key, one, rest in zip(found.settings, alone, without, strict=True)
+            Part(
+                key,
+                1.0 - alone.mean if alone.ratios else None,
+                rest.mean / found.mean - 1.0 if rest.ratios else None,
+            )
+            for key, (alone, rest) in zip(found.settings, self._around(found), strict=True)
+        ]
+
+    def _around(self, found: Design) -> list[tuple[Design, Design]]:
+        """Each setting of a design alone, and the others without it."""
+        return [
+            (self._made({key: value}), self._made(_less(found.settings, key))) for key, value in found.settings.items()
         ]
 
     def _write(self) -> None:

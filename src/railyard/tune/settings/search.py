@@ -11,7 +11,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from railyard.errors import InputError
+from railyard.errors import InputError, Interrupted
 from railyard.interval import interval
 from railyard.schema.yaml import Mark, Node
 from railyard.tune.settings.cases import KINDS, Case, Ground, Kind, can_run, other_jobs, unseen_cases
@@ -52,6 +52,7 @@ class Tuned:
         ranks: Accelerators of the job.
         servers: Of the cluster.
         nics: Of a server, in the back-end.
+        stopped: Whether Ctrl-C or SIGTERM ended it: the settings are the best so far, and may not have been judged.
     """
 
     name: str
@@ -65,6 +66,20 @@ class Tuned:
     ranks: int = 0
     servers: int = 0
     nics: int = 0
+    stopped: bool = False
+
+    def take(self, race: Race, best: Design, parts: list[Part]) -> None:
+        """Takes over what a search found.
+
+        Args:
+            race: The search.
+            best: Its best design.
+            parts: What each of its settings does.
+        """
+        written_s = race.written_s[: len(best.ratios)]
+        self.default_s = statistics.fmean(written_s)
+        self.tuned_s = statistics.fmean(ratio * one for ratio, one in zip(best.ratios, written_s, strict=True))
+        self.settings, self.parts, self.tried = dict(best.settings), parts, race.designs
 
     def gains(self, kind: Kind | None = None) -> list[float]:
         """By which share steps are shorter, unseen case by case.
@@ -87,7 +102,9 @@ class Tuned:
     @property
     def sure(self) -> bool:
         """Whether the settings are better than chance would have it, and surely worse in no kind of case."""
-        return bool(self.settings) and self.gain()[1] > 0.0 and all(self.gain(kind)[2] >= 0.0 for kind in self.kinds)
+        if self.stopped or not self.settings:
+            return False
+        return self.gain()[1] > 0.0 and all(self.gain(kind)[2] >= 0.0 for kind in self.kinds)
 
 
 @dataclass
@@ -109,10 +126,11 @@ class Tuner:
     report: Report
 
     def run(self) -> Tuned:
-        """All of it.
+        """All of it; after a signal, the best settings so far.
 
         Raises:
             InputError: The scenario as written cannot run, or a value to be tried is none of its key.
+            Interrupted: It was stopped before the scenario as written had run.
         """
         listed = space_of(self.draft, self.engine)
         found = Tuned(self.draft.title, self.engine)
@@ -127,13 +145,16 @@ class Tuner:
         race = Race(
             space, draws, trials, budget, self.draft.seed, lambda share: self.report("search", SEARCH * min(share, 1.0))
         )
-        best = race.run()
-        found.default_s = statistics.fmean(race.written_s)
-        found.tuned_s = statistics.fmean(
-            ratio * step_s for ratio, step_s in zip(best.ratios, race.written_s, strict=True)
-        )
-        found.settings, found.parts, found.tried = dict(best.settings), race.parts(best), race.designs
-        self._judge(found, trials, cases)
+        try:
+            best = race.run()
+            found.take(race, best, race.parts(best))
+            self._judge(found, trials, cases)
+        except Interrupted:
+            if not race.written_s:
+                raise
+            found.stopped = True
+            if not found.tried:
+                found.take(race, race.so_far(), race.known_parts(race.so_far()))
         return found
 
     def cases(self, job: Prepared) -> list[Case]:
@@ -165,11 +186,14 @@ class Tuner:
             self.report("draws, loads and jobs that it has not seen", SEARCH + (1.0 - SEARCH) * share)
 
         ways: list[Mapping[str, Any]] = [{}, found.settings] if found.settings else [{}]
-        rows = trials.runs([(settings, case) for settings in ways for case in cases], told)
-        before, after = rows[: len(cases)], rows[-len(cases) :]
-        for case, default, tuned in zip(cases, before, after, strict=True):
-            if isinstance(default, Run) and isinstance(tuned, Run):
-                found.unseen.append((case, (default, tuned)))
+        rows: list[Run | str] = [""] * (len(ways) * len(cases))
+        try:
+            trials.runs([(settings, case) for case in cases for settings in ways], rows, told)
+        finally:
+            before, after = rows[:: len(ways)], rows[len(ways) - 1 :: len(ways)]
+            for case, default, tuned in zip(cases, before, after, strict=True):
+                if isinstance(default, Run) and isinstance(tuned, Run):
+                    found.unseen.append((case, (default, tuned)))
         if not found.unseen:
             raise InputError(f"nothing of what the settings are judged on can run: {before[0]}", key="tune")
 

@@ -58,18 +58,17 @@ class Trials:
                 self.journal.add(key, done.value)
         return [errors[key] if key in errors else float(self.journal.known[key]) for key in keys]
 
-    def runs(self, asked: Sequence[Asked], told: Callable[[float], None]) -> list[Run | str]:
+    def runs(self, asked: Sequence[Asked], found: list[Run | str], told: Callable[[float], None]) -> None:
         """Steps with the tails of what was sent in them, or why one cannot be.
 
         Args:
             asked: Settings and cases.
+            found: Filled as they end, in the order of `asked`.
             told: Of the share that is done.
         """
-        found: list[Run | str] = [""] * len(asked)
         for count, done in enumerate(self.workers.run([Task(JUDGED, self._task(*one)) for one in asked])):
             told(count / len(asked))
             found[done.number] = done.error or Run.read(done.value)
-        return found
 
     def _task(self, settings: Mapping[str, Any], case: Case) -> dict[str, Any]:
         return {

@@ -1,0 +1,168 @@
+"""What commands print that a signal stops: what they had found, marked as incomplete, and the exit code of the signal.
+
+The process sends itself SIGTERM when it reports a share of its progress: the moments are the same on any machine.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from railyard.schema import yaml
+
+STOPPED = """
+import os, signal, sys
+from railyard import cli
+from railyard.cli import progress, signals
+
+stage, share = sys.argv.pop(1), float(sys.argv.pop(1))
+signals.PATIENCE_S = signals._LONGEST_S = 100  # for a machine that is busy with others
+report = progress.Progress.__call__
+
+def reported(self, what, done):
+    report(self, what, done)
+    if stage in what and done >= share:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+progress.Progress.__call__ = reported
+cli.main()
+"""
+
+CLUSTER = {"accelerators": 16, "server": "hgx-h100", "back_end": {"topology": "leaf-spine", "fabric": "roce"}}
+TRAINING = {"model": "llama-3-8b", "global_batch": 16, "sequence": 2048, "parallelism": {"tp": 1, "zero": 3}}
+TUNED = {
+    **{"name": "t", "cluster": {**CLUSTER, "placement": "scattered"}, "workload": {"training": TRAINING}},
+    "tune": {
+        "space": {"qps": [4, 8]},
+        **{"seeds": 1, "steps": 4, "unseen_seeds": 3, "unseen_loads": [0, 0.2], "unseen_jobs": 0},
+    },
+}
+CHECKED = {
+    **{"name": "c", "cluster": CLUSTER, "workload": {"training": {**TRAINING, "tokens": "1 T"}}, "engine": "flow"},
+    "compare": {"vary": {"global_batch": [16, 32, 48, 64]}},
+    "check": ["no PFC deadlock", "step < 100 s", "gpu_utilization > 0.99", "survives any one link"],
+}
+PLAYED = {
+    "name": "o",
+    "cluster": {**CLUSTER, "accelerators": 64},
+    "workload": {
+        "operate": {"jobs": {"synthetic": {"count": 3000, "load": 0.8, "sizes": {"8": 1}}}, "save_every": 50},
+    },
+}
+
+
+def run(folder, *words, stopped=None):
+    """A command, and what it printed; `stopped`: at which stage and share of its progress."""
+    main = ["-m", "railyard"] if stopped is None else ["-c", STOPPED, *map(str, stopped)]
+    command = [sys.executable, *main, *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False, timeout=300)
+
+
+def scenario(folder, values):
+    (folder / "s.yaml").write_text(yaml.to_text(values), encoding="utf-8")
+
+
+def incomplete(ended):
+    assert (ended.returncode, ended.stderr.splitlines()[-1]) == (143, "stopped by SIGTERM"), ended.stderr
+    assert "incomplete: " in ended.stderr
+
+
+@pytest.mark.parametrize("share", [0.6, 0.9])
+def test_a_tuning_gives_the_best_settings_so_far(tmp_path, share):
+    """As an answer that is kept too; no file for machines is written, whatever is asked for."""
+    scenario(tmp_path, TUNED)
+    files = ["--env", "e.sh", "--even-unsure", "--out", "runs"]
+    ended = run(tmp_path, "tune", "s.yaml", "--json", *files, stopped=("not seen", share))
+    incomplete(ended)
+    found = json.loads(ended.stdout)
+    assert (found["stopped"], found["recommended"]) == (True, {})
+    assert [trial["settings"] for trial in found["trials"] if trial["kept"]] == [found["settings"]]
+    judged = 0 if found["unseen"] is None else len(found["unseen"]["cases"])
+    assert judged < 6
+    assert bool(judged) == (share == 0.9)
+    (kept,) = tmp_path.glob("runs/*/tune.json")
+    assert json.loads(kept.read_text(encoding="utf-8")) == found
+    assert not (tmp_path / "e.sh").exists()
+
+
+def test_online_settings_are_compared_on_the_cases_that_had_run(tmp_path):
+    training = {"model": "mpt-125m", "global_batch": 16, "sequence": 2048, "parallelism": {"tp": 4}}
+    values = {"cluster": {**CLUSTER, "back_end": {"topology": "rail-optimized", "fabric": "roce"}}}
+    packets = {"packet": {"budget_hops": 50000}, "tune": {"unseen_seeds": 3, "unseen_loads": [0], "twins": 1}}
+    scenario(tmp_path, {**values, "workload": {"training": training}, **packets})
+    ended = run(tmp_path, "tune", "s.yaml", "--online", "--json", stopped=("steps in packets", 0.7))
+    incomplete(ended)
+    found = json.loads(ended.stdout)
+    assert found["stopped"]
+    assert 1 <= len(found["cases"]) < 3
+    assert all(len(steps) == len(found["cases"]) for steps in found["steps_s"].values())
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4])
+@pytest.mark.parametrize("matrix", [False, True])
+def test_a_synthesis_gives_the_best_schedule_so_far(tmp_path, share, matrix):
+    """Which is no better than that of the whole search, and sound: it is written where files are asked for."""
+    links = [f"{a},{b},50,1" for a in range(8) for b in range(8) if a != b and (a + b) % 3]
+    (tmp_path / "l.csv").write_text("\n".join(["source,destination,gb_per_s,latency_us", *links]), encoding="utf-8")
+    rows = [",".join(str(0 if a == b else 1000000 * (a + b)) for b in range(8)) for a in range(8)]
+    (tmp_path / "m.csv").write_text("\n".join(rows), encoding="utf-8")
+    command = ["synthesize", "--links", "l.csv", "--collective", "all-to-all", "--json", "--switches", ""]
+    command += ["--matrix", "m.csv"] if matrix else ["--size", "64 MB"]
+    ended = run(tmp_path, *command, "--out", "sends.csv", stopped=("schedules", share))
+    incomplete(ended)
+    found, best = json.loads(ended.stdout), json.loads(run(tmp_path, *command).stdout)
+    assert (found["stopped"], best["stopped"]) == (True, False)
+    assert found["finish_us"] >= best["finish_us"] >= best["lower_bound_us"] * (1 - 1e-6)
+    assert found["lower_bound_us"] == best["lower_bound_us"]
+    assert len((tmp_path / "sends.csv").read_text(encoding="utf-8").splitlines()) == found["steps"] + 1
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_a_check_gives_what_was_judged_by_then(tmp_path, share):
+    """All variants of what needs no run, and figures of those that had ended; never that all holds."""
+    scenario(tmp_path, CHECKED)
+    ended = run(tmp_path, "check", "s.yaml", "--json", "--junit", "j.xml", stopped=("", share))
+    incomplete(ended)
+    found = json.loads(ended.stdout)
+    assert (found["stopped"], found["holds"]) == (True, False)
+    whole = json.loads(run(tmp_path, "check", "s.yaml", "--json").stdout)
+    assert not whole["stopped"]
+    assert 4 <= len(found["checks"]) < len(whole["checks"]) == 16
+    assert all(row in whole["checks"] for row in found["checks"])
+    assert not (tmp_path / "j.xml").exists()
+
+
+@pytest.mark.parametrize("share", [0.2, 0.8])
+def test_a_cluster_in_time_is_measured_up_to_where_it_was_stopped(tmp_path, share):
+    """And the same command goes on from there, to the figures of a run that nobody stopped."""
+    scenario(tmp_path, PLAYED)
+    ended = run(tmp_path, "operate", "s.yaml", "--json", stopped=("playing", share))
+    incomplete(ended)
+    found = json.loads(ended.stdout)
+    (variant,) = found["variants"]
+    days = variant["operate"]["span_s"] / 86400
+    done = variant["operate"]["jobs"]["done"]
+    assert 3000 * share <= done < 3000
+    assert variant["stopped"] == f"after {days:,.4g} simulated days, with {done:,} of 3,000 jobs ended"
+    assert variant["warnings"][0] == f"incomplete: stopped {variant['stopped']}"
+    (kept,) = tmp_path.glob("runs/o-*/result.json")
+    assert json.loads(kept.read_text(encoding="utf-8")) == found
+    assert list(tmp_path.glob("runs/.states/*.npz"))
+    again = json.loads(run(tmp_path, "operate", "s.yaml", "--json").stdout)
+    whole = json.loads(run(tmp_path, "operate", "s.yaml", "--json", "--out", "others").stdout)
+    assert again["variants"] == whole["variants"]
+    assert "stopped" not in whole["variants"][0]
+    assert not (tmp_path / "runs" / ".states").exists()
+
+
+def test_variants_in_time_that_had_ended_are_compared_without_the_one_that_was_stopped(tmp_path):
+    scenario(tmp_path, {**PLAYED, "compare": {"vary": {"seed": [1, 2, 3]}}})
+    ended = run(tmp_path, "operate", "s.yaml", "--json", stopped=("playing", 0.5))
+    incomplete(ended)
+    found = json.loads(ended.stdout)
+    assert [len(found["variants"]), len(found["failed"])] == [1, 2]
+    assert "stopped" not in found["variants"][0]
+    assert all("stopped before it ended" in one["error"] for one in found["failed"])
