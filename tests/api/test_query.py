@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
+import subprocess
 import sys
 
 import polars as pl
 import pytest
 
 import railyard
-from railyard.api.query import bounded, query, selecting
+from railyard.api.query import query, selecting
 from railyard.cli import guard
 from railyard.errors import InputError
 
@@ -83,29 +83,55 @@ def test_a_wrong_question_says_what_is_wrong(plan, sql, words):
 
 
 ENDLESS = "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT * FROM t"
+LARGE = "SELECT count(*) FROM generate_series(1, 100000000000)"
 
 
 @pytest.mark.parametrize(
-    ("limit", "sql", "words"),
+    ("sql", "limits", "words"),
     [
-        ("LIMIT_S", ENDLESS, "the question was stopped after 1 s"),
-        ("LIMIT_BYTES", "SELECT count(*) FROM generate_series(1, 100000000000)", "the question ran out of memory"),
+        (ENDLESS, {"limit_s": 2}, "the question was stopped after 2 s(.|\n)*at most 2 s and 4 GiB of memory"),
+        (LARGE, {}, "the question ran out of memory(.|\n)*at most 30 s and 4 GiB of memory"),
+        (LARGE, {"limit_gib": 2}, "the question ran out of memory(.|\n)*at most 30 s and 2 GiB of memory"),
     ],
 )
-def test_a_question_without_end_is_stopped_with_a_sentence(plan, monkeypatch, limit, sql, words):
-    if limit == "LIMIT_S":
-        monkeypatch.setattr(sys.modules[query.__module__], limit, 1)
-    with pytest.raises(
-        InputError, match=f"{words}(.|\n)*allowed: at most {1 if limit == 'LIMIT_S' else 30} s and 4 GiB"
-    ):
-        bounded([plan], sql)
-    assert multiprocessing.active_children() == []
+def test_a_question_without_end_is_stopped_with_a_sentence(plan, sql, limits, words):
+    with pytest.raises(InputError, match=words):
+        railyard.query(plan, sql, **limits)
 
 
-def test_bounded_questions_are_answered_and_refused_as_others(plan):
-    assert bounded([plan], "SELECT max(cpmt) FROM points").rows() == [(0.4,)]
-    with pytest.raises(InputError, match=r"no column `fabri`; did you mean `fabric`"):
-        bounded([plan], "SELECT fabri FROM points")
+@pytest.mark.parametrize(("name", "value"), [("limit_s", 0), ("limit_gib", 0.5), ("threads", 0), ("limit_s", 1e9)])
+def test_limits_have_a_range(plan, name, value):
+    with pytest.raises(InputError, match=f"{name}: there is no such limit"):
+        query(plan, **{name: value})
+
+
+def test_a_question_has_as_many_threads_as_it_is_given(plan, monkeypatch):
+    module = sys.modules[query.__module__]
+    monkeypatch.setattr(
+        module,
+        "_ANSWER",
+        "import sys\n"
+        "from railyard.api.query import answer\n"
+        "def answered(table, sql):\n"
+        "    import polars\n"
+        "    return polars.DataFrame({'n': [polars.thread_pool_size()]})\n"
+        "sys.modules['railyard.api.query']._answered = answered\n"
+        "answer()",
+    )
+    assert [query(plan, threads=count).item() for count in (1, 3)] == [1, 3]
+    assert query(plan).item() == 4
+
+
+def test_a_script_needs_no_guard_around_its_main_program(plan):
+    """The process that answers imports nothing of the user's."""
+    script = f"import railyard\nprint(railyard.query({str(plan)!r}).height)"
+    (plan / "json.py").write_text("raise SystemExit(9)", encoding="utf-8")
+    file = plan / "script.py"
+    file.write_text(script, encoding="utf-8")
+    assert (
+        subprocess.run([sys.executable, "-P", file], cwd=plan, capture_output=True, text=True, check=True).stdout
+        == "4\n"
+    )
 
 
 def test_what_is_neither_plan_nor_run_is_said(tmp_path, plan):

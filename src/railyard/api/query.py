@@ -2,99 +2,113 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
+import sys
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railyard.api.finished import Run
-from railyard.errors import InputError, did_you_mean
+from railyard.errors import InputError, Problem, did_you_mean
 from railyard.files import readable
-from railyard.processes import limit_memory
+from railyard.processes import die_with_parent, limit_memory
 from railyard.study.kept import read_result, result_file
-from railyard.study.tasks import GONE, Task
-from railyard.study.workers import Local
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import polars as pl
 
-    from railyard.errors import Problem
-
 POINTS = "points.parquet"
 TABLE = "points"
 """What SQL calls everything that is asked."""
 
-LIMIT_S = 30
-"""After which `bounded` gives a question up."""
-LIMIT_BYTES = 4 << 30
-"""Address space of the process that answers a question of `bounded`."""
+LIMIT_S = 30.0
+"""After which a question is given up, the start of its process included."""
+LIMIT_GIB = 4.0
+"""Address space of the process that answers."""
 THREADS = 4
 """Of the same process."""
 
+_MOST = 1e6
+_WRONG = 2
+_LAST = 400
+_ANSWER = "from railyard.api.query import answer; answer()"
+"""A process that imports no module of the user's, so that scripts need no guard around their main program."""
 _ASKING = ("select", "with")
 _READERS = re.compile(r"\bread_(csv|ipc|json|ndjson|parquet)\b", re.IGNORECASE)
 """Functions with which the SQL of Polars opens files."""
 _QUOTED = re.compile(r"""["'`]([^"'`]+)["'`]""")
 
 
-def query(sources: str | Path | Sequence[str | Path], sql: str = "SELECT * FROM points") -> pl.DataFrame:
+def query(
+    sources: str | Path | Sequence[str | Path],
+    sql: str = "SELECT * FROM points",
+    *,
+    limit_s: float = LIMIT_S,
+    limit_gib: float = LIMIT_GIB,
+    threads: int = THREADS,
+) -> pl.DataFrame:
     """Answers a question in SQL to the points of kept plans, or to the variants of kept runs.
 
-    The question itself opens no file. It runs in this process, without limits of time and memory; see `bounded`.
+    It is answered in a process of its own, which opens no file but the sources.
 
     Args:
         sources: Folders of plans (their `points.parquet`: a row a design, demand and engine), of runs (a row a
             variant), a folder that holds such folders, or Parquet files.
         sql: One SELECT over the table `points`. Where there are several sources, the column `source` says which.
+        limit_s: Seconds after which it is given up.
+        limit_gib: Memory of the process (its address space), GiB.
+        threads: Of the process.
 
     Raises:
-        InputError: A source holds neither, or the question is wrong; with the nearest right spelling of a column.
+        InputError: A source holds neither, or the question is wrong (with the nearest right spelling of a column), or
+            takes more than a limit.
     """
+    import polars as pl
+
+    given = {"limit_s": (limit_s, 1e-3), "limit_gib": (limit_gib, 1), "threads": (threads, 1)}
+    for name, (value, least) in given.items():
+        if not least <= value <= _MOST:
+            raise InputError("there is no such limit", key=name, found=value, allowed=f"{least:g} to {_MOST:g}")
     found = [sources] if isinstance(sources, str | Path) else list(sources)
-    tables = [each for source in found for each in _tables(Path(source))]
-    return _answered(_together(tables), sql)
-
-
-def bounded(sources: Sequence[Path], sql: str) -> pl.DataFrame:
-    """Answers a question as `query` does, in a process of its own with limits of time, memory and threads.
-
-    Raises:
-        InputError: As `query`; or the question takes more than a limit (`LIMIT_S`, `LIMIT_BYTES`).
-    """
-    pool = Local(1, _limit, tries=1)
+    question = {"sources": list(map(str, found)), "sql": sql, "limit_gib": limit_gib, "threads": threads}
+    over = f"at most {limit_s:g} s and {limit_gib:g} GiB of memory"
     try:
-        done = next(pool.run([Task("railyard.api.query:_in_process", (list(sources), sql), LIMIT_S)]))
-    finally:
-        pool.close()
-    if done.error:
-        full = done.error == GONE or "memory" in done.error.lower()
-        raise InputError(
-            "the question ran out of memory" if full else f"the question was {done.error}",
-            key="SQL",
-            found=sql,
-            allowed=f"at most {LIMIT_S} s and {LIMIT_BYTES >> 30} GiB of memory",
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", _ANSWER],
+            input=json.dumps(question).encode(),
+            capture_output=True,
+            timeout=limit_s,
+            check=False,
         )
-    if isinstance(done.value, tuple):
-        raise InputError.many(done.value)
-    found: pl.DataFrame = done.value
-    return found
+    except subprocess.TimeoutExpired:
+        raise InputError(f"the question was stopped after {limit_s:g} s", key="SQL", found=sql, allowed=over) from None
+    if done.returncode == _WRONG:
+        raise InputError.many(Problem(**one) for one in json.loads(done.stdout))
+    if done.returncode < 0 or b"emory" in done.stderr:
+        raise InputError("the question ran out of memory", key="SQL", found=sql, allowed=over)
+    if done.returncode:
+        raise RuntimeError(f"the process of a question failed: {done.stderr.decode(errors='replace')[-_LAST:]}")
+    return pl.read_ipc(BytesIO(done.stdout))
 
 
-def _limit() -> None:
-    """Limits of the process that answers; it has not begun to use Polars."""
-    os.environ["POLARS_MAX_THREADS"] = str(THREADS)
-    limit_memory(LIMIT_BYTES)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what a library says before it aborts
-
-
-def _in_process(asked: tuple[list[Path], str]) -> pl.DataFrame | tuple[Problem, ...]:
-    """The rows, or why there are none."""
+def answer() -> None:
+    """Answers the question on stdin: the rows as Arrow on stdout, or what is wrong as JSON with the code `_WRONG`."""
+    question = json.load(sys.stdin)
+    die_with_parent(os.getppid())
+    os.environ["POLARS_MAX_THREADS"] = str(question["threads"])  # Polars has not been imported
+    limit_memory(int(question["limit_gib"] * (1 << 30)))
     try:
-        return query(*asked)
+        tables = [each for source in question["sources"] for each in _tables(Path(source))]
+        rows = _answered(_together(tables), question["sql"])
     except InputError as error:
-        return error.problems
+        print(json.dumps([vars(problem) for problem in error.problems]))  # noqa: T201 - to who asked
+        raise SystemExit(_WRONG) from None
+    rows.write_ipc(sys.stdout.buffer)
 
 
 def selecting(*, where: str = "", columns: Sequence[str] = (), sort: str = "", most: int = 0) -> str:

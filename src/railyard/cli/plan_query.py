@@ -6,7 +6,7 @@ import json
 import math
 from typing import TYPE_CHECKING
 
-from railyard.api.query import bounded, selecting
+from railyard.api.query import query, selecting
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
 
@@ -31,7 +31,7 @@ def ask(
     text = (
         sql if sql is not None else selecting(where=where, columns=names, sort=sort, most=20 if most is None else most)
     )
-    found = bounded(sources, text)
+    found = query(sources, text)
     if as_json:
         emit(json.dumps([_plain(row) for row in found.iter_rows(named=True)], ensure_ascii=False, allow_nan=False))
         return
