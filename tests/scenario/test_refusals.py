@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from tests.fuzz.scenarios import BASES, places, put
 
+from railyard import catalog
 from railyard.catalog.store import KINDS
 from railyard.errors import InputError
+from railyard.observe.clusterfile import cluster_of
 from railyard.scenario import load, override, variants
+from railyard.scenario.packet import mix
 from railyard.scenario.problems import known
 from railyard.schema import yaml
 from railyard.schema.field import records
@@ -268,3 +271,66 @@ def test_a_key_that_nobody_can_write_is_cut_off():
     assert known(path, load.Scenario) == path
     path = ("faults", "0", "cable")
     assert known(path, load.Scenario) == path
+
+
+def problems_of(read, text, folder, name="s.yaml"):
+    """What a reader refuses a file for, by key."""
+    file = folder / name
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        read(file)
+    assert all(problem.file == str(file) and problem.line for problem in caught.value.problems)
+    return {problem.key: problem for problem in caught.value.problems}
+
+
+def test_a_missing_cluster_and_one_too_many_are_at_their_key(tmp_path):
+    federated = yaml.to_text(BASES["federated"])
+    (problem,) = problems_of(load.load, federated + "cluster: {accelerators: 8, server: hgx-h100}\n", tmp_path).values()
+    assert (problem.key, problem.line) == ("cluster", len(federated.splitlines()) + 1)
+    alone = {"workload": BASES["training"]["workload"]}
+    assert set(problems_of(load.load, yaml.to_text(alone), tmp_path)) == {"cluster"}
+
+
+def test_tags_of_unions_are_no_keys(tmp_path):
+    """`model` of federated learning is a name or a size: `size` below it was taken for the choice between the two."""
+    root = put(BASES["federated"], ["workload", "federated", "model"], {"size": 100, "parameters": "1 M"})
+    found = problems_of(load.load, yaml.to_text(root), tmp_path)
+    assert set(found) == {"workload.federated.model.size", "workload.federated.model.flop_per_sample"}
+    assert found["workload.federated.model.size"].allowed == "flop_per_sample, parameters"
+
+
+def test_a_cluster_file_names_its_keys_as_it_has_them(tmp_path):
+    inner = "server: hgx-h100, accelerators: 12"
+    for text, key in (
+        (f"cluster: {{{inner}}}", "cluster.accelerators"),
+        (f"{{{inner}}}", "accelerators"),
+        (f"cluster: {{{inner}, rails: 2}}", "cluster.rails"),
+    ):
+        assert set(problems_of(cluster_of, text, tmp_path)) == {key}
+
+
+def test_what_is_written_out_is_read_again():
+    """A pool of the hosts' memory has no name, and a range begins at `from`."""
+    changes = {
+        "cluster.memory_pool": {"network": "host"},
+        "plan.space": {"accelerators": {"from": 16, "to": 64, "factor": 2}},
+    }
+    root = BASES["training"]
+    for key, value in changes.items():
+        root = put(root, key.split("."), value)
+    scenario = load.from_values(root).scenario
+    plain = load.dump(scenario)
+    assert plain["plan"]["space"]["accelerators"]["from"] == 16
+    assert load.from_values(plain).scenario == scenario
+
+
+def test_a_catalogue_with_an_unknown_kind_is_looked_at_in_full(tmp_path):
+    text = "acelerators: {mine: {}}\nservers: {hgx-h100: {nic: none-such, accelerator_memory: 1}}\n"
+    assert set(problems_of(catalog.load, text, tmp_path)) == {"acelerators", "servers.hgx-h100.accelerator_memory"}
+    text = "servers: {hgx-h100: {nic: none-such, accelerator: h1oo}}\n"
+    assert set(problems_of(catalog.load, text, tmp_path)) == {"servers.hgx-h100.nic", "servers.hgx-h100.accelerator"}
+
+
+def test_a_mixed_fabric_with_an_unknown_base_is_looked_at_in_full(tmp_path):
+    found = problems_of(mix.load, "base: rose\nqps: 0\nname: [1]\npaths: ''\n", tmp_path)
+    assert set(found) == {"base", "qps", "name", "paths"}

@@ -247,12 +247,10 @@ class Catalog:
         found = self._index(kind).find(parent.text or "")
         if found is None:
             hint = self._index(kind).suggestion(parent.text or "")
-            problem = parent.problem(f"there is no {SINGULAR[kind]} `{parent.text}`", key=f"{name}.extends", hint=hint)
+            problem = parent.problem(f"there is no {SINGULAR[kind]} `{parent.text}`", key="extends", hint=hint)
             raise InputError.many([problem])
         if found in chain and not (found == name and chain.count(name) == 1 and self._index(kind).has_file(name)):
-            raise InputError.many(
-                [parent.problem("dependency cycle: entries extend one another", key=f"{name}.extends")]
-            )
+            raise InputError.many([parent.problem("dependency cycle: entries extend one another", key="extends")])
         return self._load(kind, found, chain)
 
     def _read_extra(self, root: Node) -> None:
@@ -271,7 +269,7 @@ class Catalog:
                 )
             else:
                 problems += self._collect(word, section)
-        problems += self._check_extras() if not problems else []
+        problems += self._check_extras()
         if problems:
             raise InputError.many(problems)
 
@@ -301,12 +299,12 @@ class Catalog:
         for kind, extras in self._extras.items():
             for name, extra in extras.items():
                 try:
-                    problems += self._bad_references(self._load(kind, name, ()), extra.node)
+                    self._check_references(self._load(kind, name, ()), extra.node)
                 except InputError as error:
                     problems += error.located(key=f"{kind}.{name}").problems
         return list(dict.fromkeys(problems))
 
-    def _bad_references(self, entry: Entry, node: Node) -> list[Problem]:
+    def _check_references(self, entry: Entry, node: Node) -> None:
         problems = []
         for attribute, kind in REFERENCES.get(type(entry), {}).items():
             name = getattr(entry, attribute)
@@ -314,8 +312,9 @@ class Catalog:
                 place = (node.mapping or {}).get(attribute, node)
                 hint = self._index(kind).suggestion(name)
                 message = f"the catalogue has no {SINGULAR[kind]} `{name}`"
-                problems.append(place.problem(message, key=f"{entry.name}.{attribute}", hint=hint))
-        return problems
+                problems.append(place.problem(message, key=attribute, hint=hint))
+        if problems:
+            raise InputError.many(problems)
 
 
 def kind_of(word: str) -> str:

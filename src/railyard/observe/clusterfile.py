@@ -25,10 +25,17 @@ def cluster_of(path: Path) -> Cluster:
         InputError: The file describes no cluster, or one that cannot be built.
     """
     tree = yaml.read(path, if_empty="it has a section `cluster`, as a scenario")
-    section = tree.value.get("cluster", tree)
-    written = load.check(section, ClusterSection)
+    section, above = (tree.value["cluster"], "cluster") if "cluster" in tree.value else (tree, None)
     try:
-        return clusters.build(written.spec(), _catalog(path, tree), written.arrangement())
+        written = load.check(section, ClusterSection)
+        return _built(written, section, _catalog(path, tree))
+    except InputError as error:
+        raise error.located(key=above) from None
+
+
+def _built(written: ClusterSection, section: yaml.Node, catalog: catalogs.Catalog) -> Cluster:
+    try:
+        return clusters.build(written.spec(), catalog, written.arrangement())
     except InputError as error:
         raise problems.place(error, section, (), ClusterSection) from None
 

@@ -171,8 +171,10 @@ class ManagementSection(Section):
 class MemoryPoolSection(Section):
     """Memory beyond the accelerators' own: optimizer state or keys and values are kept there (a tier)."""
 
-    name: Text = Field(
-        default="", description="A memory pool of the catalogue; left out with `network: host`.", examples=["cxl-pool"]
+    name: Text | None = Field(
+        default=None,
+        description="A memory pool of the catalogue; left out with `network: host`.",
+        examples=["cxl-pool"],
     )
     units: Positive = Field(
         default=1, description="Expanders, boxes or lending hosts; the hosts' own memory has one a server."
@@ -185,7 +187,7 @@ class MemoryPoolSection(Section):
 
     def spec(self) -> MemoryPoolSpec:
         """The record that the cluster room takes."""
-        return MemoryPoolSpec(self.name, self.units, self.network)
+        return MemoryPoolSpec(self.name or "", self.units, self.network)
 
 
 class BackgroundSection(Section):

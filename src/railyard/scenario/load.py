@@ -166,5 +166,5 @@ def dump(scenario: BaseModel) -> dict[str, object]:
     """The scenario as plain values with units, defaults written out, unused keys left out."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        plain: dict[str, Any] = scenario.model_dump(mode="json", exclude_none=True)
+        plain: dict[str, Any] = scenario.model_dump(mode="json", by_alias=True, exclude_none=True)
     return plain

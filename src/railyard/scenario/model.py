@@ -90,9 +90,10 @@ class Scenario(Section):
     def _machine(self) -> "Scenario":
         given = self.cluster is not None
         if self.workload.brings_machines and given:
-            raise PydanticCustomError("cluster", "clients and sites are the machine here: `cluster` has to be left out")
+            words = "clients and sites are the machine here: `cluster` has to be left out"
+            raise PydanticCustomError("cluster", words, {"key": "cluster"})
         if not self.workload.brings_machines and not given:
-            raise PydanticCustomError("missing", "the key `cluster` is missing")
+            raise PydanticCustomError("cluster", "the key `cluster` is missing", {"key": "cluster"})
         return self
 
     @property

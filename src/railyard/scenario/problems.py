@@ -7,11 +7,12 @@ nearest right spelling where a word is wrong.
 from __future__ import annotations
 
 import re
+import types
 import typing
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Discriminator
 
 from railyard.errors import InputError, Problem, causes, did_you_mean
 from railyard.scenario.override import SHORT
@@ -184,7 +185,8 @@ def _problem(item: Any, root: Node, model: type[BaseModel]) -> Problem:
     location: tuple[str | int, ...] = item["loc"]
     if kind == "extra_forbidden":
         return _unknown_key(location, root, model)
-    node, walked = locate(root, location)
+    path, _ = _walk(model, location)
+    node, walked = locate(root, path)
     key = ".".join(walked) or None
     if kind == "missing" and location:
         name = str(location[-1])
@@ -199,15 +201,18 @@ def _problem(item: Any, root: Node, model: type[BaseModel]) -> Problem:
         words, name = _BOUND[kind]
         return node.mark.problem(words.format(item["ctx"].get(name)), key=key, found=_shown(node.value))
     context = item.get("ctx", {})
+    if "key" in context:  # of a section as a whole, about one key of it
+        key = ".".join((*walked, context["key"]))
+        node = locate(root, (*path, context["key"]))[0]
     return node.mark.problem(
         item["msg"], key=key, found=_shown(node.value), allowed=context.get("allowed"), hint=context.get("hint")
     )
 
 
 def _unknown_key(location: tuple[str | int, ...], root: Node, model: type[BaseModel]) -> Problem:
-    parent, walked = locate(root, location[:-1])
+    path, sections = _walk(model, location[:-1])
+    parent, walked = locate(root, path)
     name = str(location[-1])
-    sections = _sections(model, location[:-1])
     allowed = sorted({given.alias or key for section in sections for key, given in section.model_fields.items()})
     mark = parent.keys.get(name, parent.mark)
     return mark.problem(
@@ -304,16 +309,66 @@ def _quoted(text: str) -> list[str]:
     return [part.strip().strip("'") for part in text.replace(" or ", ", ").split(",") if part.strip()]
 
 
-def _sections(model: type[BaseModel], location: Iterable[str | int]) -> list[type[BaseModel]]:
-    """The section classes that a location of pydantic's may stand in; tags of unions choose among them."""
-    found: list[type[BaseModel]] = [model]
+def _walk(model: type[BaseModel], location: Iterable[str | int]) -> tuple[tuple[str | int, ...], list[type[BaseModel]]]:
+    """Where a location of pydantic's leads.
+
+    Returns:
+        The location without the tags of unions, which pydantic puts between a key and the keys below it, and the
+        sections that may stand there.
+    """
+    hints: list[Any] = [model]
+    path: list[str | int] = []
     for step in location:
-        if isinstance(step, int):
+        if isinstance(step, str) and any(_is_tagged(hint) for hint in hints):
+            options = [option for hint in hints for option in _options(hint)]
+            hints = [option for option in options if _has_tag(option, step)] or options
             continue
-        below = [part for section in found if step in section.model_fields for part in _within(section, step)]
-        tagged = [section for section in found if _has_tag(section, step)]
-        found = below or tagged or found
+        path.append(step)
+        hints = [part for hint in hints for part in _below_step(hint, step)] or hints
+    options = [option for hint in hints for option in _options(hint)]
+    return tuple(path), [option for option in options if _is_section(option)]
+
+
+def _below_step(hint: Any, step: str | int) -> list[Any]:
+    """Types of what stands under a key, or of an item of a list."""
+    found: list[Any] = []
+    for option in _options(hint):
+        parts = typing.get_args(option)
+        if _is_section(option):
+            fields = (field for name, field in option.model_fields.items() if step == (field.alias or name))
+            found += [typing.Annotated[(field.annotation, *field.metadata, _tagging(field))] for field in fields]
+        elif typing.get_origin(option) is tuple and isinstance(step, int):
+            found += [parts[0] if parts[-1] is Ellipsis else parts[min(step, len(parts) - 1)]]
+        elif typing.get_origin(option) is dict:
+            found += parts[1:]
     return found
+
+
+def _tagging(field: FieldInfo) -> Discriminator | None:
+    """By what a key's union tells its types apart."""
+    return Discriminator(field.discriminator) if isinstance(field.discriminator, str) else field.discriminator
+
+
+def _options(hint: Any) -> list[Any]:
+    """The types that a hint allows, without what is annotated to them."""
+    if typing.get_origin(hint) is typing.Annotated:
+        return _options(typing.get_args(hint)[0])
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return [option for part in typing.get_args(hint) for option in _options(part)]
+    return [hint]
+
+
+def _is_tagged(hint: Any) -> bool:
+    """Whether a tag chooses among the types of a hint."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return any(map(_is_tagged, typing.get_args(hint)))
+    metadata = getattr(hint, "__metadata__", ())
+    named = any(isinstance(item, Discriminator) or getattr(item, "discriminator", None) for item in metadata)
+    return named or (bool(metadata) and _is_tagged(typing.get_args(hint)[0]))
+
+
+def _is_section(hint: Any) -> bool:
+    return isinstance(hint, type) and not typing.get_args(hint) and issubclass(hint, BaseModel)
 
 
 def _within(section: type[BaseModel], name: str) -> list[type[BaseModel]]:
@@ -329,8 +384,8 @@ def _within(section: type[BaseModel], name: str) -> list[type[BaseModel]]:
     return found
 
 
-def _has_tag(section: type[BaseModel], tag: str) -> bool:
-    return any(
+def _has_tag(section: Any, tag: str) -> bool:
+    return _is_section(section) and any(
         typing.get_origin(field.annotation) is typing.Literal and tag in typing.get_args(field.annotation)
         for field in section.model_fields.values()
     )
@@ -338,7 +393,7 @@ def _has_tag(section: type[BaseModel], tag: str) -> bool:
 
 def _example(location: tuple[str | int, ...], model: type[BaseModel]) -> str | None:
     name = str(location[-1])
-    for section in _sections(model, location[:-1]):
+    for section in _walk(model, location[:-1])[1]:
         field = section.model_fields.get(name)
         if field is not None and field.examples:
             return f"write for example `{name}: {field.examples[0]}`"

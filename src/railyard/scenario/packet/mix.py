@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railyard.engine.packet.user.loading import PREFIX, is_user
-from railyard.errors import InputError, Problem, did_you_mean
+from railyard.errors import Faults, InputError, Problem, did_you_mean
 from railyard.scenario.packet.preset import Preset, fabric
 from railyard.scenario.packet.settings import KEYS, assign
 from railyard.schema.yaml import kind_of, read
@@ -52,18 +52,22 @@ def load(path: Path, *, trust: bool = False) -> Preset:
         InputError: With file, line and key of everything that is wrong in it; Python that it names, without `trust`.
     """
     root = read(path)
-    base = fabric(_word(root, "base", BASE))
-    problems: list[Problem] = []
+    wrong, words, base = Faults(), {}, fabric(BASE)
+    for key in _OWN:
+        with wrong:
+            words[key] = _word(root, key)
+    if words.get("base"):
+        base = fabric(words["base"])
+    problems = wrong.problems
     assignments = list(_flat(root, "", problems))
     if not trust:
         _refuse_python(assignments)
     settings = _assigned(base.settings, assignments, path.parent, problems)
     if problems:
         raise InputError.many(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
-    name = _word(root, "name", path.stem)
     return Preset(
-        name=name,
-        summary=_word(root, "summary", f"A mix on the base of {base.name}."),
+        name=words["name"] or path.stem,
+        summary=words["summary"] or f"A mix on the base of {base.name}.",
         settings=settings,
         sources=(f"{path}", *base.sources),
         left_out=base.left_out,
@@ -85,15 +89,15 @@ def _refuse_python(assignments: list[tuple[str, str, Mark]]) -> None:
         raise InputError.many(named)
 
 
-def _word(root: Node, key: str, default: str) -> str:
-    """A key of the file's own, which holds text.
+def _word(root: Node, key: str) -> str:
+    """A key of the file's own, which holds text; empty where it is left out.
 
     Raises:
         InputError: It holds something else, or (base) there is no such fabric.
     """
     node = root.value.get(key)
     if node is None:
-        return default
+        return ""
     if not isinstance(node.value, str):
         raise InputError.many([node.mark.problem(f"expected text, got {kind_of(node.value)}", key=key)])
     if key == "base":
@@ -118,7 +122,7 @@ def _flat(node: Node, prefix: str, problems: list[Problem]) -> Iterator[tuple[st
                 problems.append(_unknown(key, mark))
         elif key not in KEYS:
             problems.append(_unknown(key, mark))
-        elif child.value is None or isinstance(child.value, list):
+        elif child.value in (None, "") or isinstance(child.value, list):
             problems.append(child.mark.problem(f"expected a value, got {kind_of(child.value)}", key=key))
         else:
             yield key, _text(child.value), child.mark
