@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,21 @@ def test_a_cookie_stands_for_a_token_until_logout(shared):
         assert client.post("/api/v1/logout").status_code == 204
         client.cookies.update(kept)
         assert client.get("/api/v1/me").status_code == 401, "the session itself is gone, not only the cookie"
+
+
+@pytest.mark.parametrize("people", [{}, {"bert": digest("n" * 24)}], ids=["left", "another-token"])
+def test_a_cookie_ends_with_the_token_that_it_was_given_for(shared, people):
+    """And the journal holds no secret that could be sent."""
+    with serving(shared) as client:
+        assert client.post("/api/v1/login", json={"token": BERT}).status_code == 204
+        kept = dict(client.cookies)
+    assert kept["railyard"].encode() not in (shared.state / "journal.sqlite").read_bytes()
+    with serving(replace(shared, people={"anna": digest(ANNA), **people})) as client:
+        client.cookies.update(kept)
+        assert client.get("/api/v1/me").status_code == 401
+    with serving(shared) as client:
+        client.cookies.update(kept)
+        assert client.get("/api/v1/me").json()["name"] == "bert"
 
 
 def test_no_script_reads_the_cookie_and_no_other_site_sends_it(shared):

@@ -92,9 +92,11 @@ def test_time_to_go_follows_the_share(journal, monkeypatch):
 
 
 def test_sessions_end(journal):
-    journal.open_session("secret", "anna", until=4e9)
-    journal.open_session("old", "bert", until=1.0)
-    assert journal.owner_of("secret") == "anna"
-    assert journal.owner_of("old") is None
+    tokens = {"anna": "1" * 64, "bert": "2" * 64}
+    journal.open_session("secret", "anna", tokens["anna"], until=4e9)
+    journal.open_session("old", "bert", tokens["bert"], until=1.0)
+    assert journal.owner_of("secret", tokens) == "anna"
+    assert journal.owner_of("secret", {**tokens, "anna": tokens["bert"]}) is None
+    assert journal.owner_of("old", tokens) is None
     journal.close_session("secret")
-    assert journal.owner_of("secret") is None
+    assert journal.owner_of("secret", tokens) is None

@@ -139,7 +139,8 @@ class Guard:
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return self.settings.person_of(token.strip())
-        return self.journal.owner_of(secret) if (secret := cookie_of(headers.get("cookie", ""))) else None
+        secret = cookie_of(headers.get("cookie", ""))
+        return self.journal.owner_of(secret, self.settings.people) if secret else None
 
     def _allowed(self, who: str) -> bool:
         per_min = self.settings.limits.writes_per_min

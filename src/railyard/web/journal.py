@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import time
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.web.documents import ENDED, NewJob, Outcome, QueuedJob, TextFault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from railyard.web.documents import State
@@ -31,7 +32,10 @@ create table if not exists work (
 );
 create index if not exists work_by_change on work (owner, change);
 create index if not exists work_by_state on work (state, created);
-create table if not exists sessions (secret text primary key, owner text not null, until real not null);
+create table if not exists cookies (
+  digest text primary key, owner text not null, token text not null, until real not null
+);
+drop table if exists sessions;
 """
 
 _COLUMNS = "id, owner, about, state, created, started, ended, stage, share, outcome, faults, change"
@@ -214,24 +218,40 @@ class JobJournal:
                 (change,),
             ).rowcount
 
-    def open_session(self, secret: str, owner: str, until: float) -> None:
-        """Remembers whose cookie that is, and forgets expired ones."""
+    def open_session(self, secret: str, owner: str, token: str, until: float) -> None:
+        """Remembers whose cookie that is, and forgets expired ones.
+
+        Args:
+            secret: Of the cookie; its digest is kept.
+            owner: Who logged in.
+            token: SHA-256 of the token with which that was.
+            until: Seconds since 1970.
+        """
         with self._lock:
-            self._database.execute("delete from sessions where until < ?", (time.time(),))
-            self._database.execute("insert into sessions values (?, ?, ?)", (secret, owner, until))
+            self._database.execute("delete from cookies where until < ?", (time.time(),))
+            self._database.execute("insert into cookies values (?, ?, ?, ?)", (_digest(secret), owner, token, until))
 
     def close_session(self, secret: str) -> None:
         """Forgets a cookie."""
         with self._lock:
-            self._database.execute("delete from sessions where secret = ?", (secret,))
+            self._database.execute("delete from cookies where digest = ?", (_digest(secret),))
 
-    def owner_of(self, secret: str) -> str | None:
-        """Whose cookie that is."""
+    def owner_of(self, secret: str, tokens: Mapping[str, str]) -> str | None:
+        """Whose cookie that is; nobody's where the token with which it was given is no longer one of that person.
+
+        Args:
+            secret: Of the cookie.
+            tokens: SHA-256 of the token of each person.
+        """
         with self._lock:
             row = self._database.execute(
-                "select owner from sessions where secret = ? and until > ?", (secret, time.time())
+                "select owner, token from cookies where digest = ? and until > ?", (_digest(secret), time.time())
             ).fetchone()
-        return None if row is None else str(row[0])
+        return str(row[0]) if row is not None and tokens.get(row[0]) == row[1] else None
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _job(row: tuple[Any, ...]) -> QueuedJob:

@@ -64,7 +64,7 @@ class Shelf:
     def files(self) -> list[FileRow]:
         """Scenario files, by name."""
         rows = []
-        for path in sorted(self._scenarios()):
+        for path in sorted(filter(self._is_inside, self._scenarios())):
             state = path.stat()
             name = path.relative_to(self.folder).as_posix()
             rows.append(FileRow(file=name, bytes=state.st_size, changed=state.st_mtime))
@@ -118,7 +118,7 @@ class Shelf:
         if not root.is_dir():
             return []
         results = [Path(entry.path) / RESULT for entry in os.scandir(root) if not entry.name.startswith(".")]
-        found = sorted(((_changed_ns(path), path) for path in results), reverse=True)
+        found = sorted(((_changed_ns(path), path) for path in results if self._is_inside(path)), reverse=True)
         heads = (head_of(path, changed) for changed, path in found[offset : offset + most] if changed)
         return [head for head in heads if head is not None]
 
@@ -131,7 +131,7 @@ class Shelf:
         path = self.folder / RUNS / name
         if PurePosixPath(name).name != name or name.startswith(".") or not (path / RESULT).is_file():
             raise Missing(name)
-        if not path.resolve().is_relative_to(self.folder):
+        if not self._is_inside(path):
             raise Missing(name)
         return path
 
@@ -151,7 +151,7 @@ class Shelf:
         """Records outside of runs, by name: what `railyard observe --out` read of traces."""
         rows = []
         for path in sorted(self._named((".parquet",), _SKIPPED)):
-            if path.resolve().is_relative_to(self.folder) and is_record(path):
+            if self._is_inside(path) and is_record(path):
                 state = path.stat()
                 name = path.relative_to(self.folder).as_posix()
                 rows.append(FileRow(file=name, bytes=state.st_size, changed=state.st_mtime))
@@ -165,7 +165,7 @@ class Shelf:
         """
         path = self.folder / name if "\0" not in name else self.folder
         hidden = any(part.startswith(".") for part in PurePosixPath(name).parts)
-        if hidden or not path.resolve().is_relative_to(self.folder) or not path.is_file() or not is_record(path):
+        if hidden or not self._is_inside(path) or not path.is_file() or not is_record(path):
             raise Missing(name)
         return path
 
@@ -178,14 +178,14 @@ class Shelf:
         parts = PurePosixPath(name).parts
         path = self.folder / name if "\0" not in name else self.folder
         hidden = not parts or any(part.startswith(".") for part in parts)
-        if hidden or not path.resolve().is_relative_to(self.folder) or not path.exists():
+        if hidden or not self._is_inside(path) or not path.exists():
             raise Missing(name)
         return path
 
     def inputs(self) -> list[InputRow]:
         """What can be given to a verb, the latest first: files, folders of uploads, runs."""
         paths = [*self._named((), _SKIPPED), *self._folders(UPLOADS), *self._folders(RUNS)]
-        rows = [self._input(path) for path in paths if path.resolve().is_relative_to(self.folder)]
+        rows = [self._input(path) for path in paths if self._is_inside(path)]
         return sorted(rows, key=lambda row: -row.changed)[:_MOST_FILES]
 
     def _input(self, path: Path) -> InputRow:
@@ -212,7 +212,7 @@ class Shelf:
         wrong = not 1 <= len(parts) <= _DEEPEST_UPLOAD or PurePosixPath(name).is_absolute() or _strange(parts)
         root = self.folder / UPLOADS
         path = root / name
-        if wrong or not path.resolve().is_relative_to(self.folder) or path.is_dir():
+        if wrong or not self._is_inside(path) or path.is_dir():
             allowed = "a name, or a folder and a name, of at most 255 bytes each, none hidden"
             raise InputError("this is no name of an upload", key="file", found=name[:200], allowed=allowed)
         if path.suffix.lower() in _CODE:
@@ -238,7 +238,8 @@ class Shelf:
         folders = (
             [Path(entry.path) for entry in os.scandir(root) if not entry.name.startswith(".")] if root.is_dir() else []
         )
-        found = sorted(((_changed_ns(path), path) for folder in folders if (path := _answer_in(folder))), reverse=True)
+        documents = [path for folder in folders if (path := _answer_in(folder)) and self._is_inside(path)]
+        found = sorted(((_changed_ns(path), path) for path in documents), reverse=True)
         heads = (answer_head_of(path, changed) for changed, path in found[:_MOST_FILES] if changed)
         return [head for head in heads if head is not None]
 
@@ -250,7 +251,7 @@ class Shelf:
         """
         folder = self.folder / RUNS / name
         path = None if PurePosixPath(name).name != name or name.startswith(".") else _answer_in(folder)
-        if path is None or not path.resolve().is_relative_to(self.folder):
+        if path is None or not self._is_inside(path):
             raise Missing(name)
         return path
 
@@ -271,13 +272,13 @@ class Shelf:
         """
         path = self.folder / name if "\0" not in name else self.folder
         hidden = any(part.startswith(".") for part in PurePosixPath(name).parts)
-        if hidden or path.suffix != ".html" or not path.resolve().is_relative_to(self.folder) or not path.is_file():
+        if hidden or path.suffix != ".html" or not self._is_inside(path) or not path.is_file():
             raise Missing(name)
         return path
 
     def _is_page(self, path: Path) -> bool:
         shown = (path.parent / RESULT).is_file() or path.with_suffix(".json") == _answer_in(path.parent)
-        return path.resolve().is_relative_to(self.folder) and not shown
+        return self._is_inside(path) and not shown
 
     def kept(self, run: str, variant: int, name: str) -> Path:
         """A file of a variant of a run, such as its record.
@@ -289,6 +290,10 @@ class Shelf:
         inside = sorted((folder / "variants").glob(f"{variant}-*"))
         place = folder if variant == 0 else inside[0] if inside else folder / "none"
         return self.file_of_run(run, (place / name).relative_to(folder).as_posix())
+
+    def _is_inside(self, path: Path) -> bool:
+        """Whether it lies in the folder, links followed."""
+        return path.resolve().is_relative_to(self.folder)
 
     def _scenarios(self) -> Iterator[Path]:
         return self._named(_ENDINGS, _SKIPPED)
@@ -313,7 +318,7 @@ class Shelf:
             not name.endswith(_ENDINGS) or PurePosixPath(name).is_absolute() or _strange(parts) or len(parts) > _DEEPEST
         )
         path = self.folder / name
-        if wrong or not path.resolve().is_relative_to(self.folder):
+        if wrong or not self._is_inside(path):
             allowed = f"a name below the folder that ends in .yaml or .yml, at most {_DEEPEST} parts, none hidden"
             raise InputError("this is no name of a scenario's file", found=name[:200], allowed=allowed)
         return path

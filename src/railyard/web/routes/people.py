@@ -42,7 +42,7 @@ async def login(form: Login, request: Request) -> Response:
     if person is None:
         raise HTTPException(401, "nobody has that token")
     secret = secrets.token_urlsafe(32)
-    house.journal.open_session(secret, person, time.time() + _SESSION_S)
+    house.journal.open_session(secret, person, house.settings.people[person], time.time() + _SESSION_S)
     return Response(status_code=204, headers={"set-cookie": cookie_for(house.settings, secret, _SESSION_S)})
 
 
