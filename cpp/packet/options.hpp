@@ -41,8 +41,9 @@ struct TrafficColumns {
   std::span<const std::uint8_t> klass;    ///< Traffic class, 0 .. 7.
   std::span<const std::uint32_t> path_key = {};  ///< What switches hash of a flow with one path; empty: drawn from the seed.
   std::span<const std::uint8_t> deaf = {};       ///< Whether its sender heeds no sign of congestion; empty: all do.
-  /// The connection that it is a message of: messages of one have the same ends and share its paths, what its sender has
-  /// learnt of them, and a window. Below the number of flows; empty: every flow is a connection of its own.
+  /// The connection that it is a message of. Messages of one have the same ends and class and share its paths and what its
+  /// sender has learnt of them; of `uec` they go out one after another, with one window and one acknowledgement for all.
+  /// Below the number of flows; empty: every flow is a connection of its own.
   std::span<const std::uint32_t> connection = {};
   /// Share of its rate that the sender's interface reaches with the flow's packets, in (0, 1]; empty: all of it.
   std::span<const double> nic_share = {};

@@ -83,7 +83,7 @@ void check_acyclic(const TrafficColumns& traffic) {
   need(done == flows, "the flows have a dependency cycle");
 }
 
-/// Messages of a connection share what its sender knows, so that they have one sender, and one receiver.
+/// Messages of a connection go out one after another, so that they have one sender, one receiver and one traffic class.
 void check_connections(const TrafficColumns& traffic) {
   if (traffic.connection.empty()) return;
   std::vector<std::size_t> first(traffic.source.size(), traffic.source.size());
@@ -93,6 +93,7 @@ void check_connections(const TrafficColumns& traffic) {
     one = std::min(one, flow);
     need(traffic.source[one] == traffic.source[flow] && traffic.target[one] == traffic.target[flow],
          "messages of one connection have different sources or targets");
+    need(traffic.klass[one] == traffic.klass[flow], "messages of one connection have different traffic classes");
   }
 }
 

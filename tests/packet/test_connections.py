@@ -78,10 +78,47 @@ def test_messages_of_a_connection_share_one_window():
     assert trimmed([SIZE] * 8, None) > 1.6 * one
 
 
-def test_a_connection_with_two_sources_is_refused():
-    traffic = replace(Traffic.of(4, [0, 1], 2, 1000), connection=np.zeros(2, np.uint32))
+def alone(connection):
+    """Eight messages of twelve full packets that one host sends at once to its neighbour."""
+    network = leaf_spine(2, leaf_hosts=2, spines=1, rate_bps=RATE_BPS)
+    settings = Settings(**UEC.constants)
+    size = 12 * (settings.mtu_bytes - settings.header_bytes)
+    return run(network, replace(Traffic.of(2, np.zeros(8), 1, size), connection=connection), settings)
+
+
+def test_messages_of_a_connection_go_out_one_after_another():
+    """12 packets of 4,218 bytes take 1.012 us at 400 Gbit/s; eight connections take turns and end together."""
+    message_ps = 12 * 4218 * 8 * 10**12 // RATE_BPS
+    received = np.sort(alone(np.zeros(8, np.uint32)).column("receiver_finish_ps"))
+    assert np.diff(received) == pytest.approx(message_ps, rel=0.01)
+    apart = np.sort(alone(None).column("receiver_finish_ps"))
+    assert apart[-1] == pytest.approx(received[-1], rel=0.01)
+    assert apart[-1] - apart[0] < 1.5 * message_ps
+
+
+def test_messages_of_a_connection_are_acknowledged_together():
+    """One for the first packet, one for each four more (16,384 bytes), one for the last of a message: 1 + 3 + 7 x 3."""
+    assert alone(np.zeros(8, np.uint32)).meta["packets"]["acks"] == pytest.approx(25, abs=1)
+    assert alone(None).meta["packets"]["acks"] == pytest.approx(8 * 4, abs=1)
+
+
+@pytest.mark.parametrize("control", ["nscc", "rccc", "nscc+rccc", "constant"])
+def test_a_connection_that_was_idle_sends_again(control):
+    """Six messages, each begun when the one before has arrived, take six times as long as one, and no timeout."""
+    network, settings = leaf_spine(16, leaf_hosts=8, spines=8, rate_bps=RATE_BPS), Settings(**UEC.constants)
+    traffic = messages(np.tile(np.arange(PAIRS, dtype=np.uint32), MESSAGES))
+    record = run(network, traffic, replace(settings, congestion_control=control))
+    assert record.meta["packets"]["timeouts"] == 0
+    received = record.column("receiver_finish_ps").reshape(MESSAGES, PAIRS)
+    assert received[-1] == pytest.approx(MESSAGES * received[0], rel=0.1)
+
+
+def test_a_connection_with_two_sources_or_classes_is_refused():
+    network, one = leaf_spine(4, leaf_hosts=4, spines=1, rate_bps=RATE_BPS), np.zeros(2, np.uint32)
     with pytest.raises(InputError, match="one connection have different sources"):
-        run(leaf_spine(4, leaf_hosts=4, spines=1, rate_bps=RATE_BPS), traffic, Settings())
+        run(network, replace(Traffic.of(4, [0, 1], 2, 1000), connection=one), Settings())
+    with pytest.raises(InputError, match="one connection have different traffic classes"):
+        run(network, replace(Traffic.of(4, [0, 0], 2, 1000, klass=np.arange(2)), connection=one), Settings())
 
 
 def test_a_connection_beyond_the_flows_is_refused():

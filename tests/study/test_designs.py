@@ -46,7 +46,7 @@ def flow_s(training, cluster, seeds=1):
 @pytest.mark.parametrize(
     ("training", "where", "seeds", "off"),
     [
-        (job(), {"place": "scattered"}, 1, 0.022),  # flow hides a ring's latency behind its slow edge, not its own step
+        (job(), {"place": "scattered"}, 1, 0.022),  # the two stages' reductions all meet in the closed form
         (job(), {"fabric": "roce"}, 4, 0.08),
         (job(zero=3, tp=1, pp=1), {"place": "scattered"}, 1, 0.002),
         (job("mixtral-8x7b", tp=4, pp=1, ep=8, expert_tp=4), {"place": "scattered"}, 1, 0.03),

@@ -43,7 +43,11 @@ struct RcccAccount {
   std::int64_t bytes = 0, pull = kFirstPull, target = kFirstPull;
   bool speculating = true;
 
-  void open(std::int64_t window) { bytes = window; }
+  /// A connection that was idle begins to send.
+  void open(std::int64_t window) {
+    bytes = window;
+    speculating = true;
+  }
   bool may_spend() const { return bytes > 0; }
   void spend(std::int64_t size) { bytes -= size; }
   bool spent() const { return bytes <= 0; }
@@ -71,7 +75,7 @@ struct RcccAccount {
   static Ps request_gap(const Derived& derived, bool window) { return window ? derived.base_rtt_ps : 0; }
 };
 
-/// A queue of flow numbers.
+/// A queue of numbers of flows or connections.
 class FlowQueue {
  public:
   bool empty() const { return head_ == flows_.size(); }

@@ -13,6 +13,8 @@ namespace railyard::packet {
 /// them. `Transport` derives from this and offers
 ///   bool may_send(flow), std::uint32_t emit(flow) (a data packet; PRE: may_send), Place& place(flow),
 ///   std::uint32_t source(flow)
+/// A transport whose messages share connections takes turns between these: "flow" is then a connection, and the transport
+/// has a klass(connection) of its own.
 template <class Transport, class Fabric>
 class Interface {
  public:
@@ -84,14 +86,17 @@ class Interface {
     if (self().place(flow).taken || !self().may_send(flow)) return;
     const std::uint32_t host = self().source(flow);
     Nic& nic = context_.nics[host];
-    if (free(nic) && fabric_.ready(host, context_.traffic.klass[flow])) {
-      send_data(nic, host, flow, self().emit(flow));
+    if (free(nic) && fabric_.ready(host, self().klass(flow))) {
+      send_data(nic, host, self().emit(flow));
       if (self().may_send(flow)) join(nic, host, flow);
     } else {
       join(nic, host, flow);
     }
     keep_going(nic, host);
   }
+
+  /// The traffic class of a flow.
+  std::uint8_t klass(std::uint32_t flow) const { return context_.traffic.klass[flow]; }
 
   Context& context_;
   Fabric& fabric_;
@@ -112,8 +117,8 @@ class Interface {
     fabric_.inject(host, index);
   }
 
-  void send_data(Nic& nic, std::uint32_t host, std::uint32_t flow, std::uint32_t index) {
-    send(nic, host, index, context_.traffic.nic_time(flow, fabric_.host_time(host, index)));
+  void send_data(Nic& nic, std::uint32_t host, std::uint32_t index) {
+    send(nic, host, index, context_.traffic.nic_time(context_.slab[index].flow, fabric_.host_time(host, index)));
   }
 
   /// Where backpressure holds the host the fabric sends the slot event itself when it lets go.
@@ -151,7 +156,7 @@ class Interface {
     (nic.last == kNone ? nic.first : self().place(nic.last).next) = flow;
     nic.last = flow;
     ++nic.active;
-    if constexpr (Fabric::kBackpressure) ++waiting_[host][context_.traffic.klass[flow]];
+    if constexpr (Fabric::kBackpressure) ++waiting_[host][self().klass(flow)];
   }
 
   /// Takes the first flow out of the round.
@@ -160,7 +165,7 @@ class Interface {
     nic.first = self().place(flow).next;
     if (nic.first == kNone) nic.last = kNone;
     --nic.active;
-    if constexpr (Fabric::kBackpressure) --waiting_[host][context_.traffic.klass[flow]];
+    if constexpr (Fabric::kBackpressure) --waiting_[host][self().klass(flow)];
   }
 
   /// The first flow of the round that may send does; those before it leave the round, or, where their class is held back,
@@ -169,7 +174,7 @@ class Interface {
     for (std::uint32_t left = nic.active; left != 0; --left) {
       const std::uint32_t flow = nic.first;
       if constexpr (Fabric::kBackpressure) {
-        if (!fabric_.ready(host, context_.traffic.klass[flow])) {
+        if (!fabric_.ready(host, self().klass(flow))) {
           leave(nic, host);
           join(nic, host, flow);
           continue;
@@ -181,7 +186,7 @@ class Interface {
       const std::uint32_t index = permitted ? self().emit(flow) : kNone;
       leave(nic, host);
       if (!permitted) continue;
-      send_data(nic, host, flow, index);
+      send_data(nic, host, index);
       if (self().may_send(flow)) join(nic, host, flow);
       return true;
     }

@@ -288,12 +288,12 @@ void Ndp<Fabric>::on_data(std::uint32_t host, const Packet& packet) {
     ++context_.outcome.counters.duplicates;
   } else {
     receiver.take(received_, packet.sequence);
-    receiver.payload += packet.size - options_.header_bytes;
+    receiver.arrived += packet.size - options_.header_bytes;
   }
   answer(host, packet, Kind::ack);
-  if (known || receiver.payload != context_.traffic.size_bytes[packet.flow]) return;
+  if (known || receiver.arrived != context_.traffic.size_bytes[packet.flow]) return;
   pulls_[host].forget(owed_[packet.flow]);
-  receiver.complete(received_);
+  receiver.close(received_);
   context_.flows.received(packet.flow, context_.now);
 }
 

@@ -25,7 +25,10 @@ struct EqdsAccount {
   std::int64_t granted = 0, speculative = 0, pull = kFirstPull, target = kFirstPull;
   bool speculating = true;
 
-  void open(std::int64_t window) { speculative = window; }
+  void open(std::int64_t window) {
+    speculative = window;
+    speculating = true;
+  }
   std::int64_t credit() const { return granted + speculative; }
   bool may_spend() const { return credit() > 0 && (granted > 0 || speculating); }
   void spend(std::int64_t size) { (granted > 0 ? granted : speculative) -= size; }

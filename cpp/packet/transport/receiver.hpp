@@ -10,7 +10,7 @@ namespace railyard::packet {
 /// Where pull numbers begin: credit spent ahead of its grant must not take them below zero.
 inline constexpr std::int64_t kFirstPull = 100'000'000;
 
-/// What a receiver knows of a flow: what has arrived, what it has told the sender of it.
+/// The receiving end of a connection: what has arrived, what it has told the sender of it.
 struct Receiver {
   std::uint32_t expected = 0;      ///< First sequence number not yet received.
   std::uint32_t highest = 0;
@@ -21,12 +21,11 @@ struct Receiver {
   bool in_pull : 1 = false;
   bool in_slow_pull : 1 = false;
   bool opened : 1 = false;
-  bool completed : 1 = false;
   std::uint16_t entropy = 0;       ///< Of the next pull.
   std::uint16_t again = 0;         ///< Quanta to be granted for what must be sent again.
   std::int64_t unacknowledged = 0;  ///< Bytes accepted since the last acknowledgement.
-  std::int64_t payload = 0;        ///< Bytes received once.
-  std::int64_t arrived = 0;        ///< The same with headers: what acknowledgements report.
+  std::uint32_t flow = 0;          ///< The message that the last packet was of.
+  std::int64_t arrived = 0;        ///< Bytes received once; in acknowledgements of `uec`, headers included.
   std::int64_t latest_pull = kFirstPull, pull_target = kFirstPull;  ///< Quanta granted, quanta asked for.
 
   void open(WordArena& arena, unsigned log2_words) {
@@ -35,16 +34,15 @@ struct Receiver {
     block = arena.acquire(log, std::size_t{1} << log);
   }
 
-  /// Everything is there: from now on whatever comes has come before.
-  /// PRE: out_of_order == 0.
-  void complete(WordArena& arena) {
-    completed = true;
+  /// Nothing is missing: its bits are needed again when more comes. PRE: opened, out_of_order == 0.
+  void close(WordArena& arena) {
+    opened = false;
     arena.release(block, log);
   }
   std::uint32_t mask() const { return (64u << log) - 1; }
 
   bool has(const WordArena& arena, std::uint32_t sequence) const {
-    if (completed || static_cast<std::int32_t>(expected - sequence) > 0) return true;
+    if (static_cast<std::int32_t>(expected - sequence) > 0) return true;
     return sequence - expected <= mask() && BitRing::test(arena.at(block), mask(), sequence);
   }
 

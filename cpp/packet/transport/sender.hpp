@@ -9,29 +9,43 @@
 
 namespace railyard::packet {
 
-/// What a sender knows of a flow, whatever its congestion control.
-template <class Account>
-struct Sender {
-  std::uint32_t source = 0, target = 0;
-  std::int64_t size = 0;          ///< Payload bytes.
-  std::int64_t backlog = 0;       ///< Bytes not yet sent once, headers included.
-  std::int64_t again = 0;         ///< Bytes that wait to be sent again.
-  std::int64_t in_flight = 0;
-  std::int64_t received = 0;      ///< As the receiver last reported.
-  SendWindow window;
-  std::uint32_t last = kNone;     ///< Number of the packet that ends the flow.
-  std::uint32_t requests = 0;     ///< Sequence numbers used up by requests.
-  std::uint32_t following = kNone;  ///< The connection's next message.
-  Place place;                    ///< In the NIC's round of flows that want to send.
+/// A message of a connection. Messages go out in the order in which they began, each in packets of its own.
+struct Message {
+  std::int64_t backlog = 0;          ///< Bytes not yet sent once, headers included.
+  std::int64_t received = 0;         ///< Payload that its receiver has.
+  std::uint32_t first = kNone;       ///< Number of its first packet.
+  std::uint32_t last = kNone;        ///< Number of the packet that ends it.
+  std::uint32_t following = kNone;   ///< The connection's next message.
   std::uint16_t last_size = 0;
-  bool done = false, timer = false;
-  std::uint8_t unheard = 0;  ///< Requests since the receiver was heard last.
-  std::uint8_t silence = 0;       ///< Timeouts for which it has waited for credit without a word from the receiver.
-  Ps last_request = 0;
-  Account account;
+  std::uint16_t requests = 0;        ///< Sequence numbers among its own that requests have used up.
 };
 
-/// A window that does not change: every flow may have so much in flight.
+/// The sending end of a connection, whatever its congestion control.
+template <class State, class Account>
+struct Sender {
+  std::uint32_t source = 0, target = 0;
+  std::uint32_t oldest = kNone;    ///< The first message that is not done; kNone: the connection is idle.
+  std::uint32_t current = kNone;   ///< The message that the next new packet is of.
+  std::uint32_t newest = kNone;
+  std::int64_t backlog = 0;        ///< Bytes of all messages not yet sent once, headers included.
+  std::int64_t again = 0;          ///< Bytes that wait to be sent again.
+  std::int64_t in_flight = 0;
+  std::int64_t received = 0;       ///< As the receiver last reported.
+  State state;                     ///< Of the congestion control.
+  SendWindow window;
+  Place place;                     ///< In the NIC's round of connections that want to send.
+  std::uint8_t klass = 0;
+  bool opened = false, timer = false;
+  std::uint8_t unheard = 0;  ///< Requests since the receiver was heard last.
+  std::uint8_t silence = 0;        ///< Timeouts for which it has waited for credit without a word from the receiver.
+  Ps last_request = 0;
+  Account account;
+
+  bool idle() const { return oldest == kNone; }
+  bool wants_to_send() const { return backlog != 0 || window.waiting_count() != 0; }
+};
+
+/// A window that does not change: every connection may have so much in flight.
 struct FixedWindow {
   std::int64_t window = 0, most = 0;
   Ps base_rtt = 0, mean_delay = 0;

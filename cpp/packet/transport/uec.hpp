@@ -16,7 +16,8 @@ namespace railyard::packet {
 
 /// The Ultra Ethernet transport: selective acknowledgements, and a window at the sender, credit from the receiver, or both.
 /// The rules are those of uet-htsim 40ccb05 (uec.cpp); the program is not. With the account and the pacer of pulled.hpp it
-/// is EQDS, from which it descends.
+/// is EQDS, from which it descends. Sequence numbers, acknowledgements, window and credit are those of a connection, whose
+/// messages go out one after another.
 template <class Control, class Fabric>
 class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
  public:
@@ -26,30 +27,33 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
 
   void start(std::uint32_t flow);
   void deliver(std::uint32_t host, const Packet& packet, std::uint32_t);
-  void on_timer(std::uint32_t flow);
+  void on_timer(std::uint32_t connection);
   void on_pacer(std::uint32_t host);
 
   std::int64_t window(std::uint32_t flow) const {
-    if constexpr (Control::kWindow) return connection_of(flow).state.window;
-    return senders_[flow].account.credit();
+    if constexpr (Control::kWindow) return sender_of(flow).state.window;
+    return sender_of(flow).account.credit();
   }
   double rate(std::uint32_t) const { return 0; }
   /// Of the flow's payload, what the sender knows to have arrived in order.
   std::int64_t acknowledged_bytes(std::uint32_t flow) const {
-    const Sender& sender = senders_[flow];
-    const std::uint32_t first = sender.window.first();
-    return std::min(std::int64_t{first - std::min(first, sender.requests)} * mss_, sender.size);
+    const Message& message = messages_[flow];
+    const std::uint32_t known = sender_of(flow).window.first();
+    if (message.first == kNone || known < message.first) return 0;
+    const std::uint32_t packets = known - message.first;
+    return std::min(std::int64_t{packets - std::min<std::uint32_t>(packets, message.requests)} * mss_,
+                    context_.traffic.size_bytes[flow]);
   }
 
-  void look_ahead_sender(std::uint32_t flow) const;
+  void look_ahead_sender(std::uint32_t connection) const;
   void look_ahead_middle(std::uint32_t host, const Packet& packet) const;
-  void look_ahead_near(std::uint32_t flow) const {
-    if (!senders_[flow].done) senders_[flow].window.prefetch(sent_);
+  void look_ahead_near(std::uint32_t connection) const {
+    if (senders_[connection].opened) senders_[connection].window.prefetch(sent_);
   }
   void look_ahead_near(std::uint32_t host, const Packet& packet) const {
     const Nic& nic = context_.nics[host];
     if (nic.link != kNone) fabric_.prefetch(nic.link);
-    if (packet.kind == Kind::ack) look_ahead_near(packet.flow);
+    if (packet.kind == Kind::ack) look_ahead_near(connection_of(packet.flow));
   }
 
  private:
@@ -58,51 +62,44 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
   using Base::context_;
   using Base::fabric_;
 
-  using Sender = packet::Sender<typename Control::Account>;
+  using Sender = packet::Sender<typename Control::State, typename Control::Account>;
 
-  /// What the messages of a connection share.
-  struct Connection {
-    typename Control::State state;
-    std::int64_t in_flight = 0;
-    std::uint32_t first = kNone, last = kNone;  ///< Messages that have begun and are not done, `Sender::following` each.
-  };
-  const Connection& connection_of(std::uint32_t flow) const { return connections_[context_.traffic.connection_of(flow)]; }
-  Connection& connection_of(std::uint32_t flow) { return connections_[context_.traffic.connection_of(flow)]; }
-  bool wants_to_send(const Connection& connection) const;
-  void leave_connection(std::uint32_t flow);
-  void wake_connection(std::uint32_t flow);
-  void put_in_flight(std::uint32_t flow, std::int64_t bytes);
+  std::uint32_t connection_of(std::uint32_t flow) const { return context_.traffic.connection_of(flow); }
+  Sender& sender_of(std::uint32_t flow) { return senders_[connection_of(flow)]; }
+  const Sender& sender_of(std::uint32_t flow) const { return senders_[connection_of(flow)]; }
 
   // What the interface asks for.
-  bool may_send(std::uint32_t flow) const;
-  std::uint32_t emit(std::uint32_t flow);
-  Place& place(std::uint32_t flow) { return senders_[flow].place; }
-  std::uint32_t source(std::uint32_t flow) const { return senders_[flow].source; }
+  bool may_send(std::uint32_t connection) const;
+  std::uint32_t emit(std::uint32_t connection);
+  Place& place(std::uint32_t connection) { return senders_[connection].place; }
+  std::uint32_t source(std::uint32_t connection) const { return senders_[connection].source; }
+  std::uint8_t klass(std::uint32_t connection) const { return senders_[connection].klass; }
 
   // The sender.
   std::int64_t next_size(const Sender& sender) const;
+  std::uint32_t message_of(const Sender& sender, std::uint32_t sequence) const;
   std::uint32_t size_of(const Sender& sender, std::uint32_t sequence) const;
+  std::uint32_t emit_new(Sender& sender, std::int64_t size);
   std::uint32_t data_packet(std::uint32_t flow, std::uint32_t sequence, std::int64_t size, std::uint16_t flags);
-  void request(std::uint32_t flow);
-  std::int64_t pull_target(const Sender& sender, std::uint32_t flow) const;
-  void try_to_send(std::uint32_t flow);
-  void arm_timer(std::uint32_t flow, Ps sent);
-  void wait_on(std::uint32_t flow);
-  void expire(std::uint32_t flow, std::uint32_t sequence);
-  void queue_again(std::uint32_t flow, std::uint32_t sequence);
+  void request(std::uint32_t connection);
+  std::int64_t pull_target(const Sender& sender) const;
+  void try_to_send(std::uint32_t connection);
+  void arm_timer(std::uint32_t connection, Ps sent);
+  void wait_on(std::uint32_t connection);
+  void expire(std::uint32_t connection, std::uint32_t sequence);
+  void queue_again(std::uint32_t connection, std::uint32_t sequence);
   void on_ack(const Packet& ack);
-  Ps delay_of(Sender& sender, typename Control::State& state, const Packet& ack);
+  Ps delay_of(Sender& sender, const Packet& ack);
   void on_nack(const Packet& nack);
   void on_pull(const Packet& pull);
-  void finish(std::uint32_t flow);
+  void finish_messages(Sender& sender);
 
   static constexpr std::uint8_t kMostRequests = 16;
   unsigned log2_span(std::uint32_t flow) const;
 
   // The receiver.
   Receiver& receiver_of(std::uint32_t flow);
-  static void take_what_is_over(Receiver& receiver, std::uint32_t sequence);
-  void complete_if_whole(std::uint32_t flow);
+  void take_payload(std::uint32_t flow, std::int64_t bytes);
   void on_data(std::uint32_t host, const Packet& packet);
   void on_trimmed(std::uint32_t host, const Packet& packet);
   void on_request(std::uint32_t host, const Packet& packet);
@@ -120,7 +117,7 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
   Balancer balancer_;
   WordArena sent_, received_;
   BigVector<Sender> senders_;
-  BigVector<Connection> connections_;
+  BigVector<Message> messages_;
   BigVector<Receiver> receivers_;
   std::vector<typename Control::Pacer> pacers_;
   std::vector<Oversubscription> congestion_;
@@ -136,13 +133,15 @@ Uec<Control, Fabric>::Uec(Context& context, Fabric& fabric)
       sack_bytes_(options_.of<UecOptions>().sack_bytes),
       balancer_(context.traffic, options_) {
   const std::size_t flows = context.traffic.source.size();
-  senders_.resize(flows);
-  connections_.resize(context.traffic.connections());
-  receivers_.resize(flows);
-  for (std::size_t flow = 0; flow < flows; ++flow) {
-    senders_[flow].source = static_cast<std::uint32_t>(context.traffic.source[flow]);
-    senders_[flow].target = static_cast<std::uint32_t>(context.traffic.target[flow]);
-    senders_[flow].size = context.traffic.size_bytes[flow];
+  messages_.resize(flows);
+  senders_.resize(context.traffic.connections());
+  receivers_.resize(context.traffic.connections());
+  for (std::uint32_t flow = 0; flow < flows; ++flow) {
+    if (context.traffic.source[flow] == context.traffic.target[flow]) continue;
+    Sender& sender = sender_of(flow);
+    sender.source = static_cast<std::uint32_t>(context.traffic.source[flow]);
+    sender.target = static_cast<std::uint32_t>(context.traffic.target[flow]);
+    sender.klass = context.traffic.klass[flow];
   }
   if constexpr (Control::kCredit) {
     pacers_.assign(context.hosts, typename Control::Pacer(options_, derived_));
@@ -172,27 +171,23 @@ void Uec<Control, Fabric>::deliver(std::uint32_t host, const Packet& packet, std
 }
 
 template <class Control, class Fabric>
-void Uec<Control, Fabric>::look_ahead_sender(std::uint32_t flow) const {
-  const auto fetch = [](const auto& object) {
-    const char* const bytes = reinterpret_cast<const char*>(&object);
-    for (std::size_t at = 0; at < sizeof(object); at += 64) __builtin_prefetch(bytes + at, 1);
-  };
-  fetch(senders_[flow]);
-  if constexpr (Control::kWindow) fetch(connection_of(flow));
-  this->prefetch_connection(flow);
+void Uec<Control, Fabric>::look_ahead_sender(std::uint32_t connection) const {
+  const char* const bytes = reinterpret_cast<const char*>(&senders_[connection]);
+  for (std::size_t at = 0; at < sizeof(Sender); at += 64) __builtin_prefetch(bytes + at, 1);
 }
 
 template <class Control, class Fabric>
 void Uec<Control, Fabric>::look_ahead_middle(std::uint32_t host, const Packet& packet) const {
   __builtin_prefetch(&context_.nics[host], 1);
+  const std::uint32_t connection = connection_of(packet.flow);
   if (packet.kind != Kind::data && packet.kind != Kind::request) {
-    look_ahead_sender(packet.flow);
+    look_ahead_sender(connection);
     return;
   }
-  const char* const receiver = reinterpret_cast<const char*>(&receivers_[packet.flow]);
+  const char* const receiver = reinterpret_cast<const char*>(&receivers_[connection]);
   __builtin_prefetch(receiver, 1);
   __builtin_prefetch(receiver + sizeof(Receiver) - 1, 1);
-  __builtin_prefetch(&senders_[packet.flow]);
+  __builtin_prefetch(&messages_[packet.flow], 1);
 }
 
 }  // namespace railyard::packet

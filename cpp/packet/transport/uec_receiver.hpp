@@ -6,22 +6,18 @@ namespace railyard::packet {
 
 template <class Control, class Fabric>
 Receiver& Uec<Control, Fabric>::receiver_of(std::uint32_t flow) {
-  Receiver& receiver = receivers_[flow];
+  Receiver& receiver = receivers_[connection_of(flow)];
   if (!receiver.opened) receiver.open(received_, std::max(log2_span(flow) - 6, 2u));
+  receiver.flow = flow;
   return receiver;
 }
 
+/// WHY not all of no bytes: a request that is sent again comes as a packet, also when its message is over.
 template <class Control, class Fabric>
-void Uec<Control, Fabric>::complete_if_whole(std::uint32_t flow) {
-  Receiver& receiver = receivers_[flow];
-  if (receiver.out_of_order == 0 && receiver.payload == senders_[flow].size) receiver.complete(received_);
-}
-
-/// Beyond what is complete there are only requests, and those that were lost are asked for no more. WHY not only when a
-/// request comes: one that was lost comes again as a packet.
-template <class Control, class Fabric>
-void Uec<Control, Fabric>::take_what_is_over(Receiver& receiver, std::uint32_t sequence) {
-  if (receiver.completed) receiver.expected = std::max(receiver.expected, sequence + 1);
+void Uec<Control, Fabric>::take_payload(std::uint32_t flow, std::int64_t bytes) {
+  std::int64_t& received = messages_[flow].received;
+  received += bytes;
+  if (bytes != 0 && received == context_.traffic.size_bytes[flow]) context_.flows.received(flow, context_.now);
 }
 
 template <class Control, class Fabric>
@@ -35,17 +31,15 @@ void Uec<Control, Fabric>::on_data(std::uint32_t host, const Packet& packet) {
     if (marked) congestion_[host].saw_mark();
   }
   const auto echo = static_cast<std::uint16_t>(packet.flags & (kMarked | kRetransmission));
-  take_what_is_over(receiver, packet.sequence);
   if (receiver.has(received_, packet.sequence)) {
     ++context_.outcome.counters.duplicates;
     receiver.unacknowledged = 0;
     acknowledge(host, packet, marked, echo);
     return;
   }
-  bool now = receiver.payload == 0;
-  receiver.payload += packet.size - options_.header_bytes;
+  bool now = receiver.arrived == 0;
   receiver.arrived += packet.size;
-  if (receiver.payload == senders_[packet.flow].size) context_.flows.received(packet.flow, context_.now);
+  take_payload(packet.flow, std::int64_t{packet.size} - options_.header_bytes);
   const bool asked = (packet.flags & kAckRequested) != 0;
   if (asked) now = receiver.ack_requested = true;
   const bool in_order = packet.sequence == receiver.expected;
@@ -54,10 +48,12 @@ void Uec<Control, Fabric>::on_data(std::uint32_t host, const Packet& packet) {
     now = true;
     receiver.ack_requested = false;
   }
-  complete_if_whole(packet.flow);
-  if (!marked && !now && receiver.unacknowledged < sack_bytes_) return;
-  receiver.unacknowledged = 0;
-  acknowledge(host, packet, marked || asked, echo);
+  if (marked || now || receiver.unacknowledged >= sack_bytes_) {
+    receiver.unacknowledged = 0;
+    acknowledge(host, packet, marked || asked, echo);
+  }
+  const bool whole = messages_[packet.flow].received == context_.traffic.size_bytes[packet.flow];
+  if (whole && receiver.out_of_order == 0) receiver.close(received_);
 }
 
 template <class Control, class Fabric>
@@ -67,7 +63,6 @@ void Uec<Control, Fabric>::on_trimmed(std::uint32_t host, const Packet& packet) 
     congestion_[host].saw_packet();
     congestion_[host].saw_trim((packet.flags & kLastHop) != 0);
   }
-  take_what_is_over(receiver, packet.sequence);
   if (receiver.has(received_, packet.sequence)) {
     acknowledge(host, packet, false, static_cast<std::uint16_t>(packet.flags & kRetransmission));
     return;
@@ -78,7 +73,7 @@ void Uec<Control, Fabric>::on_trimmed(std::uint32_t host, const Packet& packet) 
   context_.slab[index].sequence = packet.sequence;
   this->send_control(host, index);
   if constexpr (Control::kCredit) {
-    pacers_[host].saw_cut(receiver, packet.flow);
+    pacers_[host].saw_cut(receiver, connection_of(packet.flow));
     wake_pacer(host);
   }
 }
@@ -89,10 +84,9 @@ void Uec<Control, Fabric>::on_request(std::uint32_t host, const Packet& packet) 
   if (!congestion_.empty()) congestion_[host].saw_packet();
   see_pull_target(host, packet.flow, packet.amount);
   if constexpr (Control::kCredit) {
-    pacers_[host].saw_request(receiver, packet.flow);
+    pacers_[host].saw_request(receiver, connection_of(packet.flow));
     wake_pacer(host);
   }
-  take_what_is_over(receiver, packet.sequence);
   if (receiver.has(received_, packet.sequence)) {
     receiver.unacknowledged = 0;
     acknowledge(host, packet, false, kAnswersRequest);
@@ -101,7 +95,6 @@ void Uec<Control, Fabric>::on_request(std::uint32_t host, const Packet& packet) 
   const bool in_order = packet.sequence == receiver.expected;
   receiver.take(received_, packet.sequence);
   if (in_order && receiver.out_of_order == 0) receiver.ack_requested = false;
-  complete_if_whole(packet.flow);
   acknowledge(host, packet, true, kAnswersRequest);
 }
 
@@ -109,7 +102,7 @@ void Uec<Control, Fabric>::on_request(std::uint32_t host, const Packet& packet) 
 template <class Control, class Fabric>
 void Uec<Control, Fabric>::acknowledge(std::uint32_t host, const Packet& packet, bool from_here,
                                             std::uint16_t flags) {
-  const Receiver& receiver = receivers_[packet.flow];
+  const Receiver& receiver = receivers_[connection_of(packet.flow)];
   const std::uint32_t index = answer(Kind::ack, packet);
   Packet& ack = context_.slab[index];
   ack.flags = flags;
@@ -125,7 +118,7 @@ void Uec<Control, Fabric>::acknowledge(std::uint32_t host, const Packet& packet,
 template <class Control, class Fabric>
 std::uint32_t Uec<Control, Fabric>::answer(Kind kind, const Packet& packet) {
   const std::uint16_t entropy = Control::Pacer::answer_entropy(packet.entropy);
-  const std::uint32_t source = senders_[packet.flow].source;
+  const std::uint32_t source = sender_of(packet.flow).source;
   const std::uint32_t index = entropy == packet.entropy
                                   ? this->new_packet(kind, packet.flow, source, entropy, packet.key)
                                   : this->new_packet(kind, packet.flow, source, entropy);
@@ -136,10 +129,10 @@ std::uint32_t Uec<Control, Fabric>::answer(Kind kind, const Packet& packet) {
 template <class Control, class Fabric>
 void Uec<Control, Fabric>::see_pull_target(std::uint32_t host, std::uint32_t flow, std::int64_t target) {
   if constexpr (Control::kCredit) {
-    Receiver& receiver = receivers_[flow];
+    Receiver& receiver = receivers_[connection_of(flow)];
     if (target <= receiver.pull_target) return;
     receiver.pull_target = target;
-    pacers_[host].saw_target(receiver, flow);
+    pacers_[host].saw_target(receiver, connection_of(flow));
     wake_pacer(host);
   }
 }
@@ -164,10 +157,10 @@ void Uec<Control, Fabric>::on_pacer(std::uint32_t host) {
     }
     const std::optional<Granted> granted = pacers_[host].grant(receivers_);
     if (!granted) return;
-    const std::uint32_t flow = granted->flow;
-    Receiver& receiver = receivers_[flow];
+    Receiver& receiver = receivers_[granted->flow];
     receiver.entropy = Control::Pacer::pull_entropy(receiver.entropy);
-    const std::uint32_t index = this->new_packet(Kind::pull, flow, senders_[flow].source, receiver.entropy);
+    const std::uint32_t index =
+        this->new_packet(Kind::pull, receiver.flow, senders_[granted->flow].source, receiver.entropy);
     context_.slab[index].amount = receiver.latest_pull;
     this->send_control(host, index);
     context_.wheel.push(context_.now + granted->pause, event(Event::pacer, host));

@@ -81,9 +81,10 @@ class Traffic:
             connection have one key. None: drawn from the seed of the run, for each flow.
         deaf: uint8[flows], 1 where the sender heeds no sign of congestion: it keeps the rate and window that it began
             with, and only sends again what is lost. None: all heed them.
-        connection: uint32[flows], the connection that each flow is a message of, below the number of flows: messages of
-            one connection have the same source and target and share its paths, what its sender has learnt of them, and
-            under the Ultra Ethernet transport its window. None: each flow has its own.
+        connection: uint32[flows], the connection that each flow is a message of, below the number of flows. Messages of
+            one connection have the same source, target and class and share its paths and what its sender has learnt of
+            them. Under the Ultra Ethernet transport they go out one after another, and share window and
+            acknowledgements. None: each flow has its own.
         nic_share: float64[flows], share of its rate that the sender's NIC reaches with the flow's packets, in (0, 1].
             None: all of it.
     """
