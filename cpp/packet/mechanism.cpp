@@ -1,8 +1,9 @@
 #include "packet/mechanism.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <sstream>
+#include <cstdio>
 #include <stdexcept>
 #include <tuple>
 
@@ -17,16 +18,18 @@ std::vector<Mechanism>& list() {
   return all;
 }
 
+std::string text(double number) {
+  std::array<char, 32> digits;
+  return {digits.data(), static_cast<std::size_t>(std::snprintf(digits.data(), digits.size(), "%g", number))};
+}
+
 std::string text(const Range& range) {
-  std::ostringstream out;
-  out << (range.low_open ? "(" : "[") << range.low << ", " << range.high << (range.high_open ? ")" : "]");
-  return out.str();
+  return (range.low_open ? "(" : "[") + text(range.low) + ", " + text(range.high) + (range.high_open ? ")" : "]");
 }
 
 [[noreturn]] void refuse(const Mechanism& mechanism, const Field& field, double found) {
-  std::ostringstream out;
-  out << mechanism.name << ": " << field.name << " must be in " << text(field.range) << ", not " << found;
-  throw std::invalid_argument(out.str());
+  throw std::invalid_argument(mechanism.name + ": " + field.name + " must be in " + text(field.range) + ", not " +
+                              text(found));
 }
 
 [[noreturn]] void refuse(const Mechanism& mechanism, const Field& field, const std::string& found) {

@@ -4,9 +4,10 @@
 #include <atomic>
 #include <barrier>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "packet/engine.hpp"
 #include "packet/frozen.hpp"
 #include "packet/merge.hpp"
+#include "packet/stuck.hpp"
 
 namespace railyard::packet {
 
@@ -56,9 +58,15 @@ class Parallel {
     std::vector<std::jthread> threads;
     for (unsigned part = 1; part < partition_.parts; ++part)
       threads.emplace_back([this, part] { work(part, [](std::uint64_t, Ps) {}); });
-    work(0, heartbeat);  // the caller's own thread: the heartbeat may need it
+    try {
+      work(0, heartbeat);  // the caller's own thread: the heartbeat may need it
+    } catch (...) {
+      failed_ = true;
+      barrier_.arrive_and_drop();
+      throw;
+    }
     threads.clear();
-    if (error_) std::rethrow_exception(error_);
+    if (rethrow_) rethrow_();
     std::vector<Outcome> outcomes;
     for (const auto& engine : engines_) outcomes.push_back(engine->outcome());
     return merge(std::move(outcomes));
@@ -71,7 +79,7 @@ class Parallel {
   };
 
   void work(unsigned part, const Heartbeat& heartbeat) {
-    guarded([&] { make_(part); });
+    guarded(part, [&] { make_(part); });
     for (;;) {
       if (!failed_) states_[part] = {engines_[part]->next_time(), engines_[part]->last_finish(), engines_[part]->unfinished()};
       barrier_.arrive_and_wait();
@@ -83,10 +91,10 @@ class Parallel {
         if (!failed_) engines_[part]->end(end);
         return;
       }
-      guarded([&] { engines_[part]->advance(until, heartbeat); });
+      guarded(part, [&] { engines_[part]->advance(until, heartbeat); });
       barrier_.arrive_and_wait();
       if (failed_) continue;
-      guarded([&] {
+      guarded(part, [&] {
         for (const auto& exchange : exchanges_)
           engines_[part]->receive(exchange->parcels(part), exchange->telemetry(part));
       });
@@ -112,13 +120,29 @@ class Parallel {
     return partition_.lookahead > end - next ? end : next + partition_.lookahead;
   }
 
+  /// Keeps what another thread than the caller's throws.
+  /// WHY not as a std::exception_ptr: with GCC 11 and newer it needs a libstdc++ of that age (see core/baseline.hpp).
   template <class Step>
-  void guarded(Step&& step) {
+  void guarded(unsigned part, Step&& step) {
+    if (part == 0) return step();
     try {
       step();
-    } catch (...) {
-      if (!failed_.exchange(true)) error_ = std::current_exception();
+    } catch (const Frozen& error) {
+      fail(error);
+    } catch (const Stuck& error) {
+      fail(error);
+    } catch (const std::invalid_argument& error) {
+      fail(error);
+    } catch (const std::bad_alloc& error) {
+      fail(error);
+    } catch (const std::exception& error) {
+      fail(std::runtime_error(error.what()));
     }
+  }
+
+  template <class Error>
+  void fail(const Error& error) {
+    if (!failed_.exchange(true)) rethrow_ = [error] { throw error; };
   }
 
   const Partition& partition_;
@@ -129,7 +153,7 @@ class Parallel {
   std::vector<State> states_;
   std::barrier<> barrier_;
   std::atomic<bool> failed_ = false;
-  std::exception_ptr error_;
+  std::function<void()> rethrow_;
 };
 
 /// Runs on as many threads as the options say and the traffic allows; the outcome is the same on any number.

@@ -57,6 +57,8 @@ struct LinkFaults {
   FaultColumns columns() const { return {view(at_ps), view(link), view(kind), view(value)}; }
 };
 
+PyObject* packet_stuck = nullptr;  // lives as long as the module
+
 Outcome run_packets(const PacketNodes& network, const PacketFlows& traffic, Options options,
                     const Column<std::int32_t>& failed_links, const LinkFaults& faults,
                     const Column<std::int32_t>& sample_links, const Column<std::int32_t>& sample_flows,
@@ -75,8 +77,13 @@ Outcome run_packets(const PacketNodes& network, const PacketFlows& traffic, Opti
   }
   Beat beat(progress);
   const Heartbeat heartbeat = [&beat](std::uint64_t events, railyard::Ps now) { beat(events, now); };
-  nb::gil_scoped_release nogil;
-  return run(network.columns(), traffic.columns(), options, heartbeat);
+  try {
+    nb::gil_scoped_release nogil;
+    return run(network.columns(), traffic.columns(), options, heartbeat);
+  } catch (const Stuck& error) {
+    PyErr_SetString(packet_stuck, error.what());
+    throw nb::python_error();
+  }
 }
 
 void bind_columns(nb::module_& m) {
@@ -208,7 +215,8 @@ void bind_packet(nb::module_& m) {
   bind_columns(m);
   bind_reading(m);
   bind_outcome(m);
-  nb::exception<Stuck>(m, "PacketStuck");
+  packet_stuck = PyErr_NewException("railyard._core.PacketStuck", nullptr, nullptr);
+  m.attr("PacketStuck") = nb::borrow(packet_stuck);
   m.def("run_packets", &run_packets, "network"_a, "traffic"_a, "options"_a, nb::kw_only(), "failed_links"_a,
         "faults"_a, "sample_links"_a, "sample_flows"_a, "progress"_a = nb::none(),
         "retune_ps"_a = 0, "retune"_a = nb::none(),
