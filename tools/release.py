@@ -77,11 +77,11 @@ def build(tree: Path, out: Path, kinds: tuple[str, ...], environment: dict[str, 
     settings = {**os.environ, **environment, "CCACHE_DISABLE": "1", "PATH": path}
     python(["build", "--no-isolation", *kinds, "--outdir", out, tree], settings, umask)
     for wheel in out.glob("*-linux_*.whl"):
-        python(["auditwheel", "repair", "--plat", LABEL, "--wheel-dir", out, wheel], settings, umask)
+        python(["auditwheel", "repair", "--plat", LABEL, "--wheel-dir", out, wheel], settings)
         wheel.unlink()
 
 
-def python(words: list[str | Path], settings: dict[str, str], umask: int) -> None:
+def python(words: list[str | Path], settings: dict[str, str], umask: int = 0o022) -> None:
     done = subprocess.run(
         [sys.executable, "-m", *words], env=settings, umask=umask, capture_output=True, text=True, check=False
     )
