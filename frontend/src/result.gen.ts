@@ -2677,7 +2677,7 @@ export interface WarmUpFigures {
 /** What a study found, and how. */
 export interface Result {
   /** of this document */
-  format: "railyard/1";
+  format: "railyard/result-1";
   /** of the study */
   name: string;
   /** what was studied, defaults written out */

@@ -27,6 +27,6 @@ export async function embedded<Document>(): Promise<Document> {
 
 /** The result, if it has the format that the views know. */
 export function checked(result: Result): Result {
-  if (!result.format.startsWith("railyard/1")) throw new Error(`format ${result.format} is not railyard/1`);
+  if ((result.format as string) !== "railyard/result-1") throw new Error(`format ${result.format} is not railyard/result-1`);
   return result;
 }

@@ -27,7 +27,7 @@ def _time(cause: str, group: str, seconds: float) -> dict[str, Any]:
 
 
 OLD: dict[str, Any] = {
-    "format": "railyard/1",
+    "format": "railyard/result-1",
     "name": "job",
     "scenario": {"cluster": {"accelerators": 64, "server": "hgx-h100"}, "seed": 1},
     "provenance": {
@@ -257,7 +257,7 @@ _NO_RESULT = "this is not a result of Railyard"
     [
         ("missing.json", None, "there is no such run"),
         ("words.json", "words", "this is no complete JSON"),
-        ("cut.json", '{"format": "railyard/1", "variants": [', "this is no complete JSON"),
+        ("cut.json", '{"format": "railyard/result-1", "variants": [', "this is no complete JSON"),
         ("deep.json", "[" * 100_000, "this is no complete JSON"),
         ("list.json", "[1]", _NO_RESULT),
         ("other.json", '{"format": "other/1"}', _NO_RESULT),

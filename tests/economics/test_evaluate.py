@@ -188,7 +188,13 @@ def result(evaluated, machine, spent):
     words = dict.fromkeys(("version", "engine", "digest", "created"), "x")
     sources = [dict(vars(row)) for row in cost.sources]
     provenance = {**words, "seed": 0, "sources": sources, "left_out": [], "defaults": []}
-    result = {"format": "railyard/1", "name": "t", "scenario": {}, "provenance": provenance, "variants": [variant]}
+    result = {
+        "format": "railyard/result-1",
+        "name": "t",
+        "scenario": {},
+        "provenance": provenance,
+        "variants": [variant],
+    }
     return json.loads(json.dumps(result, allow_nan=False))
 
 

@@ -118,7 +118,7 @@ def result() -> dict:
         "incast": incast(),
     }
     return {
-        "format": "railyard/1",
+        "format": "railyard/result-1",
         "name": "permutation of 128 hosts, 2 MB",
         "scenario": {"traffic": "perm_128n_128c_2MB.cm", "fabric": "uec-htsim"},
         "provenance": {

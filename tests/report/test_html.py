@@ -38,7 +38,7 @@ def named(name: str) -> Result:
     words = dict.fromkeys(("version", "engine", "digest", "created"), "x")
     lists = dict.fromkeys(("sources", "left_out", "defaults"), ())
     return Result(
-        format="railyard/1",
+        format="railyard/result-1",
         name=name,
         scenario={"rate": 1.25},
         provenance=ProvenanceFigures(**words, **lists, seed=0),

@@ -13,8 +13,8 @@ import pytest
 import railyard
 from railyard.errors import InputError
 from railyard.result import variants
-from railyard.result.reading import result_from
-from railyard.result.result import Result
+from railyard.result.reading import STEPS, result_from
+from railyard.result.result import FORMAT, Result
 from railyard.study import kinds
 
 CLUSTER = {"accelerators": 32, "server": "hgx-h100", "back_end": {"topology": "rail-optimized", "fabric": "roce"}}
@@ -100,11 +100,33 @@ def test_a_total_that_is_a_tenth_too_large_is_refused(text):
 
 def test_what_is_no_result_is_told_from_a_wrong_one():
     with pytest.raises(InputError, match="no complete JSON"):
-        result_from('{"format": "railyard/1", ')
+        result_from('{"format": "railyard/result-1", ')
     with pytest.raises(InputError, match="not the result of a run"):
         result_from("[]")
     with pytest.raises(InputError, match="not the result of a run"):
         result_from('{"format": "railyard/9"}')
+
+
+KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
+
+
+@pytest.mark.parametrize("file", KEPT, ids=lambda file: file.stem)
+def test_a_kept_result_of_every_version_is_read(file):
+    """Results as each release wrote them; one is added with each new format, and none is ever edited."""
+    kept = json.loads(file.read_text())
+    result = result_from(file.read_text())
+    assert result.plain() == {**kept, "format": FORMAT}  # the formats so far differ by name only
+
+
+def test_results_of_every_format_are_kept():
+    assert {json.loads(file.read_text())["format"] for file in KEPT} == {*STEPS, FORMAT}
+
+
+def test_a_result_of_a_newer_format_says_which_version_reads_it():
+    newer = {"format": "railyard/result-2", "provenance": {"version": "0.9.3"}, "variants": []}
+    with pytest.raises(InputError, match="a newer Railyard wrote this result") as caught:
+        result_from(json.dumps(newer))
+    assert "read it with Railyard 0.9.3 or newer" in str(caught.value)
 
 
 def test_every_kind_of_work_has_a_file_of_variants():

@@ -33,7 +33,7 @@ def visible(folder):
 
 def test_a_result_is_complete_and_its_parts_add_up(small):
     result = run(small, varies=["fabric=roce,ideal"]).result.plain()
-    assert result["format"] == "railyard/1"
+    assert result["format"] == "railyard/result-1"
     assert [variant["name"] for variant in result["variants"]] == ["roce", "ideal"]
     for variant in result["variants"]:
         assert set(variant) == VARIANT_KEYS

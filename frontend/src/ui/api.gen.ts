@@ -40,7 +40,7 @@ export interface DraftText {
 export interface Estimated {
   /** Empty where there is an answer. */
   faults: TextFault[];
-  /** As `result.json`, format railyard/1. */
+  /** As `result.json`, format railyard/result-1. */
   result: Record<string, unknown> | null;
   /** Seconds that it took. */
   took_s: number;

@@ -1,8 +1,10 @@
-"""Reads a result, and says of one that cannot be read what is wrong and where."""
+"""Reads a result of this or an earlier format, and says of one that cannot be read what is wrong and where."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import re
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -10,35 +12,60 @@ from railyard.errors import InputError, Problem, causes
 from railyard.result.result import FORMAT, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pydantic_core import ErrorDetails
 
+Document = dict[str, Any]
+
+STEPS: dict[str, Callable[[Document], Document]] = {
+    # 0.1.0: scenarios, results and plans had one name.
+    "railyard/1": lambda document: {**document, "format": "railyard/result-1"},
+}
+"""From each earlier format to the next one."""
+
 
 def result_from(text: str | bytes) -> Result:
-    """The result that a JSON text holds.
+    """The result that a JSON text holds; one of an earlier format is brought to today's.
 
     Raises:
-        InputError: The text is no JSON or no result; or names every key that is missing, unknown, of the wrong type or
-            in disagreement with others.
+        InputError: The text is no JSON or no result, or a newer Railyard wrote it; or names every key that is missing,
+            unknown, of the wrong type or in disagreement with others.
     """
     try:
         return Result.model_validate_json(text)
     except ValidationError as error:
         rows = causes(error.errors(include_url=False))
-        raise _other_document(rows) or InputError.many([_problem(row) for row in rows]) from None
+    for row in rows:
+        if row["loc"] == ("format",) and (step := STEPS.get(str(row["input"]))):
+            return result_from(json.dumps(step(json.loads(text))))
+    raise _other_document(rows, text) or InputError.many([_problem(row) for row in rows])
 
 
-def _other_document(rows: Sequence[ErrorDetails]) -> InputError | None:
-    """The error where this is no result at all."""
+def _other_document(rows: Sequence[ErrorDetails], text: str | bytes) -> InputError | None:
+    """The error where this is no result at all, or one of a newer format."""
     for row in rows:
         if row["type"] == "json_invalid":
             hint = "the file was cut off or edited; run the scenario again"
             return InputError(f"this is no complete JSON: {row['ctx']['error']}", hint=hint)
         if row["loc"] in {(), ("format",)}:
             found = type(row["input"]).__name__ if row["type"] == "model_type" else row["input"]
+            if re.fullmatch(r"railyard/result-\d+", str(found)):
+                return _newer(json.loads(text))
             return InputError("this is not the result of a run", key="format", found=found, allowed=FORMAT)
     return None
+
+
+def _newer(document: Document) -> InputError:
+    about = document.get("provenance")
+    writer = f"{about.get('version')} or newer" if isinstance(about, dict) else "of a later version"
+    return InputError(
+        "a newer Railyard wrote this result",
+        key="format",
+        found=document["format"],
+        allowed=f"{FORMAT} and earlier",
+        hint=f"read it with Railyard {writer}",
+    )
 
 
 _MESSAGES = {"missing": "the key is missing", "extra_forbidden": "there is no such key"}

@@ -1,4 +1,4 @@
-"""The result of a study: what `result.json` holds, format `railyard/1`."""
+"""The result of a study: what `result.json` holds, format `railyard/result-1`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from railyard.result.variants.traffic import TrafficVariant
 from railyard.result.variants.training import TrainingVariant
 from railyard.result.variants.variant import StepVariant
 
-FORMAT: Literal["railyard/1"] = "railyard/1"
+FORMAT: Literal["railyard/result-1"] = "railyard/result-1"
 
 
 def kind_of(variant: Any) -> str | None:
@@ -63,7 +63,7 @@ class FailedVariant(Figures):
 class Result(Figures):
     """What a study found, and how."""
 
-    format: Literal["railyard/1"] = Field(description="of this document")
+    format: Literal["railyard/result-1"] = Field(description="of this document")
     name: str = Field(description="of the study")
     scenario: Values = Field(description="what was studied, defaults written out")
     provenance: ProvenanceFigures = Field(description="where the numbers come from")

@@ -57,7 +57,7 @@ class Estimated(ApiBody):
     """A rough answer: the first variant in closed form, without remedies."""
 
     faults: list[TextFault] = Field(description="Empty where there is an answer.")
-    result: dict[str, Any] | None = Field(default=None, description="As `result.json`, format railyard/1.")
+    result: dict[str, Any] | None = Field(default=None, description="As `result.json`, format railyard/result-1.")
     took_s: float = Field(description="Seconds that it took.")
 
 

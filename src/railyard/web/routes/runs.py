@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, Response
 
 from railyard.study.joined import joined
-from railyard.study.kept import read_all
+from railyard.study.kept import read_all, read_result
 from railyard.web.documents import PageRow, RunRow
 from railyard.web.routes.asking import Asked
 from railyard.web.shelf import RESULT, Missing
@@ -37,7 +37,7 @@ def list_runs(
 
 @router.get("/comparison")
 def compare_runs(asked: Asked, run: Annotated[list[str], Query(min_length=2, max_length=20)]) -> dict[str, Any]:
-    """Several runs as one result, format railyard/1, with what can be said of their order."""
+    """Several runs as one result, format railyard/result-1, with what can be said of their order."""
     return joined(read_all([_file(asked, one, RESULT) for one in run])).plain()
 
 
@@ -57,10 +57,10 @@ def page(asked: Asked, file: Annotated[str, Query(max_length=400)]) -> FileRespo
     return FileResponse(path, media_type="text/html", headers={"content-security-policy": _DRAWS_ONLY})
 
 
-@router.get("/runs/{run}/result", response_class=FileResponse)
-def result(asked: Asked, run: str) -> FileResponse:
-    """The result, format railyard/1."""
-    return FileResponse(_file(asked, run, RESULT), media_type="application/json")
+@router.get("/runs/{run}/result", response_class=Response)
+def result(asked: Asked, run: str) -> Response:
+    """The result, format railyard/result-1, also of a run that an earlier version kept."""
+    return Response(read_result(_file(asked, run, RESULT)).text(), media_type="application/json")
 
 
 @router.get("/runs/{run}/scenario", response_class=FileResponse)

@@ -150,7 +150,12 @@ def _aged(draw: np.random.Generator, folder: Path) -> Case:
     ]
     source = {"item": "h100-sxm", "field": "price", "value": "25000", "source": "A", "year": 2024, "confidence": "x"}
     provenance = {"version": "0.0.9", "engine": "flow", "seed": 1, "digest": "a", "sources": [source]}
-    old = {"format": "railyard/1", "name": "drawn", "provenance": provenance, "variants": [variant | {"time": time}]}
+    old = {
+        "format": "railyard/result-1",
+        "name": "drawn",
+        "provenance": provenance,
+        "variants": [variant | {"time": time}],
+    }
     slower = [time[0], time[1] | {"seconds": step * scale - step * 0.8, "share": 1 - 0.8 / scale}]
     later = {key: value for key, value in variant.items() if key != gone} | {
         "step": {"mean_s": 1, "seconds": step * scale}
