@@ -4,9 +4,9 @@
     .venv/bin/python tools/release.py OUT --key FILE    # the same, and signs SHA256SUMS with an SSH key
 
 The second build lies at another path, takes the source archive of the first instead of the tree, and runs in another
-time zone, language, home and umask; neither uses a compiler cache. auditwheel labels the extension's wheel manylinux, or
-refuses it where it needs a newer system. OUT gets both packages' wheels, the source archive, the CycloneDX document, a
-statement of provenance (in-toto, SLSA 1.0) and SHA256SUMS of all.
+time zone, language, home and umask; neither uses a compiler cache. auditwheel labels the extension's wheel as
+manylinux, or refuses it where it needs a newer system. OUT gets both packages' wheels, source archive, CycloneDX
+document, a statement of provenance (in-toto, SLSA 1.0) and SHA256SUMS of all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ import pins
 FIRST = {"TZ": "UTC", "LC_ALL": "C.UTF-8"}
 SECOND = {"TZ": "Pacific/Chatham", "LC_ALL": "C", "PYTHONHASHSEED": "7"}
 SIGNED_FOR = "railyard-release"
-LABEL = f"manylinux_2_28_{platform.machine()}"  # glibc of 2018: RHEL 8, Debian 10, Ubuntu 18.10; as old as NumPy's wheels
+LABEL = (
+    f"manylinux_2_28_{platform.machine()}"  # glibc of 2018: RHEL 8, Debian 10, Ubuntu 18.10; as old as NumPy's wheels
+)
 
 
 @dataclass(frozen=True)
