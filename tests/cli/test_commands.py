@@ -285,9 +285,21 @@ def test_a_shell_completes_commands_options_and_names(words, found):
     assert done.stderr == ""
 
 
-def test_the_script_of_a_shell(railyard):
-    code, out, _ = railyard("completion", "bash")
-    assert (code, "complete -o default -F _railyard_completion railyard" in out) == (0, True)
+@pytest.mark.parametrize(
+    ("shell", "line"),
+    [
+        ("bash", "complete -o default -F _railyard_completion railyard"),
+        ("zsh", "compdef _railyard_completion railyard"),
+        ("fish", "complete --command railyard --no-files"),
+        ("powershell", "Register-ArgumentCompleter -Native -CommandName railyard"),
+    ],
+)
+def test_the_script_of_a_shell(railyard, shell, line):
+    code, out, _ = railyard("completion", shell)
+    assert (code, line in out) == (0, True)
+
+
+def test_an_unknown_shell_is_refused(railyard):
     code, _, err = railyard("completion", "bsh")
     assert code == 2
     assert "did you mean `bash`?" in err
