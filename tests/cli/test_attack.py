@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from railyard.cli import guard
+
+FUZZ = Path(__file__).parents[1] / "fuzz" / "bases"
 
 PLAIN = """
 name: plain
@@ -176,3 +179,20 @@ def test_a_run_that_comes_to_nothing_ends(tmp_path, traffic, faults, fabric, set
         assert found["finished"] == found["flows"]
     else:
         assert ended.stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        (("check",), "check"),
+        (("operate", "scenario"), "workload"),
+        (("plan", "serving"), "workload"),
+        (("place", "--nodes", "FILE"), "workload"),
+    ],
+)
+def test_a_section_that_a_command_needs_is_asked_for_in_the_file(arguments, key, tmp_path, capsys):
+    file = tmp_path / "served.yaml"
+    file.write_text((FUZZ / "serving.yaml").read_text("utf-8"), encoding="utf-8")
+    said = refused(capsys, *(str(file) if word == "FILE" else word for word in arguments), str(file))
+    assert f"error: {key}" in said
+    assert f"--> {file}:{3 if key == 'workload' else 1}:" in said

@@ -26,13 +26,14 @@ from tests.fuzz.documents import BASES, Document, documents, text_of
 from tests.fuzz.readers import ROOT
 from tests.fuzz.scenarios import CHANGES, Case, Found, misplaced, refusal, report
 
+from railyard.cli.messages import placed
 from railyard.errors import InputError, RailyardError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONGEST_S = 30.0
-"""Of one case on a machine that others use too."""
+"""Processor time of one case; it may wait for others four times as long."""
 VERBS = {
     "run": "run FILE --out OUT --json",
     "compare": "compare FILE --vary engine=flow,analytic --out OUT --json",
@@ -87,13 +88,17 @@ def _late(number: int, frame: object) -> None:
 @contextlib.contextmanager
 def limited() -> Iterator[None]:
     """Ends what takes too long: by an exception, and the process where nothing hears of it."""
-    signal.signal(signal.SIGALRM, _late)
-    signal.setitimer(signal.ITIMER_REAL, LONGEST_S)
-    faulthandler.dump_traceback_later(LONGEST_S * 3, exit=True)
+    timers = {signal.ITIMER_PROF: LONGEST_S, signal.ITIMER_REAL: LONGEST_S * 4}
+    for number in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(number, _late)
+    for timer, limit_s in timers.items():
+        signal.setitimer(timer, limit_s)
+    faulthandler.dump_traceback_later(LONGEST_S * 6, exit=True)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for timer in timers:
+            signal.setitimer(timer, 0.0)
         faulthandler.cancel_dump_traceback_later()
 
 
@@ -159,7 +164,7 @@ def _judged(words: str, file: Path, out: Path) -> tuple[str, str]:
         with limited():
             _, shown = call(words, file, out)
     except InputError as error:
-        wrong = misplaced(error, file)
+        wrong = misplaced(placed(error), file)
         return "refused", f"no place: {wrong[0].splitlines()[0]}"[:300] if wrong else ""
     except RailyardError as error:
         return "not run", "" if str(error) else f"{type(error).__name__} without a reason"

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from railyard.errors import RailyardError
     from railyard.scenario.load import Draft
 
-
+_read: list[Draft] = []
+"""The scenario that the command has read."""
 _LINES = "\n\t"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What a terminal obeys in place of showing it: control characters, and those that turn the direction of writing."""
@@ -36,9 +37,25 @@ def visible(text: str, keep: str = "") -> str:
 
 def show(error: RailyardError) -> None:
     """Every problem of an error on stderr: what, where, the line with a caret, what is allowed."""
-    problems = error.problems if isinstance(error, InputError) else ()
+    problems = placed(error).problems if isinstance(error, InputError) else ()
     for text in [problem.render() for problem in problems] or [str(error)]:
         sys.stderr.write(f"{paint('error:', 'red')} {visible(text, keep=_LINES)}\n")
+
+
+def placed(error: InputError) -> InputError:
+    """The error with the places of its keys in the command's scenario, where it names none."""
+    if not _read:
+        return error
+    from railyard.scenario.model import Scenario
+    from railyard.scenario.problems import known
+
+    draft = _read[0]
+    return InputError.many(
+        draft.blame(InputError.many([one])).problems[0]
+        if one.file is None and one.key and known(one.key.split("."), Scenario)
+        else one
+        for one in error.problems
+    )
 
 
 def scenario(path: Path, sets: Sequence[str] = ()) -> Draft:
@@ -50,6 +67,7 @@ def scenario(path: Path, sets: Sequence[str] = ()) -> Draft:
     from railyard.scenario import load
 
     draft = load.load(path, sets)
+    _read[:] = [draft]
     for problem in draft.unusual:
         sys.stderr.write(f"{paint('warning:', 'yellow')} {visible(problem.render(), keep=_LINES)}\n")
     return draft

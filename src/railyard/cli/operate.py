@@ -39,9 +39,7 @@ def scenario(file: Path, *, sets: Sequence[str], varies: Sequence[str], out: Pat
     kind = messages.scenario(file, sets).kind
     if kind != "operate":
         hint = f"`railyard run {file}` runs it"
-        raise InputError(
-            "the scenario is not of many jobs for months", file=file, key="workload", found=kind, hint=hint
-        )
+        raise InputError("the scenario is not of many jobs for months", key="workload", found=kind, hint=hint)
     running.run(file, sets=sets, varies=varies, engine=None, out=out, as_json=as_json, quiet=quiet)
 
 

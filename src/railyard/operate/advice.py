@@ -108,7 +108,7 @@ def question(job: Path, nodes: Path, *, busy: Path | None = None, names: Path | 
     Raises:
         InputError: A file, a name or a size is wrong.
     """
-    draft = _with_jobs(load(job), job)
+    draft = _with_jobs(load(job))
     listed = not is_scenario(nodes)
     if not listed:
         draft = draft.changed({"cluster": load(nodes).tree.value["cluster"]})
@@ -148,19 +148,19 @@ def _own(draft: Draft, cluster: Cluster) -> NDArray[np.bool_]:
     return np.logical_and.reduceat(mine, np.arange(0, len(mine), cluster.ranks_per_server))
 
 
-def _with_jobs(draft: Draft, job: Path) -> Draft:
+def _with_jobs(draft: Draft) -> Draft:
     """The scenario with its job as the last of `jobs`."""
     work = draft.tree.value["workload"].value
     if "jobs" in work and draft.scenario.jobs[-1].training is not None:
         return draft
     if "training" not in work:
-        raise InputError(
+        error = InputError(
             "what is placed is a scenario's `training`, or the last of its `jobs` where that trains",
-            file=str(job),
             key="workload",
             found=", ".join(work),
             allowed=["training", "jobs"],
         )
+        raise draft.blame(error)
     mark = work["training"].mark
     one = {"name": Node("job", mark), "accelerators": draft.tree.value["cluster"].value["accelerators"]}
     jobs = Node([Node({**one, "training": work["training"]}, mark)], mark)
