@@ -13,15 +13,18 @@ several problems, because a file with five typing errors should be mended in one
 from __future__ import annotations
 
 import difflib
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pydantic_core import ErrorDetails
+
+T = TypeVar("T")
 
 # Columns of a source line that an error shows; one with a caret is shown as far as that.
 _LONGEST = 90
@@ -125,7 +128,7 @@ class Problem:
         lines += self._place()
         if self.found is not None and self.found not in self.message:
             lines.append(f"  found: {_cut(self.found, _LONGEST_FOUND)}")
-        if self.allowed is not None:
+        if self.allowed:
             lines.append(f"  allowed: {self.allowed}")
         return "\n".join(lines)
 
@@ -246,7 +249,16 @@ class InputError(RailyardError):
         return InputError.many(problems)
 
 
-class Faults:
+@contextmanager
+def keyed(key: str) -> Iterator[None]:
+    """Puts a key in front of those of errors."""
+    try:
+        yield
+    except InputError as error:
+        raise error.located(key=key) from None
+
+
+class Refusals:
     """Collects the errors of parts that do not need one another, so that one does not hide the others.
 
     Each part runs in a `with` block of the same object; `raise_all` then raises what was found, each problem once.
@@ -264,6 +276,12 @@ class Faults:
             return False
         self.problems += [problem for problem in error.problems if problem not in self.problems]
         return True
+
+    def kept(self, make: Callable[[], T]) -> T | None:
+        """What a part makes; None where it is refused."""
+        with self:
+            return make()
+        return None
 
     def raise_all(self) -> None:
         """Raises all problems together.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from railyard import catalog
 from railyard.catalog.store import KINDS
 from railyard.errors import InputError
 from railyard.observe.clusterfile import cluster_of
+from railyard.operate.prepare import prepare as prepare_operation
 from railyard.scenario import load, override, variants
 from railyard.scenario.packet import mix
 from railyard.scenario.problems import known
@@ -334,3 +336,89 @@ def test_a_catalogue_with_an_unknown_kind_is_looked_at_in_full(tmp_path):
 def test_a_mixed_fabric_with_an_unknown_base_is_looked_at_in_full(tmp_path):
     found = problems_of(mix.load, "base: rose\nqps: 0\nname: [1]\npaths: ''\n", tmp_path)
     assert set(found) == {"base", "qps", "name", "paths"}
+
+
+TOGETHER = {
+    "serving": (
+        """
+        cluster: {accelerators: 16, server: hgx-h1oo}
+        workload:
+          serving:
+            model: llama-3-8c
+            profiles: none.toml
+            requests: {trace: none.jsonl}
+            pools: {prefill: {tp: 3, ep: 2, replicas: 2}, decode: {tp: 1, ep: 7, server: hgx-b2oo}}
+        """,
+        """cluster.server workload.serving.model workload.serving.profiles workload.serving.requests.trace
+        workload.serving.pools.prefill.ep workload.serving.pools.decode.ep workload.serving.pools.decode.server""",
+    ),
+    "jobs": (
+        """
+        cluster: {accelerators: 24, server: hgx-h1oo}
+        workload:
+          jobs:
+            - {name: a, accelerators: 8, training: {model: llama-3-8c, global_batch: 8, sequence: 1024}}
+            - name: b
+              accelerators: 8
+              serving:
+                model: llama-3-8x
+                requests: {synthetic: {rate: 1, input: 10, output: 10}}
+                pools: {both: {tp: 3, ep: 2}}
+            - {name: c, accelerators: 8, trace: {file: none.goal}}
+        faults: [{kind: slow-accelerator, rank: 99, factor: 0.5}, {kind: accelerator-down, rank: 77}]
+        engine: flaw
+        """,
+        """cluster.server engine faults.0.rank faults.1.rank workload.jobs.0.training.model
+        workload.jobs.1.serving.model workload.jobs.1.serving.pools.both.ep workload.jobs.2.trace.file""",
+    ),
+    "operate": (
+        """
+        cluster: {accelerators: 64, server: hgx-h1oo}
+        workload:
+          operate:
+            jobs: {trace: none.csv}
+            queue: {discipline: fofi, backfill: eazy}
+            placement: frist-fit
+            failures: {profile: mate, modes: [{name: mine}, {name: other}]}
+            turnaround: {storage: none}
+            contention:
+              classes: [{name: x, model: llama-3-8c, tokens: 8192}, {name: y, model: llama-3-8d, tokens: 8192}]
+        """,
+        """cluster.server workload.operate.queue.discipline workload.operate.queue.backfill workload.operate.placement
+        workload.operate.failures.profile workload.operate.failures.modes.0.per_1000_node_days
+        workload.operate.failures.modes.1.per_1000_node_days workload.operate.jobs.trace
+        workload.operate.turnaround.storage workload.operate.contention.classes.0.model
+        workload.operate.contention.classes.1.model""",
+    ),
+    "operate's rules": (
+        """
+        cluster: {accelerators: 64, server: hgx-h100}
+        workload:
+          operate:
+            jobs: {synthetic: {count: 10, load: 0.5, sizes: {"8": 1}}}
+            queue: {quotas: {z: 1}, shares: {y: 1}}
+            within: rock
+            windows: [{nodes: [5, 99], start: 1 h, length: 1 h}, {nodes: [3, 2], start: 1 h, length: 1 h}]
+            recovery: {spares: 99}
+        """,
+        """workload.operate.queue.quotas workload.operate.queue.shares workload.operate.within
+        workload.operate.windows.0.nodes workload.operate.windows.1.nodes workload.operate.recovery.spares""",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TOGETHER)
+def test_errors_of_independent_parts_come_together(kind, tmp_path):
+    """What needs the cluster is refused once there is one; all else at once, each at its key."""
+    text, keys = textwrap.dedent(TOGETHER[kind][0]), set(TOGETHER[kind][1].split())
+
+    def read(file):
+        draft = load.load(file)
+        if draft.kind == "operate":
+            prepare_operation(variants.expand(draft)[0])
+        prepare(draft)
+
+    of_cluster = "workload.operate.jobs.trace", "workload.operate.turnaround", "workload.operate.contention"
+    without = {key for key in keys if not key.startswith(of_cluster)}
+    assert set(problems_of(read, text, tmp_path)) == without
+    assert set(problems_of(read, text.replace("h1oo", "h100"), tmp_path)) == keys - {"cluster.server"}

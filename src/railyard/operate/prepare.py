@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.errors import InputError, did_you_mean
+from railyard.errors import InputError, Refusals, did_you_mean, keyed
 from railyard.fault.recovery import Recovery as Retries
 from railyard.measure.job import Reliability
 from railyard.operate import trace
@@ -37,19 +37,26 @@ from railyard.study import compose
 from railyard.study.training.prepare import faults_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
     from railyard.economics.sources import Source
+    from railyard.operate.contention.work import WorkClass
     from railyard.operate.failures.fault import Fault, Faults
     from railyard.operate.jobs import JobTable
     from railyard.operate.loop import Contention
     from railyard.operate.steady import Period
     from railyard.result.section import Band
     from railyard.scenario.load import Draft
-    from railyard.scenario.operate import ModeSection, OperateSection, RecoverySettings, TurnaroundSection
+    from railyard.scenario.operate import (
+        ModeSection,
+        OperateSection,
+        RecoverySettings,
+        TurnaroundSection,
+        WindowSection,
+    )
     from railyard.scenario.variants import Variant
 
 _KEYS = ("workload", "operate")
@@ -159,32 +166,66 @@ def prepare(variant: Variant) -> Prepared:
     Raises:
         InputError: With the place in the scenario or in the trace.
     """
-    draft = variant.draft
+    draft, wrong = variant.draft, Refusals()
     section = draft.scenario.operate
     catalog = compose.catalog_of(draft)
-    cluster = compose.cluster_of(draft, catalog)
-    tree = NodeTree.of(cluster)
-    jobs = _jobs(draft, tree)
+    cluster, tree, jobs, modes, turnaround, classes = None, None, None, None, None, None
+    with wrong, blaming(draft, *_KEYS):
+        _check_names(section)
+    with wrong, blaming(draft, *_KEYS):
+        modes = _modes(section)
+    with wrong:
+        cluster = compose.cluster_of(draft, catalog)
+    if cluster is not None:
+        tree = NodeTree.of(cluster)
+        jobs = wrong.kept(partial(_jobs, draft, tree))
+        classes = wrong.kept(partial(_classes, draft, cluster))
+        with wrong, blaming(draft, *_KEYS):
+            turnaround = _turnaround(section.turnaround, cluster, catalog)
+    wrong.raise_all()
+    assert cluster is not None  # else `wrong` has raised
+    assert tree is not None
+    assert jobs is not None
+    assert modes is not None
+    assert turnaround is not None
     check_owners(jobs, tree, draft)
     with blaming(draft, *_KEYS):
-        modes = _modes(section)
-        rules = _rules(draft, tree, jobs, modes, _turnaround(section.turnaround, cluster, catalog))
+        rules = _rules(draft, tree, jobs, modes, turnaround)
         check_placeable(jobs, tree, rules)
         check_services(draft, jobs)
         _check_steady(section, jobs)
     faults, modes = _with_given(draft, cluster, _faults(section, modes, tree, cluster, draft.scenario.seed), modes)
-    contention = _contention(draft, cluster, tree, jobs)
+    contention = _contention(draft, cluster, tree, jobs, classes or [])
     notes = (*_notes(jobs, tree, section), *owned_notes(tree, section))
     return Prepared(variant, cluster, tree, jobs, rules, modes, faults, contention, notes)
 
 
-def _contention(draft: Draft, cluster: Cluster, tree: NodeTree, jobs: JobTable) -> Contention | None:
+def _classes(draft: Draft, cluster: Cluster) -> list[WorkClass]:
+    """Classes of work whose jobs slow one another.
+
+    Raises:
+        InputError: Some of them cannot be.
+    """
+    section, wrong = draft.scenario.operate.contention, Refusals()
+    if section is None:
+        return []
+    made = []
+    with blaming(draft, *_KEYS, "contention"):
+        refuse_classes(section.classes)
+        for number, one in enumerate(section.classes):
+            with wrong:
+                made.append(work_class(draft, number, one, cluster))
+        wrong.raise_all()
+    return made
+
+
+def _contention(
+    draft: Draft, cluster: Cluster, tree: NodeTree, jobs: JobTable, classes: Sequence[WorkClass]
+) -> Contention | None:
     section = draft.scenario.operate.contention
     if section is None:
         return None
     with blaming(draft, *_KEYS, "contention"):
-        refuse_classes(section.classes)
-        classes = [work_class(draft, number, one, cluster) for number, one in enumerate(section.classes)]
         work = assigned(jobs, section.classes, draft.scenario.seed, draft.scenario.operate.serving)
     manner = Manner(
         section.priorities == "intensity", section.shifts == "compatible", section.paths == "selected", section.drift
@@ -216,24 +257,32 @@ def _jobs(draft: Draft, tree: NodeTree) -> JobTable:
         )
 
 
-def _rules(draft: Draft, tree: NodeTree, jobs: JobTable, modes: tuple[Mode, ...], turnaround: Turnaround) -> Rules:
-    section, queue = draft.scenario.operate, draft.scenario.operate.queue
+def _check_names(section: OperateSection) -> None:
+    """Refuses rules that nobody knows."""
+    wrong = Refusals()
     for key, registry, name in (
-        ("queue.discipline", disciplines, queue.discipline),
-        ("queue.backfill", backfills, queue.backfill),
+        ("queue.discipline", disciplines, section.queue.discipline),
+        ("queue.backfill", backfills, section.queue.backfill),
         ("placement", policies, section.placement),
     ):
-        try:
+        with wrong, keyed(key):
             registry.get(name)
-        except InputError as error:
-            raise error.located(key=key) from None
-    _known_tenants(jobs, tree, "queue.quotas", queue.quotas)
-    _known_tenants(jobs, tree, "queue.shares", queue.shares)
+    wrong.raise_all()
+
+
+def _rules(draft: Draft, tree: NodeTree, jobs: JobTable, modes: tuple[Mode, ...], turnaround: Turnaround) -> Rules:
+    section, queue, wrong = draft.scenario.operate, draft.scenario.operate.queue, Refusals()
+    for key, names in (("queue.quotas", queue.quotas), ("queue.shares", queue.shares)):
+        with wrong:
+            _known_tenants(jobs, tree, key, names)
     if section.within is not None:
-        try:
+        with wrong, keyed("within"):
             tree.level(section.within)
-        except InputError as error:
-            raise error.located(key="within") from None
+    windows = wrong.kept(partial(_windows, section, tree, jobs))
+    recovery = wrong.kept(partial(_recovery, section, tree, jobs, modes, given=bool(draft.scenario.faults)))
+    wrong.raise_all()
+    assert windows is not None  # else `wrong` has raised
+    assert recovery is not None
     return Rules(
         discipline=queue.discipline,
         backfill=queue.backfill,
@@ -245,10 +294,10 @@ def _rules(draft: Draft, tree: NodeTree, jobs: JobTable, modes: tuple[Mode, ...]
         shares=dict(queue.shares),
         quotas=dict(queue.quotas),
         borrow=queue.borrow,
-        windows=_windows(section, tree, jobs),
+        windows=windows,
         within=section.within or "",
         setup_us=_us(section.setup),
-        recovery=_recovery(section, tree, jobs, modes, given=bool(draft.scenario.faults)),
+        recovery=recovery,
         turnaround=turnaround,
         seed=draft.scenario.seed,
     )
@@ -258,10 +307,8 @@ def _turnaround(section: TurnaroundSection | None, cluster: Cluster, catalog: Ca
     """How long a node is erased: memories and drives at once, at their catalogue's rates, and the boot after it."""
     if section is None:
         return Turnaround()
-    try:
+    with keyed("turnaround.storage"):
         drives = catalog.storage(section.storage)
-    except InputError as error:
-        raise error.located(key="turnaround.storage") from None
     server, device = cluster.server, cluster.accelerator
     erased = [0.0]
     if section.memory:
@@ -280,10 +327,8 @@ def _turnaround(section: TurnaroundSection | None, cluster: Cluster, catalog: Ca
 def _known_tenants(jobs: JobTable, tree: NodeTree, key: str, given: Mapping[str, object]) -> None:
     for name in given:
         if tree.tenancy is not None:
-            try:
+            with keyed(key):
                 tree.owner_of(name)
-            except InputError as error:
-                raise error.located(key=key) from None
         elif name not in jobs.tenants:
             hint = did_you_mean(name, jobs.tenants)
             shown = [*jobs.tenants[:12], *(["..."] if len(jobs.tenants) > 12 else [])]
@@ -291,34 +336,44 @@ def _known_tenants(jobs: JobTable, tree: NodeTree, key: str, given: Mapping[str,
 
 
 def _windows(section: OperateSection, tree: NodeTree, jobs: JobTable) -> tuple[Window, ...]:
-    found = []
+    wrong = Refusals()
     for number, window in enumerate(section.windows):
-        first, last = window.nodes
-        if not first <= last < tree.nodes:
-            allowed = f"0 to {tree.nodes - 1}, the first before the last"
-            raise InputError("no such nodes", key=f"windows.{number}.nodes", found=window.nodes, allowed=allowed)
-        if window.tenant is not None:
-            _known_tenants(jobs, tree, f"windows.{number}.tenant", {window.tenant: 0})
-            check_window(tree, number, window.tenant, window.nodes)
-        start = _us(window.start)
-        nodes = tuple(range(first, last + 1))
-        found.append(Window(start, start + _us(window.length), nodes, window.tenant or ""))
-    return tuple(found)
+        with wrong:
+            _check_window(number, window, tree, jobs)
+    wrong.raise_all()
+    return tuple(
+        Window(
+            _us(one.start),
+            _us(one.start) + _us(one.length),
+            tuple(range(one.nodes[0], one.nodes[1] + 1)),
+            one.tenant or "",
+        )
+        for one in section.windows
+    )
+
+
+def _check_window(number: int, window: WindowSection, tree: NodeTree, jobs: JobTable) -> None:
+    first, last = window.nodes
+    if not first <= last < tree.nodes:
+        allowed = f"0 to {tree.nodes - 1}, the first before the last"
+        raise InputError("no such nodes", key=f"windows.{number}.nodes", found=window.nodes, allowed=allowed)
+    if window.tenant is not None:
+        _known_tenants(jobs, tree, f"windows.{number}.tenant", {window.tenant: 0})
+        check_window(tree, number, window.tenant, window.nodes)
 
 
 def _modes(section: OperateSection) -> tuple[Mode, ...]:
     failures = section.failures
     if failures is None:
         return ()
-    try:
+    wrong = Refusals()
+    modes: dict[str, Mode] = {}
+    with wrong, keyed("failures.profile"):
         modes = {mode.name: mode for mode in profiles.get(failures.profile).modes}
-    except InputError as error:
-        raise error.located(key="failures.profile") from None
     for number, change in enumerate(failures.modes):
-        try:
+        with wrong, keyed(f"failures.modes.{number}"):
             modes[change.name] = _changed(modes.get(change.name), change)
-        except InputError as error:
-            raise error.located(key=f"failures.modes.{number}") from None
+    wrong.raise_all()
     return tuple(replace(mode, per_1000_node_days=mode.per_1000_node_days * failures.scale) for mode in modes.values())
 
 

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from railyard.errors import Faults, InputError
+from railyard.errors import InputError, Refusals
 from railyard.scenario import override
 from railyard.scenario.load import dump
 from railyard.schema.yaml import Mark, Node, from_plain
@@ -92,7 +92,7 @@ def _combinations(draft: Draft, pairs: list[tuple[str, list[Node]]]) -> list[Var
         problem = values[0].problem(f"{total:,} variants are too many", key=key, found=found, allowed=allowed)
         raise InputError.many([problem])
     base = without_compare(draft)
-    faults, made = Faults(), []
+    faults, made = Refusals(), []
     for combination in itertools.product(*(values for _, values in pairs)):
         with faults:
             made.append(variant_of(base, dict(zip(keys, combination, strict=True))))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railyard.engine.packet.user.loading import PREFIX, is_user
-from railyard.errors import Faults, InputError, Problem, did_you_mean
+from railyard.errors import InputError, Problem, Refusals, did_you_mean
 from railyard.scenario.packet.preset import Preset, fabric
 from railyard.scenario.packet.settings import KEYS, assign
 from railyard.schema.yaml import kind_of, read
@@ -52,7 +52,7 @@ def load(path: Path, *, trust: bool = False) -> Preset:
         InputError: With file, line and key of everything that is wrong in it; Python that it names, without `trust`.
     """
     root = read(path)
-    wrong, words, base = Faults(), {}, fabric(BASE)
+    wrong, words, base = Refusals(), {}, fabric(BASE)
     for key in _OWN:
         with wrong:
             words[key] = _word(root, key)

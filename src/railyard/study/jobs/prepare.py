@@ -11,7 +11,7 @@ import numpy as np
 from railyard.cluster.placement import place, policies
 from railyard.cluster.tenancy import NOBODY
 from railyard.engine import get as engine_named
-from railyard.errors import InputError
+from railyard.errors import InputError, Refusals
 from railyard.graph import Job
 from railyard.graph.repeat import closed
 from railyard.scenario.load import blaming, dump
@@ -20,11 +20,12 @@ from railyard.study.deaths import from_the_start
 from railyard.study.fatal import refuse_fatal
 from railyard.study.jobs.drafts import as_job, draft_of
 from railyard.study.memo import Memo
-from railyard.study.serving.prepare import service_on
+from railyard.study.serving.prepare import parts_of, service_on
 from railyard.study.trace.prepare import placement_of, read_trace
 from railyard.study.training.conditions import jitter_of, policy_of
 from railyard.study.training.packet_engine import engine_of
 from railyard.study.training.prepare import faults_of, prepared
+from railyard.study.training.prepare import parts_of as training_parts
 from railyard.workload.training.build import build
 from railyard.workload.training.jitter import law_of
 
@@ -120,19 +121,31 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Shar
 
 
 def _shared(variant: Variant, memo: Memo, engine: str | None) -> Shared:
-    draft, scenario = variant.draft, variant.draft.scenario
-    name = compose.engine_name(variant, engine)
+    draft, scenario, wrong = variant.draft, variant.draft.scenario, Refusals()
     catalog = memo.get("catalog", scenario.catalog, partial(compose.catalog_of, draft))
     key = [scenario.catalog, dump(scenario.cluster)]
-    machine = memo.get("cluster", key, partial(compose.cluster_of, draft, catalog))
-    faults = faults_of(draft)
-    with blaming(draft, "collectives"):
-        policy = policy_of(scenario.collectives, draft.folder, machine, faults)
-    placements = _placements(draft, machine)
-    tenants = tuple(
-        tenant(variant, number, machine.part(_seen(scenario.jobs[number], placement, machine)), placement, memo)
-        for number, placement in enumerate(placements)
-    )
+    name = wrong.kept(partial(compose.engine_name, variant, engine))
+    machine = wrong.kept(partial(memo.get, "cluster", key, partial(compose.cluster_of, draft, catalog)))
+    faults = wrong.kept(partial(faults_of, draft))
+    if machine is None:
+        _check_parts(variant, memo, wrong)
+        raise InputError.many(wrong.problems)
+    policy = None
+    with wrong, blaming(draft, "collectives"):
+        policy = policy_of(scenario.collectives, draft.folder, machine, faults or ())
+    placements = wrong.kept(partial(_placements, draft, machine))
+    if placements is None:
+        _check_parts(variant, memo, wrong)
+    made = []
+    for number, placement in enumerate(placements or ()):
+        with wrong:
+            part = machine.part(_seen(scenario.jobs[number], placement, machine))
+            made.append(tenant(variant, number, part, placement, memo))
+    wrong.raise_all()
+    assert name is not None  # else `wrong` has raised
+    assert faults is not None
+    assert policy is not None
+    tenants = tuple(made)
     _refuse_fatal(draft, faults, machine, tenants, policy)
     return Shared(
         variant=variant,
@@ -143,6 +156,23 @@ def _shared(variant: Variant, memo: Memo, engine: str | None) -> Shared:
         faults=faults,
         jitter=jitter_of(scenario.jitter, law_of(machine.accelerator), 1),
     )
+
+
+def _check_parts(variant: Variant, memo: Memo, wrong: Refusals) -> None:
+    """Notes what is wrong with jobs wherever they lie."""
+    scenario = variant.draft.scenario
+    for number, job in enumerate(scenario.jobs):
+        part = replace(variant, settings={}, draft=draft_of(variant.draft, number))
+        with wrong, as_job(number, job.kind):
+            inner = Refusals()
+            if job.serving is not None:
+                parts_of(part, job.serving, ("workload", "serving"), memo, inner)
+            elif job.training is not None:
+                catalog = memo.get("catalog", scenario.catalog, partial(compose.catalog_of, part.draft))
+                training_parts(part, catalog, "flow", inner)
+            else:
+                inner.kept(partial(read_trace, part.draft))
+            inner.raise_all()
 
 
 def _refuse_fatal(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard import cluster as clusters
-from railyard.errors import InputError
+from railyard.errors import InputError, Refusals, keyed
 from railyard.units import format_memory
 from railyard.workload.serving.layout import ServingLayout
 
@@ -93,6 +93,31 @@ class PlacedPool:
         layout = self.layout
         split = self.ranks.reshape(self.replicas, layout.pp * layout.cp, layout.dp_attention, layout.tp)
         return split.swapaxes(1, 2).reshape(self.replicas, layout.dp_attention, -1)
+
+
+def check_pools(serving: ServingSection, catalog: Catalog) -> None:
+    """Refuses layouts that cannot be and servers that nobody knows, of all pools at once.
+
+    Raises:
+        InputError: There are some; with a key for each.
+    """
+    wrong = Refusals()
+    for role in ROLES:
+        section: PoolSection | None = getattr(serving.pools, role)
+        if section is None:
+            continue
+        with wrong:
+            _layout(serving, role)
+        names = {"server": section.server}
+        if section.attention is not None and section.ffn is not None:
+            with wrong:
+                _ffn_layout(serving, section)
+            names |= {"attention.server": section.attention.server, "ffn.server": section.ffn.server}
+        for key, name in names.items():
+            if name is not None:
+                with wrong, keyed(f"pools.{role}.{key}"):
+                    catalog.server(name)
+    wrong.raise_all()
 
 
 def place(serving: ServingSection, catalog: Catalog, networks: Networks) -> tuple[PlacedPool, ...]:
@@ -288,7 +313,8 @@ def _machine(catalog: Catalog, cluster: Cluster, name: str | None, key: str) -> 
     """The cluster as the pool's replicas see it: its own servers in the same network."""
     if name is None or name == cluster.spec.server:
         return cluster
-    server = catalog.server(name)
+    with keyed(key):
+        server = catalog.server(name)
     if server.accelerators != cluster.server.accelerators:
         raise InputError(
             f"`{server.name}` has {server.accelerators} accelerators, the cluster's `{cluster.server.name}`"

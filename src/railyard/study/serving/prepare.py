@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.engine.serving import simulate
-from railyard.errors import InputError
+from railyard.errors import InputError, Refusals
 from railyard.scenario.load import blaming, dump
 from railyard.study import compose
 from railyard.study.memo import Memo
@@ -17,7 +17,7 @@ from railyard.study.serving.costing import costs_of
 from railyard.study.serving.deaths import replica_deaths
 from railyard.study.serving.deployment import deployment
 from railyard.study.serving.networks import networks_of
-from railyard.study.serving.placing import PROMPTS, ROLES, separate_needs
+from railyard.study.serving.placing import PROMPTS, ROLES, check_pools, separate_needs
 from railyard.study.serving.placing import place as place_pools
 from railyard.study.serving.requests import requests_of
 from railyard.study.serving.storage import loads_from, with_storage
@@ -177,11 +177,46 @@ def service_of(
     Raises:
         InputError: It cannot be run; with the place in the scenario.
     """
-    draft, scenario = variant.draft, variant.draft.scenario
+    draft, scenario, wrong = variant.draft, variant.draft.scenario, Refusals()
     catalog = memo.get("catalog", scenario.catalog, lambda: compose.catalog_of(draft))
     key = [scenario.catalog, dump(machine)]
-    cluster = memo.get("cluster", key, lambda: compose.cluster_of(draft, catalog, machine))
-    return service_on(cluster, variant, serving, place, memo, dies=dies)
+    with wrong:
+        cluster = memo.get("cluster", key, lambda: compose.cluster_of(draft, catalog, machine))
+        return service_on(cluster, variant, serving, place, memo, dies=dies)
+    parts_of(variant, serving, place, memo, wrong)
+    raise InputError.many(wrong.problems)
+
+
+def parts_of(
+    variant: Variant, serving: ServingSection, place: tuple[str, ...], memo: Memo, wrong: Refusals
+) -> tuple[Model, Assumptions, RequestTable, Profiles] | None:
+    """What does not depend on the cluster: model, prices, requests, profiles; None where one is refused.
+
+    Args:
+        variant: Its scenario names catalogue, prices and seed.
+        serving: How it answers.
+        place: Where the section stands in the scenario.
+        memo: What other variants have made.
+        wrong: Takes the errors.
+    """
+    from railyard.economics.assumptions import Assumptions
+
+    draft, scenario = variant.draft, variant.draft.scenario
+    catalog = memo.get("catalog", scenario.catalog, lambda: compose.catalog_of(draft))
+    asked = [dump(serving.requests), scenario.seed]
+    requests = wrong.kept(lambda: memo.get("requests", asked, lambda: requests_of(draft)))
+    model = assumptions = profiles = None
+    with wrong, blaming(draft, *place, "model"):
+        model = compose.model_of(draft.folder, serving.model, catalog)
+    with wrong, blaming(draft, "economics"):
+        assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
+    with wrong, blaming(draft, *place):
+        check_pools(serving, catalog)
+    with wrong, blaming(draft, *place):
+        profiles = memo.get("profiles", serving.profiles, lambda: profiles_of(draft.folder, serving.profiles))
+    if model is None or assumptions is None or requests is None or profiles is None:
+        return None
+    return model, assumptions, requests, profiles
 
 
 def service_on(
@@ -206,20 +241,18 @@ def service_on(
     Raises:
         InputError: It cannot be run; with the place in the scenario.
     """
-    from railyard.economics.assumptions import Assumptions
-
-    draft, scenario = variant.draft, variant.draft.scenario
+    draft, scenario, wrong = variant.draft, variant.draft.scenario, Refusals()
     catalog = memo.get("catalog", scenario.catalog, lambda: compose.catalog_of(draft))
-    with blaming(draft, *place, "model"):
-        model = compose.model_of(draft.folder, serving.model, catalog)
-    with blaming(draft, "economics"):
-        assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
-    asked = [dump(serving.requests), scenario.seed]
-    requests = memo.get("requests", asked, lambda: requests_of(draft))
-    with blaming(draft, *place):
+    parts = parts_of(variant, serving, place, memo, wrong)
+    placed = None
+    with wrong, blaming(draft, *place):
         networks = networks_of(serving, catalog, cluster, separate_needs(serving))
-        pools = place_pools(serving, catalog, networks)
-        profiles = memo.get("profiles", serving.profiles, lambda: profiles_of(draft.folder, serving.profiles))
+        placed = networks, place_pools(serving, catalog, networks)
+    wrong.raise_all()
+    assert parts is not None  # else `wrong` has raised
+    assert placed is not None
+    (model, assumptions, requests, profiles), (networks, pools) = parts, placed
+    with blaming(draft, *place):
         software = tuple(
             profile(serving.software or SOFTWARE, pool.cluster.accelerator, profiles=profiles) for pool in pools
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.engine import get as engine_named
 from railyard.engine.fluid import FluidEngine
-from railyard.errors import Faults, InputError
+from railyard.errors import InputError, Refusals
 from railyard.measure.job import check_ends
 from railyard.scenario.load import blaming, dump
 from railyard.scenario.unions import fault_of
@@ -100,14 +100,14 @@ def _cluster(variant: Variant, catalog: Catalog, engine: str | None, of: Callabl
     try:
         return of(partial(compose.cluster_of, variant.draft, catalog))
     except InputError as error:
-        faults = Faults()
+        faults = Refusals()
         faults.problems += error.problems
-        _parts(variant, catalog, engine, faults)
+        parts_of(variant, catalog, engine, faults)
         raise InputError.many(faults.problems) from None
 
 
-def _parts(
-    variant: Variant, catalog: Catalog, engine: str | None, faults: Faults
+def parts_of(
+    variant: Variant, catalog: Catalog, engine: str | None, faults: Refusals
 ) -> tuple[str, Model | None, Assumptions | None]:
     """What does not depend on the cluster: name of the engine, model, prices; their errors go into `faults`."""
     from railyard.economics.assumptions import Assumptions
@@ -175,9 +175,9 @@ def prepared(
     Raises:
         InputError: It cannot be run; with the place in the scenario.
     """
-    draft, wrong = variant.draft, Faults()
+    draft, wrong = variant.draft, Refusals()
     scenario = draft.scenario
-    name, model, assumptions = _parts(variant, catalog, engine, wrong)
+    name, model, assumptions = parts_of(variant, catalog, engine, wrong)
     policy = None
     with wrong, blaming(draft, "collectives"):
         policy = policy_of(scenario.collectives, draft.folder, cluster, faults_of(draft))
@@ -228,9 +228,12 @@ def faults_of(draft: Draft) -> tuple[Fault, ...]:
     """The faults of a scenario.
 
     Raises:
-        InputError: One of them cannot be, or its rank does not exist.
+        InputError: Some of them cannot be, or their ranks do not exist.
     """
-    return tuple(_fault(draft, number) for number in range(len(draft.scenario.faults)))
+    wrong = Refusals()
+    found = [wrong.kept(partial(_fault, draft, number)) for number in range(len(draft.scenario.faults))]
+    wrong.raise_all()
+    return tuple(fault for fault in found if fault is not None)
 
 
 def _fault(draft: Draft, number: int) -> Fault:
