@@ -70,6 +70,20 @@ def test_a_nic_that_reaches_a_share_sends_for_as_much_longer(name):
         run(crossbar(2, rate_bps=RATE), replace(flows, nic_share=np.array([1.5])), fabric(name).settings)
 
 
+@pytest.mark.parametrize("name", ["uec", "roce", "scheduled"])
+@pytest.mark.parametrize(("others", "longer"), [(1, 1.0), (2, 1.2)])
+def test_a_nic_that_waits_sends_other_flows_meanwhile(name, others, longer):
+    """Four flows at 0.8 of the rate leave one packet's time in five; a fifth fills it, a sixth takes as much more."""
+
+    def took_us(others):
+        flows = Traffic.of(7, np.zeros(4 + others), 1 + np.arange(4 + others), 2 * 10**6)
+        share = np.where(np.arange(4 + others) < 4, 0.8, 1.0)
+        record = run(crossbar(7, rate_bps=RATE), replace(flows, nic_share=share), fabric(name).settings)
+        return record.duration_ps[:4].max() / 1e6
+
+    assert took_us(others) == pytest.approx(longer * took_us(0), rel=0.02)
+
+
 def test_the_incast_takes_what_its_port_takes(neighbour):
     """12 times 4 MB over 400 Gb/s are 960 us, and headers: 4,178 of 4,096 bytes a packet, more with UEC."""
     case = neighbour.Case("ideal", "incast")

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -117,8 +118,14 @@ class Interface {
     fabric_.inject(host, index);
   }
 
+  /// Flows with a share of the interface's rate leave the rest to others: what these took comes off the waits between
+  /// their packets. WHY at most one round of others: nobody catches up on what was not sent long ago.
   void send_data(Nic& nic, std::uint32_t host, std::uint32_t index) {
-    send(nic, host, index, context_.traffic.nic_time(context_.slab[index].flow, fabric_.host_time(host, index)));
+    const Ps wire = fabric_.host_time(host, index);
+    const Ps waits = context_.traffic.nic_time(context_.slab[index].flow, wire) - wire;
+    const Ps skipped = std::min(waits, nic.others);
+    nic.others = waits > 0 ? nic.others - skipped : std::min(nic.others + wire, nic.active * wire);
+    send(nic, host, index, wire + waits - skipped);
   }
 
   /// Where backpressure holds the host the fabric sends the slot event itself when it lets go.

@@ -10,6 +10,7 @@ namespace railyard::packet {
 struct Nic {
   static constexpr std::uint8_t kTurns = 11;
   Ps busy_until = 0;
+  Ps others = 0;  ///< What packets of flows with all of the rate took while those with a share of it waited.
   std::uint32_t first = kNone, last = kNone;                  ///< Flows that want to send.
   std::uint32_t control_first = kNone, control_last = kNone;  ///< Control packets.
   std::uint32_t active = 0;                                   ///< Flows that want to send, how many.
