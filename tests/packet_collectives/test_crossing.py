@@ -52,13 +52,14 @@ def test_more_flows_than_are_worth_it_become_larger_ones():
 
 
 def test_packets_of_others_are_sent_and_both_sides_shown():
-    quiet = exchange(machine("spectrum-x"))
-    busy = exchange(machine("spectrum-x", Background("back_end", 0.3)))
+    """30 % between switches are 43 % of a NIC, more than an all-to-all leaves while it waits for busy receivers."""
+    quiet = exchange(machine("uec"))
+    busy = exchange(machine("uec", Background("back_end", 0.3)))
     assert "background" not in quiet.parts["flows"].tables
     table = busy.parts["flows"].table("background")
     rows = table["row"]
     assert len(rows) % RANKS == 0
-    assert busy.makespan_ps > 1.05 * quiet.makespan_ps
+    assert busy.makespan_ps > 1.1 * quiet.makespan_ps
     assert (busy.parts["flows"].duration_ps[rows] > 1.1 * table["alone_ps"]).any()
     assert not busy.meta["warnings"]
 
