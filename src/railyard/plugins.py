@@ -33,7 +33,7 @@ def load() -> None:
     """Imports what entry points of the group `railyard.plugins` and the variable `RAILYARD_PLUGINS` name; each once.
 
     Raises:
-        InputError: A file that the variable names is missing or raises; with file and line.
+        InputError: A file that the variable names is missing or raises, with file and line; or a package does.
     """
     global _loading  # noqa: PLW0603 - what is being loaded may look up names itself
     with _lock:
@@ -53,7 +53,15 @@ def _load_installed() -> None:
     from importlib import metadata  # 10 ms that `railyard packet` has no use for
 
     for entry in metadata.entry_points(group=GROUP):
-        entry.load()
+        try:
+            entry.load()
+        except Exception as error:  # WHY all: it is another package's program and may raise anything
+            package = entry.dist.name if entry.dist else entry.module
+            raise InputError(
+                f"the plugin `{entry.name}` of the package `{package}` raises {type(error).__name__}: {error}",
+                found=entry.value,
+                hint=f"update it, or remove it: `pip uninstall {package}`",
+            ) from error
     _loaded.add(GROUP)
 
 

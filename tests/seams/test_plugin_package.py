@@ -25,3 +25,21 @@ def test_the_template_installs_and_passes_its_tests(tmp_path):
     python("-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(site), str(wheel), folder=tmp_path)
     words = ("-m", "pytest", "-p", "no:cacheprovider", f"--rootdir={PLUGIN}", str(PLUGIN / "tests"))
     assert "7 passed" in python(*words, folder=tmp_path, PYTHONPATH=str(site))
+
+
+def test_a_package_that_raises_is_named(tmp_path):
+    about = tmp_path / "broken-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[railyard.plugins]\nx = broken_module\n")
+    (tmp_path / "broken_module.py").write_text("import nothing_like_this\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "railyard", "schema"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "the plugin `x` of the package `broken` raises ModuleNotFoundError" in done.stderr
+    assert "pip uninstall broken" in done.stderr
