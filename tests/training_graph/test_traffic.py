@@ -150,9 +150,54 @@ def test_gradients_are_reduced_and_parameters_gathered_once_a_step(jobs, yard, z
     assert total(graph, gathers) == pytest.approx((2 * dense * tp) if zero else 0, rel=1e-3)
     beside = {Stream.GRADIENT, Stream.PARAMETER} if overlapped else {Stream.COMPUTE}
     assert set(graph.stream[reductions].tolist()) | set(graph.stream[gathers].tolist()) <= beside
-    if bucket_bytes:
-        each = graph.size_bytes[reductions]
-        assert each.max() <= bucket_bytes
+    if bucket_bytes == 20_000:  # a layer on a rank has 18,496 parameters of 4 B
+        assert graph.size_bytes[reductions].max() < 2 * bucket_bytes
+        assert (graph.count[reductions] >= 3).all()
+    elif bucket_bytes:
+        assert len(reductions) == training.layout.pp * training.layout.tp
+
+
+def of_stage(graph, tasks, training, stage):
+    """Those of one pipeline stage, by the ranks of their communicators."""
+    layout = training.layout
+    inner = layout.tp * layout.cp * layout.dp
+    return [task for task in tasks if graph.communicators.members(int(graph.rank[task]))[0] // inner == stage]
+
+
+def test_software_sizes_buckets_and_cuts_only_the_first_stage(jobs, yard):
+    """Megatron-Core: `max(40000000, 1000000 * dp_size)` parameters, and no buckets on later stages; here 2,000 x 8."""
+    software = dataclasses.replace(
+        yard.software, bucket_parameters=10_000, bucket_parameters_per_rank=2_000, first_stage_buckets=True
+    )
+    layout = {"tp": 2, "pp": 2, "dp": 4, "cp": 2, "zero": 1}
+    training = jobs.training(yard.dense, **layout).replace(software=software)
+    plain = jobs.training(yard.dense, **layout)
+    graph, by_layer = jobs.graph(training), jobs.graph(plain)
+    for phase in ("gradient", "parameter"):
+        tasks = yard.chosen(graph, phase=phase, group="dp")
+        each = 2 if phase == "parameter" else software.gradient_bytes
+        bucket = 16_000 * each
+        first, second = (of_stage(graph, tasks, training, stage) for stage in (0, 1))
+        old = [of_stage(by_layer, yard.chosen(by_layer, phase=phase, group="dp"), plain, stage) for stage in (0, 1)]
+        assert total(graph, first) == pytest.approx(total(by_layer, old[0]), rel=1e-3)
+        assert total(graph, second) == pytest.approx(total(by_layer, old[1]), rel=1e-3)
+        assert len(second) == layout["tp"]  # one for each tensor-parallel rank
+        assert (graph.count[second] == 1).all()
+        # A layer has 18,496 parameters on a rank, the first 26,688 with the embedding: each is a bucket.
+        assert len(first) / layout["tp"] == graph.count[first].sum() / layout["tp"] == 4
+        assert bucket <= graph.size_bytes[first].min()
+
+
+def test_small_layers_share_a_bucket(jobs, yard):
+    """A bucket of two layers is reduced behind the earlier of them, which backward reaches last."""
+    layers = yard.dense.layers
+    plain = jobs.graph(jobs.training(yard.dense, dp=4, zero=1))
+    reductions = yard.chosen(plain, phase="gradient", group="dp")
+    assert len(reductions) == layers
+    middle = int(np.median(plain.size_bytes[reductions]))
+    graph = jobs.graph(jobs.training(yard.dense, dp=4, zero=1, bucket_bytes=2 * middle))
+    assert len(yard.chosen(graph, phase="gradient", group="dp")) <= layers // 2 + 1
+    assert total(graph, yard.chosen(graph, phase="gradient", group="dp")) == total(plain, reductions)
 
 
 def test_zero_2_without_a_pipeline_scatters_behind_every_micro_batch(jobs, yard):

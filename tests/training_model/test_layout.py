@@ -118,3 +118,20 @@ def test_auto_refuses_what_no_layout_serves(catalog, machine):
 )
 def test_a_rack_is_used_as_far_as_groups_divide_it(sizes, used):
     assert domain_use(Layout(global_batch=1, **sizes), 72, 4) == used
+
+
+
+@pytest.mark.parametrize(
+    ("ranks", "used"),
+    [
+        (144, 72),
+        (512, 64),  # 8 racks either way: not 7 of 72 and one of 8
+        (96, 48),  # two racks either way
+        (1024, 64),  # 16 racks, one more than 15 of up to 72
+        (8192, 64),  # 128 racks in place of 114: one in eight
+        (1048, 72),  # no more than 16 racks: 4 and 8 divide 1,048, and 131
+        (76, 72),  # two racks of 38 would split a server of 4
+    ],
+)
+def test_racks_are_filled_alike_where_that_takes_few_more(ranks, used):
+    assert domain_use(Layout(global_batch=ranks, dp=ranks), 72, 4) == used

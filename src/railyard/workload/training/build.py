@@ -12,6 +12,7 @@ from railyard.workload.training import compute as costs
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.contention import CONTENDERS, concurrent_passes
 from railyard.workload.training.parallel import data, inner, pipeline
+from railyard.workload.training.parallel.buckets import segments
 from railyard.workload.training.parallel.finish import finish
 from railyard.workload.training.parallel.gradient import reduce_gradients
 from railyard.workload.training.parallel.launching import launch
@@ -80,10 +81,9 @@ def build(
     ahead = asked is not None and asked.scheduling is not None
     # What is late runs beside everything, whatever the layout overlaps.
     late = asked is not None and asked.asynchronous is not None
-    overlapped_layout = layout.replace(overlap_gradient=True, overlap_parameter=True) if late else layout
-    plan = data.DataPlan.of(
-        overlapped_layout, lattice, parts, splits_backward=schedule.splits_backward, reduce_ahead=ahead
-    )
+    beside = layout.replace(overlap_gradient=True, overlap_parameter=True) if late else layout
+    planned = training.replace(layout=beside)
+    plan = data.DataPlan.of(planned, lattice, parts, splits_backward=schedule.splits_backward, reduce_ahead=ahead)
     pieces = cut(emission, parts, plan.split(emission))
     program = Program(lattice, parts.stages, layout.micro_batches)
     if times_of is None:
@@ -153,7 +153,7 @@ def _parts(training: Training, cluster: Cluster, schedule: PipelineSchedule, tim
 
 
 def _segments(training: Training) -> Callable[[VirtualStage, StageParameters], int]:
-    return lambda stage, parameters: data.segments(training, stage.layers, parameters.trained_dense)
+    return lambda stage, parameters: segments(training, stage, parameters)
 
 
 def _emission(layout: Layout, schedule: PipelineSchedule, parts: StageParts) -> Emission:

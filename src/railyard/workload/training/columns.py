@@ -59,6 +59,7 @@ class LayoutColumns:
     again_shared: F
     shard: F
     reshard: F
+    bucket_bytes: F
     overlap_gradient: F
     overlap_parameter: F
     overlap_tensor: F
@@ -131,6 +132,8 @@ class SoftwareColumns:
     graph_experts: F
     optimizer_bytes: F
     gradient_bytes: F
+    bucket_parameters: F
+    bucket_parameters_per_rank: F
     fully_shard: F
     local_batches: F
     master_copy: F
@@ -225,7 +228,7 @@ _AGAIN = {
 
 
 def _layout_row(layout: Layout) -> dict[str, float]:
-    row = {name: float(getattr(layout, name)) for name in ("tp", "pp", "dp", "cp", "ep", "expert_tp", "vp", "zero")}
+    row = {name: float(getattr(layout, name)) for name in ("tp", "pp", "dp", "cp", "ep", "expert_tp", "vp", "zero", "bucket_bytes")}
     row |= {"sequence": layout.sequence_parallel and layout.tp > 1, "micro_batch": layout.micro_batch}
     row |= {"micro_batches": layout.global_batch / (layout.dp * layout.micro_batch)}
     row |= {"offloaded": layout.offload_layers, **_recompute_row(layout)}

@@ -215,8 +215,15 @@ def _choices(search: Search, name: str, tried: Sequence[int]) -> Sequence[int]:
     return tried if given is None else [int(given)]
 
 
+_SPARE = 8
+"""One domain more in so many is taken where all are filled alike then, as 64 of the 72 accelerators of a rack are used."""
+
+
 def domain_use(layout: Layout, domain: int, step: int) -> int:
     """How many ranks of each scale-up domain to use so that no tensor or expert group straddles two.
+
+    Domains are filled alike where that takes at most one more in eight: a ring over domains is as fast as the one with
+    the fewest members. Operators place jobs so (Slurm's `--segment=16`: 64 of 72 accelerators of a rack).
 
     Args:
         layout: Of the job; ranks are numbered tensor-parallel first, experts over the same ranks.
@@ -224,12 +231,17 @@ def domain_use(layout: Layout, domain: int, step: int) -> int:
         step: Ranks of a server; servers are used whole.
 
     Returns:
-        The largest number that the groups divide (or, of groups larger than a domain, that divides them); all of the
-        domain when there is none.
+        The largest number that the groups divide (or, of groups larger than a domain, that divides them) and that
+        fills all domains alike; else the largest that the groups divide; all of the domain when there is none.
     """
     spans = {layout.tp, layout.ep * layout.expert_tp}
     sizes = range(domain // step * step, 0, -step)
-    return next((use for use in sizes if all(use % span == 0 or span % use == 0 for span in spans)), domain)
+    whole = [use for use in sizes if all(use % span == 0 or span % use == 0 for span in spans)]
+    if not whole or layout.ranks <= whole[0]:
+        return whole[0] if whole else domain
+    fewest = -(-layout.ranks // whole[0])
+    alike = (use for use in whole if layout.ranks % use == 0 and layout.ranks // use <= fewest + fewest // _SPARE)
+    return next(alike, whole[0])
 
 
 def _tensor_sizes(model: Model, search: Search) -> list[int]:

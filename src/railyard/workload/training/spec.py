@@ -91,7 +91,7 @@ class Layout:
             host (Megatron-Core's `cpu-offloading-num-layers`).
         fsdp_shard: Ranks that share one copy of the parameters under zero 3; 0 means all dp * cp ranks.
         reshard: Under zero 3: gathered parameters are dropped after forward and gathered again for backward.
-        bucket_bytes: Gradient bytes per reduction; 0 means one reduction a layer.
+        bucket_bytes: Gradient bytes per reduction, at least; 0 means as the software sizes its buckets.
         overlap_gradient: Gradient reductions run under the backward pass.
         overlap_parameter: Parameter gathers run under the next forward pass.
         overlap_tensor: Tensor-parallel collectives are pipelined with their GEMMs (asynchronous TP, user buffers).
@@ -289,6 +289,10 @@ class SoftwareProfile:
         dispatcher: Of tokens to experts; "" as `expert_once` says.
         optimizer_bytes: Bytes read and written per parameter by an optimizer step.
         gradient_bytes: Bytes per parameter of the gradient buffer that is reduced.
+        bucket_parameters, bucket_parameters_per_rank: Parameters of one reduction of gradients where the layout names
+            no bucket size, and that many for each rank of the data-parallel group if that is more; 0: one reduction a
+            layer.
+        first_stage_buckets: Only the first virtual stage is cut into buckets; each later one is reduced in one piece.
         fully_shard: Memory under zero 3 is that of PyTorch's FSDP2 and its pipelining (torchtitan).
         master_copy: The optimizer updates a 32-bit copy of each parameter; else it updates the 16-bit one itself.
         local_batches: A step may run its pipeline several times, a local batch each; else once, with the whole batch.
@@ -370,6 +374,9 @@ class SoftwareProfile:
     dispatcher: Dispatcher | Literal[""] = ""
     optimizer_bytes: float = field(default=28.0, metadata=bounded(SIZE.within("1 B", "1 kB")))
     gradient_bytes: int = field(default=4, metadata=bounded(SIZE.within("1 B", "8 B")))
+    bucket_parameters: int = field(default=0, metadata=bounded(limits(0, 1e12)))
+    bucket_parameters_per_rank: int = field(default=0, metadata=bounded(limits(0, 1e9)))
+    first_stage_buckets: bool = False
     fully_shard: bool = False
     local_batches: bool = False
     master_copy: bool = True

@@ -99,27 +99,29 @@ def _traffic(
 ) -> tuple[F, F, F]:
     """Seconds of reducing all gradients and gathering all parameters of the rank, unhidden, and of coding them."""
     dense, expert = parameters
-    reduce, gather = _reduce_and_gather(columns, machine.seen_by("dp"), dense, _replicas(columns, "dense"), layers)
-    more_reduce, more_gather = _reduce_and_gather(
-        columns, machine.seen_by("edp"), expert, _replicas(columns, "expert"), layers
+    sent = (
+        _reduce_and_gather(columns, machine.seen_by(space), held, _replicas(columns, name), buckets(columns, held, layers))
+        for space, held, name in (("dp", dense, "dense"), ("edp", expert, "expert"))
     )
+    (reduce, gather), (more_reduce, more_gather) = sent
     reduce, gather, coding = around.once("dense", dense, layers, reduce, gather)
     more_reduce, more_gather, more_coding = around.once("expert", expert, layers, more_reduce, more_gather)
     return reduce + more_reduce, gather + more_gather, coding + more_coding
 
 
 def _edge(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns, layers: F) -> tuple[F, F]:
-    """Seconds of reducing and gathering a layer with the embedding."""
+    """Seconds of reducing and gathering a bucket with the embedding."""
     # A pipeline of one rank has it at its end.
     first, table = pipeline.first, columns.model.embedding_parameters / columns.layout.tp * (1.0 - columns.job.frozen)
     embedding, head, trained, experts = (
         np.where(first.ranks > 0, getattr(first, name), getattr(pipeline.last, name))
         for name in ("embedding", "head", "trained_dense", "trained_expert")
     )
-    dense = np.maximum(trained - table * (embedding + head), 0.0) / layers + table * embedding
+    rest = np.maximum(trained - table * (embedding + head), 0.0)
+    dense = rest / buckets(columns, trained, layers) + table * embedding
     one = np.ones_like(layers)
     found = _reduce_and_gather(columns, machine.seen_by("dp"), dense, _replicas(columns, "dense"), one)
-    more = _reduce_and_gather(columns, machine.seen_by("edp"), experts / layers, _replicas(columns, "expert"), one)
+    more = _reduce_and_gather(columns, machine.seen_by("edp"), experts / buckets(columns, experts, layers), _replicas(columns, "expert"), one)
     return found[0] + more[0], found[1] + more[1]
 
 
@@ -130,17 +132,34 @@ def _replicas(columns: Columns, name: str) -> Group:
 
 
 def _reduce_and_gather(
-    columns: Columns, machine: MachineColumns, parameters: F, group: Group, layers: F
+    columns: Columns, machine: MachineColumns, parameters: F, group: Group, count: F
 ) -> tuple[F, F]:
+    """Seconds of reducing the gradients and of gathering so many parameters, in that many collectives each."""
     software, layout = columns.software, columns.layout
     fraction = software.collective_fraction
     used = np.where((parameters > 0) & (group.ranks > 1), 1.0, 0.0)
-    grads, params = parameters * software.gradient_bytes / layers, parameters * 2.0 / layers
+    grads, params = parameters * software.gradient_bytes / count, parameters * 2.0 / count
     all_reduce = collective_s(CollectiveKind.ALL_REDUCE, grads, group, machine, fraction)
     scatter = collective_s(CollectiveKind.REDUCE_SCATTER, grads, group, machine, fraction)
     gather = collective_s(CollectiveKind.ALL_GATHER, params, group, machine, fraction)
     sharded = layout.zero >= 1
-    return used * layers * np.where(sharded, scatter, all_reduce), used * layers * np.where(sharded, gather, 0.0)
+    return used * count * np.where(sharded, scatter, all_reduce), used * count * np.where(sharded, gather, 0.0)
+
+
+def buckets(columns: Columns, parameters: F, layers: F) -> F:
+    """Collectives in which the gradients of so many parameters are reduced; see `parallel.buckets`.
+
+    Args:
+        columns: The designs.
+        parameters: Of a rank, before any sharding.
+        layers: Of a rank, at least 1: as many collectives where the software has no size of buckets.
+    """
+    layout, software = columns.layout, columns.software
+    own = np.maximum(software.bucket_parameters, software.bucket_parameters_per_rank * layout.dp * layout.cp)
+    size = np.where(layout.bucket_bytes > 0, layout.bucket_bytes, own * software.gradient_bytes)
+    full = parameters * software.gradient_bytes / np.maximum(size, 1.0)
+    several = layers * np.floor(full / layers)
+    return np.where(size > 0, np.maximum(np.where(several > 0, several, np.floor(full)), 1.0), layers)
 
 
 def _optimizer_s(columns: Columns, dense: F, expert: F) -> F:

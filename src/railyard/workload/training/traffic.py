@@ -11,7 +11,7 @@ from railyard.graph import CollectiveKind
 from railyard.workload.training import communication
 from railyard.workload.training.alpha_beta import Group, wire_bytes
 from railyard.workload.training.sharded_times import shard_group
-from railyard.workload.training.state import covering_batches
+from railyard.workload.training.state import buckets, covering_batches
 
 if TYPE_CHECKING:
     from railyard.model.columns import F
@@ -184,9 +184,10 @@ def _sharded(
     messages = np.where(split, columns.software.shard_messages, 1.0)
 
     def of(name: str, held: F, taught: F) -> _Moved:
-        summed = _Moved.of(_REDUCE, taught * each * kept, layers, groups[name], machine)
-        scattered = _Moved.of(_SCATTER, taught * each * (1.0 - kept), layers, groups[name], machine)
-        gathered = _Moved.of(_GATHER, np.where(split, held, taught) * 2.0, layers * messages, groups[name], machine)
+        calls = np.where(split, layers, buckets(columns, taught, layers))
+        summed = _Moved.of(_REDUCE, taught * each * kept, calls, groups[name], machine)
+        scattered = _Moved.of(_SCATTER, taught * each * (1.0 - kept), calls, groups[name], machine)
+        gathered = _Moved.of(_GATHER, np.where(split, held, taught) * 2.0, calls * messages, groups[name], machine)
         return summed.plus(scattered).plus(gathered, gathers)
 
     none = _Moved.none(dense)

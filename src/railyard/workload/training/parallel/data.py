@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.workload.training.parallel.buckets import bucketed
 from railyard.workload.training.schedule import Op
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from railyard.workload.training.parallel.parts import StageParts
     from railyard.workload.training.program import Lattice
     from railyard.workload.training.schedule import Emission
-    from railyard.workload.training.spec import Layout, Training
+    from railyard.workload.training.spec import Training
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,10 @@ class DataPlan:
 
     @classmethod
     def of(
-        cls, layout: Layout, lattice: Lattice, parts: StageParts, *, splits_backward: bool, reduce_ahead: bool = False
+        cls, training: Training, lattice: Lattice, parts: StageParts, *, splits_backward: bool, reduce_ahead: bool = False
     ) -> DataPlan:
-        """The plan of a layout."""
-        holdings = _holdings(layout, lattice, parts)
+        """The plan of a job's layout."""
+        layout, holdings = training.layout, _holdings(training, lattice, parts)
         sharded = bool(holdings) and layout.zero > 0 and (layout.zero < 3 or lattice.shard > 1)
         full, halved = sharded and layout.zero == 3, sharded and layout.zero < 3
         return cls(
@@ -152,30 +153,18 @@ def _marked(length: int, where: NDArray[np.intp]) -> NDArray[np.bool_]:
     return marks
 
 
-def _holdings(layout: Layout, lattice: Lattice, parts: StageParts) -> tuple[Holding, ...]:
+def _holdings(training: Training, lattice: Lattice, parts: StageParts) -> tuple[Holding, ...]:
+    layout = training.layout
     hybrid = layout.zero == 3 and 1 < lattice.shard < lattice.replicas
     space, replicas = ("shard", "replica") if hybrid else ("dp", "")
     held = (parts.dense, parts.expert) if layout.zero == 3 else (parts.trained_dense, parts.trained_expert)
-    dense = Holding("dense", held[0], parts.trained_dense, space, lattice.communicator_size(space), replicas)
-    expert = Holding("expert", held[1], parts.trained_expert, "edp", lattice.communicator_size("edp"))
+    held, trained = (
+        [bucketed(training, parts, amount) for amount in amounts]
+        for amounts in (held, (parts.trained_dense, parts.trained_expert))
+    )
+    dense = Holding("dense", held[0], trained[0], space, lattice.communicator_size(space), replicas)
+    expert = Holding("expert", held[1], trained[1], "edp", lattice.communicator_size("edp"))
     return tuple(holding for holding in (dense, expert) if holding.ranks > 1 and holding.parameters.any())
-
-
-def segments(training: Training, layers: int, parameters: int) -> int:
-    """Segments into which a virtual stage is cut: one a layer, or one a bucket of gradients where those are larger."""
-    layout = training.layout
-    if layout.zero == 3 or not layout.bucket_bytes:
-        return layers
-    return min(layers, -(-parameters * training.software.gradient_bytes // layout.bucket_bytes))
-
-
-def bucket_count(training: Training, parts: StageParts, holding: Holding) -> NDArray[np.int64]:
-    """int64[parts]: collectives in which the gradients of a part are reduced: one a layer, or one a bucket."""
-    layout = training.layout
-    if layout.zero == 3 or not layout.bucket_bytes:
-        return np.maximum(parts.layers, 1)
-    gradient = holding.trained * training.software.gradient_bytes
-    return np.maximum(-(-gradient // layout.bucket_bytes), 1)
 
 
 def share_before(stage: NDArray[np.integer], size: NDArray[np.int64]) -> NDArray[np.float64]:

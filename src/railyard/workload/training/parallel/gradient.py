@@ -8,7 +8,8 @@ import numpy as np
 
 from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.workload.training.contention import CONTENDERS
-from railyard.workload.training.parallel.data import Holding, bucket_count, initial, last_of, share_before
+from railyard.workload.training.parallel.buckets import bucket_count
+from railyard.workload.training.parallel.data import Holding, initial, last_of, share_before
 from railyard.workload.training.parallel.pieces import REDUCE
 from railyard.workload.training.parallel.step import STRIDE, Pending, Step
 from railyard.workload.training.program import NONE

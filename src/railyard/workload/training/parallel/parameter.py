@@ -15,7 +15,8 @@ import numpy as np
 
 from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.workload.training.contention import CONTENDERS
-from railyard.workload.training.parallel.data import Holding, bucket_count, share_before
+from railyard.workload.training.parallel.buckets import bucket_count
+from railyard.workload.training.parallel.data import Holding, share_before
 from railyard.workload.training.parallel.pieces import GATHER
 from railyard.workload.training.program import NONE
 from railyard.workload.training.schedule import Op
