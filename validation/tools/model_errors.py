@@ -13,7 +13,7 @@ import csv
 import json
 import math
 import sys
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,20 +25,22 @@ from railyard.workload.training import profiles
 from railyard_validation.bands import INSIDE, ErrorBand, Miss, bands
 from railyard_validation.collectives import left_out as collectives
 from railyard_validation.serving.left_out import cases_of, source_of
-from railyard_validation.training.cases import predicted_s, read_cases
+from railyard_validation.training.by_time import forecasts
+from railyard_validation.training.cases import read_cases
 from railyard_validation.training.fit import scored
-from railyard_validation.training.leave_out import left_out
 from railyard_validation.training.slowdowns import slowdowns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from railyard.catalog import Catalog
+    from railyard_validation.training.by_time import Forecast
     from railyard_validation.training.cases import Case
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "validation" / "data"
 ROWS = DATA / "left_out.csv"
+TRAINING = ("runs.csv", "mlperf_v6.csv")
 SHIPPED = ROOT / "src" / "railyard" / "measure" / "data" / "model_errors.json"
 QUESTIONS = {
     "training": ("step",),
@@ -51,30 +53,26 @@ SIZES = ((MIB, "below 1 MiB"), (64 * MIB, "1 to 64 MiB"), (math.inf, "from 64 Mi
 
 
 def of_training(known: Catalog) -> Iterator[Miss]:
-    """Steps of judged rows, the source of each left out of the fit; then the same as if nobody said what they ran."""
+    """Steps of judged rows, forecast from what was published before them; then the same as if nobody said what ran."""
     cases = _scored(known)
-    yield from _steps(cases, known, "")
-    yield from _steps([_unnamed(case) for case in cases], known, UNKNOWN)
+    yield from (_step(one, "") for one in forecasts(cases, named=True))
+    yield from (_step(one, UNKNOWN) for one in forecasts(cases, named=False))
 
 
 def _scored(known: Catalog) -> list[Case]:
-    return [case for case in read_cases(DATA / "training" / "runs.csv", known)[0] if scored(case)]
+    tables = (DATA / "training" / name for name in TRAINING)
+    return [case for table in tables for case in read_cases(table, known)[0] if scored(case)]
 
 
-def _unnamed(case: Case) -> Case:
-    newest = profiles.default(case.machine.accelerator)
-    return replace(case, training=case.training.replace(software=newest))
-
-
-def _steps(cases: list[Case], known: Catalog, suffix: str) -> Iterator[Miss]:
-    found, _ = left_out(cases, "source", known)
-    for case, predicted in zip(found, predicted_s(found), strict=True):
-        job = case.training
-        kind = "experts" if job.model.experts else "dense"
-        bits = "16 bits" if job.precision in ("bf16", "fp16") else "8 bits or fewer"
-        group = "|".join((job.software.name, job.model.name, case.machine.accelerator.name, job.precision))
-        family = f"{kind}, {bits}{suffix}"
-        yield Miss("step", family, case.family, group, math.log(case.measured / predicted), "source")
+def _step(forecast: Forecast, suffix: str) -> Miss:
+    """The miss of one forecast; what a source publishes in one half year is a source of its own."""
+    case = forecast.case
+    job = case.training
+    kind = "experts" if job.model.experts else "dense"
+    bits = "16 bits" if job.precision in ("bf16", "fp16") else "8 bits or fewer"
+    group = "|".join((job.software.name, job.model.name, case.machine.accelerator.name, job.precision))
+    error = math.log(case.measured / forecast.predicted)
+    return Miss("step", f"{kind}, {bits}{suffix}", f"{case.family}, {forecast.cut}", group, error, "time")
 
 
 def of_collectives(known: Catalog) -> Iterator[Miss]:

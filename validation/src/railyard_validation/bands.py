@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 INSIDE = 0.8
 """Share of new rows that a band is to hold."""
 MOST_ROWS = 30
+MOST_LATER = 10
+"""The same of what one source published in one half year, where later half years were forecast: releases repeat runs."""
 MOST_PAIRS = 30
 RUNS = 3
 """Runs of one's own that calibrate."""
@@ -40,10 +42,11 @@ class Miss:
     Attributes:
         question: What was predicted (`step`, `tpot`, ...).
         family: Of models or sizes whose errors go together.
-        source: Whose measurement it is.
+        source: Whose measurement it is, and from which half year where time is what was left out.
         group: What it shares with others of its source: software, model, device.
         error: ln(measured / predicted).
-        held_out: What the constants had not seen: `source`, `model`, `operator`, or `nothing` (it was in the fit).
+        held_out: What the constants had not seen: `time` (what came later), `source`, `model`, `operator`, or `nothing`
+            (it was in the fit).
     """
 
     question: str
@@ -88,9 +91,68 @@ def bands(misses: Iterable[Miss]) -> list[ErrorBand]:
     return [_band(question, family, rows) for (question, family), rows in parts.items()]
 
 
+@dataclass(frozen=True)
+class Later:
+    """How bands did on what came after everything that they were read off.
+
+    Attributes:
+        cut: Month that ends what was known.
+        rows: Forecast in the half year behind it.
+        mean, median: Of |predicted / measured - 1|.
+        inside: Share of rows inside their band.
+        width: Median width of the bands, a share of the prediction.
+        score: Mean interval score (Gneiting and Raftery 2007): width, and ten times what a row lies outside.
+    """
+
+    cut: str
+    rows: int
+    mean: float
+    median: float
+    inside: float
+    width: float
+    score: float
+
+
+def later(misses: Sequence[Miss]) -> list[Later]:
+    """Each half year under the bands of all before it; families that had no row before are left out.
+
+    Args:
+        misses: Forecasts of one question, whose sources end with the cut.
+    """
+    cuts = sorted({_cut(miss) for miss in misses})
+    found = []
+    for cut in cuts[1:]:
+        known = {band.family: band for band in bands(miss for miss in misses if _cut(miss) < cut)}
+        rows = [(miss, known[miss.family]) for miss in misses if _cut(miss) == cut and miss.family in known]
+        if rows:
+            found.append(_later(cut, rows))
+    return found
+
+
+def _later(cut: str, rows: Sequence[tuple[Miss, ErrorBand]]) -> Later:
+    found = [math.exp(miss.error) - 1.0 for miss, _ in rows]
+    off = [abs(math.expm1(-miss.error)) for miss, _ in rows]
+    width = [band.high - band.low for _, band in rows]
+    beyond = [max(band.low - one, one - band.high, 0.0) for one, (_, band) in zip(found, rows, strict=True)]
+    return Later(
+        cut=cut,
+        rows=len(rows),
+        mean=statistics.fmean(off),
+        median=statistics.median(off),
+        inside=sum(one == 0.0 for one in beyond) / len(rows),
+        width=statistics.median(width),
+        score=statistics.fmean(width) + 2.0 / (1.0 - INSIDE) * statistics.fmean(beyond),
+    )
+
+
+def _cut(miss: Miss) -> str:
+    return miss.source.rsplit(", ", 1)[1]
+
+
 def _band(question: str, family: str, rows: Sequence[Miss]) -> ErrorBand:
     counts = Counter(row.source for row in rows)
-    weighted = [(row.error, min(1.0, MOST_ROWS / counts[row.source])) for row in rows]
+    most = MOST_LATER if all(row.held_out == "time" for row in rows) else MOST_ROWS
+    weighted = [(row.error, min(1.0, most / counts[row.source])) for row in rows]
     outside = (1.0 - INSIDE) / 2.0
     low, high = _ends(weighted, outside)
     less, more = _ends(_calibrated(rows) or weighted, outside)

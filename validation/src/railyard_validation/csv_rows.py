@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -96,18 +97,22 @@ class Column:
         low, high: Bounds of a number, both allowed.
         integer: Whether it has no fraction.
         words: The words that it may be; empty for numbers.
+        month: Whether it is a year and month, `2025-06`.
     """
 
     low: float = 0.0
     high: float = 1e15
     integer: bool = False
     words: tuple[str, ...] = ()
+    month: bool = False
 
     @property
     def allowed(self) -> str:
         """What may stand there, for messages."""
         if self.words:
             return ", ".join(self.words)
+        if self.month:
+            return "a year and month, such as 2025-06"
         if self.integer:
             return f"an integer from {self.low:.0f} to {self.high:.0f}"
         return f"a number from {self.low:g} to {self.high:g}"
@@ -116,6 +121,8 @@ class Column:
         """Whether the cell is right."""
         if self.words:
             return cell in self.words
+        if self.month:
+            return re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", cell) is not None
         try:
             value = float(cell)
         except ValueError:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.measure.model_error import judged_software, step_error
+from railyard.workload.training import profiles
 from railyard_validation.training.cases import estimated, family, kind, read_cases
 from railyard_validation.training.fit import scored
 from railyard_validation.training.fixed_part import FixedPart, fixed_parts
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.catalog import Catalog
+    from railyard.measure.model_error import ModelError
     from railyard_validation.training.cases import Case
     from railyard_validation.training.table import Row
 
@@ -42,6 +45,7 @@ class TrainingResult:
         metric: From what the measured step seconds were taken.
         measured, predicted: Step seconds.
         error: (predicted - measured) / measured.
+        low, high: Step seconds between which eight of ten measured steps lie.
         profile: Software profile that was taken.
         defaults: Facts that were assumed.
         judged: Whether the row can prove anything: tier A, or tier B of Megatron-Bridge with a known micro-batch.
@@ -61,6 +65,8 @@ class TrainingResult:
     measured: float | None = None
     predicted: float | None = None
     error: float | None = None
+    low: float | None = None
+    high: float | None = None
     profile: str = ""
     defaults: tuple[str, ...] = ()
     judged: bool = True
@@ -160,6 +166,7 @@ def _compared(case: Case, predicted: float, delay_s: float) -> TrainingResult:
     row = case.row
     if not math.isfinite(predicted) or predicted <= 0:
         return skipped(row, "the model gives no finite step time for this configuration")
+    band = band_of(case)
     return TrainingResult(
         id=row.id,
         line=row.line,
@@ -170,12 +177,21 @@ def _compared(case: Case, predicted: float, delay_s: float) -> TrainingResult:
         measured=case.measured,
         predicted=predicted,
         error=(predicted - case.measured) / case.measured,
+        low=predicted * (1.0 + band.low),
+        high=predicted * (1.0 + band.high),
         profile=case.training.software.name,
         defaults=case.defaults,
         judged=scored(case),
         kind=kind(case),
         tail=tail_of(case, predicted - delay_s),
     )
+
+
+def band_of(case: Case) -> ModelError:
+    """The band of a run's step, as a scenario with the same facts has it."""
+    job, device = case.training, case.machine.accelerator
+    known = profiles.key_of(job.software) in judged_software() and profiles.read_on(job.software, device)
+    return step_error(experts=bool(job.model.experts), precision=job.precision, known=known)
 
 
 def summary_of(rows: tuple[TrainingResult, ...]) -> dict[str, float | int | None]:

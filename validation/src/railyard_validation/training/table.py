@@ -44,6 +44,7 @@ COLUMNS = {
     **{name: Column(1 if name in _LEAST else 0, _MOST.get(name, 1e12), integer=True) for name in _INTEGERS},
     **{name: Column() for name in _REAL},
     **dict.fromkeys(_FLAGS, FLAG),
+    "published": Column(month=True),
     "tier": Column(words=("A", "B", "C")),
     "dispatcher": Column(words=DISPATCHERS),
     "head_precision": Column(words=PRECISIONS),
