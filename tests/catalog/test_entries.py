@@ -232,3 +232,12 @@ def whole_price(server: Server) -> Range:
     nics = CATALOG.nic(server.nic).price_usd.scaled(server.nics)
     front = CATALOG.nic(server.front_end_nic).price_usd.scaled(server.front_end_nics)
     return server.price_usd + accelerators + nics + front
+
+
+def test_four_gh200_share_a_node():
+    """18 links of 25 GB/s: six to each of three neighbours, 150 GB/s each way a pair."""
+    server = CATALOG.server("gh200-quad")
+    accelerator = CATALOG.accelerator(server.accelerator)
+    assert (server.accelerators, server.scale_up_domain, server.nics) == (4, 4, 4)
+    assert accelerator.scale_up_kind == "mesh"
+    assert accelerator.scale_up_bps / 8e9 / 3 == 150
