@@ -470,7 +470,7 @@ export interface ErrorRow {
   rows: number;
   /** whose measurements they are */
   sources: number;
-  /** what the constants had not seen: what came later (time), source, operator, model; nothing: in sample */
+  /** what the constants had not seen: time, source, operator, model; nothing: in sample */
   held_out: string;
   /** the same figure by prices alone; null where it has no price */
   prices: Band | null;

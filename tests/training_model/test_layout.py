@@ -120,7 +120,6 @@ def test_a_rack_is_used_as_far_as_groups_divide_it(sizes, used):
     assert domain_use(Layout(global_batch=1, **sizes), 72, 4) == used
 
 
-
 @pytest.mark.parametrize(
     ("ranks", "used"),
     [

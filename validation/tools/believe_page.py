@@ -93,11 +93,11 @@ FEWEST = 10
 """Measured rows that a family needs before anybody signs on it."""
 
 LATER = (
-    "Constants and bands of each line come from what was published before it; a run whose software was not yet read is"
-    " forecast with the release before. *Width* is from the low to the high end of the band; the *interval score* adds"
-    " ten times what a run lies outside, so that no band wins by width alone. The newest generation errs most: {newest}"
-    " steps of MLPerf Training v6.0 are {off} off on the mean. The mechanisms were written with all of these runs known:"
-    " what nobody has published yet may lie further off."
+    "Constants and bands of each line come from what was published before it; a run whose software was not yet"
+    " read is forecast with the release before. *Width* is from the low to the high end of the band; the *interval"
+    " score* adds ten times what a run lies outside, so that no band wins by width alone. The newest generation"
+    " errs most: {newest} steps of MLPerf Training v6.0 are {off} off on the mean. The mechanisms were written"
+    " with all of these runs known: what nobody has published yet may lie further off."
 )
 
 TEXT = """# How far to believe it
@@ -148,7 +148,8 @@ of all other questions the source, or the operator, was left out, which new syst
 
 Written by `validation/tools/believe_page.py` from every left-out error (`validation/data/left_out.csv`,
 `validation/tools/model_errors.py`); kept fresh by continuous integration. No source counts for more than 30 of its
-rows; of training steps, for more than 10 of a half year. Rows marked *in sample* were seen by the fit: expect more. The pages behind it: [validation](index.md).
+rows; of training steps, for more than 10 of a half year. Rows marked *in sample* were seen by the fit: expect more.
+The pages behind it: [validation](index.md).
 """
 
 

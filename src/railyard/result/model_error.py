@@ -20,7 +20,9 @@ class ErrorRow(Figures):
     between: float = Field(description="differences up to this share, of two that share software and model, are ties")
     rows: Count = Field(description="measurements that it rests on")
     sources: Count = Field(description="whose measurements they are")
-    held_out: str = Field(description="what the constants had not seen: what came later (time), source, operator, model; nothing: in sample")
+    held_out: str = Field(
+        description="what the constants had not seen: time, source, operator, model; nothing: in sample"
+    )
     prices: Band | None = Field(description="the same figure by prices alone; null where it has no price")
 
     @property

@@ -27,7 +27,7 @@ INSIDE = 0.8
 """Share of new rows that a band is to hold."""
 MOST_ROWS = 30
 MOST_LATER = 10
-"""The same of what one source published in one half year, where later half years were forecast: releases repeat runs."""
+"""The same of what one source published in a half year, where half years were forecast: releases repeat their runs."""
 MOST_PAIRS = 30
 RUNS = 3
 """Runs of one's own that calibrate."""

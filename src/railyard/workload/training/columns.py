@@ -228,7 +228,8 @@ _AGAIN = {
 
 
 def _layout_row(layout: Layout) -> dict[str, float]:
-    row = {name: float(getattr(layout, name)) for name in ("tp", "pp", "dp", "cp", "ep", "expert_tp", "vp", "zero", "bucket_bytes")}
+    row = {name: float(getattr(layout, name)) for name in ("tp", "pp", "dp", "cp", "ep", "expert_tp", "vp", "zero")}
+    row |= {"bucket_bytes": layout.bucket_bytes}
     row |= {"sequence": layout.sequence_parallel and layout.tp > 1, "micro_batch": layout.micro_batch}
     row |= {"micro_batches": layout.global_batch / (layout.dp * layout.micro_batch)}
     row |= {"offloaded": layout.offload_layers, **_recompute_row(layout)}

@@ -216,7 +216,7 @@ def _choices(search: Search, name: str, tried: Sequence[int]) -> Sequence[int]:
 
 
 _SPARE = 8
-"""One domain more in so many is taken where all are filled alike then, as 64 of the 72 accelerators of a rack are used."""
+"""One domain more in so many is taken where all are filled alike then: 64 of the 72 accelerators of a rack."""
 
 
 def domain_use(layout: Layout, domain: int, step: int) -> int:

@@ -100,7 +100,9 @@ def _traffic(
     """Seconds of reducing all gradients and gathering all parameters of the rank, unhidden, and of coding them."""
     dense, expert = parameters
     sent = (
-        _reduce_and_gather(columns, machine.seen_by(space), held, _replicas(columns, name), buckets(columns, held, layers))
+        _reduce_and_gather(
+            columns, machine.seen_by(space), held, _replicas(columns, name), buckets(columns, held, layers)
+        )
         for space, held, name in (("dp", dense, "dense"), ("edp", expert, "expert"))
     )
     (reduce, gather), (more_reduce, more_gather) = sent
@@ -121,7 +123,9 @@ def _edge(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns, la
     dense = rest / buckets(columns, trained, layers) + table * embedding
     one = np.ones_like(layers)
     found = _reduce_and_gather(columns, machine.seen_by("dp"), dense, _replicas(columns, "dense"), one)
-    more = _reduce_and_gather(columns, machine.seen_by("edp"), experts / buckets(columns, experts, layers), _replicas(columns, "expert"), one)
+    more = _reduce_and_gather(
+        columns, machine.seen_by("edp"), experts / buckets(columns, experts, layers), _replicas(columns, "expert"), one
+    )
     return found[0] + more[0], found[1] + more[1]
 
 
@@ -131,9 +135,7 @@ def _replicas(columns: Columns, name: str) -> Group:
     return shard_group(columns, name) if name == "expert" else Group(layout.dp * layout.cp, layout.tp)
 
 
-def _reduce_and_gather(
-    columns: Columns, machine: MachineColumns, parameters: F, group: Group, count: F
-) -> tuple[F, F]:
+def _reduce_and_gather(columns: Columns, machine: MachineColumns, parameters: F, group: Group, count: F) -> tuple[F, F]:
     """Seconds of reducing the gradients and of gathering so many parameters, in that many collectives each."""
     software, layout = columns.software, columns.layout
     fraction = software.collective_fraction

@@ -1,10 +1,10 @@
 """Buckets: the gradients that one reduction carries, and the parameters that one gather brings back.
 
-A bucket is full when it has at least its size. A layout asks for one, or the software has one (Megatron-Core: at least 40 million parameters, and a million for each
-rank of the data-parallel group; DeepSpeed: 500 million). Without either each layer is a bucket, as blocks of FSDP are.
-Dense and expert parameters have buckets of their own. Megatron-Core cuts only the first virtual stage into buckets,
-because nothing is left under which its last reduction could run; each later stage is one bucket
-(`megatron/core/distributed/distributed_data_parallel.py`).
+A bucket is full when it has at least its size. A layout asks for one, or the software has one (Megatron-Core: at least
+40 million parameters, and a million for each rank of the data-parallel group; DeepSpeed: 500 million). Without either
+each layer is a bucket, as blocks of FSDP are. Dense and expert parameters have buckets of their own. Megatron-Core cuts
+only the first virtual stage into buckets, because nothing is left under which its last reduction could run; each later
+stage is one bucket (`megatron/core/distributed/distributed_data_parallel.py`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from railyard.workload.training.compute import StageParameters
     from railyard.workload.training.parallel.data import Holding
     from railyard.workload.training.parallel.parts import StageParts
-    from railyard.workload.training.compute import StageParameters
     from railyard.workload.training.spec import Training
     from railyard.workload.training.stages import VirtualStage
 

@@ -87,7 +87,13 @@ class DataPlan:
 
     @classmethod
     def of(
-        cls, training: Training, lattice: Lattice, parts: StageParts, *, splits_backward: bool, reduce_ahead: bool = False
+        cls,
+        training: Training,
+        lattice: Lattice,
+        parts: StageParts,
+        *,
+        splits_backward: bool,
+        reduce_ahead: bool = False,
     ) -> DataPlan:
         """The plan of a job's layout."""
         layout, holdings = training.layout, _holdings(training, lattice, parts)
@@ -158,12 +164,10 @@ def _holdings(training: Training, lattice: Lattice, parts: StageParts) -> tuple[
     hybrid = layout.zero == 3 and 1 < lattice.shard < lattice.replicas
     space, replicas = ("shard", "replica") if hybrid else ("dp", "")
     held = (parts.dense, parts.expert) if layout.zero == 3 else (parts.trained_dense, parts.trained_expert)
-    held, trained = (
-        [bucketed(training, parts, amount) for amount in amounts]
-        for amounts in (held, (parts.trained_dense, parts.trained_expert))
-    )
-    dense = Holding("dense", held[0], trained[0], space, lattice.communicator_size(space), replicas)
-    expert = Holding("expert", held[1], trained[1], "edp", lattice.communicator_size("edp"))
+    gathered = [bucketed(training, parts, amount) for amount in held]
+    trained = [bucketed(training, parts, amount) for amount in (parts.trained_dense, parts.trained_expert)]
+    dense = Holding("dense", gathered[0], trained[0], space, lattice.communicator_size(space), replicas)
+    expert = Holding("expert", gathered[1], trained[1], "edp", lattice.communicator_size("edp"))
     return tuple(holding for holding in (dense, expert) if holding.ranks > 1 and holding.parameters.any())
 
 
