@@ -21,7 +21,7 @@ help:
 	@echo "make lint       ruff, mypy --strict, the layers of the rooms"
 	@echo "make core-test  the C++ core's own tests under the address and undefined-behaviour sanitizers"
 	@echo "make sanitize   the same, the extension's tests under them, and runs on several threads under TSan"
-	@echo "make digests    the core by GCC and by Clang gives the same results, to the bit"
+	@echo "make digests    the same results to the bit: GCC, Clang, 1, 2 and 16 threads; PYTHONS=python3.14 adds Pythons"
 	@echo "make fuzz       looks for files that break a reader, as long as FUZZ says ($(FUZZ))"
 	@echo "make schemathesis  every operation of the API, asked with what fits its description and what does not"
 	@echo "make docs       build the documentation"

@@ -1,4 +1,4 @@
-"""A digest of each of some runs on the core that RAILYARD_CORE names: `python -m tools.digests_of` (see `digests`)."""
+"""Prints a digest of each of some runs, on the core that RAILYARD_CORE names or the installed one (see `digests`)."""
 
 from __future__ import annotations
 
