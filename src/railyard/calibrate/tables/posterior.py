@@ -104,7 +104,7 @@ def _most_likely(
 ) -> tuple[F, F]:
     """Where the sum is least, counting rows by their weight, and the slopes of the misses there.
 
-    `near` are slopes at a place so near to the answer that they hold there too.
+    `near` are slopes at a place near to the answer, taken anew after a long move.
     """
 
     def cost(x: F) -> float:
@@ -127,7 +127,7 @@ def _most_likely(
         at, settled, last = better, last - now < _SETTLED, now
         if settled:
             break
-        if moved > 0.3 and near is None:
+        if moved > 0.3:
             slopes = slopes_of(misses, at, step)
     return at, slopes
 
