@@ -64,6 +64,31 @@ def take_place(new: Path, final: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def left_behind(folder: Path, separator: str) -> list[tuple[Path, str]]:
+    """Folders that killed processes left half-written, and what stands in their names before the process.
+
+    Args:
+        folder: That holds them, as `<name><separator><number of the process>`.
+        separator: A character.
+    """
+    found = []
+    for left in folder.iterdir():
+        name, _, pid = left.name.removesuffix(_OLD).rpartition(separator)
+        if pid.isdecimal() and not _alive(int(pid)):
+            found.append((left, name))
+    return found
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def restore(left: Path, final: Path) -> None:
     """Clears what a killed process left: an earlier folder goes back to its place when nothing took it.
 

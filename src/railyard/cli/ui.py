@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 
 from railyard.cli.messages import say
 from railyard.errors import InputError
+from railyard.files import readable
 from railyard.web.settings import ServerSettings, read_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+
+_MOST_PEM_BYTES = 1 << 20
 
 
 def serve(
@@ -39,9 +43,8 @@ def serve(
     """
     if (certificate is None) != (key is None):
         raise InputError("a certificate and its key go together", key="certificate", hint="give both or none")
-    for file in (certificate, key):
-        if file is not None and not file.is_file():
-            raise InputError("there is no such file", file=file)
+    if certificate is not None and key is not None:
+        _check_pair(certificate, key)
     if not folder.is_dir():
         raise InputError("there is no such folder", file=folder)
     if ray is not None:
@@ -72,3 +75,23 @@ def serve(
     from railyard.web import serving
 
     serving.serve(settings, processes=processes, announce=announce)
+
+
+def _check_pair(certificate: Path, key: Path) -> None:
+    """Refuses a certificate and a key that no server could use.
+
+    Raises:
+        InputError: One of them is no PEM file, or the key is of another certificate or has a password.
+    """
+    import ssl
+
+    for file in (certificate, key):
+        readable(file, _MOST_PEM_BYTES)
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key, lambda: "")
+    except (ssl.SSLError, OSError) as error:
+        raise InputError(
+            f"this is no certificate whose key is {key}: {getattr(error, 'reason', None) or error.strerror}",
+            file=certificate,
+            allowed="PEM files, the key without a password",
+        ) from None

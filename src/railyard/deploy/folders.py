@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
 from railyard.files import unwritten
-from railyard.written import refuse_changed, take_place
+from railyard.written import left_behind, refuse_changed, restore, take_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
 
 def replaced(
@@ -40,7 +40,12 @@ def replaced(
     refuse_changed(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        for left, name in left_behind(out.parent, "."):
+            if name == f".{out.name}":
+                restore(left, out)
+        unfinished = out.parent / f".{out.name}.{os.getpid()}"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir()
     except OSError as error:
         raise InputError(f"the folder cannot be made: {error.strerror}", file=out) from error
     try:

@@ -322,7 +322,7 @@ def _write(folder: Path, played: Sequence[Played]) -> None:
 def _forget(states: Path, names: Sequence[str]) -> None:
     """Removes states of runs that have ended."""
     for name in names:
-        for state in states.glob(f"{name}-*.npz"):
+        for state in (*states.glob(f"{name}-*.npz"), *states.glob(f".{name}-*.tmp")):  # the latter of killed runs
             state.unlink()
     if states.is_dir() and not any(states.iterdir()):
         states.rmdir()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError, OutputError
 from railyard.files import FULL
-from railyard.written import refuse_changed, restore, take_place
+from railyard.written import left_behind, refuse_changed, restore, take_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -95,20 +95,8 @@ def _clear_left_behind(unfinished: Path) -> None:
     """Clears what killed runs left: folders whose process is gone."""
     if not unfinished.is_dir():
         return
-    for folder in unfinished.iterdir():
-        name, _, pid = folder.name.removesuffix("-old").rpartition("-")
-        if pid.isdecimal() and not _alive(int(pid)):
-            restore(folder, unfinished.parent / name)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
+    for left, name in left_behind(unfinished, "-"):
+        restore(left, unfinished.parent / name)
 
 
 def _remove_if_empty(folder: Path) -> None:
