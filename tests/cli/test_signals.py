@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from railyard.cli import signals
+from railyard.cli import guard, signals, starting
 from railyard.schema import yaml
 
 PLAN = {
@@ -86,6 +86,20 @@ def test_a_plan_that_is_stopped_prints_what_it_found(tmp_path, after):
         assert found["best"] in words
     if not after:
         assert found["best"] is None
+
+
+@pytest.mark.parametrize("came", [True, False])
+def test_an_error_that_a_library_makes_of_a_signal_is_the_signal(ears, monkeypatch, capsys, came):
+    """Pydantic words what it caught in its own message; without a signal an error is a fault."""
+
+    def caught(file):
+        if came:
+            signals.heard(signal.SIGTERM)
+        raise ValueError("Error building `model` serializer:\n  Interrupted: ")
+
+    monkeypatch.setattr(starting, "init", caught)
+    assert guard.run(["init"]) == (143 if came else guard.OUR_FAULT)
+    assert capsys.readouterr().err.startswith("stopped by SIGTERM" if came else "error: a fault of Railyard's own")
 
 
 DEAF = """

@@ -14,7 +14,7 @@ def main() -> None:
     from railyard.cli import signals
 
     arguments = sys.argv[1:]
-    signals.listen(waits=arguments[:1] == ["plan"])  # which has an answer at any moment
+    signals.listen(waits=True)  # until the guard can say what ended the command
     from railyard.cli.guard import at_once, end, run
 
     signals.watch(at_once)

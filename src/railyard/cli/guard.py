@@ -15,7 +15,7 @@ import typer
 from railyard.cli import memory, plain, signals
 from railyard.cli.completion import COMPLETING, prepare
 from railyard.cli.messages import paint, say, show
-from railyard.errors import RailyardError
+from railyard.errors import Interrupted, RailyardError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,14 +30,16 @@ _UsageProblem: type[Any] = typer.BadParameter.__mro__[2]
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command and gives the exit code."""
-    from railyard.cli.app import command
-
     if sys.stdout is None:
         return _unwritten(OSError(errno.EBADF, "stdout is closed"))
     if COMPLETING in os.environ:
         prepare()
     plain.letters(sys.stdout, sys.stderr)
     try:
+        if list(arguments[:1]) != ["plan"]:  # which has an answer at any moment
+            signals.ready()
+        from railyard.cli.app import command
+
         memory.prepare()
         outcome = command().main(args=list(arguments), prog_name="railyard", standalone_mode=False)
         sys.stdout.flush()
@@ -126,6 +128,8 @@ def _exhausted(error: BaseException) -> int:
 def _fault(error: BaseException) -> int:
     import traceback
 
+    if signals.came() and Interrupted.__name__ in "".join(traceback.format_exception(error)):
+        return _stopped()  # a library has made an error of its own of the signal, as Pydantic does
     if memory.bound() is not None and any(word in str(error) for word in memory.SIGNS):
         return _exhausted(error)
 
