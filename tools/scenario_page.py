@@ -116,11 +116,13 @@ def within(spec: dict[str, Any]) -> str:
 
 
 def shown(value: object, kind_of_quantity: str = "") -> str:
-    """A default as the file would write it."""
+    """A default as a file would have it, rounded to four digits where it is no round number."""
     if value is None or value in ({}, []):
         return ""
     if kind_of_quantity and isinstance(value, int | float):
-        value = QUANTITIES[kind_of_quantity].write(value)
+        value = QUANTITIES[kind_of_quantity].say(value).replace(",", "")
+    elif isinstance(value, float) and value.is_integer():
+        value = int(value)
     return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
 
 

@@ -110,7 +110,7 @@ class Document:
 
     def knows(self, key: str) -> bool:
         """Whether an error may name a key."""
-        path = tuple(key.split("."))
+        path = tuple(re.sub(r"\[\d+\]", "", key).split(".")) if self.free is not None else tuple(key.split("."))
         if self.model is not None:
             return any(known(path, model) == path for model in (self.model, ClusterSection))
         return any(self._alike(path, spot.path) for spot in self.spots)

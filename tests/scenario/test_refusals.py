@@ -162,7 +162,7 @@ def test_a_key_of_another_kind_of_workload_says_so(key):
         ("economics.pue", 5, "usual is 1.02 to 2 (Uptime"),
         ("economics.electricity", "$5/kWh", "usual is $0.01/kWh to $0.6/kWh"),
         ("collectives.connections", 1000, "usual is 1 to 128"),
-        ("economics.mtbf", "1 h", "usual is 1000 h"),
+        ("economics.mtbf", "1 h", "usual is 1,000 h"),
     ],
 )
 def test_what_no_cluster_has_is_a_warning_with_its_source(key, value, words):
@@ -324,6 +324,12 @@ def test_what_is_written_out_is_read_again():
     plain = load.dump(scenario)
     assert plain["plan"]["space"]["accelerators"]["from"] == 16
     assert load.from_values(plain).scenario == scenario
+
+
+def test_a_range_begins_somewhere(tmp_path):
+    """`from:` without a value was read, and refused once it was written out."""
+    root = put(BASES["training"], ["plan", "space", "accelerators"], {"from": None, "to": 64})
+    assert set(problems_of(load.load, yaml.to_text(root), tmp_path)) == {"plan.space.accelerators.from"}
 
 
 def test_a_catalogue_with_an_unknown_kind_is_looked_at_in_full(tmp_path):

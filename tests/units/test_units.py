@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from railyard import units
 from railyard.errors import InputError
+from railyard.schema import quantity
 
 
 @pytest.mark.parametrize(
@@ -91,3 +92,23 @@ def test_only_input_errors_ever_appear(value: object) -> None:
     for parse in parsers:
         with contextlib.suppress(InputError):
             parse(value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "words"),
+    [
+        (quantity.TIME, 0, "0"),
+        (quantity.TIME, 10**12, "1 s"),
+        (quantity.TIME, 3600 * 10**12, "1 h"),
+        (quantity.SPAN, 36525 * 86400.0, "36,525 d"),
+        (quantity.SPAN, 1e8 * 3600, "100,000,000 h"),
+        (quantity.SPAN, 113685.12, "1.316 d"),
+        (quantity.LENGTH, 4e7, "40,000 km"),
+        (quantity.RATIO, 2 / 3, "0.6667"),
+        (quantity.RATIO, 1000.0, "1,000"),
+        (quantity.SIZE, 0, "0"),
+        (quantity.FLOP_PER_J, 0.0, "0"),
+    ],
+)
+def test_limits_are_written_as_a_person_writes_them(kind, value, words):
+    assert kind.say(value) == words

@@ -64,7 +64,7 @@ class LearnedSection(Section):
 
     parameters: Count = Field(description="That are trained and sent.", examples=["11.2 M"])
     flop_per_sample: Annotated[Number, Bounds(above=0)] = Field(
-        description="Operations of one sample, forward and backward.", examples=[5.4e9]
+        description="Operations of one sample, forward and backward.", examples=["5.4e9"]
     )
 
 

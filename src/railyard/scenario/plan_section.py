@@ -2,7 +2,8 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic_core import PydanticCustomError
 
 from railyard.scenario.quantity import (
     SOME_TIME,
@@ -58,6 +59,13 @@ class RangeSection(Section):
     to: Any = Field(default=None, description="The last; without it the space has no end.", examples=[16384])
     step: Any = Field(default=None, description="From one to the next.", examples=[1024])
     factor: Number | None = Field(default=None, description="From one to the next, as a ratio.", examples=[2])
+
+    @field_validator("start")
+    @classmethod
+    def _begins(cls, value: object) -> object:
+        if value is None:
+            raise PydanticCustomError("range", "expected the first value, got nothing")
+        return value
 
 
 Values = Annotated[

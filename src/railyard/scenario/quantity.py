@@ -51,7 +51,7 @@ def _reader(quantity: Quantity) -> Callable[[object], float]:
 
 def _schema(quantity: Quantity) -> dict[str, Any]:
     kinds = ["string", "number"] if quantity.bare else "string"
-    most = f"at most {quantity.show(quantity.most)}"
+    most = f"at most {quantity.say(quantity.most)}"
     return {
         "type": kinds,
         "description": quantity.kind,

@@ -18,7 +18,7 @@ METADATA_KEY = "bounds"
 
 
 def _plain(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:.12g}"
+    return f"{round(value):,}" if value == round(value) else f"{value:.12g}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ number, to the last bit.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,19 @@ if TYPE_CHECKING:
 _LONGEST = 64
 _INT64 = 2**63 - 1
 _READABLE = 1e6
+_MINUTE_S = 60.0
+_SPANS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
+_THOUSANDS = re.compile(r"(?<![\d.])\d{4,}")
+
+
+def _long_span(seconds: float) -> str:
+    """A span of a minute or more in the largest unit of which it is a whole number, else rounded."""
+    for word, unit_s in _SPANS:
+        number = seconds / unit_s
+        if number > 0.5 and math.isclose(number, round(number), rel_tol=1e-12):
+            return f"{round(number)} {word}"
+    word, unit_s = next((word, unit_s) for word, unit_s in _SPANS if seconds >= unit_s)
+    return f"{seconds / unit_s:.4g} {word}"
 
 
 @dataclass(frozen=True)
@@ -59,20 +73,29 @@ class Quantity:
         except (ArithmeticError, ValueError):
             raise InputError(f"expected {self.kind}; no number can be read in this") from None
         if not number <= self.most:
-            raise InputError(
-                f"{self.kind} is at most {self.show(self.most)}", allowed=f"at most {self.show(self.most)}"
-            )
+            raise InputError(f"{self.kind} is at most {self.say(self.most)}", allowed=f"at most {self.say(self.most)}")
         return number
 
     def within(self, low: str, high: str, *, usual: tuple[str, str] | None = None, source: str = "") -> Bounds:
         """The range between two values, both allowed, given as text with units."""
         low_high = {"low": self.parse(low), "high": self.parse(high)}
-        return Bounds(**low_high, usual=self._ends(usual), source=source, show=self.show, quantity=self)
+        return Bounds(**low_high, usual=self._ends(usual), source=source, show=self.say, quantity=self)
 
     def above(self, low: str, high: str, *, usual: tuple[str, str] | None = None, source: str = "") -> Bounds:
         """The same without the lower value itself."""
         above_high = {"above": self.parse(low), "high": self.parse(high)}
-        return Bounds(**above_high, usual=self._ends(usual), source=source, show=self.show, quantity=self)
+        return Bounds(**above_high, usual=self._ends(usual), source=source, show=self.say, quantity=self)
+
+    def say(self, value: float) -> str:
+        """The value as a person writes a limit, such as `0`, `100 d` or `40,000 km`; for messages and pages."""
+        if value == 0:
+            return "0"
+        seconds = {"s": value, "ps": value * 1e-12}.get(self.base, 0.0)
+        if seconds >= _MINUTE_S:
+            text = _long_span(seconds)
+        else:
+            text = f"{value:.4g}" if self.bare and value < 1 else self.show(value)
+        return _THOUSANDS.sub(lambda digits: f"{int(digits[0]):,}", text)
 
     def _ends(self, usual: tuple[str, str] | None) -> tuple[float, float] | None:
         return None if usual is None else (self.parse(usual[0]), self.parse(usual[1]))
