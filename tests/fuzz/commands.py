@@ -171,6 +171,8 @@ def _judged(words: str, file: Path, out: Path) -> tuple[str, str]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a panic of Polars is no `Exception`
+        if type(error).__name__ == "Abort":  # what Typer makes of Ctrl-C
+            raise KeyboardInterrupt from None
         if type(error).__name__ == "Exit":
             return "answered", ""
         return "fault", f"{place_of(error)}: {error}"[:300]
