@@ -1,4 +1,5 @@
 #include <optional>
+#include <string>
 
 #include "core/arrays_bind.hpp"
 #include "packet/options.hpp"
@@ -215,7 +216,9 @@ void bind_packet(nb::module_& m) {
   bind_columns(m);
   bind_reading(m);
   bind_outcome(m);
-  packet_stuck = PyErr_NewException("railyard._core.PacketStuck", nullptr, nullptr);
+  // Under the module's own name: the stub generator imports it as `_core`, and leaves out what other modules define.
+  const std::string stuck = std::string(nb::str(m.attr("__name__")).c_str()) + ".PacketStuck";
+  packet_stuck = PyErr_NewException(stuck.c_str(), nullptr, nullptr);
   m.attr("PacketStuck") = nb::borrow(packet_stuck);
   m.def("run_packets", &run_packets, "network"_a, "traffic"_a, "options"_a, nb::kw_only(), "failed_links"_a,
         "faults"_a, "sample_links"_a, "sample_flows"_a, "progress"_a = nb::none(),
