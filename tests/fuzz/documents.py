@@ -53,7 +53,7 @@ WORK = frozenset(WorkloadSection.model_fields)
 def examples() -> dict[str, dict[str, Any]]:
     """The scenarios of the examples, by path."""
     found = {}
-    for path in sorted(EXAMPLES.rglob("*.yaml")):
+    for path in sorted(set(EXAMPLES.rglob("*.yaml")) - set((EXAMPLES / "plugin").iterdir())):  # needs its plugin
         text = path.read_text("utf-8")
         if re.search("^workload:", text, re.MULTILINE):
             found[str(path.relative_to(EXAMPLES))] = yaml.parse_mapping(text, path.name).plain()

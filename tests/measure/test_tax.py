@@ -80,6 +80,12 @@ def test_a_network_without_limit_is_not_slower():
     assert found.step_without_scale_out_s == pytest.approx(4.1)
 
 
+def test_a_cause_that_hardly_grew_has_no_more_than_all_of_the_loss():
+    """The smallest number above zero, times a share, is rounded to itself or to zero."""
+    found = tax_of({"compute": 1.001, "bandwidth": 5e-324}, {"compute": 0.001}, {"compute": 0.001}, "flow", slows=False)
+    assert found.exposed["bandwidth"] == pytest.approx(found.tokens_lost) == pytest.approx(1.0 / 1.001)
+
+
 CAUSES = ("compute", *EXPOSED, "bubble", "data", "checkpoint", "outer update", "dependency", "host")
 SPENT = st.dictionaries(st.sampled_from(CAUSES), st.floats(0.0, 1e3), max_size=len(CAUSES)).map(
     lambda spent: {**spent, "compute": spent.get("compute", 0.0) + 1e-3}

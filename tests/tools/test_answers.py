@@ -54,9 +54,9 @@ def test_a_folder_gives_a_leaf_a_column_whatever_the_folder_is_called(tools, tmp
 
 def test_every_example_is_in_the_list(tools):
     listed = " ".join(command.name for command in tools[1].commands(ROOT))
-    missing = [
-        path.name for path in (ROOT / "examples").rglob("*.yaml") if path.relative_to(ROOT).as_posix() not in listed
-    ]
+    installed = {ROOT / "examples/plugin/star.yaml"}  # needs its plugin
+    files = set((ROOT / "examples").rglob("*.yaml")) - installed
+    missing = [path.name for path in files if path.relative_to(ROOT).as_posix() not in listed]
     assert not missing
     names = [command.name for command in tools[1].commands(ROOT)]
     assert len(names) == len(set(names))

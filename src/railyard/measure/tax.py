@@ -97,6 +97,6 @@ def _shares(longer: Mapping[str, float], shorter: Mapping[str, float], direct: S
         parts["bandwidth"] = total = 1.0
     out_s, saved_s = grown.get(OUTAGE, 0.0), sum(longer.values()) - sum(shorter.values())
     stood = min(lost * out_s / saved_s, lost) if out_s and lost else 0.0
-    share = {cause: (lost - stood) * part / total for cause, part in parts.items()}
+    share = {cause: (lost - stood) * (part / total) for cause, part in parts.items()}
     exposed = {cause: share[cause] for cause in EXPOSED} | ({OUTAGE: stood} if out_s else {})
     return TaxShares(tokens_lost=lost, exposed=exposed, slowed_kernels=share.get(_KERNELS, 0.0))

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.workload.training.compute import StageParameters
-    from railyard.workload.training.parallel.data import Holding
     from railyard.workload.training.parallel.parts import StageParts
     from railyard.workload.training.spec import Training
     from railyard.workload.training.stages import VirtualStage
@@ -43,12 +42,18 @@ def segments(training: Training, stage: VirtualStage, parameters: StageParameter
     return max(1, min(stage.layers, most // size))
 
 
-def bucket_count(training: Training, parts: StageParts, holding: Holding) -> NDArray[np.int64]:
-    """int64[parts]: collectives in which the gradients of a part are reduced: one a layer, or one a bucket."""
+def bucket_count(training: Training, parts: StageParts, trained: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[parts]: collectives in which the gradients of a part are reduced: one a layer, or one a bucket.
+
+    Args:
+        training: The job.
+        parts: Its stages and their segments.
+        trained: int64[parts], parameters whose gradients are reduced behind each, as of `bucketed`.
+    """
     size = bucket_bytes(training)
     if training.layout.zero == 3 or not size:
         return np.maximum(parts.layers, 1)
-    count = np.maximum(holding.trained * training.software.gradient_bytes // size, 1)
+    count = np.maximum(trained * training.software.gradient_bytes // size, 1)
     whole = np.array([_whole(training, row.index) for row in parts.rows])
     return np.where(whole, 1, count)
 

@@ -51,7 +51,7 @@ def reduce_gradients(step: Step) -> list[Pending]:
         after = np.where(open_ & (end != pieces.compute[wanted]), end, NONE)
         slots = np.full(len(wanted), NONE, np.int64)
         if asked is not None and asked.compression is not None:
-            counts = bucket_count(step.training, step.parts, holding)
+            counts = bucket_count(step.training, step.parts, holding.trained)
             pending += reduce_coded(step, holding, wanted, order=order, counts=counts, after=after)
         else:
             slots = _reduction(step, holding, wanted, order)
@@ -187,7 +187,7 @@ def _add(
     shards: int = 1,
 ) -> NDArray[np.int64]:
     part = step.pieces.part[wanted]
-    count = bucket_count(step.training, step.parts, holding)[part]
+    count = bucket_count(step.training, step.parts, holding.trained)[part]
     size = sparse_sizes(step, holding, holding.trained * step.training.software.gradient_bytes)[part]
     if kind == CollectiveKind.ALL_REDUCE and shards == 1:
         size, count = _under_backward(step, holding, wanted, size, count)

@@ -147,7 +147,7 @@ def _add(
     space: str = "",
     share: float = 1.0,
 ) -> NDArray[np.int64]:
-    count = bucket_count(step.training, step.parts, holding)[part]
+    count = bucket_count(step.training, step.parts, holding.trained)[part]
     if step.training.layout.zero == 3:
         count = count * step.training.software.shard_messages
     size = np.ceil(holding.parameters[part] * PARAMETER_BYTES * share).astype(np.int64)
