@@ -129,6 +129,9 @@ TRAINING = """**{mean} mean error, {median} median, of {rows} judged steps whose
 ({each} with each source counted once; {inside} with the constants that ship, which have seen the smallest runs of
 each). {constants} constants, the same for all software and devices, are fitted.
 
+Relatives of a source stay in its fit here, so that this is not the error on a new generation of systems:
+[forecasts of what came later](believe.md) are further off, and bands rest on those.
+
 Written by `validation/tools/validation_page.py` from `validation/data/training/runs.csv`; kept fresh by continuous
 integration. Each source is predicted with constants fitted on the smallest scale of each family of all the others: the
 rules stand in `validation/README.md`. What software overlaps, fuses and launches is stated, with reasons, in
