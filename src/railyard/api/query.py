@@ -62,7 +62,7 @@ def query(
         sql: One SELECT over the table `points`. Where there are several sources, the column `source` says which.
         limit_s: Seconds after which it is given up.
         limit_gib: Memory of the process (its address space), GiB.
-        threads: Of the process.
+        threads: That the process may use.
 
     Raises:
         InputError: A source holds neither, or the question is wrong (with the nearest right spelling of a column), or

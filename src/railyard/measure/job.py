@@ -150,7 +150,7 @@ def check_ends(accelerators: int, mtbf_h: float, restart_s: float) -> None:
     Args:
         accelerators: All of the job.
         mtbf_h: Of one accelerator, hours.
-        restart_s: Of one restart.
+        restart_s: Seconds that one restart takes.
 
     Raises:
         InputError: The job would never end.

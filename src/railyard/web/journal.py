@@ -223,7 +223,7 @@ class JobJournal:
 
         Args:
             secret: Of the cookie; its digest is kept.
-            owner: Who logged in.
+            owner: Name of the user who logged in.
             token: SHA-256 of the token with which that was.
             until: Seconds since 1970.
         """

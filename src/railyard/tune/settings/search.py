@@ -73,8 +73,8 @@ class Tuned:
 
         Args:
             race: The search.
-            best: Its best design.
-            parts: What each of its settings does.
+            best: The best design of the search so far.
+            parts: Effect of each setting of the best design.
         """
         written_s = race.written_s[: len(best.ratios)]
         self.default_s = statistics.fmean(written_s)
