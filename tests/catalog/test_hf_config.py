@@ -273,9 +273,10 @@ def test_a_models_parts_add_up(name):
     model = catalog.load().model(name)
     layers = sum(model.layer_parameters(layer) for layer in range(model.layers))
     rest = model.embedding_parameters() + model.head_parameters() + model.norm_parameters()
-    assert model.parameters() == layers + rest
-    assert 0 < model.active_parameters() <= model.parameters()
-    assert (model.active_parameters() == model.parameters()) == (model.experts == 0)
+    used = layers + rest
+    assert model.parameters() == used + model.side_parameters
+    assert 0 < model.active_parameters() <= used
+    assert (model.active_parameters() == used) == (model.experts == 0)
     assert model.moe_layers <= model.layers
 
 

@@ -34,9 +34,13 @@ def test_each_estimate_is_one_sentence(name, words):
         assert part in sentence
 
 
-def test_the_catalogue_as_it_ships_estimates_nothing():
+def test_the_catalogue_estimates_recurrences_and_what_joins_towers_and_nothing_else():
     known = catalog.load()
-    assert [name for name in known.names("models") if list(estimates(known.model(name)))] == []
+    for model in map(known.model, known.names("models")):
+        side = model.provenance.get("side_parameters")
+        joined = side is not None and side.confidence == "estimated"
+        assert len(list(estimates(model))) == (model.recurrent is not None) + joined, model.name
+        assert not model.assumed
 
 
 def test_a_training_result_and_its_report_say_it():

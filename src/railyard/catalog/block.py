@@ -12,6 +12,7 @@ from railyard.schema import field as f
 
 MIXERS = ("attention", "recurrent", "none")
 FEEDS = ("dense", "experts", "none")
+INDICES = ("own", "shared", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,7 @@ class Block:
         cached: Whether it has keys and values of its own; false where it reads those of an earlier layer.
         cache_elements: Cached elements of an entry, where heads do not say (latents; keys that are values too).
         mixer_parameters: Of one layer's attention, where its projections are not the four plain ones.
+        index: In a model whose index picks keys: the layer's own index, that of an earlier layer, or attention to all.
         norms: Normalisations of the residual in a layer.
     """
 
@@ -89,6 +91,10 @@ class Block:
     mixer_parameters: int = field(
         default=0, metadata=f.count("mixer_parameters", "Of one layer's attention; 0: as the heads say")
     )
+    index: str = field(
+        default="own",
+        metadata=f.choice("index", "Whose index picks the keys, where the model has one", INDICES, sourced=True),
+    )
     norms: int = field(default=2, metadata=f.count("norms", "Normalisations of the residual in a layer"))
 
 
@@ -105,6 +111,7 @@ class Kind:
         compression: As in `Block`.
         mixer_parameters: Of one layer.
         plain: Whether attention has the projections that the model's heads say.
+        index: As in `Block`; `none` in a model without an index.
         ffn: Width of the dense MLP, 0 without.
         norms: Normalisations of the residual.
     """
@@ -121,5 +128,6 @@ class Kind:
     compression: int
     mixer_parameters: int
     plain: bool
+    index: str
     ffn: int
     norms: int

@@ -21,6 +21,30 @@ def key_of(word: str) -> str:
     return _BETWEEN.sub("-", word.lower()).strip("-")
 
 
+# Words at the end of a published name that say how weights are stored, or what else was trained, not the shape.
+_PRECISION = re.compile(
+    r"(fp|nvfp|mxfp|int)(4|6|8)|bf16|w\d+a\d+(fp8)?|awq|gptq|gguf|\dbit|bnb|fp8dynamic|quantized(\.w\d+a\d+)?"
+)
+_HOW = re.compile(r"dynamic|static|pertensor|per|tensor|block|kv|v\d|preview|ptpc|g\d+|torchao|sym|\d+g|mtp")
+_STAGE = re.compile(r"-(instruct|chat|it|base|thinking|pt|hf)(-\d{4})?$")
+
+
+def looser(word: str) -> Iterator[str]:
+    """Names of models of the same shape: without the precision of the weights, its publisher, and stages of training.
+
+    A publisher's name is left out only with a precision: who quantizes a model puts it under a name of its own.
+    """
+    name, owner = word.lower().rpartition("/")[2], word.lower().rpartition("/")[0]
+    parts = re.split(r"[-_ ]+", name)
+    first = next((at for at, part in enumerate(parts) if at and _PRECISION.fullmatch(part)), len(parts))
+    stored = all(_PRECISION.fullmatch(part) or _HOW.fullmatch(part) for part in parts[first:])
+    plain = "-".join(parts[:first] if stored else parts)
+    for short in dict.fromkeys((plain, _STAGE.sub("", plain))):
+        yield f"{owner}/{short}"
+        if stored and first < len(parts):
+            yield short
+
+
 def folded(word: str) -> str:
     """What two spellings of one name have in common: letters, digits, points and plus signs."""
     return _BETWEEN.sub("", word.lower())
@@ -31,9 +55,11 @@ class NameIndex:
 
     Args:
         folder: Where the entries of the kind lie, one YAML file each, named after the entry.
+        loosely: Whether a name that is not known is looked up without what says nothing of a model's shape.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, loosely: bool = False) -> None:
+        self._loosely = loosely
         self._files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
         self._names = {folded(name): name for name in self._files}
         self._extra: dict[str, str] = {}
@@ -57,6 +83,12 @@ class NameIndex:
 
     def find(self, word: str) -> str | None:
         """The name that a name or alias stands for; None when it stands for nothing."""
+        found = self._exactly(word)
+        if found is None and self._loosely:
+            return next((name for name in map(self._exactly, looser(word)) if name), None)
+        return found
+
+    def _exactly(self, word: str) -> str | None:
         key = folded(word)
         for known in (self._extra, self._names):
             if key in known:

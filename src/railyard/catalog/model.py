@@ -321,6 +321,7 @@ def _ruled(model: Model) -> Iterator[Kind]:
                 compression=1,
                 mixer_parameters=model.attention_parameters(),
                 plain=True,
+                index="own" if model.sparse_keys else "none",
                 ffn=0 if key[1] else model.ffn,
                 norms=model.norms_per_layer,
             )
@@ -337,7 +338,11 @@ def _written(model: Model) -> Iterator[Kind]:
 def _attending(model: Model, block: Block) -> Kind:
     heads, kv_heads = block.heads or model.heads, block.kv_heads or model.kv_heads
     dim, latent = block.head_dim or model.head_dim, model.mla
-    by_heads = model.attention_parameters() if latent else model.grouped_parameters(heads, kv_heads, dim)
+    index = block.index if model.sparse_keys else "none"
+    by_heads = (
+        latent.parameters(model.hidden, model.heads) if latent else model.grouped_parameters(heads, kv_heads, dim)
+    )
+    by_heads += model.index_parameters() if index == "own" else 0
     cached = block.cache_elements or (latent.kv_lora + latent.rope_dim if latent else 2 * kv_heads * dim)
     return Kind(
         layers=1,
@@ -352,6 +357,7 @@ def _attending(model: Model, block: Block) -> Kind:
         compression=block.compression,
         mixer_parameters=block.mixer_parameters or by_heads,
         plain=not block.mixer_parameters,
+        index=index,
         ffn=(block.ffn or model.ffn) if block.feed == "dense" else 0,
         norms=block.norms,
     )
@@ -372,6 +378,7 @@ def _without_cache(model: Model, block: Block) -> Kind:
         compression=1,
         mixer_parameters=inside,
         plain=False,
+        index="none",
         ffn=(block.ffn or model.ffn) if block.feed == "dense" else 0,
         norms=block.norms,
     )

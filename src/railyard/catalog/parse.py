@@ -8,6 +8,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from railyard.catalog.checks import check
+from railyard.catalog.model import Model
 from railyard.catalog.types import CONFIDENCES, Entry, Price, Range
 from railyard.errors import InputError, Problem, did_you_mean
 from railyard.schema.field import PRICE_READERS, FieldRecord, records
@@ -71,7 +72,8 @@ class Parser:
             InputError: With every problem of the file.
         """
         known = records(kind)
-        self._check_keys(self.node, [*HEADER_KEYS, *(record.key for record in known.values())])
+        config = ("config",) if issubclass(kind, Model) else ()
+        self._check_keys(self.node, [*HEADER_KEYS, *config, *(record.key for record in known.values())])
         values = self._values(kind, self.node, known, prefix="")
         entry = self._joined(kind, name, values) if not self.problems else None
         if entry is not None:

@@ -27,6 +27,7 @@ from railyard.catalog.types import (
 )
 from railyard.errors import InputError, Problem, did_you_mean
 from railyard.schema import yaml
+from railyard.schema.provenance import Provenance
 
 if TYPE_CHECKING:
     from railyard.schema.yaml import Node
@@ -213,7 +214,7 @@ class Catalog:
 
     def _index(self, kind: str) -> NameIndex:
         if kind not in self._indexes:
-            index = NameIndex(DATA / kind)
+            index = NameIndex(DATA / kind, loosely=kind == "models")
             for extra in self._extras[kind].values():
                 index.add(extra.name, _aliases(extra.node))
             self._indexes[kind] = index
@@ -238,6 +239,8 @@ class Catalog:
 
     def _parse(self, kind: str, name: str, node: Node, chain: tuple[str, ...], *, user: bool) -> Entry:
         base = self._base(kind, name, node, chain, user=user)
+        if kind == "models" and "config" in (node.mapping or {}):
+            base = _published(node, user=user)
         return Parser(node, base=base, user=user).entry(KINDS[kind], name)
 
     def _base(self, kind: str, name: str, node: Node, chain: tuple[str, ...], *, user: bool) -> Entry | None:
@@ -346,6 +349,20 @@ def load(extra: Path | None = None) -> Catalog:
 @cache
 def _shared() -> Catalog:
     return Catalog()
+
+
+def _published(node: Node, *, user: bool) -> Model:
+    """The architecture by the keys of a publisher's `config.json` that stand under `config`."""
+    from railyard.catalog.hugging_face.hf_config import model_of
+
+    config = (node.mapping or {})["config"]
+    if config.mapping is None:
+        problem = config.problem("expected the keys of a config.json", key="config", found=yaml.kind_of(config.value))
+        raise InputError.many([problem])
+    origin = Parser(node, user=user).default
+    return model_of(
+        config, origin.of("") if origin else Provenance("", f"{node.mark.file}:{node.mark.line}", 0, "user")
+    )
 
 
 def _aliases(node: Node) -> list[str]:

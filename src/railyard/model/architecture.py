@@ -45,6 +45,8 @@ class ModelColumns:
         state_elements, conv_elements, scan_flops: Of recurrences: elements that one sequence keeps, FLOPs of one token.
         expert_dim: Width of the vector that routed experts take.
         sparse_keys: Keys that a learned index picks for each query; 0 for all.
+        picking: Share of the cached elements of layers without a window whose keys an index picks.
+        indexed: Share of the layers with attention that have an index of their own.
         mtp: Multi-token-prediction layers.
         total_parameters, expert_share: Of the model; routed experts' share of them.
     """
@@ -91,6 +93,8 @@ class ModelColumns:
     scan_flops: F
     expert_dim: F
     sparse_keys: F
+    picking: F
+    indexed: F
     mtp: F
     attention_parameters: F
     mlp_parameters: F
@@ -182,7 +186,12 @@ def _windows(attending: Sequence[Kind]) -> dict[str, float]:
     def work(kind: Kind) -> float:
         return float(kind.heads * (kind.score_dim + kind.value_dim))
 
+    def picked(kind: Kind) -> float:
+        return float(kind.index != "none")
+
     return {
+        "picking": mean(far, picked, attrgetter("kv_elements")),
+        "indexed": mean(attending, lambda kind: float(kind.index == "own")),
         "window": mean(near, lambda kind: float(kind.window or 0)),
         "windowed": mean(attending, windowed, work),
         "windowed_cache": mean(attending, windowed, attrgetter("kv_elements")),

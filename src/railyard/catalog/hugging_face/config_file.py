@@ -24,19 +24,18 @@ MOST_LAYERS = 10_000
 
 
 class ConfigFile:
-    """The fields of one configuration file.
+    """The keys of one configuration.
 
     Args:
-        path: A `config.json`, or the folder of a model in which it lies.
-
-    Raises:
-        InputError: The file is missing, unreadable, too large, no JSON or no object.
+        path: The file in which they stand.
+        text: The text of that file, in which a key's line is looked up.
+        fields: The keys and their values.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path / "config.json" if path.is_dir() else path
-        self.text = _read_text(self.path)
-        self.fields = _parse(self.text, self.path)
+    def __init__(self, path: Path, text: str, fields: dict[str, Any]) -> None:
+        self.path = path
+        self.text = text
+        self.fields = fields
         self.outer = self.fields
         self.problems: list[Problem] = []
         self.assumed: list[str] = []
@@ -44,6 +43,20 @@ class ConfigFile:
             if isinstance(self.fields.get(key), dict):
                 said = {name: self.fields[name] for name in _OUTER_KEYS if name in self.fields}
                 self.fields = {**said, **self.fields[key]}
+
+    @classmethod
+    def read(cls, path: Path) -> ConfigFile:
+        """Reads a `config.json`.
+
+        Args:
+            path: The file, or the folder of a model in which it lies.
+
+        Raises:
+            InputError: The file is missing, unreadable, too large, no JSON or no object.
+        """
+        found = path / "config.json" if path.is_dir() else path
+        text = _read_text(found)
+        return cls(found, text, _parse(text, found))
 
     def has(self, key: str) -> bool:
         """Whether the key is there and not null."""
@@ -212,7 +225,7 @@ class ConfigFile:
         self.problems.append(Problem(message, file=str(self.path), line=line, column=column, key=key, **details_text))
 
     def _place(self, key: str) -> tuple[int | None, int | None]:
-        found = re.search(rf'"{re.escape(key)}"\s*:', self.text)
+        found = re.search(rf'(?<![\w"]){re.escape(key)}\s*:|"{re.escape(key)}"\s*:', self.text)
         if found is None:
             return None, None
         before = self.text[: found.start()]

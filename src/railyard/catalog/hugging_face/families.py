@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.catalog import MLA
+from railyard.catalog.block import Block
 from railyard.catalog.hugging_face.family import (
     Fields,
     base,
     bias,
+    blocks,
     deepseek_experts,
     native_names,
     qwen_window,
@@ -16,6 +18,7 @@ from railyard.catalog.hugging_face.family import (
     routed,
     sparse_steps,
     window_layers,
+    with_experts,
 )
 
 if TYPE_CHECKING:
@@ -66,6 +69,38 @@ def minimax(config: ConfigFile) -> Fields:
     """MiniMax M2: Mixtral's shape with normalised queries and keys and a bias on the router's choice."""
     router_bias = config.flag("use_routing_bias", default=True)
     return mixtral(config) | {"qk_norm": config.flag("use_qk_norm", default=True), "router_bias": router_bias}
+
+
+@register("minimax_m3", "minimax_m3_vl")
+def minimax_m3(config: ConfigFile) -> Fields:
+    """MiniMax M3: M2's attention and an index that picks blocks of keys; first layers lack it and are dense."""
+    width = config.count("intermediate_size")
+    fields = base(config, ffn=config.count("dense_intermediate_size"))
+    sparse = config.inner("sparse_attention_config")
+    picks = sparse.numbers("sparse_attention_freq") or [1] * fields["layers"]
+    has = config.numbers("moe_layer_freq")
+    for key, found in (("sparse_attention_freq", picks), ("moe_layer_freq", has)):
+        if not config.check_length(key, len(found), fields["layers"]):
+            return fields
+    made = [
+        Block(layers=1, feed="experts" if expert else "dense", index="own" if picked else "none")
+        for expert, picked in zip(has, picks, strict=True)
+    ]
+    return (
+        fields
+        | routed(config, config.count("num_local_experts"), width)
+        | {
+            "qk_norm": config.flag("use_qk_norm", default=True),
+            "router_bias": config.flag("use_routing_bias", default=True),
+            "shared_experts": config.count("n_shared_experts", default=1),
+            "shared_ffn": config.count("shared_intermediate_size", default=width),
+            "sparse_keys": sparse.count("sparse_topk_blocks") * sparse.count("sparse_block_size"),
+            "index_heads": sparse.count("sparse_num_index_heads"),
+            "index_dim": sparse.count("sparse_index_dim"),
+            "mtp_layers": config.count("num_mtp_modules", default=0),
+            "blocks": blocks(made),
+        }
+    )
 
 
 @register("qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "qwen2_5_omni_text")
@@ -120,7 +155,7 @@ def deepseek_v2(config: ConfigFile) -> Fields:
         nope_dim=nope,
         v_dim=config.count("v_head_dim"),
     )
-    fields = base(config) | {"head_dim": nope + rope, "mla": mla}
+    fields = base(config, head_dim=nope + rope) | {"mla": mla}
     return fields | (deepseek_experts(config) if config.has("n_routed_experts") else {})
 
 
@@ -136,12 +171,21 @@ def deepseek_v3(config: ConfigFile) -> Fields:
 
 @register("deepseek_v32", "glm_moe_dsa")
 def deepseek_v32(config: ConfigFile) -> Fields:
-    """DeepSeek V3.2 and GLM 5: as V3, with a learned index that picks the keys of a query."""
-    return deepseek_v3(config) | {
+    """DeepSeek V3.2 and GLM 5: as V3, with a learned index that picks the keys of a query.
+
+    GLM 5.2 lists in `indexer_types` which layers have an index and which read that of an earlier layer.
+    """
+    fields = deepseek_v3(config) | {
         "sparse_keys": config.count("index_topk"),
         "index_heads": config.count("index_n_heads"),
         "index_dim": config.count("index_head_dim"),
     }
+    kinds = config.words("indexer_types")
+    config.check_kinds("indexer_types", {"full", "shared"})
+    if "shared" in kinds and config.check_length("indexer_types", len(kinds), fields["layers"]):
+        made = [Block(layers=1, index="shared" if kind == "shared" else "own") for kind in kinds]
+        fields["blocks"] = with_experts(made, fields["moe_layer_start"], fields["moe_every"])
+    return fields
 
 
 @register("gpt_oss")

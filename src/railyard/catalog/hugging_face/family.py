@@ -34,17 +34,19 @@ def register(*names: str) -> Callable[[Callable[[ConfigFile], Fields]], Callable
     return add
 
 
-def base(config: ConfigFile, *, tied: bool = False, ffn: int | None = None) -> Fields:
+def base(config: ConfigFile, *, tied: bool = False, ffn: int | None = None, head_dim: int | None = None) -> Fields:
     """The fields that Llama and all its descendants name alike.
 
     Args:
         config: The file.
         tied: Whether embeddings are shared where the file does not say.
         ffn: Width of the MLP where the file says it elsewhere.
+        head_dim: Dimensions of a head where they are not `head_dim` (latent attention).
     """
     hidden = config.count("hidden_size")
     heads = config.count("num_attention_heads")
-    head_dim = config.optional_count("head_dim")
+    if head_dim is None:
+        head_dim = config.optional_count("head_dim")
     if head_dim is None:
         head_dim = config.divided("hidden_size", hidden, "num_attention_heads", heads) if heads else 0
     return {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields as dataclass_fields
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,8 @@ from railyard.schema.field import records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from railyard.schema.yaml import Node
 
 # Configurations with the familiar keys that are nevertheless no decoders of text, or whose layers are not read.
 REFUSED = {
@@ -75,7 +79,35 @@ def read(path: Path, like: str = "") -> Model:
         InputError: The file cannot be read, is of no decoder of text, or lacks a field; says file, key and what is
             allowed, for all that is wrong at once.
     """
-    config = ConfigFile(Path(path))
+    return _architecture(ConfigFile.read(Path(path)), like)
+
+
+def model_of(node: Node, origin: Provenance) -> Model:
+    """The architecture that the `config` of a catalogue entry describes by the keys of the publisher's file.
+
+    Args:
+        node: The mapping under `config`.
+        origin: Source, year and confidence of its values.
+
+    Raises:
+        InputError: As in `read`.
+    """
+    path = Path(node.mark.file)
+    text = path.read_text("utf-8") if path.is_file() else ""
+    model = _architecture(ConfigFile(path, text, node.plain()), "")
+    said = {
+        name: Provenance(
+            known.value_text,
+            origin.source,
+            origin.year,
+            known.confidence if known.confidence == "estimated" else origin.confidence,
+        )
+        for name, known in model.provenance.items()
+    }
+    return replace(model, provenance=said)
+
+
+def _architecture(config: ConfigFile, like: str) -> Model:
     kind = config.word("model_type")
     config.raise_problems()
     family = _asked(config, like) if like else _family(config, kind)
@@ -144,13 +176,24 @@ def _model(config: ConfigFile, values: Mapping[str, Any], note: str, guessed: fr
     source = f"{config.path}{note}"
     given = {name: value for name, value in values.items() if value is not None}
     provenance = {
-        field.name: Provenance(str(given[field.name]), source, 0, "estimated" if field.name in guessed else "user")
+        field.name: Provenance(_text(given[field.name]), source, 0, "estimated" if field.name in guessed else "user")
         for field in dataclass_fields(Model)
         if field.name in given and field.name in records(Model)
     }
     assumed = ", ".join(config.assumed)
     summary = f"read from {source}" + (f"; assumed: {assumed}" if assumed else "")
     return Model(name=name, summary=summary, assumed=assumed, provenance=provenance, **values)
+
+
+def _text(value: object) -> str:
+    """A value in words; of blocks how many layers of each kind there are."""
+    if not isinstance(value, tuple):
+        return str(value)
+    counts: Counter[str] = Counter()
+    for block in value:
+        window = f", window {block.window}" if block.window else ""
+        counts[f"{block.mixer} + {block.feed}{window}"] += block.layers
+    return "; ".join(f"{count} x {kind}" for kind, count in counts.items())
 
 
 def _name(config: ConfigFile) -> str:

@@ -25,6 +25,7 @@ _LETTERS = {"M": ("recurrent", "none"), "*": ("attention", "none"), "-": ("none"
 def nemotron_h(config: ConfigFile) -> Fields:
     """Nemotron-H and Nemotron 3: a layer is a Mamba-2, an attention, an MLP or experts, each behind one norm."""
     pattern = _pattern(config)
+    config.fields.setdefault("num_hidden_layers", len(pattern))
     fields = base(config, ffn=config.count("intermediate_size", default=0))
     heads_dim = config.count("attention_head_dim", "head_dim", default=fields["head_dim"])
     found = fields | {
@@ -150,7 +151,7 @@ def kimi_linear(config: ConfigFile) -> Fields:
         nope_dim=nope,
         v_dim=config.count("v_head_dim"),
     )
-    fields = base(config) | {"head_dim": nope + rope, "mla": latent}
+    fields = base(config, head_dim=nope + rope) | {"mla": latent}
     full = set(linear.numbers("full_attn_layers"))
     start, every = config.count("first_k_dense_replace", default=0), max(config.count("moe_layer_freq", default=1), 1)
     experts = config.count("num_experts", default=0)

@@ -143,6 +143,7 @@ def deepseek_v4(config: ConfigFile) -> Fields:
             compression=max(ratio, 1),
             cache_elements=dim,
             mixer_parameters=inside,
+            index="own" if 1 < ratio < _HEAVY else "none",
         )
 
     found = fields | deepseek_experts(config) | {"router_bias": True, "mtp_layers": mtp}
@@ -198,10 +199,10 @@ def mimo_v2(config: ConfigFile) -> Fields:
 
 
 def _enumerated(config: ConfigFile, key: str, layers: int) -> set[int]:
-    """Layers as a text of numbers with commas, as Step writes them; all but the first where it says nothing."""
+    """Layers as a text of numbers with commas, as Step writes them; without it all but the first dense ones."""
     text = config.fields.get(key)
     if text is None:
-        return set(range(1, layers))
+        return set(range(config.count("first_k_dense_replace", default=1), layers))
     parts = text.split(",") if isinstance(text, str) else text if isinstance(text, list) else []
     if not parts or not all(str(part).strip().isdecimal() for part in parts):
         config.refuse(key, "must be numbers of layers with commas", found=text)
@@ -227,7 +228,8 @@ def step3(config: ConfigFile) -> Fields:
 
 def _step_experts(config: ConfigFile) -> Fields:
     shared = config.count("share_expert_dim", default=0)
-    experts = routed(config, config.count("moe_num_experts"), config.count("moe_intermediate_size"), "moe_top_k")
+    count = config.count("moe_num_experts", "num_experts")
+    experts = routed(config, count, config.count("moe_intermediate_size"), "moe_top_k", "num_experts_per_tok")
     return experts | {"shared_experts": 1 if shared else 0, "shared_ffn": shared}
 
 
@@ -282,9 +284,8 @@ def longcat(config: ConfigFile) -> Fields:
     experts, idle = config.count("n_routed_experts"), config.count("zero_expert_num", default=0)
     visited = config.count("moe_topk") * experts / max(experts + idle, 1)
     pair = (Block(layers=1, feed="dense"), Block(layers=1, feed="experts"))
-    return base(config, ffn=width) | {
+    return base(config, ffn=width, head_dim=nope + rope) | {
         "layers": 2 * layers,
-        "head_dim": nope + rope,
         "mla": latent,
         "experts": experts,
         "experts_per_token": max(round(visited), 1),

@@ -90,6 +90,15 @@ def _qwen(section: ConfigFile, width: int, hidden: int) -> int:
     )
 
 
+def _qwen25(section: ConfigFile, width: int, hidden: int) -> int:
+    """Qwen2.5-VL: a gated MLP with biases, norms and patches without; one merger."""
+    merge = section.count("spatial_merge_size", default=2)
+    inner, depth = section.count("intermediate_size"), section.count("depth")
+    wide, out = width * merge * merge, section.count("out_hidden_size", default=hidden)
+    merger = width + wide * wide + wide + wide * out + out
+    return _patches(section, width) - width + depth * (inner - 2 * width) + merger
+
+
 def _siglip(section: ConfigFile, width: int, hidden: int) -> int:
     """Gemma 3's SigLIP: learned positions, a last norm; its patches are pooled, and one matrix leads on."""
     side = max(section.count("patch_size", default=14), 1)
@@ -109,10 +118,12 @@ def _llama4(section: ConfigFile, width: int, hidden: int) -> int:
 
 
 # Towers whose MLP has a gate.
-_GATED = ("gemma4_vision", "pixtral")
+_GATED = ("gemma4_vision", "pixtral", "qwen2_5_vl")
 _KNOWN: dict[str, Callable[[ConfigFile, int, int], int]] = {
     "qwen3_vl": _qwen,
     "qwen3_vl_moe": _qwen,
+    "qwen3_omni_moe_vision_encoder": _qwen,
+    "qwen2_5_vl": _qwen25,
     "qwen3_5": _qwen,
     "qwen3_5_moe": _qwen,
     "llama4_vision_model": _llama4,

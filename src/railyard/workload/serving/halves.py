@@ -80,6 +80,8 @@ def ffn_half(model: ModelColumns) -> ModelColumns:
         attention_parameters=zero,
         router_parameters=zero,
         sparse_keys=zero,
+        picking=zero,
+        indexed=zero,
         vocab=zero,
         total_parameters=routed + dense,
         expert_share=routed / (routed + dense),

@@ -155,7 +155,7 @@ def parts(deployments: Deployments, software: ServingSoftwareColumns, load: Iter
     experts = turns * _experts(deployments, software, each) * model.moe_layers
     passes = _passes(deployments, software, share)
     # An index of keys has projections, a norm, rotary, a cast, logits and a choice of its own.
-    indexed = np.where(model.sparse_keys > 0, software.index_layer_s, 0.0)
+    indexed = model.indexed * software.index_layer_s
     latent = software.latent_layer_s * model.latent
     kernels = model.layers * (software.layer_s + (latent + indexed) * model.cored)
     kernels = turns * (kernels + model.moe_layers * software.moe_layer_s)
@@ -266,8 +266,9 @@ def _seen(deployments: Deployments, load: IterationLoad) -> F:
     """Cached tokens that all sequences of the replica read in a mean layer."""
     model = deployments.model
     near = np.minimum(load.kv_tokens, load.sequences * model.window)
-    picked = np.where(model.sparse_keys > 0, load.sequences * model.sparse_keys, np.inf)
-    return model.windowed_cache * near + (1.0 - model.windowed_cache) * np.minimum(load.kv_tokens, picked)
+    picked = np.minimum(load.kv_tokens, load.sequences * model.sparse_keys)
+    far = load.kv_tokens + model.picking * (picked - load.kv_tokens)
+    return model.windowed_cache * near + (1.0 - model.windowed_cache) * far
 
 
 def state_bytes(deployments: Deployments) -> F:
@@ -284,7 +285,7 @@ def _cache(deployments: Deployments, software: ServingSoftwareColumns, load: Ite
     """Attention of the sequences that decode; states of recurrences are read and written, whatever the context."""
     model, layout, device = deployments.model, deployments.layout, deployments.device
     seen = _seen(deployments, load) / layout.dp
-    index = np.where(model.sparse_keys > 0, load.kv_tokens / layout.dp * _INDEX_BYTES, 0.0)
+    index = model.indexed * model.cored * load.kv_tokens / layout.dp * _INDEX_BYTES
     memory = device.hbm_bytes_s * software.kv_fraction
     flops = 2.0 * seen * model.cored * model.heads / layout.tp * model.decode_dim
     states = 2.0 * load.sequences / layout.dp * state_bytes(deployments)
