@@ -1,5 +1,6 @@
 // Iterations, and runs of iterations that are alike, begin and end.
 #include <algorithm>
+#include <utility>
 
 #include "serving/state.hpp"
 
@@ -19,6 +20,7 @@ void Simulation::State::launch(ReplicaId id, Batch&& batch) {
   const PoolState& pool = pool_of(id);
   batch.start = std::max(fine(now), replica.clock);
   batch.applied = 0;
+  batch.given_way = std::exchange(replica.given_way, {});
   batch.repeats = run_length(replica, batch);
   batch.slower = batch.slower_now = batch.slower_last = slower(id, batch.load.tokens);
   Fine time = pool.cost.run_time(batch.load, batch.repeats);
@@ -183,14 +185,29 @@ void Simulation::State::account(ReplicaId id, Batch& batch, std::int64_t count) 
   replica.kv_tokens += static_cast<i128>(batch.load.kv_tokens + batch.load.decodes * done) * count +
                        static_cast<i128>(batch.load.decodes) * count * (count - 1) / 2;
   replica.pairs += batch.load.pairs * count;
-  if (!replica.logged) return;
+  if (replica.logged) log(id, batch, begin, end, count);
+}
+
+void Simulation::State::log(ReplicaId id, const Batch& batch, Fine begin, Fine end, std::int64_t count) {
+  const auto add = [this, row = static_cast<std::int64_t>(iteration_log.replica.size())](
+                       std::int64_t request, std::int64_t tokens, std::int64_t admitted) {
+    iteration_log.item_iteration.push_back(row);
+    iteration_log.item_request.push_back(request);
+    iteration_log.item_tokens.push_back(tokens);
+    iteration_log.item_admitted.push_back(admitted);
+  };
+  const bool first = batch.applied == 0;
+  if (first) {
+    for (const std::int64_t request : batch.given_way) add(request, 0, -1);
+  }
+  for (const Item& item : batch.items) add(requests_[item.slot].id, item.tokens, first ? item.admitted : -1);
   iteration_log.replica.push_back(static_cast<std::int32_t>(id));
   iteration_log.start_ps.push_back(whole(begin));
   iteration_log.end_ps.push_back(whole(end));
   iteration_log.count.push_back(count);
   iteration_log.tokens.push_back(batch.load.tokens);
   iteration_log.decodes.push_back(batch.load.decodes);
-  iteration_log.kv_tokens.push_back(batch.load.kv_tokens + batch.load.decodes * done);
+  iteration_log.kv_tokens.push_back(batch.load.kv_tokens + batch.load.decodes * batch.applied);
 }
 
 void Simulation::State::end_iteration(ReplicaId id) {

@@ -180,6 +180,7 @@ void Simulation::State::preempt(ReplicaId id, std::size_t place_in_running) {
   request.settled = -1;
   ++request.preemptions;
   ++replica.preemptions;
+  if (replica.logged) replica.given_way.push_back(request.id);
   replica.again = true;
   set_pending(request, request.decodes() ? 0 : request.target() - request.computed);
   place(request, Request::Where::waiting);
@@ -245,7 +246,7 @@ bool Simulation::State::admit(ReplicaId id, Slot slot, Batch& batch, std::int64_
   if (request.admitted < 0) request.admitted = now;
   if (request.prefill_start < 0) request.prefill_start = now;
   if (spec.role == Role::prefill) open_transfer(slot);
-  add_item(id, slot, tokens, batch);
+  add_item(id, slot, tokens, batch, true);
   budget -= tokens;
   return true;
 }
@@ -265,14 +266,14 @@ bool Simulation::State::reclaim(ReplicaId id) {
   return false;
 }
 
-void Simulation::State::add_item(ReplicaId id, Slot slot, std::int64_t tokens, Batch& batch) {
+void Simulation::State::add_item(ReplicaId id, Slot slot, std::int64_t tokens, Batch& batch, bool admitted) {
   Replica& replica = replicas_[id];
   Request& request = requests_[slot];
   const bool decode = request.decodes();
   const std::int64_t before = request.computed;
   request.computed += tokens;
   ++request.in_flight;
-  batch.items.push_back({slot, tokens, request.computed >= request.target(), decode});
+  batch.items.push_back({slot, tokens, request.computed >= request.target(), decode, admitted ? before : -1});
   batch.load.tokens += tokens;
   ++batch.load.sequences;
   set_pending(request, std::max<std::int64_t>(0, decode ? 0 : request.target() - request.computed));

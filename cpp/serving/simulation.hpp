@@ -44,6 +44,9 @@ struct ReplicaTotals {
 struct IterationLog {
   std::vector<std::int32_t> replica;
   std::vector<std::int64_t> start_ps, end_ps, count, tokens, decodes, kv_tokens;
+  /// Who is in them: row above, request, its tokens (0: it was preempted before), and what was computed of it when it was
+  /// admitted to this iteration (-1: it ran before).
+  std::vector<std::int64_t> item_iteration, item_request, item_tokens, item_admitted;
 };
 
 /// Called now and then with the requests that have left and the simulated time; may throw to end the run.

@@ -190,7 +190,11 @@ void bind_results(nb::module_& m) {
       .def_prop_ro("count", column_of<IterationLog, &IterationLog::count>())
       .def_prop_ro("tokens", column_of<IterationLog, &IterationLog::tokens>())
       .def_prop_ro("decodes", column_of<IterationLog, &IterationLog::decodes>())
-      .def_prop_ro("kv_tokens", column_of<IterationLog, &IterationLog::kv_tokens>());
+      .def_prop_ro("kv_tokens", column_of<IterationLog, &IterationLog::kv_tokens>())
+      .def_prop_ro("item_iteration", column_of<IterationLog, &IterationLog::item_iteration>())
+      .def_prop_ro("item_request", column_of<IterationLog, &IterationLog::item_request>())
+      .def_prop_ro("item_tokens", column_of<IterationLog, &IterationLog::item_tokens>())
+      .def_prop_ro("item_admitted", column_of<IterationLog, &IterationLog::item_admitted>());
 }
 
 }  // namespace

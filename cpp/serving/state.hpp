@@ -65,11 +65,13 @@ struct Item {
   std::int64_t tokens;
   bool emits;   ///< A token comes out at the end ...
   bool decode;  ///< ... and one had come out before.
+  std::int64_t admitted = -1;  ///< Tokens that were computed when it was admitted to this iteration; -1: it ran before.
 };
 
 /// An iteration under way, or a run of them that are alike.
 struct Batch {
   std::vector<Item> items;
+  std::vector<std::int64_t> given_way;  ///< Of a logged replica: requests preempted since the iteration before.
   Load load;
   Fine start = 0, end = 0;
   Fine slowest = 0;          ///< Time of the slowest stage.
@@ -119,6 +121,7 @@ struct Replica {
   std::uint32_t write_way = kNoWay, write_flow = kNoFlow;  ///< To the store.
   std::vector<std::uint64_t> writing, to_write;            ///< Units on their way there, and those that follow them.
   bool logged = false;
+  std::vector<std::int64_t> given_way;  ///< Of a logged one: requests preempted since the latest iteration began.
   double own_rate = 0;  ///< That its collectives have over the NICs while they send; without transfers, the usual one.
   std::int64_t own_tokens = -1, own_decodes = -1;  ///< Of the iterations that its present demand was found for.
   // totals
@@ -236,7 +239,7 @@ class Simulation::State {
   void preempt(ReplicaId id, std::size_t place);
   std::int64_t wanted(const PoolSpec& pool, const Request& request, std::int64_t from, std::int64_t budget) const;
   bool reclaim(ReplicaId id);
-  void add_item(ReplicaId id, Slot slot, std::int64_t tokens, Batch& batch);
+  void add_item(ReplicaId id, Slot slot, std::int64_t tokens, Batch& batch, bool admitted = false);
   void publish(Replica& replica, Request& request);
   void release(ReplicaId id, Request& request);
   void take_blocks(Replica& replica, std::int64_t count);
@@ -252,6 +255,7 @@ class Simulation::State {
   std::int64_t ended_iterations(const Replica& replica, const Batch& batch) const;
   void advance(ReplicaId id, Batch& batch, std::int64_t count);
   void account(ReplicaId id, Batch& batch, std::int64_t count);
+  void log(ReplicaId id, const Batch& batch, Fine begin, Fine end, std::int64_t count);
   void end_iteration(ReplicaId id);
   void emit(ReplicaId id, const Batch& batch, const Item& item);
   Fine network_of(const PoolState& pool, const Request& request, const Batch& batch) const;

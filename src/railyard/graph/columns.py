@@ -292,3 +292,15 @@ TABLES.add(
         ),
     ),
 )
+TABLES.add(
+    "batches",
+    TableKind(
+        "a request in an iteration of a logged replica",
+        _columns(
+            Column("iteration", "int64", "Row of `iterations`."),
+            Column("request", "int64", "Number in the order of arrival."),
+            Column("tokens", "int64", "Its tokens in each; 0: it was preempted just before."),
+            Column("admitted", "int64", "Tokens computed or cached when it was admitted here; -1: it ran before."),
+        ),
+    ),
+)

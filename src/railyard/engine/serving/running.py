@@ -96,9 +96,9 @@ def simulate(
         progress: Called with the requests that have left and the simulated time in ps.
 
     Returns:
-        One row a request, sent at its start and answered at its end, with the tables `replicas`, `links`, `gaps` and
-        `iterations`. `meta` has `outcome` (see `outcome_of`), `overloaded` (the run was ended, because the queue grew
-        without bound), `end_ps` (when the last thing happened), seed and events.
+        One row a request, sent at its start and answered at its end, with the tables `replicas`, `links`, `gaps`,
+        `iterations` and `batches`. `meta` has `outcome` (see `outcome_of`), `overloaded` (the run was ended, because
+        the queue grew without bound), `end_ps` (when the last thing happened), seed and events.
 
     Raises:
         InputError: Columns or deployment do not fit together.
@@ -237,6 +237,7 @@ def _result(core: _core.Serving, deployment: Deployment, columns: dict[str, NDAr
             "links": {"bytes": np.array(core.link_bytes, np.float64)},
             "gaps": {"lower_ps": edges_ps[:-1], "upper_ps": edges_ps[1:], "count": np.array(core.gaps, np.int64)},
             "iterations": {name: np.array(getattr(log, name)) for name in TABLES.get("iterations").columns},
+            "batches": {name: np.array(getattr(log, f"item_{name}")) for name in TABLES.get("batches").columns},
         },
         meta={
             "engine": "serving",
