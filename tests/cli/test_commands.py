@@ -86,7 +86,10 @@ def test_help_and_version(railyard):
         ),
         (["diagnose"], {"--cluster", "--symptom", "--out", "--json", "--help"}),
         (["deploy"], {"--out", "--os", "--provision", "--inventory", "--set", "--json", "--quiet", "--help"}),
-        (["accept"], {"--out", "--results", "--junit", "--os", "--set", "--json", "--quiet", "--help"}),
+        (
+            ["accept"],
+            {"--out", "--results", "--junit", "--pilot", "--servers", "--os", "--set", "--json", "--quiet", "--help"},
+        ),
         (["audit"], {"--ibnetdiscover", "--lldp", "--netbox", "--plan", "--with", "--out", "--json", "--help"}),
         (["bring-up"], {"--set", "--json", "--quiet", "--help"}),
         (["check"], {"--junit", "--set", "--out", "--json", "--quiet", "--help"}),

@@ -73,7 +73,7 @@ def test_draws_compare_designs_within_each_draw(monkeypatch):
     }
     monkeypatch.setattr(decide, "worth", lambda choice, *_more: rows[choice])
     what = (OBJECTIVES["regret"], OBJECTIVES["expected_regret"])
-    found = decide._compared([0, 1, 2], {}, what, SHARES, None)
+    found = decide.compared([0, 1, 2], {}, what, SHARES)
     assert [row["regret"].tolist() for row in found] == [
         pytest.approx([1.0, 2.0 / 1.8 - 1]),
         pytest.approx([1.0, 1.0]),

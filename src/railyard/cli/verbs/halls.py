@@ -68,6 +68,13 @@ def accept(
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE.xml", help="Write a JUnit report, for build systems.")
     ] = None,
+    pilot: Annotated[
+        bool,
+        typer.Option("--pilot", help="Of a plan: tests of a pilot pod, and results at which another design is best."),
+    ] = False,
+    servers: Annotated[
+        int | None, typer.Option("--servers", min=1, help="Of the pilot pod; the fewest for the job when left out.")
+    ] = None,
     os: Annotated[
         str, typer.Option("--os", metavar="NAME", help="Of Ethernet switches, as in `deploy`: names of their ports.")
     ] = "sonic",
@@ -77,7 +84,20 @@ def accept(
 ) -> None:
     """Write what a cluster has to show, or judge what was measured; exit code 1 where a test failed or is missing."""
     from railyard.cli import accept as accepting
+    from railyard.errors import InputError
 
+    if pilot:
+        from railyard.cli import accept_pilot
+
+        given = {"--out": out, "--junit": junit}
+        wrong = next((name for name, value in given.items() if value is not None), None)
+        if wrong:
+            raise InputError("a pilot's tests are printed, not written", key=wrong, allowed="--results, --json")
+        raise typer.Exit(
+            accept_pilot.pilot(path, sets=set_ or [], servers=servers, results=results, as_json=json, quiet=quiet)
+        )
+    if servers is not None:
+        raise InputError("only a pilot pod has so many servers", key="--servers", allowed="with --pilot")
     raise typer.Exit(
         accepting.accept(
             path, sets=set_ or [], out=out, results=results, report=junit, system=os, as_json=json, quiet=quiet

@@ -107,9 +107,27 @@ def judged(
         draws: Samples.
         seed: Of the samples.
     """
-    goodputs = Goodputs()
     values = doubts.sampled(draws, seed)
-    drawn = _compared(choices, values, objectives, shares, goodputs)
+    best, bands, table = chances(choices, values, objectives, shares)
+    return Sure(best, bands, _tornado(choices, doubts, objectives, shares), _measure(table, doubts, values))
+
+
+def chances(
+    choices: Sequence[Choice], values: Mapping[str, F], objectives: Sequence[Objective], shares: Sequence[float]
+) -> tuple[dict[str, F], dict[str, F], F]:
+    """Chances of each choice to be the best and its bands, by objective, for draws of the factors.
+
+    Args:
+        choices: That may be chosen.
+        values: float64[draws] by factor.
+        objectives: The first ranks.
+        shares: Of the demands.
+
+    Returns:
+        Chances and bands as in `Sure`, and the first objective: float64[choices, draws], less is better.
+    """
+    draws = len(next(iter(values.values()))) if values else 1
+    drawn = compared(choices, values, objectives, shares)
     best, bands = {}, {}
     table = np.empty((0, 0))
     for number, what in enumerate(objectives):
@@ -123,17 +141,14 @@ def judged(
             table = what.sign * rows
         best[what.name] = _chances(what.sign * rows)
         bands[what.name] = np.percentile(rows, (10, 50, 90), axis=1).T
-    return Sure(best, bands, _tornado(choices, doubts, objectives, shares), _measure(table, doubts, values))
+    return best, bands, table
 
 
-def _compared(
-    choices: Sequence[Choice],
-    values: Mapping[str, F],
-    objectives: Sequence[Objective],
-    shares: Sequence[float],
-    goodputs: Goodputs,
+def compared(
+    choices: Sequence[Choice], values: Mapping[str, F], objectives: Sequence[Objective], shares: Sequence[float]
 ) -> list[dict[str, F]]:
     """Objectives of each choice for values of the factors, those that compare choices too where one is asked for."""
+    goodputs = Goodputs()
     found = [worth(choice, values, shares, goodputs) for choice in choices]
     rows = [dict(one.figures) for one in found]
     what = measured_by(objectives)
@@ -161,7 +176,7 @@ def _tornado(
     if len(choices) < 2 or not doubts.factors:
         return ()
     what = objectives[0]
-    rows = [row.get(what.name) for row in _compared(choices, doubts.ends(), objectives, shares, Goodputs())]
+    rows = [row.get(what.name) for row in compared(choices, doubts.ends(), objectives, shares)]
     if any(row is None for row in rows):
         return ()
     table = what.sign * np.array(rows)

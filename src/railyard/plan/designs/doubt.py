@@ -96,10 +96,12 @@ class Missed:
     Attributes:
         factor: As logarithms of the true time over the one found.
         share: Of the time that it stretches.
+        network: Whether it is the network's, which collectives alone show.
     """
 
     factor: Factor
     share: float = 1.0
+    network: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +203,11 @@ def missed_of_step(hardware: Hardware, training: Training, outcome: Outcome) -> 
     return (
         Missed(modelled(f"step of {model} on {hardware.cluster.accelerator.name}", bias, error.scatter)),
         Missed(modelled(f"layout {training.layout} of {model}", 0.0, layout)),
-        Missed(modelled(f"collectives on {hardware.cluster.fabric.name}", 0.0, network), outcome.share(*EXPOSED)),
+        Missed(
+            modelled(f"collectives on {hardware.cluster.fabric.name}", 0.0, network),
+            outcome.share(*EXPOSED),
+            network=True,
+        ),
     )
 
 

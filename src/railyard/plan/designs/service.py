@@ -95,6 +95,12 @@ def choice(planned: Planned, bench: Bench, point: int) -> Choice:
     )
 
 
+def replicas(bench: Bench, point: int, demand: int) -> int:
+    """Accelerators of one replica of each pool together."""
+    pools = _job(bench, point, demand).pools
+    return sum(int(pool.ranks.size) // pool.replicas for pool in pools)
+
+
 def words(pools: Sequence[PlacedPool]) -> str:
     """Pools in words: `8 x tp 4`, `prefill 6 x tp 4 and decode 5 x tp 8`."""
     found = []

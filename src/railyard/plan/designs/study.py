@@ -71,16 +71,29 @@ def plan(
     """
     if out is not None:
         expect_folder(out)
+    planned = worked_out(draft, out=out, pool=pool, report=report, ready=ready)
+    answer = answer_of(planned)
+    if out is None or not planned.choices:
+        return Finished(planned, answer, None)
+    return Finished(planned, answer, files.write(planned, answer, draft, out, faces))
+
+
+def worked_out(
+    draft: Draft,
+    *,
+    out: Path | None = None,
+    pool: Callable[[], Workers] = workers,
+    report: Callable[[str, float], None] | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> Planned:
+    """What a plan finds, without its folder; arguments and errors as of `plan`."""
     planned, section = begin(draft)
     name = draft.scenario.name
     path = None if out is None else out / STATES / f"{slug(name)}-{key_of(str(draft.folder.resolve()), name)[:8]}.jsonl"
     with ending_at_once(planned, section):
         ready()
         _work_out(draft, planned, section, path, pool=pool, report=report or (lambda _what, _share: None))
-    answer = answer_of(planned)
-    if out is None or not planned.choices:
-        return Finished(planned, answer, None)
-    return Finished(planned, answer, files.write(planned, answer, draft, out, faces))
+    return planned
 
 
 def _work_out(

@@ -1,0 +1,1 @@
+"""What a vendor's pilot pod has to show before a plan's recommendation is bought."""

@@ -1,0 +1,199 @@
+"""A pilot's sheet: flips against the plan run again with other steps, conditioning against its closed forms."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from railyard.cli import accept_pilot
+from railyard.errors import InputError
+from railyard.plan.designs.build import Bench
+from railyard.plan.designs.conclusion import conclude
+from railyard.plan.designs.doubt import Doubts, Factor
+from railyard.plan.designs.objectives import figures_of
+from railyard.plan.designs.outcome import layout_of
+from railyard.plan.designs.planned import begin
+from railyard.plan.designs.planning import Planner
+from railyard.plan.designs.price import priced
+from railyard.plan.pilot.flips import Beliefs, Trial, best
+from railyard.plan.pilot.trials import sheet
+from railyard.result.tax import EXPOSED
+from railyard.scenario import load
+from railyard.study.journal import Journal
+from railyard.study.tasks import Done, call
+
+PLAN: dict[str, Any] = {
+    "name": "p",
+    "cluster": {"accelerators": 64, "server": "hgx-h100", "back_end": {"topology": "leaf-spine"}},
+    "workload": {
+        "training": {
+            "model": "llama-3-8b",
+            "global_batch": 64,
+            "sequence": 4096,
+            "tokens": "1 T",
+            "parallelism": {"tp": 2, "pp": 1},
+        }
+    },
+    "plan": {"space": {"fabric": ["roce", "infiniband"]}, "effort": {"flow": 2, "rivals": 0, "draws": 400}},
+}
+
+
+class Here:
+    """Tasks one after another in this process."""
+
+    def run(self, tasks, until=math.inf):
+        del until
+        for number, task in enumerate(tasks):
+            yield Done(number, call(task.function, task.argument))
+
+    def close(self) -> None:
+        """Nothing runs on."""
+
+
+def worked_out(draft):
+    begun, section = begin(draft)
+    return Planner.of(draft, begun, section, Here(), Journal(None)).run()
+
+
+@pytest.fixture(scope="module")
+def found():
+    planned = worked_out(load.from_values(PLAN))
+    return sheet(planned, None, lambda _what, _share: None)
+
+
+def row(found, name: str):
+    return next(one for one in found.rows if one[0].name == name)
+
+
+def again(found, share_of_error: float) -> str:
+    """The best design where the engine had found the exposed part of steps on RoCE so much longer."""
+    planned = replace(found.planned, outcomes=dict(found.planned.outcomes))
+    bench = Bench(planned.space)
+    for choice in planned.choices:
+        if "roce" not in choice.name:
+            continue
+        outcome = choice.outcomes[0]
+        slower = 1.0 + outcome.share(*EXPOSED) * share_of_error
+        design = bench.design(choice.point)
+        training = design.jobs[0].replace(layout=layout_of(outcome.layouts[0]))
+        longer = replace(outcome, step_s=outcome.step_s * slower)
+        seated = choice.hardware[0]
+        paid = priced(seated.cluster, training, longer, seated.parts, design.assumptions, delivery_s=0.0)
+        planned.outcomes[choice.point, 0, outcome.engine] = replace(longer, figures=figures_of(paid))
+    conclude(planned, draws=400, seed=0, rivals=0)
+    return planned.choices[0].name
+
+
+def test_the_plan_run_again_on_both_sides_of_a_flip_has_another_best_design(found):
+    """A busbw of b instead of the p predicted makes what the job waits for on that network p / b as long."""
+    trial, (flip, *_) = row(found, "all-reduce-roce")
+    assert (found.planned.choices[0].name, found.planned.choices[flip.choice].name) == ("roce", "infiniband")
+    assert not flip.above
+    assert flip.value < trial.predicted
+    assert again(found, trial.predicted / (flip.value * 1.02) - 1.0) == "roce"
+    assert again(found, trial.predicted / (flip.value * 0.98) - 1.0) == "infiniband"
+
+
+def test_the_chance_of_a_flip_is_the_normal_tail(found):
+    trial, (flip, *_) = row(found, "all-reduce-roce")
+    factor = found.planned.choices[0].missed[0][2].factor
+    tail = 0.5 * math.erfc(trial.error(flip.value) / (factor.high / 1.2816) / math.sqrt(2))
+    assert flip.chance == pytest.approx(tail, rel=0.02)
+    low, high = (trial.value(sign * factor.high) for sign in (1, -1))
+    shown = accept_pilot._row(found, trial, ())
+    assert (shown["low"], shown["high"]) == pytest.approx((low, high))
+
+
+def test_a_pod_is_the_same_job_on_fewer_servers(found):
+    """Two servers: 8 of 32 replicas, a quarter of the batch; a step of it takes about as long as one of the design."""
+    trial, _ = row(found, "step-h100-sxm-1")
+    assert (trial.servers, trial.ranks) == (2, 16)
+    assert "--tensor-model-parallel-size 2" in trial.command
+    assert "--global-batch-size 16" in trial.command
+    assert trial.predicted == pytest.approx(found.planned.choices[0].outcomes[0].step_s, rel=0.1)
+    larger = sheet(found.planned, 4, lambda _what, _share: None)
+    assert {trial.servers for trial, _ in larger.rows} == {4}
+    with pytest.raises(InputError, match="no pod of 3 servers"):
+        sheet(found.planned, 3, lambda _what, _share: None)
+
+
+def test_a_result_as_expected_leaves_the_plan_and_one_beyond_the_flip_changes_it(found, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(accept_pilot, "worked_out", lambda *_args, **_kept: found.planned)
+    monkeypatch.setattr(accept_pilot, "sheet", lambda *_args: found)
+    plan, results = tmp_path / "plan.yaml", tmp_path / "results.csv"
+    plan.write_text(json.dumps(PLAN))
+
+    def told(*lines: str, **options: Any) -> dict[str, Any]:
+        results.write_text("\n".join(["test,value", *lines]) + "\n")
+        given = {"results": results, "sets": [], "servers": None, "as_json": True, "quiet": True, **options}
+        assert accept_pilot.pilot(plan, **given) == 0
+        return json.loads(capsys.readouterr().out)
+
+    trial, (flip, *_) = row(found, "all-reduce-roce")
+    for value, best_now in (
+        (trial.predicted, "roce"),
+        (flip.value * 1.001, "roce"),
+        (flip.value * 0.999, "infiniband"),
+    ):
+        said = told(f"all-reduce-roce,{value}", "write-roce,390")["results"]
+        assert (said["before"], said["after"], said["changed"]) == ("roce", best_now, best_now != "roce")
+    factor = next(one for one in said["factors"] if one["factor"] == "collectives on roce")
+    assert factor["moved"] == pytest.approx(trial.error(flip.value * 0.999))
+    assert factor["spread_after"] == pytest.approx(0.0, abs=1e-9)
+    roce = next(one for one in said["designs"] if one["variant"] == "roce")
+    assert roce["after"]["p90"] - roce["after"]["p10"] < roce["before"]["p90"] - roce["before"]["p10"]
+    accept_pilot.pilot(plan, sets=[], servers=None, results=None, as_json=False, quiet=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Buy roce, unless all-reduce-")
+    assert max(map(len, lines)) <= 100
+    accept_pilot.pilot(plan, sets=[], servers=None, results=results, as_json=False, quiet=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Buy infiniband, not roce: after 2 results its cpmt is ")
+    assert max(map(len, lines)) <= 100
+    results.write_text("test,value\nall-reduce-roc,300\n")
+    with pytest.raises(InputError, match="no such test"):
+        accept_pilot.pilot(plan, sets=[], servers=None, results=results, as_json=True, quiet=True)
+
+
+def test_several_results_are_conditioned_at_once():
+    """Two independent normal factors of 0.1 and 0.2; their sum is 0.1 above its mean: each takes its part of that.
+
+    Variances 0.01 and 0.04: a fifth and four fifths; what is left of each is 0.01 x 0.04 / 0.05.
+    """
+    half = (0.1 * 1.2816, 0.2 * 1.2816)
+    doubts = Doubts({n: Factor(n, "model", 0.03 - h, 0.03, 0.03 + h) for n, h in zip("ab", half, strict=True)}, (0, 0))
+    beliefs = Beliefs.of(doubts)
+    total = Trial("t", "step", 0, 1, 8, "s", rate=False, predicted=2.0, weights={"a": 1.0, "b": 1.0})
+    assert beliefs.spread(total) == pytest.approx((0.06, math.sqrt(0.05)))
+    moved = beliefs.moved([total], [0.16])
+    assert moved == pytest.approx({"a": 0.02, "b": 0.08})
+    after = beliefs.given([total], [0.16])
+    assert np.diag(after.covariance) == pytest.approx([0.008, 0.008])
+    assert beliefs.spread(total)[1] > 1e6 * after.spread(total)[1]
+    drawn = beliefs.redrawn(doubts.sampled(4000, 1), [total], [0.16])
+    assert drawn["a"] + drawn["b"] == pytest.approx(np.full(4000, 0.16))
+    assert drawn["a"].mean() == pytest.approx(0.05, abs=0.005)
+    assert drawn["a"].std() == pytest.approx(math.sqrt(0.008), rel=0.05)
+    alone = replace(total, weights={"a": 1.0})
+    both = beliefs.moved([total, alone], [0.16, 0.05])
+    assert both == pytest.approx({"a": 0.02, "b": 0.08})
+    assert total.value(total.error(2.3)) == pytest.approx(2.3)
+    assert replace(total, rate=True).error(1.0) == pytest.approx(math.log(2))
+
+
+def test_designs_that_miss_a_constraint_after_a_result_are_not_recommended(found):
+    """A step that is so much longer that the deadline is missed: the design with the shorter one is left."""
+    from railyard.plan.designs.constraints import Constraint
+
+    first, second = found.planned.choices[:2]
+    limit = max(first.figures["step"], second.figures["step"]) * 1.01
+    bound = replace(found.planned, constraints=(Constraint("at_most.step", "step", limit),))
+    moved = {"collectives on roce": np.array([0.0, 0.1])}
+    assert best(bound, moved).tolist() == [0, 1]
+    assert best(found.planned, {"collectives on roce": np.array([0.01])}).tolist() == [0]
