@@ -79,7 +79,6 @@ class SoftwareColumns:
     fp4_fraction: F
     joule16: F
     joule8: F
-    joule4: F
     grouped_fraction: F
     grouped_narrow: F
     narrow_group_s: F

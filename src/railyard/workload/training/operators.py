@@ -39,6 +39,8 @@ _PARTIAL_WAVE = 0.6
 # Adding to what is in memory (weight gradients) takes so much longer for each byte of an element beyond the 2 written:
 # 5 % with sums in 32 bits, on the A100 and the B200 alike.
 _ACCUMULATE_PER_BYTE = 0.05 / 6.0
+# Of the bytes of a cast with its transpose (2 read, 1 and 1 written), those of the transpose.
+_SECOND_COPY = 0.25
 # Rows of a query block of a fused attention kernel.
 _ATTENTION_ROWS = 128.0
 # Unfused softmax forward and backward, bytes per score: (scale, mask and softmax in one kernel of 16 bits, one
@@ -89,12 +91,13 @@ def gemm_rate(columns: Columns, bits: F) -> F:
 
     A benchmark's product ends before the device is warm; a step runs for hours at the power limit, where a joule pays
     for so many FLOP. GPUs of one process node pay alike: 16-bit products of H100, B200, GB200 and GB300 all take 1 W
-    for about 1 TFLOP/s, so the share of peak falls from one generation to the next.
+    for about 1 TFLOP/s, so the share of peak falls from one generation to the next. 4-bit products do not: Blackwell
+    Ultra's tensor cores do half as many again for each cycle, and sustain the same share of their peak as Blackwell's.
     """
     device, software = columns.device, columns.software
     narrow = np.where(bits == 8, device.gemm8 * software.fp8_fraction, device.gemm4 * software.fp4_fraction)
     share = np.where(bits == 16, device.gemm16 * software.gemm_fraction, narrow)
-    joule = np.where(bits == 16, software.joule16, np.where(bits == 8, software.joule8, software.joule4))
+    joule = np.where(bits == 16, software.joule16, np.where(bits == 8, software.joule8, 0.0))
     return np.minimum(share, np.where(joule > 0, joule * device.tdp_w, np.inf))
 
 
@@ -149,7 +152,9 @@ def linear(
         m: Tokens (of each product in the batch).
         k: Input features.
         n: Output features.
-        bits: Operand width; the job's when None. Narrow operands are cast first, forward and backward.
+        bits: Operand width; the job's when None. Narrow operands are cast first, forward and backward; beside adapters
+            without the second copy for the weight's gradient (Transformer Engine's `Linear`: columnwise usage only
+            where the weight requires a gradient).
         batch: Products in one kernel (grouped experts); one when None.
         fraction: Of the dense rate that this kind of product reaches; all of it when None.
     """
@@ -159,7 +164,8 @@ def linear(
     rate = gemm_rate(columns, width) * (one if fraction is None else fraction)
     two, grad = 2.0 * one, 2.0 * columns.software.gradient_bytes
     memory = columns.device.hbm_bytes_s * columns.software.memory_fraction
-    cast = np.where(width < 16, columns.software.cast_bytes, 0.0) * count * m / memory
+    copied = columns.software.cast_bytes * (1.0 - _SECOND_COPY * columns.job.frozen)
+    cast = np.where(width < 16, copied, 0.0) * count * m / memory
     used = np.where(m * k * n > 0, 1.0, 0.0)
     casts = np.where(cast > 0, used, 0.0)
     gap = columns.device.gap_s * used

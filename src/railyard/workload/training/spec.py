@@ -226,8 +226,8 @@ class SoftwareProfile:
         gemm_fraction: Of the device's best 16-bit GEMM rate that this software's GEMMs reach at large shapes.
         fp8_fraction, fp4_fraction: The same for 8- and 4-bit GEMMs, of the device's best 8-bit share of peak.
         fp8_scaling: One scale of 8-bit operands for a tensor (delayed or current), or one for each row.
-        joule16, joule8, joule4: FLOP of matrix products in 16, 8 and 4 bits that a joule pays for when the device runs
-            at its power limit; with its TDP the rate that a long step sustains. 0: power does not limit.
+        joule16, joule8: FLOP of matrix products in 16 and 8 bits that a joule pays for when the device runs at its
+            power limit; with its TDP the rate that a long step sustains. 0: power does not limit.
         grouped_fraction, grouped_narrow: Of the dense GEMM rate that grouped expert GEMMs reach in 16 bits, in 8 or 4.
         narrow_group_ps: Device time of one expert's product in 8 or 4 bits beyond its tiles and operands: small kernels
             that scale and cast each expert's part, one expert after another.
@@ -323,7 +323,6 @@ class SoftwareProfile:
     fp8_scaling: Scaling = "tensor"
     joule16: float = field(default=0.0, metadata=bounded(JOULE))
     joule8: float = field(default=0.0, metadata=bounded(JOULE))
-    joule4: float = field(default=0.0, metadata=bounded(JOULE))
     grouped_fraction: float = field(default=0.9, metadata=bounded(FRACTION))
     grouped_narrow: float = field(default=0.9, metadata=bounded(FRACTION))
     narrow_group_ps: int = 25_000_000

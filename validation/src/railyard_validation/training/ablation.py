@@ -91,7 +91,7 @@ DETAILS: tuple[Detail, ...] = (
     Detail("attention kernel", "every attention is a fused kernel", _set("software", flash=1.0)),
     Detail("causal attention", "all keys are computed", _set("job", causal=0.0)),
     Detail("casts", "casting to 8 and 4 bits is free", _set("software", cast_bytes=0.0)),
-    Detail("power", "products run as a cold benchmark does", _set("software", joule16=0.0, joule8=0.0, joule4=0.0)),
+    Detail("power", "products run as a cold benchmark does", _set("software", joule16=0.0, joule8=0.0)),
     Detail("gaps between kernels", "none", _set("device", gap_s=0.0)),
     Detail("host", "launching is free", _set("software", launch_s=0.0, layer_host_s=0.0, expert_host_s=0.0)),
     Detail("recomputation", "nothing is computed again", _set("layout", recompute_full=0.0, recompute_core=0.0)),
