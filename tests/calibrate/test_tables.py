@@ -199,3 +199,31 @@ def test_names_of_runs_survive_their_file(tmp_path):
     )
     (run,) = calibrated.read_runs(path)["megatron-2025/hopper"]
     assert run.name == name
+
+
+def test_every_key_of_a_scenarios_software_and_layout_is_a_column(tmp_path):
+    header = (
+        HEADER
+        + ",cuda_graphs,graphs,fused_experts,dispatcher,attention_precision,head_precision,bucket,gate,routing_skew"
+    )
+    cells = ",yes,attn+moe_router,1,hybridep,fp8,fp8,1.5 GB,1 B,1.25"
+    row = "v,gb300,512,gpt-oss-20b,8192,512,2,1,1,fp8,megatron-2026,{}" + cells
+    (step,) = steps_of(tables.read(write(tmp_path, header=header, rows=(row,), values=(0.0904,)))[1], catalogue.load())
+    software, layout = step.training.software, step.training.layout
+    assert (software.cuda_graphs, software.graphs, software.fused_experts) == (True, ("attn", "moe_router"), True)
+    assert (software.dispatcher, software.attention_precision, software.head_precision) == ("hybridep", "fp8", "fp8")
+    assert (layout.bucket_bytes, software.gate_bytes, step.training.routing_skew) == (1_500_000_000, 1.0, 1.25)
+    # Its NICs are those of the server in which it comes, 800 Gb/s; those of a GB200 have 400.
+    assert step.machine.scale_out_bps == pytest.approx(0.92 * 800e9)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "told"),
+    [("cuda_graphs", "maybe", "true or false"), ("bucket", "1.5", "unit"), ("dispatcher", "hybrid", "hybridep")],
+)
+def test_a_wrong_fact_names_its_column(tmp_path, column, cell, told):
+    path = write(tmp_path, header=f"{HEADER},{column}", rows=(f"{ROWS[1]},{cell}",), values=(9.0,))
+    with pytest.raises(InputError, match=told) as caught:
+        steps_of(tables.read(path)[1], catalogue.load())
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.line, problem.file) == (column, 2, str(path))

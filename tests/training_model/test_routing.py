@@ -1,6 +1,10 @@
 """Skewed routing: bounds, closed forms, and what it does to a step."""
 
+import numpy as np
+import pytest
+
 from railyard import catalog
+from railyard.model.routing import UNBALANCED
 from railyard.workload.training import Layout, Machine, Training, estimate, profiles
 
 
@@ -19,3 +23,8 @@ def test_a_skewed_router_makes_the_step_longer_and_a_dense_model_none_the_wiser(
 
     assert step("qwen3-30b-a3b", 0.8, 16) > 1.2 * step("qwen3-30b-a3b", 0.0, 16)
     assert step("llama-3-8b", 0.8, 1) == step("llama-3-8b", 0.0, 1)
+
+
+def test_ten_of_64_experts_take_three_quarters_where_nothing_balances():
+    share = np.arange(1, 65) ** -UNBALANCED
+    assert share[:10].sum() / share.sum() == pytest.approx(0.75, abs=0.01)

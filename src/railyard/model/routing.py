@@ -17,6 +17,14 @@ _PLACEMENTS = 256
 _MAXIMA = (0.0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344, 2.594, 2.827)
 
 
+UNBALANCED = 1.25
+"""Zipf exponent of a router that no loss and no bias balances.
+
+The 10 most popular of 64 experts take 75 % of the tokens (FlexMoE, arXiv 2304.03946, section 2, from memory), which is
+their share of i^-1.25.
+"""
+
+
 @cache
 def imbalance(experts: int, ranks: int, skew: float) -> float:
     """Load of the busiest rank over the mean load.

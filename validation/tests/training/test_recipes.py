@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from railyard import catalog
+from railyard.model.routing import UNBALANCED
 from railyard.workload.training.spec import DISPATCHERS, GRAPH_SCOPES, RECOMPUTE_MODULES
 from railyard_validation.training import recipes
 from railyard_validation.training import table as tables
@@ -133,6 +134,22 @@ def test_a_file_of_the_submission_tells_what_the_row_infers(known, tmp_path):
     assert case.training.precision == "fp4"
     assert case.training.software.graphs == ("layer",)
     assert any("inferred" in line for line in case.defaults)
+
+
+def test_what_all_nemo_configurations_of_a_benchmark_say(known, tmp_path):
+    cells = {"source_doc": "MLPerf Training v6.0 results (Nobody, x)", "framework": "NVIDIA NeMo 26.04", "pp": "1"}
+    cells |= {"vpp": None, "seq_len": "8192", "n_gpu": "8", "global_batch_seqs": "16", "micro_batch": "2"}
+    case = case_of(row(tmp_path, **cells, model="gpt-oss-20b", ep="1"), known)
+    assert case.training.routing_skew == UNBALANCED
+    # 768 million parameters, gradients of 2 bytes.
+    assert case.training.layout.bucket_bytes == 1_536_000_000
+    assert case.training.software.fused_experts
+    adapted = {**cells, "model": "Llama-2-70B", "notes": "LoRA rank 16, attention", "micro_batch": "1", "ep": None}
+    assert case_of(row(tmp_path, **adapted), known).training.software.attention_precision == "fp8"
+    # What the row says counts more.
+    said = {**adapted, "attention_precision": "bf16"}
+    assert case_of(row(tmp_path, **said), known).training.software.attention_precision == "bf16"
+    assert recipes.recipe_of(row(tmp_path, **{**adapted, "framework": "Primus"})) is None
 
 
 @pytest.mark.parametrize(

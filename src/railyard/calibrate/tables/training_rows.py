@@ -7,16 +7,18 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from railyard.calibrate.tables import facts
 from railyard.calibrate.tables.cells import read_rows
 from railyard.catalog import Model
 from railyard.errors import InputError, did_you_mean
 from railyard.model import flops
 from railyard.model.machine import Machine
 from railyard.schema.bounds import limits
+from railyard.study.compose import written_layout
 from railyard.workload.training import profiles
 from railyard.workload.training.layout import check
 from railyard.workload.training.precision import check_precision
-from railyard.workload.training.spec import DISPATCHERS, RECOMPUTE_MODULES, Layout, Lora, SoftwareProfile, Training
+from railyard.workload.training.spec import RECOMPUTE_MODULES, Layout, Lora, SoftwareProfile, Training
 
 if TYPE_CHECKING:
     from railyard.calibrate.tables.kind import Source
@@ -33,17 +35,32 @@ RANGES = {
     "tokens_per_s_per_gpu": limits(1e-3, 1e7),
     "tflops_per_gpu": limits(1e-3, 1e5),
     "scale_out_gbps": limits(1e-3, 1e5),
+    "routing_skew": limits(0.0, 4.0),
 }
 """Beyond these nothing was ever measured: steps of 0.1 ms to a day, one token in 1,000 s to 10 million in one."""
 _ANY = limits(0.0, 1e12)
-_LAYOUT = ("tp", "pp", "cp", "ep", "dp", "vpp", "micro_batch", "fsdp_shard", "expert_tp")
 _SHAPE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")
-_FLAGS = ("seq_parallel", "overlap_tensor", "overlap_expert", "overlap_gradient", "overlap_parameter", "gated_mlp")
-_WORDS = ("id", "software", "precision", "recompute", "zero", "dispatcher", "notes")
+_ALIASES = {"vpp": "vp", "seq_parallel": "sequence_parallel"}
+_WORDS = ("id", "software", "precision", "notes", "gated_mlp")
 _NETWORK = ("gpus_per_node", "scale_out_gbps")
 _ADAPTERS = ("lora_rank", "lora_targets")
-COLUMNS = (*NEEDED, *METRICS, *_LAYOUT, *_SHAPE, *_FLAGS, *_WORDS, *_NETWORK, *_ADAPTERS)
-"""All columns that a table may have."""
+COLUMNS = (
+    *dict.fromkeys(
+        (
+            *NEEDED,
+            *METRICS,
+            *_ALIASES,
+            *_SHAPE,
+            *_WORDS,
+            *_NETWORK,
+            *_ADAPTERS,
+            "routing_skew",
+            *facts.LAYOUT,
+            *facts.SOFTWARE,
+        )
+    ),
+)
+"""All columns that a table may have; those of `facts` are keys of a scenario."""
 
 _YES, _NO = ("1", "yes", "true", "on"), ("0", "no", "false", "off")
 _PRECISIONS: dict[str, Precision] = {
@@ -104,7 +121,7 @@ class _Row:
             self.line,
             self.cells.get("id", f"line {self.line}"),
             training,
-            self._machine(device),
+            self._machine(device, catalog),
             self._seconds(training),
         )
 
@@ -116,7 +133,13 @@ class _Row:
         layout = self._layout()
         check(model, layout, seq_len, self._count("n_gpu"))
         return Training(
-            model=model, layout=layout, seq_len=seq_len, software=software, precision=precision, lora=self._lora()
+            model=model,
+            layout=layout,
+            seq_len=seq_len,
+            software=software,
+            precision=precision,
+            routing_skew=self._number("routing_skew") if self.cells.get("routing_skew", "0") != "0" else 0.0,
+            lora=self._lora(),
         )
 
     def _lora(self) -> Lora | None:
@@ -126,10 +149,7 @@ class _Row:
     def _software(self, device: Accelerator) -> SoftwareProfile:
         name = self.cells.get("software")
         found = profiles.default(device) if name is None else profiles.profile(name, device)
-        if "dispatcher" not in self.cells:
-            return found
-        dispatcher = self._choice("dispatcher", {one: one for one in DISPATCHERS}, "alltoall")
-        return dataclasses.replace(found, dispatcher=dispatcher)
+        return dataclasses.replace(found, **facts.of_software(self.cells))
 
     def _model(self, catalog: Catalog) -> Model:
         shape: dict[str, Any] = {name: self._count(name) for name in _SHAPE if name in self.cells}
@@ -154,32 +174,15 @@ class _Row:
         )
 
     def _layout(self) -> Layout:
-        degrees = ("tp", "pp", "cp", "ep", "expert_tp")
-        sizes: dict[str, Any] = {name: self._count(name) if name in self.cells else 1 for name in degrees}
-        ranks, inner = self._count("n_gpu"), sizes["tp"] * sizes["pp"] * sizes["cp"]
-        if "dp" not in self.cells and ranks % inner:
-            raise InputError(f"tp x pp x cp = {inner} does not divide the {ranks} accelerators", key="tp")
-        vp = self._count("vpp") if "vpp" in self.cells else 1
+        """As a scenario's; unless told otherwise ZeRO 1, and sequence parallel with tensor parallelism."""
+        named = {key: self.cells[column] for column, key in _ALIASES.items() if column in self.cells}
+        given = facts.of_layout({**self.cells, **named}, frozenset({"zero", "recompute"}))
         recompute, modules = self._recompute()
-        flags: dict[str, Any] = {
-            name: self._flag(name, default=True) for name in ("overlap_gradient", "overlap_parameter")
-        }
-        flags |= {name: self._flag(name, default=False) for name in ("overlap_tensor", "overlap_expert")}
-        return Layout(
-            global_batch=self._count("global_batch_seqs"),
-            dp=self._count("dp") if "dp" in self.cells else ranks // inner,
-            vp=vp,
-            zero=self._choice("zero", _ZERO, "1"),
-            schedule="interleaved" if vp > 1 else "1f1b",
-            reshard=sizes["pp"] == 1,
-            fsdp_shard=self._count("fsdp_shard") if "fsdp_shard" in self.cells else 0,
-            sequence_parallel=self._flag("seq_parallel", default=sizes["tp"] > 1),
-            micro_batch=self._count("micro_batch") if "micro_batch" in self.cells else 1,
-            recompute=recompute,
-            recompute_modules=modules,
-            **sizes,
-            **flags,
-        )
+        given |= {"recompute": recompute, "zero": self._choice("zero", _ZERO, "1")}
+        given |= {"recompute_modules": modules} if modules else {}
+        given.setdefault("sequence_parallel", given.get("tp", 1) > 1)
+        given.setdefault("reshard", given.get("pp", 1) == 1)
+        return written_layout(given, self._count("global_batch_seqs"), self._count("n_gpu"))
 
     def _recompute(self) -> tuple[Any, tuple[str, ...]]:
         text = self.cells.get("recompute", "none")
@@ -198,10 +201,12 @@ class _Row:
                 )
         return "none", modules
 
-    def _machine(self, device: Accelerator) -> Machine:
-        per_node = self._count("gpus_per_node") if "gpus_per_node" in self.cells else 8
+    def _machine(self, device: Accelerator, catalog: Catalog) -> Machine:
+        server = catalog.server(device.server)
+        per_node = self._count("gpus_per_node") if "gpus_per_node" in self.cells else server.accelerators
         domain = max(per_node, device.scale_up_domain)
-        gbps = self._number("scale_out_gbps") if "scale_out_gbps" in self.cells else 400.0
+        nics_bps = catalog.nic(server.nic).rate_bps * server.nics_per_accelerator
+        gbps = self._number("scale_out_gbps") if "scale_out_gbps" in self.cells else nics_bps / 1e9
         return dataclasses.replace(
             Machine.of_device(device, gbps * 1e9 * _NIC_FRACTION, domain),
             scale_up_peers=device.scale_up_domain - 1 if device.scale_up_kind == "mesh" else 0,

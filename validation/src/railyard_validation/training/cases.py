@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
 from railyard.model import flops
+from railyard.model.routing import UNBALANCED
 from railyard.workload.training.estimate import estimate
 from railyard.workload.training.spec import Lora, Training
 from railyard_validation.training import table as tables
@@ -150,7 +151,16 @@ def job_of(row: Row, catalog: Catalog) -> tuple[Training, Machine, tuple[str, ..
     software, machine = software_of(row, device, recipe, defaults), machine_of(row, device, defaults)
     layout = layout_of(row, model, machine, software, defaults, recipe=recipe)
     seq_len, lora = row.integers["seq_len"], lora_of(row, defaults)
-    training = Training(model=model, layout=layout, seq_len=seq_len, software=software, precision=precision, lora=lora)
+    skew = row.real.get("routing_skew", UNBALANCED if recipe and recipe.unbalanced else 0.0)
+    training = Training(
+        model=model,
+        layout=layout,
+        seq_len=seq_len,
+        software=software,
+        precision=precision,
+        lora=lora,
+        routing_skew=skew,
+    )
     return training, machine, tuple(defaults)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING
 
+from railyard.calibrate.tables import facts
 from railyard.errors import InputError
 from railyard.workload.training import profiles
 from railyard.workload.training.layout import auto, check
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from railyard.workload.training.spec import Precision, Recompute, Schedule, SoftwareProfile
     from railyard_validation.training.recipes import Recipe
     from railyard_validation.training.table import Row
+
+# Columns that have a grammar of their own here, beside those that are keys of a scenario.
+_OWN = frozenset({"tp", "pp", "dp", "cp", "ep", "micro_batch", "recompute"})
 
 
 def precision_of(row: Row, device: Accelerator, defaults: list[str], recipe: Recipe | None = None) -> Precision:
@@ -84,19 +88,18 @@ def software_of(
         changes["fp8_scaling"] = "row"
     if recipe:
         changes |= {"graphs": recipe.graphs, "fused_experts": recipe.fused_experts}
+        changes |= {"attention_precision": "fp8"} if recipe.eight_bit_attention else {}
         changes |= {"dispatcher": recipe.dispatcher} if recipe.dispatcher else {}
         changes |= {"fused_loss": True} if recipe.fused_loss else {}
     said = f"{row.get('overlap_notes')} {row.get('notes')}".lower()
-    named = row.get("dispatcher") or next((kind for kind in DISPATCHERS if kind in said), "")
+    named = next((kind for kind in DISPATCHERS if kind in said), "")
     changes |= {"dispatcher": named} if named else {}
-    changes |= {name: row.get(name) for name in ("head_precision", "attention_precision") if row.get(name)}
     if re.search(r"8-bit attention|fp8attn|fp8_dpa", said):
         changes["attention_precision"] = "fp8"
-    if row.get("fused_experts"):
-        changes["fused_experts"] = row.get("fused_experts") == "1"
     scopes = tuple(scope for scope in GRAPH_SCOPES if re.search(rf"\b{scope}\b", said))
     if "graphs" in said and "no cuda graphs" not in said:
         changes["graphs"] = scopes or recipe.graphs if recipe else scopes
+    changes |= facts.of_software(row.text)
     return dataclasses.replace(found, **changes) if changes else found  # type: ignore[arg-type]
 
 
@@ -115,7 +118,7 @@ def layout_of(
     of the fastest layout that fits, and where a row that was typed off a page does not fit, its recipe counts more.
 
     Args:
-        row: Of the table.
+        row: Of the table; columns that are keys of a scenario's `parallelism` count last.
         model: Its architecture.
         machine: Its machine, for the choice of a layout where the table names none.
         software: Its profile, for the same.
@@ -217,7 +220,7 @@ def _written(row: Row, defaults: list[str], recipe: Recipe | None) -> Layout:
         recompute=_recompute(row, defaults),
         recompute_modules=_modules(row, recipe),
         recompute_share=0.5 if _keeps_every_second(row) else 1.0,
-        bucket_bytes=round(1e6 * row.real.get("bucket_mb", 0.0)),
+        bucket_bytes=_bucket_bytes(row, recipe),
         recompute_by_operator=_keeps_every_second(row),
         offload_layers=recipe.offload_layers if recipe else 0,
         overlap_gradient=modern,
@@ -226,7 +229,13 @@ def _written(row: Row, defaults: list[str], recipe: Recipe | None) -> Layout:
         overlap_expert=_overlap_expert(row, overlap, recipe),
         context_heads="CP a2a" in overlap,
         **sizes,
-    )
+    ).replace(**facts.of_layout(row.text, _OWN))
+
+
+def _bucket_bytes(row: Row, recipe: Recipe | None) -> int:
+    if "bucket_mb" in row.real or recipe is None:
+        return round(1e6 * row.real.get("bucket_mb", 0.0))
+    return recipe.bucket_parameters * _GRADIENT_BYTES
 
 
 def _completed(row: Row, recipe: Recipe | None) -> Row:
@@ -320,6 +329,8 @@ def _micro_batch(row: Row, local: int, pp: int, defaults: list[str]) -> int:
     return 1
 
 
+# Of a gradient in a bucket: NeMo reduces them in 16 bits.
+_GRADIENT_BYTES = 2
 # What tables write for sharding, and its ZeRO stage, the first that matches.
 _SHARDING = (
     (r"no reshard|shard_grad_op", 2),

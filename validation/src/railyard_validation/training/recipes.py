@@ -1,8 +1,9 @@
 """Recipes behind published runs: facts that a table of results leaves out, from the files that were run.
 
 `data/bridge_recipes.csv` has NVIDIA's performance recipes for Megatron-Bridge, release by release;
-`data/mlperf_v5.1_configs.csv` the configuration files of MLPerf Training v5.1's Llama 3.1 submissions. A row of
-results is completed from the recipe that is nearest to it; what the row says itself stands.
+`data/mlperf_v5.1_configs.csv` the configuration files of MLPerf Training v5.1's Llama 3.1 submissions; `_NEMO` what
+all submissions to v6.0 with NVIDIA NeMo share. A row of results is completed from the recipe that is nearest to it;
+what the row says itself stands.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _MODELS = (
     (r"qwen.?3.*235", "qwen3-235b-a22b"),
     (r"qwen.?3.*next", "qwen3-next-80b-a3b"),
     (r"qwen.?3.*30b", "qwen3-30b-a3b"),
+    (r"llama-2.*70", "llama-2-70b"),
     (r"llama.*405", "llama-3.1-405b"),
     (r"llama.*70", "llama-3-70b"),
     (r"llama.*8b", "llama-3-8b"),
@@ -62,6 +64,9 @@ class Recipe:
         sharded: Parameters are sharded (Megatron-FSDP).
         fused_experts: Grouped products, activation and casts are one kernel.
         fused_loss: One kernel for the loss.
+        eight_bit_attention: Products of the attention core are in 8 bits.
+        bucket_parameters: Parameters whose gradients one reduction carries; 0 where the recipe does not say.
+        unbalanced: No loss and no bias balances the router.
         offload_layers: Layers whose activations wait in the host's memory.
         differs: Sizes in which the row differs from the recipe.
     """
@@ -76,6 +81,9 @@ class Recipe:
     sharded: bool = False
     fused_experts: bool = False
     fused_loss: bool = False
+    eight_bit_attention: bool = False
+    bucket_parameters: int = 0
+    unbalanced: bool = False
     offload_layers: int = 0
     differs: tuple[str, ...] = ()
 
@@ -88,15 +96,37 @@ class Recipe:
         facts += [f"graphs of {'+'.join(self.graphs)}"] if self.graphs else []
         facts += [f"recomputes {'+'.join(self.recompute)}"] if self.recompute else []
         facts += ["experts' exchange overlapped"] if self.overlap_expert else []
+        facts += ["8-bit attention"] if self.eight_bit_attention else []
+        facts += [f"buckets of {self.bucket_parameters:,} parameters"] if self.bucket_parameters else []
+        facts += ["router not balanced"] if self.unbalanced else []
         facts += [f"activations of {self.offload_layers} layers in host memory"] if self.offload_layers else []
         return ", ".join(parts) + (": " + ", ".join(facts) if facts else "")
 
 
+# What the configurations of all systems of one benchmark say: NVIDIA's MLPerf Training v5.0 `config_common.sh` of
+# llama2_70b_lora (`FP8_DPA=1`), v6.0's of gpt_oss_20b (`BUCKET_SIZE=768000000`), its `conf/gpt_oss.yaml`
+# (`moe_router_load_balancing_type: none`, `hybridep`) and each system's `NVTE_CUTEDSL_FUSED_GROUPED_MLP=1`.
+_NEMO = {
+    "llama-2-70b": Recipe("MLPerf's llama2_70b_lora", "", {}, eight_bit_attention=True),
+    "gpt-oss-20b": Recipe(
+        "MLPerf's gpt_oss_20b",
+        "",
+        {},
+        dispatcher="hybridep",
+        fused_experts=True,
+        bucket_parameters=768_000_000,
+        unbalanced=True,
+    ),
+}
+
+
 def recipe_of(row: Row) -> Recipe | None:
-    """The recipe behind a row of a Megatron-Bridge page or of MLPerf Training v5.1, or None where there is none."""
+    """The recipe behind a row of a Megatron-Bridge page or of MLPerf Training, or None where there is none."""
     source = row.get("source_doc")
     if "MLPerf Training v5.1" in source:
         return _mlperf(row, source)
+    if "MLPerf Training v6.0" in source and "NVIDIA NeMo" in row.get("framework"):
+        return _NEMO.get(_model(row))
     if "Megatron-Bridge performance" in source or re.search(r"Megatron-Bridge \d\d\.\d\d", row.get("framework")):
         return _bridge(row)
     return None
@@ -129,6 +159,7 @@ def _bridge(row: Row) -> Recipe | None:
         sharded=chosen["fsdp"] == "1",
         fused_experts=chosen["fused_grouped_mlp"] == "1",
         fused_loss=True,
+        eight_bit_attention=chosen["fp8_attention"] == "1",
         offload_layers=int(chosen["offload_layers"] or 0),
         differs=differs,
     )
@@ -172,6 +203,7 @@ def _mlperf(row: Row, source: str) -> Recipe | None:
         sizes=_sizes(best),
         graphs=graphs,
         fused_loss=best["fused_loss"] == "1",
+        eight_bit_attention=best["fp8_attention"] == "1",
         differs=tuple(name for name in _differs(row, best) if name not in ("gpus", "global_batch")),
     )
 

@@ -1,7 +1,8 @@
 """Rows of a table of measured training runs: text to typed facts, with line numbers.
 
-The columns are those of `runs.csv` and of `runs_single_node.csv` (see docs/explanation/training.md); a column that a
-table lacks is an unknown fact, a cell that is not what its column may hold is an error.
+The columns are those of `runs.csv` and of `runs_single_node.csv` (see docs/explanation/training.md), and every key of
+a scenario's `software` and `parallelism`; a column that a table lacks is an unknown fact, a cell that is not what its
+column may hold is an error.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _MOST = {"layers": 4096, "hidden": 1_000_000, "vocab": 100_000_000, "experts": 1
 # A model without these is none.
 _LEAST = ("layers", "hidden", "heads", "vocab", *_PLACE)
 _STEPS = ("step_time_s", "step_p5_s", "step_p95_s", "step_p99_s")
-_REAL = (*_STEPS, "bucket_mb", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "mem_gib")
+_REAL = (*_STEPS, "bucket_mb", "routing_skew", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "mem_gib")
 _FLAGS = ("seq_parallel", "gated_mlp", "fused_experts")
 COLUMNS = {
     **{name: Column(1 if name in _LEAST else 0, _MOST.get(name, 1e12), integer=True) for name in _INTEGERS},
