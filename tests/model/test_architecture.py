@@ -46,3 +46,18 @@ def test_a_window_bounds_the_pairs_of_its_layers():
     few, many = (float(found.causal_pairs(np.array([count]))[0]) for count in (5.0, 300.0))
     assert few == 12.5
     assert many == 0.5 * (300 * 128 - 128**2 / 2) + 0.5 * 300**2 / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [
+        ("llama-3-8b", 32),
+        ("deepseek-v3", 61),
+        ("qwen3.5-397b-a17b", 60),
+        ("nemotron-nano-9b-v2", (27 + 4 + 25) / 2),  # each layer is a mixer or an MLP
+        ("nemotron-3-nano-30b-a3b", (23 + 6 + 23) / 2),
+        ("llama-3.3-nemotron-super-49b", (49 + 80) / 2),  # 31 layers without attention
+    ],
+)
+def test_a_whole_layer_is_a_mixer_and_an_mlp(name, whole):
+    assert ModelColumns.of([KNOWN.model(name)]).whole_layers[0] == pytest.approx(whole)

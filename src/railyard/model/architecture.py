@@ -123,6 +123,18 @@ class ModelColumns:
         active: F = self.total_parameters * (1.0 - self.expert_share * (1.0 - visited))
         return active
 
+    @property
+    def feeds(self) -> F:
+        """Layers with experts or a dense MLP."""
+        found: F = self.moe_layers + (self.layers - self.moe_layers) * self.dense
+        return found
+
+    @property
+    def whole_layers(self) -> F:
+        """Layers of a mixer and an MLP with as many of both: half of the layers of Nemotron-H, which have one."""
+        found: F = (self.mixers * self.layers + self.feeds) / 2.0
+        return found
+
     def core_flops(self, cells: F) -> F:
         """FLOPs of scores and weighted values for so many cells (a query, a key and a head) of whole sequences."""
         flops: F = 2.0 * cells * (self.score_dim + self.value_dim)

@@ -157,7 +157,7 @@ def parts(deployments: Deployments, software: ServingSoftwareColumns, load: Iter
     # An index of keys has projections, a norm, rotary, a cast, logits and a choice of its own.
     indexed = model.indexed * software.index_layer_s
     latent = software.latent_layer_s * model.latent
-    kernels = model.layers * (software.layer_s + (latent + indexed) * model.cored)
+    kernels = model.whole_layers * software.layer_s + model.layers * (latent + indexed) * model.cored
     kernels = turns * (kernels + model.moe_layers * software.moe_layer_s)
     network = turns * _network(deployments, software, each)
     hidden = np.where(turns > 1, np.minimum(network, matrices + experts + passes + kernels), 0.0)
@@ -186,7 +186,8 @@ def _handed_on(deployments: Deployments) -> F:
 def launches_s(deployments: Deployments, software: ServingSoftwareColumns) -> F:
     """What the host takes to launch the kernels of an iteration with prompts one by one: no graph holds for it."""
     model = deployments.model
-    seconds: F = model.layers * (software.prompt_layer_s + software.prompt_latent_s * model.latent)
+    latent = model.layers * software.prompt_latent_s * model.latent
+    seconds: F = model.whole_layers * software.prompt_layer_s + latent
     return seconds
 
 
@@ -304,7 +305,7 @@ def _prompt(deployments: Deployments, software: ServingSoftwareColumns, load: It
 def _passes(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """Norms, activations, rotary, casts: bytes of the residual, and of a token's copies for its experts."""
     model, layout, device = deployments.model, deployments.layout, deployments.device
-    each = model.layers * load.most_tokens(layout.dp) * model.hidden * software.pass_bytes
+    each = model.whole_layers * load.most_tokens(layout.dp) * model.hidden * software.pass_bytes
     row = _COPY_BYTES * model.expert_dim + _ROW_BYTES * model.moe_ffn / layout.expert_tp
     copies = model.moe_layers * load.tokens * model.topk / layout.ep * row
     return (each + copies) / device.hbm_bytes_s
@@ -314,8 +315,7 @@ def _network(deployments: Deployments, software: ServingSoftwareColumns, load: I
     """All-reduces of tensor parallelism, dispatch and combine of experts."""
     model, layout, machine = deployments.model, deployments.layout, deployments.machine
     apart = (layout.dp > 1) & (model.moe_layers > 0)
-    feeds = model.moe_layers + (model.layers - model.moe_layers) * model.dense
-    both = model.mixers * model.layers + feeds
+    both = model.mixers * model.layers + model.feeds
     reduces = np.where(apart, both - model.moe_layers, both)
     size = load.most_tokens(layout.dp) * model.hidden * 2.0
     far = np.ceil(layout.tp / machine.domain)
