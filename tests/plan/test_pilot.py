@@ -20,6 +20,7 @@ from railyard.plan.designs.outcome import layout_of
 from railyard.plan.designs.planned import begin
 from railyard.plan.designs.planning import Planner
 from railyard.plan.designs.price import priced
+from railyard.plan.pilot import trials
 from railyard.plan.pilot.flips import Beliefs, Trial, best
 from railyard.plan.pilot.trials import sheet
 from railyard.result.tax import EXPOSED
@@ -197,3 +198,15 @@ def test_designs_that_miss_a_constraint_after_a_result_are_not_recommended(found
     moved = {"collectives on roce": np.array([0.0, 0.1])}
     assert best(bound, moved).tolist() == [0, 1]
     assert best(found.planned, {"collectives on roce": np.array([0.01])}).tolist() == [0]
+
+
+def test_a_service_is_run_by_one_replica_of_each_pool_at_its_part_of_the_rate():
+    served = {
+        "model": "llama-3-8b",
+        "requests": {"synthetic": {"rate": 15, "input": 900, "output": 130, "count": 150}},
+        "pools": {"prefill": {"tp": 4, "replicas": 2}, "decode": {"tp": 4}},
+    }
+    draft = load.from_values({**PLAN, "workload": {"serving": served}})
+    words = trials._vllm(draft.scenario.serving, 2).split(" & ")
+    assert words[:2] == ["vllm serve llama-3-8b --tensor-parallel-size 4"] * 2
+    assert words[2].endswith("--random-input-len 900 --random-output-len 130 --request-rate 7.5")

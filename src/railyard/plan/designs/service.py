@@ -95,10 +95,10 @@ def choice(planned: Planned, bench: Bench, point: int) -> Choice:
     )
 
 
-def replicas(bench: Bench, point: int, demand: int) -> int:
-    """Accelerators of one replica of each pool together."""
+def replica(bench: Bench, point: int, demand: int) -> tuple[int, int]:
+    """Accelerators of one replica of each pool together, and the most replicas of a pool."""
     pools = _job(bench, point, demand).pools
-    return sum(int(pool.ranks.size) // pool.replicas for pool in pools)
+    return sum(int(pool.ranks.size) // pool.replicas for pool in pools), max(pool.replicas for pool in pools)
 
 
 def words(pools: Sequence[PlacedPool]) -> str:

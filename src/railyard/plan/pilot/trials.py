@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from railyard.plan.designs.doubt import Choice
     from railyard.plan.designs.planned import Planned
     from railyard.scenario.load import Draft
+    from railyard.scenario.serving import ServingSection
     from railyard.workload.training.spec import Layout
 
 _PERF = {"all_reduce": "all_reduce_perf", "all_to_all": "alltoall_perf"}
@@ -143,12 +144,12 @@ def _megatron(draft: Draft, layout: Layout, servers: int, each: int) -> str:
         "global-batch-size": layout.global_batch,
         "seq-length": job.sequence,
     }
-    words = [f"--{name} {value}" for name, value in degrees.items() if value > 1 or name.endswith("size")]
+    words = [f"--{name} {value}" for name, value in degrees.items() if value > 1 or "parallel" not in name]
     words += ["--use-distributed-optimizer"] if layout.zero else []
     words += [f"--recompute-granularity {layout.recompute}"] if layout.recompute in ("full", "selective") else []
     words += [f"--{job.precision}"] if job.precision == "bf16" else ["--bf16 --fp8-format hybrid"]
-    run = f"torchrun --nnodes {servers} --nproc-per-node {each} pretrain_gpt.py"
-    return " ".join([run, f"<arguments of {job.model}>", *words])
+    run = f"MODEL={job.model} torchrun --nnodes {servers} --nproc-per-node {each} pretrain_gpt.py $MODEL_ARGS"
+    return " ".join([run, *words])
 
 
 def _pod(planned: Planned, bench: Bench, choice: Choice, demand: int, servers: int | None) -> tuple[Draft, Layout, int]:
@@ -215,7 +216,7 @@ def _collective(planned: Planned, bench: Bench, number: int, servers: int | None
 def _service(planned: Planned, bench: Bench, number: int, servers: int | None) -> Trial:
     """One replica of each pool at its part of the rate: the median time of a token."""
     choice, demand = planned.choices[number], _heaviest(planned)
-    ranks = service.replicas(bench, choice.point, demand)
+    ranks, copies = service.replica(bench, choice.point, demand)
     cluster = choice.hardware[demand].cluster
     count = -(-ranks // cluster.ranks_per_server)
     if servers is not None and servers < count:
@@ -233,6 +234,20 @@ def _service(planned: Planned, bench: Bench, number: int, servers: int | None) -
         rate=False,
         predicted=figures["tpot_p50"] * 1e3,
         weights={one.factor.name: one.share for one in choice.missed[demand]},
-        command=f"vllm serve {section.model} on one of {choice.layouts[demand]}, and vllm bench serve at its part of"
-        " the rate, with the lengths of the scenario",
+        command=_vllm(section, copies),
     )
+
+
+def _vllm(section: ServingSection, copies: int) -> str:
+    """The run in the words of vLLM: one replica of each pool, and requests as the scenario draws them."""
+    words = []
+    for pool in filter(None, (section.pools.prefill, section.pools.decode, section.pools.both)):
+        degrees = f"--tensor-parallel-size {pool.tp}" + (f" --pipeline-parallel-size {pool.pp}" if pool.pp > 1 else "")
+        words.append(f"vllm serve {section.model} {degrees}" + (" --enable-expert-parallel" if pool.ep > 1 else ""))
+    drawn = section.requests.synthetic
+    asked = f"--dataset-name custom --dataset-path {section.requests.trace}"
+    if drawn is not None:
+        lengths = f"--random-input-len {drawn.input.mean:.0f} --random-output-len {drawn.output.mean:.0f}"
+        rate = f" --request-rate {drawn.rate / copies:g}" if drawn.rate else f" --max-concurrency {drawn.users or 1}"
+        asked = f"--dataset-name random {lengths}{rate}"
+    return " & ".join([*words, f"vllm bench serve --model {section.model} {asked}"])
