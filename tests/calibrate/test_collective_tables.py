@@ -152,6 +152,6 @@ def test_only_constants_that_move_a_row_are_fitted():
     found = Predicted(parse(log(of_constants())), KNOWN)
     names = {PRIORS[index].name for index in found.felt}
     assert "library.blackwell_hop" in names
-    assert not names & {"library.ampere_hop", "efa_us", "tcpx_idle_us", "python_us"}
+    assert not names & {"library.ampere_hop", "library.efa_us", "tcpx_idle_us", "python_us"}
     assert math.isclose(math.exp(shipped()[found.felt[0]]), PRIORS[found.felt[0]].get(CONSTANTS))
     assert Path(found.log.path).name == "log"

@@ -30,13 +30,13 @@ NARROW, WIDE = ChannelPlan(2, 24.0, 18.0), ChannelPlan(2, 60.0, 60.0)
         # From three domains on the NIC's speed counts: 2 x 18 = 36; LL carries half of it, LL128 92 %.
         (4, "ring", NARROW, (18.0, 33.12, 36.0)),
         (2, "ring", NARROW, (24.0, 44.16, 48.0)),
-        # Hopper's caps: LL 35 from three domains on, LL128 36.7 a channel.
-        (4, "ring", WIDE, (35.0, 73.4, 120.0)),
-        (2, "ring", WIDE, (45.0, 73.4, 120.0)),
+        # LL by the CPU that reads its flags: 39, and 20.4 from three domains on; Hopper's LL128 36.7 a channel.
+        (4, "ring", WIDE, (20.4, 73.4, 120.0)),
+        (2, "ring", WIDE, (39.0, 73.4, 120.0)),
         (1, "ring", ChannelPlan(5, 60.0, 60.0), (141.0, 183.5, 300.0)),
         (4, "tree", NARROW, (36 / 3.8, 33.75, 33.12)),
         (1, "tree", NARROW, (48 / 3.8, 48 * 7 / 9, 44.16)),
-        (4, "tree", WIDE, (120 / 3.8, 58.0, 72.0)),
+        (4, "tree", WIDE, (20.4, 58.0, 72.0)),
         (2, "tree", WIDE, (120 / 3.8, 73.4, 82.8)),
         (1, "tree", WIDE, (120 / 3.8, 73.4, 77.4)),
     ],
@@ -54,14 +54,14 @@ def test_generations():
     assert ampere.ll_max == (87.7, 22.5, 19.0)
     assert ampere.tree_simple == ampere.nvls_tree == (24.0, 23.6, 17.8)
     assert {*ampere.ring_ll128, *ampere.tree_ll128, *volta.ring_ll128, *volta.tree_ll128} == {20.0}
-    assert blackwell.ll_max == (282.0, 90.0, 70.0)
+    assert blackwell.ll_max == (282.0, 39.0, 20.4)
     assert blackwell.tree_ll128 == (55.6, 31.67, 20.0)
     assert blackwell.tree_simple == (70.0, 42.8, 24.0)
     assert blackwell.nvls_tree == (0.0, 96.0, 80.0)
     caps = {version: constants.generation("blackwell", version).ring_ll128 for version in ((2, 28), (2, 29), (2, 30))}
     assert caps == {(2, 28): (73.4,) * 3, (2, 29): (34.5,) * 3, (2, 30): (40.0,) * 3}
     assert constants.generation("blackwell", (2, 24)) == constants.generation("hopper")
-    assert constants.generation("hopper", (2, 20)).ll_max == (87.7, 45.0, 35.0)
+    assert constants.generation("hopper", (2, 20)).ll_max == (87.7, 39.0, 20.4)
     assert constants.generation("turing") == volta
     assert constants.generation("ada") == ampere
 

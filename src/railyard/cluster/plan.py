@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from railyard.fabric.fabric import Fabric
 
 _SHOWN = 4
+VIRTUAL = ("AWS", "Google")
+"""Vendors of NICs whose datagrams or TCP run in software: their catalogue times hold in place of a fabric's, which are
+those of RDMA NICs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,6 +290,8 @@ class _Job:
             clear = self.network.fabric.resolve()
         except InputError as error:
             raise error.located(key="fabric") from None
+        if self.nic.vendor in VIRTUAL and "nic_latency_ps" not in self.network.fabric.overrides:
+            clear = replace(clear, nic_latency_ps=self.nic.send_latency_ps + self.nic.receive_latency_ps)
         return encrypted(clear, self.network.encryption, self.network.host.transport)
 
     def _host(self, hardware: Hardware) -> HostPath:

@@ -22,6 +22,9 @@ KIB = 1 << 10
 LL_SHOT_BYTES = 512 * 8
 """Data that the threads of a channel pass on at once with LL: 512 of 8 bytes (NCCL 2.30)."""
 
+NIC_SHOTS = 3
+"""Times that the lines of a shot are handled at a NIC's hop: written, read by the proxy, read at the other end."""
+
 MANY_RANKS = 16
 """Ranks of a domain beyond which in-switch reduction reaches NCCL's lower efficiency of Blackwell: racks."""
 
@@ -62,9 +65,13 @@ def ll_channels(case: Case, size: NDArray[np.float64], *, parts: int) -> NDArray
 
 
 def ll_shot_us(case: Case, size: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Time of a hop's first shot of LL in a tree, float64[k]: flags double its bytes."""
+    """Time of the first shot of LL at a NIC's hop of a tree, float64[k].
+
+    Inside a domain every thread passes its own line on. At a NIC the sender's kernel writes all lines, its proxy reads
+    the flag of each before it posts (NCCL 2.30, `net.cc`), and the receiver's kernel reads them.
+    """
     shot = np.minimum(size / ll_channels(case, size, parts=1), LL_SHOT_BYTES)
-    passed: NDArray[np.float64] = 2 * shot / (1e3 * case.measured.channel_gbs)
+    passed: NDArray[np.float64] = NIC_SHOTS * shot / (1e3 * case.measured.ll_channel_gbs)
     return passed
 
 

@@ -70,7 +70,8 @@ class CollectiveMachine:
 
     def software_us(self, protocol: str) -> float:
         """A step through a NIC without its path, us."""
-        return self.nic_factor * self.measured.software_us[protocol]
+        stack_us = self.measured.efa_us if self.transport.datagrams else 0.0
+        return self.nic_factor * (self.measured.software_us[protocol] + stack_us)
 
 
 @dataclass(frozen=True)

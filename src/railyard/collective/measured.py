@@ -34,7 +34,7 @@ class LogConstants:
     """On NCCL's time of a step inside a domain, for Volta and Ampere, whose links and SMs are slower than those of the
     Hopper it was tuned on: 32 A100 on four servers 55 us; from 16 to 64 MiB 8 A100 are 40 to 60 us above it."""
 
-    blackwell_hop: float = 2.25
+    blackwell_hop: float = 2.3
     """The same for Blackwell's LL and LL128 and for its synchronisation of in-switch reduction: 16 us for 7 steps
     (B200), 17.9 for 6 and 30 for 14 (GB300). NCCL 2.31 itself starts LL kernels of a domain with 4.5 us on Hopper and
     8.5 on Blackwell."""
@@ -44,6 +44,9 @@ class LogConstants:
 
     rccl_peer_us: float = 1.05
     """The same by RCCL: 38 us for 16 ranks of MI355X on two servers."""
+
+    efa_us: float = 10.2
+    """Software of AWS' EFA, a step beside NCCL's proxy and the path: libfabric's reliable datagrams."""
 
     peer_share: float = 0.906
     """Share of the planned scale-up rate of kernels that only copy: grouped sends (224 of 240 GB/s on A100, 673 of 722

@@ -125,7 +125,7 @@ def timing(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[
     if algorithm.family == "tree" and _fills_chunks(case, protocol):
         latency += tree_fill_us(case, protocol, size)
     if algorithm.family == "tree" and protocol == "ll" and case.machine.library == "nccl":
-        latency += (steps.scale_up + steps.scale_out) * ll_shot_us(case, size)
+        latency += steps.scale_out * ll_shot_us(case, size)
     return Timing(latency, base_us + case.machine.software_us(protocol), steps.paths, rate)
 
 

@@ -36,9 +36,6 @@ class Constants:
     """What timing single calls between two events adds: 10 to 15 us from 2 to 64 MiB on 8 H200. Calls that nothing
     holds up follow one another as fast as the host makes them, `python_us` and this: 39 us from 32 to 512 KiB."""
 
-    efa_us: float = 10.2
-    """Software of AWS' EFA, a step beside NCCL's proxy and the path: libfabric's reliable datagrams."""
-
     tcpx_efficiency: float = 0.59
     """Share of the line that GPUDirect-TCPX of GCP A3 High reaches: kernel TCP into accelerator memory; 50 and 71 of
     100 GB/s."""

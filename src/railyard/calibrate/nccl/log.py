@@ -27,7 +27,7 @@ COLLECTIVES = {
 LARGEST_BYTES = 1 << 50
 
 _HEADER = re.compile(
-    r"^#{1,2}\s*(name|collective|ranks|config|source|read|note|hardware|test|metric|algorithms|use|columns|warning)\s*:\s*(.*)$"
+    r"^#{1,2}\s*(name|collective|ranks|config|source|read|note|hardware|published|test|metric|algorithms|use|columns|warning)\s*:\s*(.*)$"
 )
 _DEVICE = re.compile(r"Rank\s+(\d+)\b.*\bdevice\s+\d+\s+\[[^\]]*\]\s*(.+?)\s*$")
 _LAUNCH = re.compile(r"\bnThread\s+(\d+)\s+nGpus\s+(\d+)")
@@ -120,6 +120,12 @@ class NcclLog:
         """What the log says about machine and test, in one string."""
         keys = ("config", "hardware", "collective", "test", "name", "note")
         return "; ".join(self.headers[key] for key in keys if key in self.headers)
+
+    @property
+    def published(self) -> str:
+        """Year and month of its publication, `2025-06`; empty where its header does not say."""
+        month = re.match(r"20\d{2}-(?:0[1-9]|1[0-2])\b", self.headers.get("published", ""))
+        return month.group(0) if month else ""
 
 
 @dataclass(frozen=True)

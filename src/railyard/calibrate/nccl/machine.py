@@ -110,8 +110,7 @@ def setting(
     wish.defaults += assumed
     if re.search(r"\btcpx\b", text, re.IGNORECASE) and several:
         launch = replace(launch, idle_us=constants.tcpx_idle_us)
-    stack_ps = _stack_ps(wish, server, catalog, constants, several=several)
-    policy = _policy(wish, log, block, collective, stack_ps=stack_ps, constants=constants)
+    policy = _policy(wish, log, block, collective, constants)
     if not re.search(r"\bctran|\bctring\b|\bctsrd\b", log.headers.get("source", "") + text + block.title):
         return Setting(_built(wish, catalog), policy, tuple(wish.defaults), launch)
     launch = replace(launch, added_us=launch.added_us + constants.put_start_us)
@@ -228,9 +227,7 @@ def _fabric(wish: _Wish, server: Server, text: str, catalog: Catalog, constants:
         name = "roce"
     overrides: dict[str, Any] = {}
     if name is None and vendor in ("aws", "google"):
-        nic = catalog.nic(server.nic)
         name = "uec" if vendor == "aws" else "roce"  # EFA's datagrams take many paths
-        overrides["nic_latency_ps"] = nic.send_latency_ps + nic.receive_latency_ps
     if name is None:
         name = _DEFAULT_FABRIC
         if several:
@@ -255,23 +252,14 @@ def _network_only(wish: _Wish, server: Server, text: str, ranks: int) -> None:
     wish.defaults.append("scale-up switched off: every rank alone with its NICs")
 
 
-def _stack_ps(wish: _Wish, server: Server, catalog: Catalog, constants: Constants, *, several: bool) -> float:
-    """What a network stack that is no RDMA verbs adds to every step."""
-    efa = catalog.nic(server.nic).vendor.lower() == "aws"
-    return 1e6 * constants.efa_us if several and efa and wish.fabric.name in ("uec", "roce") else 0
-
-
-def _policy(
-    wish: _Wish, log: NcclLog, block: Block, collective: str, *, stack_ps: float, constants: Constants
-) -> CollectivePolicy:
-    """The library's version, what the table forces, and what network software adds."""
+def _policy(wish: _Wish, log: NcclLog, block: Block, collective: str, constants: Constants) -> CollectivePolicy:
+    """The library's version and what the table forces."""
     algorithm = block.algorithm or _forced(log)
     forced = {collective: algorithm} if algorithm else {}
     return CollectivePolicy(
         algorithm=forced,
         protocol=dict.fromkeys(forced, "simple"),
         version=_version(wish, log),
-        network_overhead_ps=round(stack_ps),
         measured=constants.library,
     )
 
@@ -292,17 +280,22 @@ def _forced(log: NcclLog) -> str:
 
 
 def _version(wish: _Wish, log: NcclLog) -> str:
-    """Version of the library: as the log prints it (`2.28.7`, `22903`) or says it, else the usual one."""
+    """Version of the library: as the log says it, else the usual one."""
+    said = stated_version(log)
+    if not said:
+        wish.defaults.append(f"NCCL {USUAL_VERSION}")
+    return said or USUAL_VERSION
+
+
+def stated_version(log: NcclLog) -> str:
+    """Version of the library, as the log prints it (`2.28.7`, `22903`) or its header says it; empty where none does."""
     printed = re.match(r"2\.\d{1,2}", log.version)
     if printed:
         return printed.group(0)
     if re.fullmatch(r"2\d{4}", log.version):
         return f"2.{int(log.version[1:3])}"
     said = re.search(r"NCCL (?:version )?(2\.\d{1,2})", log.text)
-    if said:
-        return said.group(1)
-    wish.defaults.append(f"NCCL {USUAL_VERSION}")
-    return USUAL_VERSION
+    return said.group(1) if said else ""
 
 
 @lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ from railyard.calibrate.nccl import log_tables
 from railyard.calibrate.nccl.constants import CONSTANTS, Constants
 from railyard.calibrate.nccl.health import odd_by_header, operator_of
 from railyard.calibrate.nccl.log import Block, Measurement, NcclLog, bus_factor, collective_of, ranks_of
-from railyard.calibrate.nccl.machine import PUT_SMALL_BYTES, Setting, setting
+from railyard.calibrate.nccl.machine import PUT_SMALL_BYTES, Setting, setting, stated_version
 from railyard.collective import lower_collectives, lower_transfers
 from railyard.collective.policy import KINDS
 from railyard.collective.send_receive import neighbours
@@ -60,6 +60,8 @@ class CollectiveResult:
         defaults: What was assumed about machine and launch.
         launch: Class of the launch: `bare metal`, `cloud` or `Python`.
         operator: Whose machine it was.
+        published: Year and month of the log's publication, `2025-06`; empty when unknown.
+        version: Of its library, `2.28`, where the log says it; else empty.
         bad: Whether the line is at fault, and not what the log is about.
     """
 
@@ -85,6 +87,8 @@ class CollectiveResult:
     defaults: tuple[str, ...] = ()
     launch: str = ""
     operator: str = ""
+    published: str = ""
+    version: str = ""
     bad: bool = False
 
 
@@ -95,7 +99,7 @@ def validate_log(log: NcclLog, catalog: Catalog, constants: Constants = CONSTANT
     if not blocks:
         about = log.headers.get("test") or log.headers.get("metric") or log.headers.get("name") or log.file
         reason = f"not a collective: no table of nccl-tests in it ({about})"
-        return [CollectiveResult(log.file, 1, status="skipped", reason=reason)]
+        return [CollectiveResult(log.file, 1, status="skipped", reason=reason, published=log.published)]
     rows: list[CollectiveResult] = []
     for block in blocks:
         rows += _block_rows(log, block, catalog, constants)
@@ -115,6 +119,8 @@ def _block_rows(log: NcclLog, block: Block, catalog: Catalog, constants: Constan
         collective=collective,
         odd=odd_by_header(log),
         operator=operator_of(log),
+        published=log.published,
+        version=stated_version(log),
     )
     rows = [
         replace(blank, line=bad.line, status="skipped", bad=True, reason=f"{log.path}:{bad.line}: {bad.message}")

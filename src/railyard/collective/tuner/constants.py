@@ -76,7 +76,8 @@ class Generation:
     """Constants of one accelerator generation; triples are for 1, 2 and more domains.
 
     Attributes:
-        ll_max: Largest bus bandwidth of LL; for several domains, of an Intel CPU.
+        ll_max: Largest bus bandwidth of LL. Between domains NCCL takes it by the CPU, whose proxy reads every flag:
+            AMD's for Ampere, whose usual hosts are EPYC, Intel's and others' for the rest.
         ring_ll128: Largest bandwidth of one ring channel, LL128.
         tree_ll128: The same of a tree channel.
         tree_simple: The same, Simple.
@@ -93,14 +94,15 @@ class Generation:
 
 
 _LL128_OLD = (20.0, 20.0, 20.0)
+_LL_PROXY = (39.0, 20.4)
 GENERATIONS = {
-    "volta": Generation((39.0, 39.0, 20.4), _LL128_OLD, _LL128_OLD, (26.5, 18.5, 10.0), (26.5, 18.5, 10.0), 20.0),
+    "volta": Generation((39.0, *_LL_PROXY), _LL128_OLD, _LL128_OLD, (26.5, 18.5, 10.0), (26.5, 18.5, 10.0), 20.0),
     "ampere": Generation((87.7, 22.5, 19.0), _LL128_OLD, _LL128_OLD, (24.0, 23.6, 17.8), (24.0, 23.6, 17.8), 20.0),
     "hopper": Generation(
-        (141.0, 45.0, 35.0), (36.7, 36.7, 36.7), (36.7, 36.7, 29.0), (38.7, 41.4, 36.0), (0.0, 57.7, 45.5), 30.0
+        (141.0, *_LL_PROXY), (36.7, 36.7, 36.7), (36.7, 36.7, 29.0), (38.7, 41.4, 36.0), (0.0, 57.7, 45.5), 30.0
     ),
     "blackwell": Generation(
-        (282.0, 90.0, 70.0), (40.0, 40.0, 40.0), (55.6, 31.67, 20.0), (70.0, 42.8, 24.0), (0.0, 96.0, 80.0), 40.0
+        (282.0, *_LL_PROXY), (40.0, 40.0, 40.0), (55.6, 31.67, 20.0), (70.0, 42.8, 24.0), (0.0, 96.0, 80.0), 40.0
     ),
 }
 _FAMILY = {"turing": "volta", "ada": "ampere", "blackwell-ultra": "blackwell", "blackwell-pcie": "blackwell"}
@@ -117,7 +119,7 @@ def generation(architecture: str, version: Version = NEWEST) -> Generation:
     """Constants of an architecture in a version: Hopper's LL rose in 2.21, Blackwell came in 2.25, tuned until 2.30."""
     name = generation_name(architecture)
     if name == "hopper" and version < (2, 21):
-        return replace(GENERATIONS[name], ll_max=(87.7, 45.0, 35.0))
+        return replace(GENERATIONS[name], ll_max=(87.7, *_LL_PROXY))
     if name != "blackwell" or version >= (2, 30):
         return GENERATIONS[name]
     if version < (2, 25):
