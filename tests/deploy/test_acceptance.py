@@ -111,7 +111,10 @@ def test_bounds_are_the_models_within_its_band(tests):
     assert band.low < 1 < band.high
     assert mark.expected == pytest.approx(422.97, rel=0.002)
     scatter = next(one for one in tests if one.name == "node00-reduce_scatter").marks[3]
-    assert scatter.high == scatter.expected
+    everything = bands()["any", "from 1 MiB"]  # one operator alone measured a reduce-scatter after the first half year
+    assert (scatter.expected / scatter.low, scatter.high / scatter.expected) == pytest.approx(
+        (everything.high, 1 / everything.low)
+    )
 
 
 def test_a_rail_reaches_what_a_nic_carries(tests):
@@ -154,9 +157,9 @@ def test_one_behind_its_like_fails_within_the_band(tests, members):
 
 
 def test_what_all_alike_lack_is_no_part(tests, members):
-    found = judged(tests, as_expected(tests, lambda test, _: 0.7 if test.scope == "node" else 1.0), members)
+    found = judged(tests, as_expected(tests, lambda test, _: 0.6 if test.scope == "node" else 1.0), members)
     assert len([words for words in common(found) if words.startswith("node all_reduce")]) == 5
-    assert "32 of 32 are below the band, the median at 0.70" in common(found)[0]
+    assert "32 of 32 are below the band, the median at 0.60" in common(found)[0]
 
 
 def test_wrong_values_faults_and_slow_cables_fail(tests, members):
@@ -239,14 +242,14 @@ def two(tmp_path):
 
 
 def test_logs_of_strangers_pass_and_fail(two, capsys):
-    """H100 over InfiniBand at Nebius and in a DGX as expected; over EFA up to 61 % below a plan of InfiniBand."""
+    """H100 over InfiniBand and in a DGX as expected, but 64 KiB of the DGX are 8 % faster; EFA is up to 62 % below."""
     results = two / "results"
     shutil.copy(LOGS / "16_h100x16_2node_allreduce_nebius_ib.txt", results / "all-all_reduce.txt")
     shutil.copy(LOGS / "01_h100x8_1node_allreduce_dgx.txt", results / "node0-all_reduce.txt")
     capsys.readouterr()
     code = guard.run(["accept", str(two / "plan"), "--results", str(results), "--json", "--junit", str(two / "x.xml")])
     found = json.loads(capsys.readouterr().out)
-    assert (code, found["holds"], found["counts"]["failed"], found["counts"]["passed"]) == (1, False, 0, 10)
+    assert (code, found["holds"], found["counts"]["failed"], found["counts"]["passed"]) == (1, False, 0, 9)
     suite = ElementTree.parse(two / "x.xml").getroot().find("testsuite")
     assert int(suite.get("failures")) == found["counts"]["missing"]
     shutil.copy(LOGS / "14_h100x16_2node_allreduce_aws_p5_eks.txt", results / "all-all_reduce.txt")
@@ -255,7 +258,7 @@ def test_logs_of_strangers_pass_and_fail(two, capsys):
     # 13.4 % below at 256 MiB, where 8 of 10 logs of strangers are at most 14 % below: only smaller sizes fail.
     failed = [line.split("  failed")[0].strip() for line in out.splitlines() if "  failed " in line]
     assert failed == [f"all-all_reduce at {size}" for size in ("64 KiB", "1 MiB", "16 MiB")]
-    assert "61% below" in out
+    assert "62% below" in out
 
 
 def test_a_table_of_values_says_of_which_size(two, capsys):

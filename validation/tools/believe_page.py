@@ -17,6 +17,7 @@ from model_errors import recorded
 from railyard import catalog
 from railyard.measure.model_error import UNKNOWN, judged_software, record
 from railyard_validation.bands import later
+from railyard_validation.collectives import left_out as collectives
 from railyard_validation.training.cases import predicted_s, read_cases
 from railyard_validation.training.compare import band_of
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from railyard.measure.model_error import ModelError
-    from railyard_validation.bands import Later
+    from railyard_validation.bands import Later, Miss
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "validation" / "believe.md"
 BULLETS = (
@@ -40,6 +41,7 @@ BULLETS = (
     " batch sizes contradict each other: both took longer than predicted.",
 )
 STRANGERS = Path(__file__).resolve().parents[1] / "data" / "training" / "strangers.csv"
+LOGS = Path(__file__).resolve().parents[1] / "data" / "nccl"
 LARGE = "from 64 MiB"
 NEWEST = "MLPerf Training, 2026-01"
 """Source and half year of the newest generation of systems."""
@@ -111,9 +113,17 @@ inside their band; the forecasts were {later_mean} off on the mean, {later_media
 
 {later_text}
 
+**Of {collective_rows} published times of collectives, forecast in the same way, {collective_inside} lay inside their
+band; the forecasts were {collective_mean} off on the mean, {collective_median} at the median**
+([by generation and release](collectives.md)):
+
+| known until | forecast | mean error | median error | inside the band | width of the band | interval score |
+|---|---|---|---|---|---|---|
+{collective_table}
+
 A prediction here is a figure with a band, which is to hold eight of ten. Each band is read off runs of other people,
-predicted as yours would be: by constants that had not seen them. Training steps are forecast from earlier half years;
-of all other questions the source, or the operator, was left out, which new systems are not held to.
+predicted as yours would be: by constants that had not seen them. Training steps and collectives are forecast from
+earlier half years; of all other questions the source was left out, which is easier than a new system.
 
 ## In a minute
 
@@ -148,7 +158,8 @@ of all other questions the source, or the operator, was left out, which new syst
 
 Written by `validation/tools/believe_page.py` from every left-out error (`validation/data/left_out.csv`,
 `validation/tools/model_errors.py`); kept fresh by continuous integration. No source counts for more than 30 of its
-rows; of training steps, for more than 10 of a half year. Rows marked *in sample* were seen by the fit: expect more.
+rows; of training steps and collectives, for more than 10 of a half year. Rows marked *in sample* were seen by the
+fit: expect more.
 The pages behind it: [validation](index.md).
 """
 
@@ -225,22 +236,31 @@ def strangers() -> dict[bool, list[bool]]:
 
 
 def forecasts_later() -> dict[str, str]:
-    """What the opening says: training steps of named software, each half year under the constants and bands before."""
-    misses = [miss for miss in recorded() if miss.question == "step" and not miss.family.endswith(UNKNOWN)]
-    found = later(misses)
+    """What the opening says: each half year under the constants and bands before, training steps of named software."""
+    steps = [miss for miss in recorded() if miss.question == "step" and not miss.family.endswith(UNKNOWN)]
+    newest = [abs(math.expm1(-miss.error)) for miss in steps if miss.source == NEWEST]
+    text = LATER.format(newest=len(newest), off=f"{100 * statistics.fmean(newest):.0f} %")
+    logs = collectives.Logs(LOGS, catalog.load())
+    fits = [fit for fit in collectives.read(LOGS / "left_out.csv") if fit.without in logs.cuts]
+    judged = [collectives.judge(logs, fit) for fit in fits]
+    return {
+        **_later("later", steps, later(steps)),
+        **_later("collective", list(collectives.misses(judged)), collectives.later(judged)),
+        "later_text": textwrap.fill(text, 120, break_long_words=False),
+    }
+
+
+def _later(name: str, misses: Sequence[Miss], found: Sequence[Later]) -> dict[str, str]:
+    """The figures of one question, each under `name` and what it is."""
     rows = sum(one.rows for one in found)
     cuts = {one.cut for one in found}
     off = [abs(math.expm1(-miss.error)) for miss in misses if miss.source.rsplit(", ", 1)[1] in cuts]
-    newest = [abs(math.expm1(-miss.error)) for miss in misses if miss.source == NEWEST]
     return {
-        "later_rows": str(rows),
-        "later_inside": str(round(sum(one.rows * one.inside for one in found))),
-        "later_mean": f"{100 * statistics.fmean(off):.0f} %",
-        "later_median": f"{100 * statistics.median(off):.0f} %",
-        "later_table": "\n".join(_half_year(one) for one in found),
-        "later_text": textwrap.fill(
-            LATER.format(newest=len(newest), off=f"{100 * statistics.fmean(newest):.0f} %"), 120, break_long_words=False
-        ),
+        f"{name}_rows": f"{rows:,}",
+        f"{name}_inside": f"{round(sum(one.rows * one.inside for one in found)):,}",
+        f"{name}_mean": f"{100 * statistics.fmean(off):.0f} %",
+        f"{name}_median": f"{100 * statistics.median(off):.0f} %",
+        f"{name}_table": "\n".join(_half_year(one) for one in found),
     }
 
 

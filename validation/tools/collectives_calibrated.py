@@ -27,7 +27,7 @@ def main() -> None:
     """Prints a line a log, and all together."""
     known = catalog.load()
     logs = left.Logs(DATA, known)
-    starts = {fit.operator: fit.x for fit in left.read(DATA / "left_out.csv")}
+    starts = {fit.without: fit.x for fit in left.read(DATA / "left_out.csv")}
     every: list[tuple[bool, float, float]] = []
     for log in logs.logs:
         own = Predicted(log, known)

@@ -1,10 +1,10 @@
-"""Fits the constants that are read off logs, to all operators' logs and to all but each one's.
+"""Fits the constants that are read off logs: to all, to all but each operator's, and to those before each half year.
 
 python validation/tools/collectives_left_out.py [--write] [--judge]
 
-`--write` writes what `validation_page.py` reads, validation/data/nccl/left_out.csv: a row for every operator and
-constant; the operator `none` is the fit to all logs, whose values, rounded, are those of the product. `--judge` fits
-nothing, but takes those. Either writes the bands of model error, src/railyard/collective/model_error.csv.
+`--write` writes what `validation_page.py` reads, validation/data/nccl/left_out.csv: a row for every fit and constant;
+`none` is the fit to all logs, whose values, rounded, are those of the product. `--judge` fits nothing, but takes those.
+Either writes the bands of model error, src/railyard/collective/model_error.csv, from the forecasts of half years.
 """
 
 from __future__ import annotations
@@ -34,21 +34,24 @@ def main() -> None:
     fits, judged = [], []
     for fit in left.read(FITS) if options.judge else _fits(known):
         fits.append(fit)
-        if fit.operator in known.operators:
+        if fit.without != "none":
             judged.append(left.judge(known, fit))
             found = judged[-1]
-            print(f"{fit.operator}: {left.errors(found.rows)}; with it {left.errors(found.before)}", flush=True)
-    print(f"all: {left.errors([row for one in judged for row in one.rows])}")
+            print(f"{fit.without}: {left.errors(found.rows)}; with it {left.errors(found.before)}", flush=True)
+    later = [one for one in judged if one.without in known.cuts]
+    others = [one for one in judged if one not in later]
+    for name, some in (("operators", others), ("half years", later)):
+        print(f"all {name}: {left.errors([row for one in some for row in one.rows])}")
     if options.write:
         left.write(fits, FITS)
     if options.write or options.judge:
-        left.write_bands(left.bands(judged), BANDS)
+        left.write_bands(left.bands(later), BANDS)
 
 
 def _fits(known: left.Logs) -> Iterator[left.FittedWithout]:
     yield left.FittedWithout("none", known.fit(known.logs))
-    for operator in known.operators:
-        yield known.fit_without(operator)
+    for without in (*known.operators, *known.cuts):
+        yield known.fit_without(without)
 
 
 if __name__ == "__main__":

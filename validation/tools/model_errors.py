@@ -48,8 +48,6 @@ QUESTIONS = {
     "serving": ("tpot", "ttft", "throughput", "power"),
     "slowdowns": ("slowed kernels",),
 }
-MIB = 1 << 20
-SIZES = ((MIB, "below 1 MiB"), (64 * MIB, "1 to 64 MiB"), (math.inf, "from 64 MiB"))
 
 
 def of_training(known: Catalog) -> Iterator[Miss]:
@@ -76,16 +74,10 @@ def _step(forecast: Forecast, suffix: str) -> Miss:
 
 
 def of_collectives(known: Catalog) -> Iterator[Miss]:
-    """Times of collectives, each operator's logs left out of the fits that `collectives_left_out.py` wrote."""
+    """Times of collectives, each half year under the constants that `collectives_left_out.py` fitted to all before."""
     logs = collectives.Logs(DATA / "nccl", known)
-    fits = [fit for fit in collectives.read(DATA / "nccl" / "left_out.csv") if fit.operator in logs.operators]
-    for one in (collectives.judge(logs, fit) for fit in fits):
-        for row in one.rows:
-            if row.measured_us and row.predicted_us:
-                size = next(name for most, name in SIZES if row.bytes < most)
-                error = math.log(row.measured_us / row.predicted_us)
-                group = f"{row.log}|{row.collective}"
-                yield Miss("collective", size, one.operator, group, error, "operator")
+    fits = collectives.read(DATA / "nccl" / "left_out.csv")
+    return collectives.misses([collectives.judge(logs, fit) for fit in fits if fit.without in logs.cuts])
 
 
 def of_serving(known: Catalog) -> Iterator[Miss]:

@@ -23,7 +23,8 @@ CLASSES = {"time": ("below 1 MiB", "12 %"), "busbw": ("from 1 MiB", "8 %")}
 LEAD = """**With the whole operator (all logs of its systems) left out of every fit, half of the rows are within
 {time} below 1 MiB and {busbw} from 1 MiB** (nine of ten within {time_p90} and {busbw_p90}; goals 12 % and 8 %). The
 figures, the table and the worst rows below are of these predictions. {constants} constants are read off logs; with
-each operator in its fit the same rows are within {time_with} and {busbw_with}.
+each operator in its fit the same rows are within {time_with} and {busbw_with}. Relatives of an operator's systems stay
+in its fit: [what came later](#what-came-later) is further off, and bands rest on that.
 
 Written by `validation/tools/validation_page.py` from the logs of `validation/data/nccl` and the constants that
 `validation/tools/collectives_left_out.py` fits; kept fresh by continuous integration. Each row is one size of one log;
@@ -53,7 +54,7 @@ def write(folder: Path, page: Path, catalog: Catalog) -> list[tuple[str, ...]]:
     """
     fits = left.read(folder / "left_out.csv")
     known = left.Logs(folder, catalog)
-    judged = [left.judge(known, fit) for fit in fits if fit.operator in known.operators]
+    judged = [left.judge(known, fit) for fit in fits if fit.without in known.operators]
     stands = validate_collectives(folder, catalog)
     rows = [row for one in judged for row in one.rows]
     others = [row for row in stands.rows if row.error is None or row.odd]
@@ -63,7 +64,7 @@ def write(folder: Path, page: Path, catalog: Catalog) -> list[tuple[str, ...]]:
         title="Collectives against published logs, each without its operator",
         lead=_lead(rows, stands),
         columns={"median with it": _by_group(stands)},
-        sections=_operators(known, judged) + _constants(fits) + NOT_MET,
+        sections=_later(known, fits) + _operators(known, judged) + _constants(known, fits) + NOT_MET,
     )
     validation.write(shown, page)
     return [_goal(rows, stands, what) for what in CLASSES]
@@ -93,6 +94,33 @@ def _by_group(report: CollectivesReport) -> dict[str, str]:
     return {name: f"{100 * (spread(errors).median_abs_error or 0):.1f} %" for name, errors in found.items()}
 
 
+def _later(known: left.Logs, fits: Sequence[left.FittedWithout]) -> str:
+    """Half years forecast from what was published before, by time, generation and release."""
+    judged = [left.judge(known, fit) for fit in fits if fit.without in known.cuts]
+    bands = {one.cut: one for one in left.later(judged)}
+    lines = [
+        "\n## What came later\n",
+        "Constants are fitted to the logs published before a month, and the half year behind it is forecast; bands are",
+        "those that a prediction would have had then. *Interval score*: [How far to believe it](believe.md).\n",
+        "| known until | rows | below 1 MiB | from 1 MiB | inside the band | width of the band | interval score |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for one in judged:
+        band = bands.get(one.without)
+        shares = [band.inside, band.width, band.score] if band else []
+        cells = [f"{100 * share:.0f} %" for share in shares] or ["-"] * 3
+        sizes = [_pair(one.rows, what) for what in CLASSES]
+        lines.append(f"| {one.without} | {len(one.rows)} | {' | '.join((*sizes, *cells))} |")
+    rows = [row for one in judged for row in one.rows]
+    lines += ["", "The same rows by generation, and by release of the library where a log says it:\n"]
+    lines += ["| | rows | below 1 MiB | from 1 MiB |", "|---|---|---|---|"]
+    for part in ("architecture", "version"):
+        for name in sorted({getattr(row, part) for row in rows} - {""}):
+            some = [row for row in rows if getattr(row, part) == name]
+            lines.append(f"| {name} | {len(some)} | {' | '.join(_pair(some, what) for what in CLASSES)} |")
+    return "\n".join([*lines, ""])
+
+
 def _operators(known: left.Logs, judged: Sequence[left.LeftOut]) -> str:
     lines = [
         "\n## By operator\n",
@@ -101,8 +129,8 @@ def _operators(known: left.Logs, judged: Sequence[left.LeftOut]) -> str:
     ]
     for one in judged:
         sizes = [_pair(rows, what) for what in CLASSES for rows in (one.rows, one.before)]
-        kept = ", ".join(f"`{name}`" for name in left.kept(known, one.operator))
-        lines.append(f"| {one.operator} | {one.logs} | {len(one.rows)} | {' | '.join(sizes)} | {kept} |")
+        kept = ", ".join(f"`{name}`" for name in left.kept(known, one.without))
+        lines.append(f"| {one.without} | {one.logs} | {len(one.rows)} | {' | '.join(sizes)} | {kept} |")
     return "\n".join(
         [*lines, "", "Median (90th percentile). A constant that no other operator's logs feel keeps its prior.\n"]
     )
@@ -113,13 +141,14 @@ def _pair(rows: Sequence[CollectiveResult], what: str) -> str:
     return median if median == "-" else f"{median} ({_size(rows, what, 0.9)})"
 
 
-def _constants(fits: Sequence[left.FittedWithout]) -> str:
+def _constants(known: left.Logs, fits: Sequence[left.FittedWithout]) -> str:
     lines = [
         f"\n## The {len(left.CONSTANTS)} constants\n",
+        "Version 0.2.0 had 18.\n",
         "| constant | value | range over the fits without one operator | prior | where the prior comes from |",
         "|---|---|---|---|---|",
     ]
-    values = np.exp([fit.x for fit in fits if fit.operator != "none"])
+    values = np.exp([fit.x for fit in fits if fit.without in known.operators])
     for index, constant in enumerate(left.CONSTANTS):
         column = values[:, index]
         stands = constant.get(left.MEASURED)

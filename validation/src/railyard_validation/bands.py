@@ -125,15 +125,21 @@ def later(misses: Sequence[Miss]) -> list[Later]:
         known = {band.family: band for band in bands(miss for miss in misses if _cut(miss) < cut)}
         rows = [(miss, known[miss.family]) for miss in misses if _cut(miss) == cut and miss.family in known]
         if rows:
-            found.append(_later(cut, rows))
+            found.append(inside(cut, [(miss.error, band.low, band.high) for miss, band in rows]))
     return found
 
 
-def _later(cut: str, rows: Sequence[tuple[Miss, ErrorBand]]) -> Later:
-    found = [math.exp(miss.error) - 1.0 for miss, _ in rows]
-    off = [abs(math.expm1(-miss.error)) for miss, _ in rows]
-    width = [band.high - band.low for _, band in rows]
-    beyond = [max(band.low - one, one - band.high, 0.0) for one, (_, band) in zip(found, rows, strict=True)]
+def inside(cut: str, rows: Sequence[tuple[float, float, float]]) -> Later:
+    """How the rows of a half year lay in their bands.
+
+    Args:
+        cut: Month that ends what was known.
+        rows: Of each row ln(measured / predicted), and the low and high end of its band as shares.
+    """
+    found = [(math.expm1(error), low, high) for error, low, high in rows]
+    off = [abs(math.expm1(-error)) for error, _, _ in rows]
+    width = [high - low for _, low, high in rows]
+    beyond = [max(low - one, one - high, 0.0) for one, low, high in found]
     return Later(
         cut=cut,
         rows=len(rows),

@@ -1,14 +1,16 @@
-"""Collective logs predicted with constants that were fitted without their system.
+"""Collective logs predicted with constants that were fitted without them: without their operator, or what came later.
 
 Every constant that was read off logs is listed here with what it would be had nobody measured it, and how far that may
 be off: what a library's own source states of it, another's measurement, or a guess, and each says which. The constants
 minimise the miss of the logs less that of the priors (`robust`). To judge an operator, its logs are taken out and the
 constants are fitted anew to the other operators' logs, from these priors. One that no other operator's logs feel keeps
-its prior.
+its prior. To judge a half year, the constants are fitted to the logs that were published before it; the mechanisms were
+written with all logs known.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,9 +25,12 @@ from railyard.calibrate.nccl.priors import CONSTANTS, STEP, constants_of
 from railyard.calibrate.nccl.rows import validate_log
 from railyard.collective import model_error
 from railyard.errors import InputError
+from railyard_validation.bands import Miss, inside
+from railyard_validation.bands import bands as error_bands
 from railyard_validation.collectives.compare import spread
 from railyard_validation.csv_rows import Column, checked, read_rows
 from railyard_validation.robust import Priors, Rows, minimise
+from railyard_validation.training.by_time import CUTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,14 +41,22 @@ if TYPE_CHECKING:
     from railyard.calibrate.nccl.log import NcclLog
     from railyard.calibrate.nccl.rows import CollectiveResult
     from railyard.catalog import Catalog
+    from railyard_validation.bands import Later
     from railyard_validation.csv_rows import Cells
 
     F = NDArray[np.float64]
 
-COLUMNS = ("operator", "constant", "value")
+COLUMNS = ("without", "constant", "value")
 _CELLS = {"constant": Column(words=tuple(one.name for one in CONSTANTS)), "value": Column(low=1e-9)}
 LEAST_OPERATORS = 2
 """A band of fewer operators would say how alike one's machines are."""
+
+SIZES = (
+    (model_error.MIB, model_error.BELOW),
+    (64 * model_error.MIB, "1 to 64 MiB"),
+    (math.inf, "from 64 MiB"),
+)
+"""Ends and names of the families of bands."""
 
 ROWS_OF_LOG = 10
 """A log's sizes and halves share its machine and its day: together they weigh as so many rows at most."""
@@ -62,16 +75,16 @@ PRIORS = Priors(
 
 @dataclass(frozen=True)
 class LeftOut:
-    """One operator, judged without its logs.
+    """One operator or half year, judged without its logs.
 
     Attributes:
-        operator: Who.
+        without: The operator, or the month that begins the half year.
         logs: Its healthy logs that hold collectives.
         rows: Its rows under constants fitted without them.
         before: Its rows under the constants as they stand.
     """
 
-    operator: str
+    without: str
     logs: int
     rows: tuple[CollectiveResult, ...]
     before: tuple[CollectiveResult, ...]
@@ -79,14 +92,14 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class FittedWithout:
-    """Constants fitted to all logs but one operator's.
+    """Constants fitted to some of the logs.
 
     Attributes:
-        operator: Whose logs were left out; `none` for nobody's.
+        without: Operator whose logs were left out, or month from which on all were; `none` where none was.
         x: Their logarithms, in the order of `CONSTANTS`.
     """
 
-    operator: str
+    without: str
     x: F
 
 
@@ -129,10 +142,15 @@ class Logs:
         """Whose logs these are."""
         return sorted({operator_of(log) for log in self.logs})
 
-    def fit_without(self, operator: str) -> FittedWithout:
-        """Constants fitted to the other operators' logs; the priors where there are none."""
-        others = [log for log in self.logs if operator_of(log) != operator]
-        return FittedWithout(operator, self.fit(others) if others else PRIORS.at)
+    @property
+    def cuts(self) -> list[str]:
+        """Months that begin the half years in which logs were published."""
+        return [cut for cut in CUTS if any(_judged(log, cut) for log in self.logs)]
+
+    def fit_without(self, without: str) -> FittedWithout:
+        """Constants fitted to the other logs; the priors where there are none."""
+        others = [log for log in self.logs if not _unseen(log, without)]
+        return FittedWithout(without, self.fit(others) if others else PRIORS.at)
 
     def felt(self, log: NcclLog) -> tuple[int, ...]:
         """Indices of the constants with which a log's predictions move; found once, in a fifth of a second."""
@@ -190,12 +208,23 @@ def left_out(known: Logs) -> Iterator[LeftOut]:
         yield judge(known, known.fit_without(operator))
 
 
+def _unseen(log: NcclLog, without: str) -> bool:
+    """Whether a log is left out of a fit."""
+    return log.published >= without if without in CUTS else operator_of(log) == without
+
+
+def _judged(log: NcclLog, without: str) -> bool:
+    """Whether a log is what a fit is judged by: all of an operator, the first half year of what came later."""
+    later = next((cut for cut in CUTS if cut > without), "9999-99")
+    return _unseen(log, without) and (without not in CUTS or log.published < later)
+
+
 def judge(known: Logs, fit: FittedWithout) -> LeftOut:
-    """An operator's rows under constants that were fitted without them."""
-    mine = [log for log in known.logs if operator_of(log) == fit.operator]
+    """The rows of an operator or half year under constants that were fitted without them."""
+    mine = [log for log in known.logs if _judged(log, fit.without)]
     stands = np.log([constant.get(MEASURED) for constant in CONSTANTS])
     return LeftOut(
-        fit.operator,
+        fit.without,
         len(mine),
         tuple(row for log in mine for row in known.rows(log, fit.x)),
         tuple(row for log in mine for row in known.rows(log, stands)),
@@ -220,29 +249,65 @@ def errors(rows: Sequence[CollectiveResult]) -> str:
 
 
 def bands(judged: Sequence[LeftOut]) -> dict[tuple[str, str], model_error.Band]:
-    """Quantiles of measured over predicted time without the operator, by kind of collective and class of size."""
-    rows: dict[tuple[str, str], list[CollectiveResult]] = {}
+    """Bands of measured over predicted time, by kind and class of size, by the law of `railyard_validation.bands`."""
+    rows: dict[tuple[str, str], list[tuple[LeftOut, CollectiveResult]]] = {}
     for one in judged:
         for row in one.rows:
             size = model_error.BELOW if row.bytes < model_error.MIB else model_error.FROM
             for kind in (row.collective, model_error.ANY):
-                rows.setdefault((kind, size), []).append(row)
+                rows.setdefault((kind, size), []).append((one, row))
     found = {}
-    for key, those in sorted(rows.items()):
-        operators = len({row.operator for row in those})
+    for (kind, size), those in sorted(rows.items()):
+        (band,) = error_bands(_miss(one, row, kind, size) for one, row in those)
+        some = [row for _, row in those]
+        operators = len({row.operator for row in some})
         if operators >= LEAST_OPERATORS:
-            low, high = np.quantile(np.exp(-_misses(those)), (model_error.LOW, model_error.HIGH))
-            found[key] = model_error.Band(
-                round(float(low), 3),
-                round(float(high), 3),
-                len(those),
+            found[kind, size] = model_error.Band(
+                round(1 + band.low, 3),
+                round(1 + band.high, 3),
+                len(some),
                 operators,
-                max(row.ranks for row in those),
-                max(row.bytes for row in those),
-                frozenset(row.algorithm for row in those),
-                frozenset(row.architecture for row in those),
+                max(row.ranks for row in some),
+                max(row.bytes for row in some),
+                frozenset(row.algorithm for row in some),
+                frozenset(row.architecture for row in some),
             )
     return found
+
+
+def misses(judged: Sequence[LeftOut]) -> Iterator[Miss]:
+    """The misses of half years by class of size."""
+    for one in judged:
+        for row in one.rows:
+            yield _miss(one, row, "collective", next(name for most, name in SIZES if row.bytes < most))
+
+
+def _miss(one: LeftOut, row: CollectiveResult, question: str, family: str) -> Miss:
+    """The miss of one row; what an operator published in a half year is a source."""
+    group = f"{row.log}|{row.collective}"
+    return Miss(question, family, f"{row.operator}, {one.without}", group, -float(_misses([row])[0]), "time")
+
+
+def later(judged: Sequence[LeftOut]) -> list[Later]:
+    """Half years in the bands that a prediction would have had, read off the half years before."""
+    found = []
+    for number, one in enumerate(judged):
+        known = bands(judged[:number])
+        if (model_error.ANY, model_error.BELOW) in known and (model_error.ANY, model_error.FROM) in known:
+            found.append(inside(one.without, [_in_band(row, known) for row in one.rows]))
+    return found
+
+
+def _in_band(row: CollectiveResult, known: Mapping[tuple[str, str], model_error.Band]) -> tuple[float, float, float]:
+    band = model_error.band_of(
+        row.collective,
+        row.bytes,
+        ranks=row.ranks,
+        algorithm=row.algorithm,
+        architecture=row.architecture,
+        known=known,
+    )
+    return -float(_misses([row])[0]), band.low - 1.0, band.high - 1.0
 
 
 def write_bands(found: Mapping[tuple[str, str], model_error.Band], path: Path) -> None:
@@ -261,7 +326,7 @@ def write(fits: Sequence[FittedWithout], path: Path) -> None:
     lines = [",".join(COLUMNS)]
     for fit in fits:
         values = zip(CONSTANTS, np.exp(fit.x), strict=True)
-        lines += [f"{fit.operator},{constant.name},{value:.5g}" for constant, value in values]
+        lines += [f"{fit.without},{constant.name},{value:.5g}" for constant, value in values]
     _replace(lines, path)
 
 
@@ -275,19 +340,19 @@ def read(path: Path) -> list[FittedWithout]:
     """The fitted constants that `write` wrote.
 
     Raises:
-        InputError: The file lacks a column or a constant of an operator, or a cell holds what its column may not.
+        InputError: The file lacks a column or a constant of a fit, or a cell holds what its column may not.
     """
     found: dict[str, dict[str, float]] = {}
-    for operator, name, value in read_rows(path, COLUMNS, _fitted):
-        if name in found.setdefault(operator, {}):
-            raise InputError(f"{name} of {operator} stands twice", file=path, key=name)
-        found[operator][name] = value
+    for without, name, value in read_rows(path, COLUMNS, _fitted):
+        if name in found.setdefault(without, {}):
+            raise InputError(f"{name} without {without} stands twice", file=path, key=name)
+        found[without][name] = value
     fits = []
-    for operator, values in found.items():
+    for without, values in found.items():
         lacking = [constant.name for constant in CONSTANTS if constant.name not in values]
         if lacking:
-            raise InputError(f"a constant of {operator} is missing", file=path, key=lacking[0])
-        fits.append(FittedWithout(operator, np.log([values[constant.name] for constant in CONSTANTS])))
+            raise InputError(f"a constant of the fit without {without} is missing", file=path, key=lacking[0])
+        fits.append(FittedWithout(without, np.log([values[constant.name] for constant in CONSTANTS])))
     return fits
 
 
@@ -296,7 +361,7 @@ def _fitted(cells: Cells, line: int, header: list[str]) -> tuple[str, str, float
     absent = [name for name in COLUMNS if name not in text]
     if absent:
         raise InputError("the cell is empty", line=line, key=absent[0])
-    return text["operator"], text["constant"], float(text["value"])
+    return text["without"], text["constant"], float(text["value"])
 
 
 def healthy_rows(log: NcclLog, catalog: Catalog, known: Constants) -> list[CollectiveResult]:
