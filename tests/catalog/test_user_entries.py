@@ -129,6 +129,11 @@ servers:
         ),
         ("servers:\n  x: {extends: hgx-h100, nic_numa: 3}\n", ["expected a list of numbers"]),
         ("models:\n  x: {extends: llama-3-8b, kv_heads: 7}\n", ["must divide heads (32)"]),
+        ("models:\n  x: {config: 3}\n", ["expected the keys of a config.json"]),
+        (
+            "models:\n  x:\n    config: {model_type: llama,\n      hidden_size: wide}\n",
+            ["x.hidden_size", "expected an integer", "mine.yaml:4", "num_hidden_layers"],
+        ),
         ("models:\n  x: {extends: mixtral-8x7b, experts_per_token: 9}\n", ["must not exceed experts (8)"]),
         ("models:\n  x: {extends: deepseek-v3, mla: {q_lora: 1}}\n", ["mla.kv_lora", "is missing"]),
         ("prices:\n  electricity: {range: 0.08}\n", ["needs its currency and unit"]),
@@ -231,6 +236,19 @@ def test_fuzzed_trees_give_a_catalogue_or_an_input_error(tmp_path, tree):
         mine = catalog.load(path)
         for kind in catalog.KINDS:
             assert mine.rows(kind).rows
+
+
+def test_a_model_may_be_given_by_the_keys_of_its_publishers_file(tmp_path):
+    """What stands beside `config` overrides it; each value says where it stands."""
+    shape = "hidden_size: 4096, intermediate_size: 14336, num_hidden_layers: 32, num_attention_heads: 32"
+    keys = f"model_type: llama, {shape}, num_key_value_heads: 8, vocab_size: 128256"
+    model = catalog.load(extra=written(tmp_path, f"models:\n  x:\n    config: {{{keys}}}\n    max_seq: 64\n")).model(
+        "x"
+    )
+    assert (model.parameters(), model.max_seq) == (8_030_261_248, 64)
+    known = model.provenance["layers"]
+    assert (known.value_text, known.confidence) == ("32", "user")
+    assert known.source.endswith("mine.yaml:3")
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import fields as dataclass_fields
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,8 +187,10 @@ def _model(config: ConfigFile, values: Mapping[str, Any], note: str, guessed: fr
 
 def _text(value: object) -> str:
     """A value in words; of blocks how many layers of each kind there are."""
+    if is_dataclass(value):
+        return ", ".join(f"{item.name} {getattr(value, item.name)}" for item in dataclass_fields(value))
     if not isinstance(value, tuple):
-        return str(value)
+        return str(value).lower() if isinstance(value, bool) else str(value)
     counts: Counter[str] = Counter()
     for block in value:
         window = f", window {block.window}" if block.window else ""
