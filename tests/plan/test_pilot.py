@@ -148,7 +148,8 @@ def test_a_result_as_expected_leaves_the_plan_and_one_beyond_the_flip_changes_it
     assert factor["moved"] == pytest.approx(trial.error(flip.value * 0.999))
     assert factor["spread_after"] == pytest.approx(0.0, abs=1e-9)
     roce = next(one for one in said["designs"] if one["variant"] == "roce")
-    assert roce["after"]["p90"] - roce["after"]["p10"] < roce["before"]["p90"] - roce["before"]["p10"]
+    after, before = (roce[when]["p90"] / roce[when]["p10"] for when in ("after", "before"))
+    assert after < before  # as shares: the measured collectives also moved the figure itself
     accept_pilot.pilot(plan, sets=[], servers=None, results=None, as_json=False, quiet=True)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Buy roce, unless all-reduce-")
