@@ -127,3 +127,14 @@ def test_rings_through_nics(build):
     assert ring_plan(case(build, 3, 6, plan_bps=4e11, nic_bps=2e11).machine, shape) == ChannelPlan(2, 24.0, 24.0)
     fast = case(build, 3, 6, plan_bps=9e12, nic_bps=1.6e12).machine  # 200 GB/s, four times any speed
     assert ring_plan(fast, shape) == ChannelPlan(3, 200.0, 200.0)
+
+
+def test_efa_adds_its_software_and_its_nics_take_their_own_time(build):
+    """LL's 5 us and 10.2 of datagrams a step; NICs of 5 + 6 us in place of the fabric's 2.6, but not in the bound."""
+    efa, roce, ideal = (
+        machine_of(build(16, server, fabric))
+        for server, fabric in (("aws-p5", "uec"), ("hgx-h100", "uec"), ("aws-p5", "ideal"))
+    )
+    assert (efa.software_us("ll"), roce.software_us("ll")) == pytest.approx((15.2, 5.0))
+    assert efa.next_latency_ps - roce.next_latency_ps == pytest.approx(8.4e6, rel=0.02)
+    assert ideal.next_latency_ps < roce.next_latency_ps
