@@ -11,7 +11,7 @@ from railyard.model import flops
 from railyard.model.machine import Machine
 from railyard.workload.training import Layout, Lora, Training, profiles
 from railyard.workload.training.columns import Columns
-from railyard.workload.training.compute import stage_parameters
+from railyard.workload.training.compute import stage_parameters, weight_cast_s
 from railyard.workload.training.estimate import estimate
 from railyard.workload.training.lora import adapters_of_layer, check_lora
 from railyard.workload.training.memory import memory
@@ -80,6 +80,17 @@ def test_frozen_weights_want_no_second_copy_of_their_operands():
     memory = columns.device.hbm_bytes_s[0] * SOFTWARE.memory_fraction
     saved = 2 * 4096 * (4096 + 14336) / memory
     assert whole.mlp.forward[0] - frozen.mlp.forward[0] == pytest.approx(saved, rel=1e-6)
+
+
+def test_frozen_weights_are_cast_once_and_not_each_step():
+    """8.03 billion weights, 4 bytes each through 3.35 TB/s at 0.9: 10.7 ms that a step with adapters does not have."""
+    eight = {"precision": "fp8", "software": dataclasses.replace(SOFTWARE, cast_bytes=0.0, memory_fraction=1e9)}
+    held = np.array([8.03e9])
+    whole, frozen = (Columns.of([job(one).replace(**eight)], [DEVICE]) for one in (None, Lora(rank=16)))
+    assert weight_cast_s(whole, held)[0] == pytest.approx(4 * 8.03e9 / (3.35e12 * 0.9), rel=0.02)
+    assert weight_cast_s(frozen, held)[0] == 0.0
+    sharded = Columns.of([job(Lora(rank=16), zero=3, dp=8, global_batch=64).replace(**eight)], [DEVICE])
+    assert weight_cast_s(sharded, held)[0] > 0.0
 
 
 def test_a_step_with_adapters_is_shorter_but_not_by_a_third():

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from railyard.workload.training.spec import Training
     from railyard.workload.training.stages import VirtualStage
 
+# Traffic of casting a weight to a narrow type: 2 bytes read, 1 written in either order.
+_WEIGHT_CAST_BYTES = 4.0
+
 
 @dataclass(frozen=True, slots=True)
 class StageCollective:
@@ -164,6 +167,15 @@ def dispatch_cast_s(columns: Columns, moe_layers: F | float) -> F:
     """Coding and decoding tokens on their way to experts and back, forward and backward, where they travel coded."""
     numbers = columns.split_tokens * columns.model.topk * columns.model.hidden
     return moe_layers * 2.0 * numbers * columns.job.dispatch_cast / columns.device.hbm_bytes_s
+
+
+def weight_cast_s(columns: Columns, parameters: F | float) -> F:
+    """Cast of so many weights to narrow types: of each micro-batch where they are gathered anew, else once a step.
+
+    Frozen weights that nothing gathers stay as they were cast at the beginning.
+    """
+    cast = (columns.job.bits < 16) & ((columns.job.frozen == 0) | (columns.layout.zero >= 3))
+    return np.where(cast, _WEIGHT_CAST_BYTES, 0.0) * parameters / columns.device.hbm_bytes_s
 
 
 def gather_copies_s(columns: Columns, layers: F | float) -> F:

@@ -10,7 +10,13 @@ import numpy as np
 from railyard.graph import CollectiveKind
 from railyard.workload.training import communication
 from railyard.workload.training.alpha_beta import collective_s, send_s
-from railyard.workload.training.compute import dispatch_cast_s, offload_waits_s, recompute_host_s, recompute_s
+from railyard.workload.training.compute import (
+    dispatch_cast_s,
+    offload_waits_s,
+    recompute_host_s,
+    recompute_s,
+    weight_cast_s,
+)
 from railyard.workload.training.sharded_times import Under, sharded_times
 
 if TYPE_CHECKING:
@@ -95,7 +101,8 @@ def rank_times(
     loss = slowed.loss(work, layers)
     again = recompute_s(columns, passes, work, rank.layers, rank.moe_layers)
     ahead, back = (_exposed(columns, rank, machine, phase, loss) for phase in ("forward", "backward"))
-    cast = _weight_cast_s(columns, rank)
+    often = np.where(columns.layout.zero >= 3, 1.0, 1.0 / columns.layout.micro_batches)
+    cast = often * weight_cast_s(columns, rank.dense + rank.expert)
     forward_work = work.forward + cast + ahead.contention
     backward_work = work.backward_input + work.backward_weight + again + back.contention
     # The host launches what comes next while a collective runs.
@@ -158,13 +165,6 @@ def _exposed(columns: Columns, rank: RankColumns, machine: MachineColumns, phase
             under = under + spent * exchange.hidden * (1.0 - taken)
     host = started * columns.software.collective_host_s
     return _Exposed(found["tp"], found["cp"], found["ep"], contention, host, under)
-
-
-def _weight_cast_s(columns: Columns, rank: RankColumns) -> F:
-    """Cast of gathered weights to narrow types: every micro-batch where weights are gathered anew, else once a step."""
-    narrow = np.where(columns.job.bits < 16, 4.0, 0.0)
-    often = np.where(columns.layout.zero >= 3, 1.0, 1.0 / columns.layout.micro_batches)
-    return narrow * often * (rank.dense + rank.expert) / columns.device.hbm_bytes_s
 
 
 def _send_s(columns: Columns, machine: MachineColumns) -> F:
