@@ -58,7 +58,9 @@ struct PoolSpec {
   Role role = Role::both;
   std::int32_t replicas = 1;
   std::int64_t block_tokens = 16, kv_blocks = 1, max_sequences = 1, max_batched_tokens = 1;
+  std::int64_t prompt_tokens = 0;  ///< Of one request in an iteration at most, unless it is the only one; 0: no limit.
   bool chunked = true, prefix_cache = false;
+  bool by_priority = false;  ///< The queue is in the order of priorities, and the last in that order gives way.
   bool ahead = false;  ///< An iteration is put together when the one before it begins (asynchronous scheduling).
   std::int32_t lockstep = 1;  ///< So many neighbours begin and end every iteration together: ranks that exchange tokens.
   Policy policy = Policy::decode_first;
@@ -149,6 +151,7 @@ struct RequestColumns {
   std::span<const std::int64_t> block_ptr;   ///< n+1, or empty.
   std::span<const std::uint64_t> block_hash;
   std::span<const std::int64_t> session;     ///< -1: none; may be empty.
+  std::span<const std::int32_t> priority = {};  ///< The least goes first; may be empty.
   std::size_t size() const { return arrival_ps.size(); }
 };
 

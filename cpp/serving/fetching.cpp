@@ -15,9 +15,7 @@ std::size_t Simulation::State::most_units(const Request& request) const {
 std::size_t Simulation::State::held_by(ReplicaId id, const Request& request) {
   Replica& replica = replicas_[id];
   if (!replica.cache.caches() || request.chain.empty()) return 0;
-  const auto& flight = replica.flight;
-  // What a run has not yet written down may have evicted something, once blank blocks are short.
-  if (!flight.empty() && replica.cache.blank() < flight.front().repeats * flight.front().load.decodes) sync(id);
+  sync(id);  // what a run has not yet written down may have completed units, and evicted others
   return replica.cache.hits(std::span<const std::uint64_t>(request.chain).first(most_units(request)));
 }
 

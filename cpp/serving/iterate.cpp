@@ -55,9 +55,18 @@ std::int64_t Simulation::State::run_length(const Replica& replica, const Batch& 
   if (batch.load.sequences != batch.load.decodes || spec.role == Role::prefill) return 1;  // one token, then it travels
   std::int64_t length = std::numeric_limits<std::int64_t>::max();
   for (const Item& item : batch.items) {
-    length = std::min(length, requests_[item.slot].output - requests_[item.slot].generated);
+    const Request& request = requests_[item.slot];
+    length = std::min(length, request.output - request.generated);
+    // Whoever waits may want less once a unit of an answer is there.
+    if (!replica.waiting.empty()) length = std::min(length, until_published(replica, request));
   }
   return run_within_blocks(replica, batch, length);
+}
+
+/// Iterations until a decode completes the next unit of its chain, of which one completes it now when that is 0.
+std::int64_t Simulation::State::until_published(const Replica& replica, const Request& request) const {
+  if (!replica.cache.caches() || request.published >= request.chain.size()) return std::numeric_limits<std::int64_t>::max();
+  return tokens_of(request.published + 1) - request.computed;
 }
 
 /// The iteration after this one can admit whom this one could not: it knows more than was known ahead, or tiers hold less.
@@ -136,19 +145,30 @@ void Simulation::State::advance(ReplicaId id, Batch& batch, std::int64_t count) 
   }
   count_run_gaps(cost, batch, std::max<std::int64_t>(batch.applied, 1), batch.applied + count);
   account(id, batch, count);
+  for (std::int64_t done = 0; done < count;) done += decode_more(replica, batch, count - done);
+  for (const Item& item : batch.items) {
+    requests_[item.slot].network += network;
+    requests_[item.slot].last_token = end;
+  }
+  batch.applied += count;
+}
+
+/// Up to so many iterations of decodes at once; how many. WHY one by one where a unit is completed: what is there already
+/// depends on who comes first, and on what was evicted before.
+std::int64_t Simulation::State::decode_more(Replica& replica, const Batch& batch, std::int64_t count) {
+  for (const Item& item : batch.items) {
+    count = std::min(count, std::max<std::int64_t>(1, until_published(replica, requests_[item.slot]) - 1));
+  }
   for (const Item& item : batch.items) {
     Request& request = requests_[item.slot];
     request.generated += count;
     request.computed += count;
-    request.network += network;
-    request.last_token = end;
-    const std::int64_t missing = missing_blocks(replica, request, request.computed);
-    if (missing > 0) {
-      take_blocks(replica, missing);
-      request.blocks += missing;
-    }
+    const std::int64_t missing = std::max<std::int64_t>(0, missing_blocks(replica, request, request.computed));
+    take_blocks(replica, missing);
+    request.blocks += missing;
+    publish(replica, request);
   }
-  batch.applied += count;
+  return count;
 }
 
 /// Iterations from..to of the run: each took longer than the one before, so equal bins lie together.
@@ -252,9 +272,11 @@ void Simulation::State::emit(ReplicaId id, const Batch& batch, const Item& item)
   request.iterated = batch.end;
   if (!item.emits) return;
   std::int64_t tokens = 1;
-  if (item.decode && item.tokens > 1) {
-    tokens += accepted(pool, request, item);
-    request.computed += tokens - item.tokens;
+  if (item.guesses > 0) {
+    // Those that came with its admission were made by nobody. WHY no more than are left: the answer ends there.
+    if (item.admitted < 0) tokens += accepted(pool, request, item);
+    tokens = std::min(tokens, request.output - request.generated);
+    request.computed += tokens - 1 - item.guesses;
   }
   request.generated += tokens;
   replicas_[id].output_tokens += tokens;
@@ -275,7 +297,7 @@ std::int64_t Simulation::State::accepted(const PoolState& pool, const Request& r
   const std::uint64_t key = mix(mix(options_.seed ^ 0x64726166u) ^ static_cast<std::uint64_t>(request.id));
   const std::uint64_t draw = mix(key ^ static_cast<std::uint64_t>(request.generated));
   std::int64_t count = 0;
-  while (count < item.tokens - 1 && draw < pool.accept_below[static_cast<std::size_t>(count)]) ++count;
+  while (count < item.guesses && draw < pool.accept_below[static_cast<std::size_t>(count)]) ++count;
   return count;
 }
 

@@ -182,6 +182,7 @@ void Simulation::State::arrive(std::size_t row) {
   fresh.input = input_[row];
   fresh.output = output_[row];
   fresh.session = session_[row];
+  fresh.priority = priority_[row];
   fresh.arrival = now;
   fresh.chain.assign(block_hash_.begin() + block_ptr_[row], block_hash_.begin() + block_ptr_[row + 1]);
   fresh.units.clear();
@@ -237,20 +238,15 @@ void Simulation::State::touch(ReplicaId id) {
 }
 
 void Simulation::State::enqueue(Slot slot, ReplicaId id, bool front) {
-  Replica& replica = replicas_[id];
   Request& request = requests_[slot];
   if (request.replica != id) {
     request.replica = id;
-    ++replica.requests;
+    ++replicas_[id].requests;
   }
   set_pending(request, request.decodes() ? 0 : request.target() - request.computed);
   place(request, Request::Where::waiting);
   request.queued = now;
-  if (front) {
-    replica.waiting.push_front(slot);
-  } else {
-    replica.waiting.push_back(slot);
-  }
+  queue_up(id, slot, front);
   interrupt(id);
   touch(id);
 }

@@ -1,5 +1,7 @@
 // How an iteration is put together, as vLLM's scheduler (v1) does it.
 #include <algorithm>
+#include <ranges>
+#include <tuple>
 
 #include "serving/state.hpp"
 
@@ -7,6 +9,11 @@ namespace railyard::serving {
 namespace {
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Query and key pairs of so many tokens after others.
+i128 pairs(std::int64_t tokens, std::int64_t before) {
+  return static_cast<i128>(tokens) * before + static_cast<i128>(tokens) * (tokens + 1) / 2;
+}
 
 }  // namespace
 
@@ -106,51 +113,117 @@ void Simulation::State::form(ReplicaId id, Batch& batch) {
   replica.evicted = cache.available() - cache.blank() < kept;
 }
 
-/// Tokens that the request takes of the budget when `from` are there already; 0: not in this iteration.
-std::int64_t Simulation::State::wanted(const PoolSpec& pool, const Request& request, std::int64_t from,
-                                       std::int64_t budget) const {
-  const std::int64_t rest = request.target() - from;
-  if (request.generated > 0 && rest == 1) {
-    return std::min({std::int64_t{1} + pool.draft_tokens, request.output - request.generated, budget});
+/// Whether there is at most one request that runs or waits, as far as is known.
+bool Simulation::State::alone(const Replica& replica) const {
+  std::size_t known = replica.running.size() + static_cast<std::size_t>(replica.freed_places);
+  for (auto slot = replica.waiting.begin(); known < 2 && slot != replica.waiting.end(); ++slot) {
+    known += requests_[*slot].queued <= replica.horizon ? 1 : 0;
   }
-  // WHY not what is computed anew: it can be longer than any prompt.
-  return !pool.chunked && request.generated == 0 && rest > budget ? 0 : std::min(rest, budget);
+  return known < 2;
+}
+
+/// Tokens that a running request takes of the budget when `from` are there already.
+std::int64_t Simulation::State::wanted(ReplicaId id, const Request& request, std::int64_t from, std::int64_t budget) const {
+  const PoolSpec& pool = pool_of(id).spec;
+  std::int64_t rest = request.target() - from;
+  // WHY not fewer guesses where fewer tokens are left of the answer: the drafter does not look at that.
+  if (request.decodes() && !request.chunk) rest = std::min(1 + std::int64_t{pool.draft_tokens}, pool.kv_blocks * pool.block_tokens - from);
+  if (pool.prompt_tokens > 0 && pool.prompt_tokens < rest && !alone(replicas_[id])) rest = pool.prompt_tokens;
+  return std::min(rest, budget);
+}
+
+/// The same of a request that is admitted; 0: not in this iteration.
+std::int64_t Simulation::State::wanted_at_first(ReplicaId id, const Request& request, const Batch& batch, std::int64_t from,
+                                                std::int64_t budget) const {
+  const PoolSpec& pool = pool_of(id).spec;
+  const std::int64_t rest = request.target() - from;
+  if (rest == 1 && pool.draft_tokens > 0) {
+    // An iteration of decodes stays one of equal lengths: the request brings guesses that nobody made.
+    const auto prefills = [](const Item& item) { return item.admitted < 0 && !item.decode; };
+    const bool uniform = std::ranges::none_of(batch.items, prefills);
+    if (uniform && (from > 0 || !batch.items.empty())) return pool.draft_tokens < budget ? 1 + pool.draft_tokens : 0;
+    return 1;
+  }
+  const bool limited = pool.prompt_tokens > 0 && pool.prompt_tokens < rest && !alone(replicas_[id]);
+  const std::int64_t some = limited ? pool.prompt_tokens : rest;
+  // WHY not what never fits: what is computed anew can be longer than any prompt.
+  return !pool.chunked && some > budget && some <= pool.max_batched_tokens ? 0 : std::min(some, budget);
 }
 
 void Simulation::State::add_running(ReplicaId id, Batch& batch, std::int64_t& budget, bool prefills, bool decodes) {
   Replica& replica = replicas_[id];
-  const PoolSpec& spec = pool_of(id).spec;
   for (std::size_t place = 0; place < replica.running.size() && budget > 0; ++place) {
     const Slot slot = replica.running[place];
     const Request& request = requests_[slot];
     if (request.computed >= request.target()) continue;  // its next token is under way
     if (!(request.decodes() ? decodes : prefills)) continue;
-    const std::int64_t tokens = wanted(spec, request, request.computed, budget);
-    if (tokens == 0) continue;
-    if (!make_room(id, place, request.computed + tokens)) break;
+    const std::int64_t tokens = wanted(id, request, request.computed, budget);
+    if (!make_room(id, place, request.computed + tokens, batch, budget)) {
+      if (pool_of(id).spec.by_priority && request.where == Request::Where::waiting) continue;  // others go before it
+      break;
+    }
     add_item(id, slot, tokens, batch);
     budget -= tokens;
   }
 }
 
-/// Blocks for the request at that place among the running ones; the newest ones behind it are preempted for it, and if
-/// there are none, it is preempted itself: false.
-bool Simulation::State::make_room(ReplicaId id, std::size_t place, std::int64_t tokens) {
+/// Who gives way to the request at that place: the newest that is not in an iteration under way, or of a pool with
+/// priorities the last in their order. With nobody behind it, itself.
+std::size_t Simulation::State::victim(const Replica& replica, std::size_t place, const Batch& batch) const {
+  std::size_t last = replica.running.size();
+  if (!pools_[replica.pool].spec.by_priority) {
+    while (last > place + 1 && requests_[replica.running[last - 1]].in_flight > 0) --last;
+    return last - 1;
+  }
+  for (std::size_t i = 0; i < replica.running.size(); ++i) {
+    const Request& one = requests_[replica.running[i]];
+    const bool here = i < place && std::ranges::find(batch.items, replica.running[i], &Item::slot) != batch.items.end();
+    if (one.in_flight > (here ? 1 : 0)) continue;
+    if (last == replica.running.size() || goes_before(requests_[replica.running[last]], one)) last = i;
+  }
+  return last == replica.running.size() ? place : last;
+}
+
+/// Blocks for the request at that place among the running ones; others are preempted for it, and in the end it itself:
+/// false. The place moves with the request.
+bool Simulation::State::make_room(ReplicaId id, std::size_t& place, std::int64_t tokens, Batch& batch, std::int64_t& budget) {
   Replica& replica = replicas_[id];
-  Request& request = requests_[replica.running[place]];
+  const Slot slot = replica.running[place];
+  Request& request = requests_[slot];
   const std::int64_t missing = missing_blocks(replica, request, tokens);
   while (missing > replica.available()) {
-    std::size_t victim = replica.running.size();
-    while (victim > place + 1 && requests_[replica.running[victim - 1]].in_flight > 0) --victim;
+    const std::size_t last = victim(replica, place, batch);
+    const bool itself = last == place;
     // WHY it waits for those behind it: were it to give way to them, two could take turns and neither ever get through.
-    const bool itself = victim - 1 == place;
-    if (itself && (request.in_flight > 0 || replica.running.size() > place + 1)) return false;
-    preempt(id, victim - 1);
+    const bool others = !pool_of(id).spec.by_priority && replica.running.size() > place + 1;
+    if (itself && (request.in_flight > 0 || others)) return false;
+    if (last < place) take_back(replica.running[last], batch, budget);
+    preempt(id, last);
+    if (last <= place) --place;
     if (itself) return false;
   }
   take_blocks(replica, missing);
   request.blocks += missing;
   return true;
+}
+
+/// A request that gives way after it was put into the iteration leaves it.
+void Simulation::State::take_back(Slot slot, Batch& batch, std::int64_t& budget) {
+  const auto item = std::ranges::find(batch.items, slot, &Item::slot);
+  if (item == batch.items.end()) return;
+  Request& request = requests_[slot];
+  budget += item->tokens;
+  batch.load.tokens -= item->tokens;
+  --batch.load.sequences;
+  --request.in_flight;
+  if (item->decode) {
+    --batch.load.decodes;
+    batch.load.kv_tokens -= request.computed;
+  } else {
+    batch.load.pairs -= pairs(item->tokens, request.computed - item->tokens);
+    replicas_[request.replica].input_tokens -= item->tokens - item->guesses;
+  }
+  batch.items.erase(item);
 }
 
 std::int64_t Simulation::State::missing_blocks(const Replica& replica, const Request& request,
@@ -183,8 +256,24 @@ void Simulation::State::preempt(ReplicaId id, std::size_t place_in_running) {
   if (replica.logged) replica.given_way.push_back(request.id);
   replica.again = true;
   set_pending(request, request.decodes() ? 0 : request.target() - request.computed);
+  request.chunk = false;
   place(request, Request::Where::waiting);
-  replica.waiting.push_front(slot);
+  queue_up(id, slot, true);
+}
+
+/// Who runs first where priorities count.
+bool Simulation::State::goes_before(const Request& a, const Request& b) const {
+  return std::tie(a.priority, a.arrival, a.id) < std::tie(b.priority, b.arrival, b.id);
+}
+
+void Simulation::State::queue_up(ReplicaId id, Slot slot, bool front) {
+  std::deque<Slot>& waiting = replicas_[id].waiting;
+  auto at = front ? waiting.begin() : waiting.end();
+  if (pool_of(id).spec.by_priority) {
+    const auto before = [this](Slot a, Slot b) { return goes_before(requests_[a], requests_[b]); };
+    at = std::ranges::upper_bound(waiting, slot, before);
+  }
+  waiting.insert(at, slot);
 }
 
 void Simulation::State::add_waiting(ReplicaId id, Batch& batch, std::int64_t& budget) {
@@ -214,14 +303,16 @@ bool Simulation::State::admit(ReplicaId id, Slot slot, Batch& batch, std::int64_
     if (loading == Loading::no_room) return alone && reclaim(id) && admit(id, slot, batch, budget);
     chain = chain.first(hits);
   }
-  std::int64_t cached = static_cast<std::int64_t>(chain.size()) * deployment_.hash_tokens;
-  std::int64_t from = std::max(request.computed, cached);
-  std::int64_t tokens = wanted(spec, request, from, budget);
+  const std::int64_t cached = static_cast<std::int64_t>(chain.size()) * deployment_.hash_tokens;
+  const std::int64_t from = std::max(request.computed, cached);
+  const std::int64_t tokens = wanted_at_first(id, request, batch, from, budget);
   if (tokens == 0) return false;
   const std::int64_t shared = static_cast<std::int64_t>(chain.size()) * replica.cache.unit_blocks();
   std::int64_t missing = missing_blocks(replica, request, from + tokens) - shared;
   const auto reserve = alone ? 0 : static_cast<std::int64_t>(spec.watermark * static_cast<double>(spec.kv_blocks));
-  if (missing + reserve > replica.available() - replica.cache.idle_blocks(chain)) {
+  // WHY all of it: were only its first chunk to fit, it would be preempted before it is through.
+  const std::int64_t all = missing_blocks(replica, request, request.target()) - shared;
+  if (std::max(missing, all) + reserve > replica.available() - replica.cache.idle_blocks(chain)) {
     return alone && reclaim(id) && admit(id, slot, batch, budget);
   }
 
@@ -272,8 +363,11 @@ void Simulation::State::add_item(ReplicaId id, Slot slot, std::int64_t tokens, B
   const bool decode = request.decodes();
   const std::int64_t before = request.computed;
   request.computed += tokens;
+  request.chunk = request.computed < request.target();
   ++request.in_flight;
-  batch.items.push_back({slot, tokens, request.computed >= request.target(), decode, admitted ? before : -1});
+  batch.items.push_back({slot, tokens, !request.chunk, decode, std::max<std::int64_t>(0, request.computed - request.target()),
+                         admitted ? before : -1});
+  publish(replica, request);
   batch.load.tokens += tokens;
   ++batch.load.sequences;
   set_pending(request, std::max<std::int64_t>(0, decode ? 0 : request.target() - request.computed));
@@ -282,16 +376,16 @@ void Simulation::State::add_item(ReplicaId id, Slot slot, std::int64_t tokens, B
     batch.load.kv_tokens += request.computed;
     return;
   }
-  batch.load.pairs += static_cast<i128>(tokens) * before + static_cast<i128>(tokens) * (tokens + 1) / 2;
-  replica.input_tokens += tokens;
-  publish(replica, request);
+  batch.load.pairs += pairs(tokens, before);
+  replica.input_tokens += tokens - batch.items.back().guesses;
 }
 
 /// Offers the whole units that the request has computed to others.
 void Simulation::State::publish(Replica& replica, Request& request) {
   if (!replica.cache.caches()) return;
+  const std::int64_t known = std::min(request.computed, request.target());  // not guesses
   while (request.published < request.chain.size() &&
-         static_cast<std::int64_t>(request.published + 1) * deployment_.hash_tokens <= request.computed) {
+         static_cast<std::int64_t>(request.published + 1) * deployment_.hash_tokens <= known) {
     const std::uint64_t hash = request.chain[request.published++];
     std::uint32_t unit = 0;
     if (!replica.cache.publish(hash, unit)) continue;

@@ -95,6 +95,7 @@ void check_pool(const PoolSpec& pool, std::int64_t hash_tokens) {
   require(pool.max_sequences >= 1 && pool.max_sequences <= kMost, "pool: max_sequences must be from 1 to 2^31");
   require(pool.max_batched_tokens >= 1 && pool.max_batched_tokens <= 1 << 24,
           "pool: max_batched_tokens must be from 1 to 2^24");
+  require(pool.prompt_tokens >= 0 && pool.prompt_tokens <= kMost, "pool: prompt_tokens must be from 0 to 2^31");
   require(pool.watermark >= 0 && pool.watermark < 1, "pool: watermark must be from 0 to below 1");
   require(pool.draft_tokens >= 0 && pool.draft_tokens <= 64, "pool: draft_tokens must be from 0 to 64");
   require(pool.acceptance >= 0 && pool.acceptance <= 1, "pool: acceptance must be from 0 to 1");
@@ -240,6 +241,7 @@ std::vector<std::int64_t> Simulation::gap_lower_ps() {
 void Simulation::State::feed(const RequestColumns& requests) {
   const std::size_t n = requests.size();
   require(requests.input_tokens.size() == n && requests.output_tokens.size() == n, "requests: columns must have the same length");
+  require(requests.priority.empty() || requests.priority.size() == n, "requests: priority must be as long as arrival_ps");
   require(requests.session.empty() || requests.session.size() == n, "requests: session must be as long as arrival_ps");
   const bool hashed = !requests.block_ptr.empty();
   require(!hashed || (requests.block_ptr.size() == n + 1 && requests.block_ptr.front() == 0 &&
@@ -259,6 +261,7 @@ void Simulation::State::feed(const RequestColumns& requests) {
   input_.erase(input_.begin(), input_.begin() + used);
   output_.erase(output_.begin(), output_.begin() + used);
   session_.erase(session_.begin(), session_.begin() + used);
+  priority_.erase(priority_.begin(), priority_.begin() + used);
   if (!block_ptr_.empty()) block_ptr_.erase(block_ptr_.begin(), block_ptr_.begin() + used);
   block_hash_.erase(block_hash_.begin(), block_hash_.begin() + gone);
   for (std::int64_t& pointer : block_ptr_) pointer -= gone;
@@ -273,6 +276,8 @@ void Simulation::State::feed(const RequestColumns& requests) {
   } else {
     session_.insert(session_.end(), requests.session.begin(), requests.session.end());
   }
+  priority_.insert(priority_.end(), requests.priority.begin(), requests.priority.end());
+  priority_.resize(arrival_.size());
   if (block_ptr_.empty()) block_ptr_.push_back(0);
   const auto base = static_cast<std::int64_t>(block_hash_.size());
   for (std::size_t i = 1; i <= n; ++i) block_ptr_.push_back(hashed ? base + requests.block_ptr[i] : base);

@@ -65,7 +65,9 @@ void bind_pool(nb::module_& m) {
       .def_rw("kv_blocks", &PoolSpec::kv_blocks)
       .def_rw("max_sequences", &PoolSpec::max_sequences)
       .def_rw("max_batched_tokens", &PoolSpec::max_batched_tokens)
+      .def_rw("prompt_tokens", &PoolSpec::prompt_tokens)
       .def_rw("chunked", &PoolSpec::chunked)
+      .def_rw("by_priority", &PoolSpec::by_priority)
       .def_rw("ahead", &PoolSpec::ahead)
       .def_rw("lockstep", &PoolSpec::lockstep)
       .def_rw("prefix_cache", &PoolSpec::prefix_cache)
@@ -217,12 +219,13 @@ void bind_serving(nb::module_& m) {
           "feed",
           [](Simulation& self, const Column<std::int64_t>& arrival_ps, const Column<std::int32_t>& input_tokens,
              const Column<std::int32_t>& output_tokens, const Column<std::int64_t>& block_ptr,
-             const Column<std::uint64_t>& block_hash, const Column<std::int64_t>& session) {
+             const Column<std::uint64_t>& block_hash, const Column<std::int64_t>& session,
+             const Column<std::int32_t>& priority) {
             self.feed({view(arrival_ps), view(input_tokens), view(output_tokens), view(block_ptr), view(block_hash),
-                       view(session)});
+                       view(session), view(priority)});
           },
           nb::kw_only(), "arrival_ps"_a, "input_tokens"_a, "output_tokens"_a, "block_ptr"_a, "block_hash"_a,
-          "session"_a, "Copies the columns of more requests.")
+          "session"_a, "priority"_a, "Copies the columns of more requests.")
       .def(
           "run",
           [](Simulation& self, bool last, const std::optional<Progress>& progress) {

@@ -23,7 +23,7 @@ inline constexpr std::uint32_t kNobody = UINT32_MAX;
 struct Request {
   enum class Where : std::uint8_t { nowhere, waiting, running, loading, sending };
 
-  std::int64_t id = 0, input = 0, output = 0, session = -1;
+  std::int64_t id = 0, input = 0, output = 0, session = -1, priority = 0;
   Ps arrival = 0;
   Ps queued = 0;  ///< When it came into the queue that it is in, unless it was preempted.
   std::int64_t computed = 0;   ///< Tokens whose keys and values are there, those of an iteration under way included.
@@ -54,6 +54,7 @@ struct Request {
   std::int64_t load_host = 0;    ///< ... of which so many come from the host.
   std::int64_t settled = -1;     ///< With so many units in the replica's memory, loading more was settled; -1: open.
   Where where = Where::nowhere;
+  bool chunk = false;  ///< Its latest iteration left something of its prompt, so that nothing was guessed after it.
 
   /// Tokens that must have been computed for the next one to come out.
   std::int64_t target() const { return input + generated; }
@@ -65,6 +66,7 @@ struct Item {
   std::int64_t tokens;
   bool emits;   ///< A token comes out at the end ...
   bool decode;  ///< ... and one had come out before.
+  std::int64_t guesses = 0;    ///< Of `tokens`, those after the last one that is known.
   std::int64_t admitted = -1;  ///< Tokens that were computed when it was admitted to this iteration; -1: it ran before.
 };
 
@@ -235,9 +237,16 @@ class Simulation::State {
   void add_running(ReplicaId id, Batch& batch, std::int64_t& budget, bool prefills, bool decodes);
   void add_waiting(ReplicaId id, Batch& batch, std::int64_t& budget);
   bool admit(ReplicaId id, Slot slot, Batch& batch, std::int64_t& budget);
-  bool make_room(ReplicaId id, std::size_t place, std::int64_t tokens);
+  bool make_room(ReplicaId id, std::size_t& place, std::int64_t tokens, Batch& batch, std::int64_t& budget);
   void preempt(ReplicaId id, std::size_t place);
-  std::int64_t wanted(const PoolSpec& pool, const Request& request, std::int64_t from, std::int64_t budget) const;
+  std::int64_t wanted(ReplicaId id, const Request& request, std::int64_t from, std::int64_t budget) const;
+  std::int64_t wanted_at_first(ReplicaId id, const Request& request, const Batch& batch, std::int64_t from,
+                               std::int64_t budget) const;
+  bool alone(const Replica& replica) const;
+  bool goes_before(const Request& a, const Request& b) const;
+  void queue_up(ReplicaId id, Slot slot, bool front);
+  std::size_t victim(const Replica& replica, std::size_t place, const Batch& batch) const;
+  void take_back(Slot slot, Batch& batch, std::int64_t& budget);
   bool reclaim(ReplicaId id);
   void add_item(ReplicaId id, Slot slot, std::int64_t tokens, Batch& batch, bool admitted = false);
   void publish(Replica& replica, Request& request);
@@ -249,11 +258,13 @@ class Simulation::State {
   void launch(ReplicaId id, Batch&& batch);
   std::int64_t run_length(const Replica& replica, const Batch& batch) const;
   bool learns(const Replica& replica) const;
+  std::int64_t until_published(const Replica& replica, const Request& request) const;
   std::int64_t run_within_blocks(const Replica& replica, const Batch& batch, std::int64_t limit) const;
   void interrupt(ReplicaId id);
   void sync(ReplicaId id);
   std::int64_t ended_iterations(const Replica& replica, const Batch& batch) const;
   void advance(ReplicaId id, Batch& batch, std::int64_t count);
+  std::int64_t decode_more(Replica& replica, const Batch& batch, std::int64_t count);
   void account(ReplicaId id, Batch& batch, std::int64_t count);
   void log(ReplicaId id, const Batch& batch, Fine begin, Fine end, std::int64_t count);
   void end_iteration(ReplicaId id);
@@ -351,7 +362,7 @@ class Simulation::State {
   std::uint64_t turn_[2] = {0, 0};
   // requests fed
   std::vector<std::int64_t> arrival_, block_ptr_, session_;
-  std::vector<std::int32_t> input_, output_;
+  std::vector<std::int32_t> input_, output_, priority_;
   std::vector<std::uint64_t> block_hash_;
   std::size_t next_ = 0;
   std::int64_t fed_ = 0, active_ = 0;

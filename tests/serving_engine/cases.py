@@ -42,6 +42,7 @@ def requests(draw, most=12):
     outputs = draw(st.lists(st.integers(1, 40), min_size=count, max_size=count))
     made = rows(np.cumsum(gaps), inputs, outputs)
     made.session = np.array(draw(st.lists(st.integers(-1, 2), min_size=count, max_size=count)), np.int64)
+    made.priority = np.array(draw(st.lists(st.integers(0, 2), min_size=count, max_size=count)), np.int32)
     block = draw(st.sampled_from([4, 8, 16]))
     families = draw(st.lists(st.integers(0, 2), min_size=count, max_size=count))
     forks = draw(st.lists(st.integers(0, 6), min_size=count, max_size=count))
@@ -69,7 +70,9 @@ def pools(draw, role="both"):
         kv_blocks=draw(st.sampled_from([12, 33, 40, 60, 500])),
         max_sequences=draw(st.sampled_from([1, 2, 3, 8])),
         max_batched_tokens=draw(st.sampled_from([8, 17, 64, 512])),
+        prompt_tokens=draw(st.sampled_from([0, 0, 5, 20])),
         chunked=draw(st.sampled_from([True, True, False])),
+        by_priority=draw(st.booleans()),
         ahead=stages == 1 and draw(st.booleans()),
         policy=draw(st.sampled_from(["decode-first", "prefill-first"])),
         prefix_cache=draw(st.booleans()),

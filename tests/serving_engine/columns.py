@@ -19,6 +19,7 @@ class Rows:
     block_hash: Any = field(default_factory=lambda: np.zeros(0, np.uint64))
     block_tokens: int = 0
     session: Any = field(default_factory=lambda: np.zeros(0, np.int64))
+    priority: Any = field(default_factory=lambda: np.zeros(0, np.int32))
 
 
 def rows(arrival_ps, input_tokens, output_tokens, **more) -> Rows:

@@ -85,7 +85,7 @@ def _cut(made, cuts):
     for begin, end in zip([0, *cuts], [*cuts, len(made.arrival_ps)], strict=True):
         names = ("arrival_ps", "input_tokens", "output_tokens", "session")
         part = rows(*(getattr(made, name)[begin:end] for name in names[:3]))
-        part.session = made.session[begin:end]
+        part.session, part.priority = made.session[begin:end], made.priority[begin:end]
         first, last = made.block_ptr[begin], made.block_ptr[end]
         part.block_ptr, part.block_hash = made.block_ptr[begin : end + 1] - first, made.block_hash[first:last]
         part.block_tokens = made.block_tokens

@@ -14,7 +14,7 @@ class Blocks:
 
     def publish(self, rep: Rep, req: Req) -> None:
         while rep.cache.unit and req.published < len(req.chain):
-            if (req.published + 1) * self.hash_tokens > req.computed:
+            if (req.published + 1) * self.hash_tokens > min(req.computed, req.target):
                 return
             one = req.chain[req.published]
             req.published += 1

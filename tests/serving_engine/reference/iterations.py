@@ -18,8 +18,8 @@ class Iterations(Blocks):
     def launch(self, rep: Rep, batch) -> None:
         decodes = [one for one in batch if one[2]]
         tokens = sum(one[1] for one in batch)
-        pairs = sum(n * begin + n * (n + 1) // 2 for _, n, decode, begin, _ in batch if not decode)
-        kv = sum(begin + n for _, n, _, begin, _ in decodes)
+        pairs = sum(n * begin + n * (n + 1) // 2 for _, n, decode, begin, *_ in batch if not decode)
+        kv = sum(begin + n for _, n, _, begin, *_ in decodes)
         time = rep.law.time(tokens, len(batch), len(decodes), kv, pairs) + rep.extra
         rep.extra = 0
         if decodes and rep.drafts:
@@ -39,7 +39,7 @@ class Iterations(Blocks):
         self.touched.add(rep.number)
         batch = rep.flight.pop(0)
         places, blocks = len(rep.running), rep.cache.available()
-        for req, tokens, decode, _, emits in batch["items"]:
+        for req, _, _, _, emits, admitted, guesses in batch["items"]:
             req.in_flight -= 1
             # of two chunks of a prompt that are under way at a time, the later one counts from the end of the other
             part, end = batch["collectives"], batch["end"]
@@ -48,17 +48,18 @@ class Iterations(Blocks):
             req.out["collectives"] += part
             req.iterated = end
             if emits:
-                self.emit(rep, req, tokens, decode, batch["end"])
+                self.emit(rep, req, admitted, guesses, batch["end"])
         rep.running = [one for one in rep.running if one.where == "running" and one.home == rep.number]
         if rep.pool.ahead:
             rep.horizon = batch["start"] >> 16
             rep.freed_places, rep.freed_blocks = places - len(rep.running), rep.cache.available() - blocks
 
-    def emit(self, rep: Rep, req: Req, tokens: int, decode: bool, end: int) -> None:
+    def emit(self, rep: Rep, req: Req, admitted: bool, guesses: int, end: int) -> None:
         made = 1
-        if decode and tokens > 1:
-            made += self.accepted(rep, req, tokens - 1)
-            req.computed += made - tokens
+        if guesses:
+            made += 0 if admitted else self.accepted(rep, req, guesses)
+            made = min(made, req.output - req.generated)
+            req.computed += made - 1 - guesses
         req.generated += made
         if req.out["first_token_ps"] < 0:
             req.out["first_token_ps"] = end >> 16

@@ -71,6 +71,7 @@ class Reference(Routing, Scheduler, Iterations):
         chain = [int(h) for h in r.block_hash[r.block_ptr[i] : r.block_ptr[i + 1]]] if len(r.block_ptr) else []
         session = int(r.session[i]) if len(r.session) else -1
         req = Req(i, int(r.input_tokens[i]), int(r.output_tokens[i]), chain, session)
+        req.priority = int(r.priority[i]) if len(r.priority) else 0
         names = ("sent_ps", "replica", "decode_replica", "admitted_ps", "prefill_start_ps", "first_token_ps", "done_ps")
         req.out = dict.fromkeys((*names, "transfer_start_ps", "transfer_end_ps"), -1)
         req.out |= dict.fromkeys(("cached_tokens", "preemptions", "requeued", "collectives", "collectives_prefill"), 0)

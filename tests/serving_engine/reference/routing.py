@@ -59,7 +59,7 @@ class Routing:
         req.where, req.home, req.queued = "waiting", rep.number, self.now
         self.touched.add(rep.number)
         rep.has.append(req)
-        rep.waiting.append(req)
+        self.queue_up(rep, req, len(rep.waiting))
 
     def forget(self, req: Req) -> None:
         if req.home is not None:

@@ -31,38 +31,71 @@ class Scheduler(Blocks):
             self.launch(rep, batch)
         rep.see_all()
 
+    def alone(self, rep: Rep) -> bool:
+        known = [one for one in rep.waiting if one.queued <= rep.horizon]
+        return len(rep.running) + rep.freed_places + len(known) < 2
+
     def wanted(self, rep: Rep, req: Req, begin: int, budget: int) -> int:
         rest = req.target - begin
-        if req.generated > 0 and rest == 1:
-            return min(1 + rep.drafts, req.output - req.generated, budget)
-        whole = not rep.pool.chunked and req.generated == 0
-        return 0 if whole and rest > budget else min(rest, budget)
+        if req.decodes and not req.chunk:
+            rest = min(1 + rep.drafts, rep.pool.kv_blocks * rep.pool.block_tokens - begin)
+        if 0 < rep.pool.prompt_tokens < rest and not self.alone(rep):
+            rest = rep.pool.prompt_tokens
+        return min(rest, budget)
+
+    def wanted_at_first(self, rep: Rep, req: Req, batch, begin: int, budget: int) -> int:
+        rest = req.target - begin
+        if rest == 1 and rep.drafts:
+            prompts = [one for one in batch if not one[2] and not one[5]]
+            if not prompts and (begin > 0 or batch):
+                return 1 + rep.drafts if rep.drafts < budget else 0
+            return 1
+        if 0 < rep.pool.prompt_tokens < rest and not self.alone(rep):
+            rest = rep.pool.prompt_tokens
+        return 0 if not rep.pool.chunked and budget < rest <= rep.pool.max_batched_tokens else min(rest, budget)
 
     def from_running(self, rep: Rep, batch, budget: int, prompts: bool, decodes: bool) -> int:
         place = 0
         while place < len(rep.running) and budget > 0:
-            req = rep.running[place]
-            place += 1
-            if req.computed >= req.target or not (decodes if req.decodes else prompts):
-                continue
+            req, before = rep.running[place], rep.running[:place]
             tokens = self.wanted(rep, req, req.computed, budget)
-            if tokens == 0:
-                continue
-            missing = self.missing(rep, req, req.computed + tokens)
-            while missing > rep.cache.available() - rep.freed_blocks:
-                behind = rep.running[place:]
-                free = [one for one in behind if one.in_flight == 0]
-                if free:
-                    self.preempt(rep, free[-1])
-                    continue
-                if not behind and req.in_flight == 0:
-                    self.preempt(rep, req)
-                return budget
-            rep.cache.take(missing)
-            req.private += missing
-            self.add(rep, req, tokens, batch)
-            budget -= tokens
+            if req.computed < req.target and (decodes if req.decodes else prompts):
+                fits, budget = self.make_room(rep, req, tokens, batch, budget)
+                if fits:
+                    self.add(rep, req, tokens, batch)
+                    budget -= tokens
+                elif not (rep.pool.by_priority and req.where == "waiting"):
+                    return budget
+            place = sum(one in rep.running for one in [*before, req])
         return budget
+
+    def make_room(self, rep: Rep, req: Req, tokens: int, batch, budget: int) -> tuple[bool, int]:
+        missing = self.missing(rep, req, req.computed + tokens)
+        while missing > rep.cache.available() - rep.freed_blocks:
+            place = rep.running.index(req)
+            if rep.pool.by_priority:
+                here = [one[0] for one in batch]
+                free = [one for one in rep.running[:place] if one.in_flight == (one in here)]
+                free += [one for one in rep.running[place:] if one.in_flight == 0]
+                gives = max(free, key=self.order, default=req)
+            else:
+                free = [one for one in rep.running[place + 1 :] if one.in_flight == 0]
+                gives = free[-1] if free else req
+            if gives is req and (req.in_flight or (not rep.pool.by_priority and rep.running[-1] is not req)):
+                return False, budget
+            for one in [one for one in batch if one[0] is gives]:
+                batch.remove(one)
+                gives.in_flight -= 1
+                budget += one[1]
+            self.preempt(rep, gives)
+            if gives is req:
+                return False, budget
+        rep.cache.take(missing)
+        req.private += missing
+        return True, budget
+
+    def order(self, req: Req) -> tuple[int, int, int]:
+        return req.priority, req.out["sent_ps"], req.id
 
     def preempt(self, rep: Rep, req: Req) -> None:
         rep.running.remove(req)
@@ -78,8 +111,14 @@ class Scheduler(Blocks):
             req.computed = 0
         req.out["preemptions"] += 1
         req.where = "waiting"
+        req.chunk = False
         rep.preempted = True
-        rep.waiting.insert(0, req)
+        self.queue_up(rep, req, 0)
+
+    def queue_up(self, rep: Rep, req: Req, place: int) -> None:
+        if rep.pool.by_priority:
+            place = sum(self.order(one) < self.order(req) for one in rep.waiting)
+        rep.waiting.insert(place, req)
 
     def from_queue(self, rep: Rep, batch, budget: int) -> int:
         while rep.waiting and budget > 0 and len(rep.running) + rep.freed_places < rep.pool.max_sequences:
@@ -92,12 +131,13 @@ class Scheduler(Blocks):
                 hits = chain[: rep.cache.hits(chain)]
             cached = len(hits) * self.hash_tokens
             begin = max(req.computed, cached)
-            tokens = self.wanted(rep, req, begin, budget)
+            tokens = self.wanted_at_first(rep, req, batch, begin, budget)
             missing = self.missing(rep, req, begin + tokens) - len(hits) * rep.cache.unit
+            whole = self.missing(rep, req, req.target) - len(hits) * rep.cache.unit
             idle = sum(rep.cache.unit for one in hits if one in rep.cache.idle)
             alone = not rep.running and not rep.flight
             reserve = 0 if alone else int(rep.pool.watermark * rep.pool.kv_blocks)
-            if tokens == 0 or missing + reserve > rep.cache.available() - rep.freed_blocks - idle:
+            if tokens == 0 or max(missing, whole) + reserve > rep.cache.available() - rep.freed_blocks - idle:
                 break
             for one in hits:
                 rep.cache.hold(one)
@@ -117,14 +157,14 @@ class Scheduler(Blocks):
             for name in ("admitted_ps", "prefill_start_ps"):
                 if req.out[name] < 0:
                     req.out[name] = self.now
-            self.add(rep, req, tokens, batch)
+            self.add(rep, req, tokens, batch, admitted=True)
             budget -= tokens
         return budget
 
-    def add(self, rep: Rep, req: Req, tokens: int, batch) -> None:
+    def add(self, rep: Rep, req: Req, tokens: int, batch, admitted: bool = False) -> None:
         decode, begin = req.decodes, req.computed
         req.computed += tokens
+        req.chunk = req.computed < req.target
         req.in_flight += 1
-        batch.append((req, tokens, decode, begin, req.computed >= req.target))
-        if not decode:
-            self.publish(rep, req)
+        batch.append((req, tokens, decode, begin, not req.chunk, admitted, max(0, req.computed - req.target)))
+        self.publish(rep, req)

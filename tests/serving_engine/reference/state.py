@@ -24,6 +24,8 @@ class Req:
     swapped: int = 0
     in_flight: int = 0
     iterated: int = 0
+    priority: int = 0
+    chunk: bool = False
     where: str = "nowhere"
     home: int | None = None
     decoder: int = -1

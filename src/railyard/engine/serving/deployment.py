@@ -190,7 +190,11 @@ class Pool:
         kv_blocks: Blocks of a replica.
         max_sequences: Running at once.
         max_batched_tokens: Token budget of an iteration.
+        prompt_tokens: Tokens of one request in an iteration at most, unless it is the only one in the replica; 0: no
+            limit. vLLM calls it `long_prefill_token_threshold`.
         chunked: Whether a prompt may be spread over iterations.
+        by_priority: Whether the queue goes by the requests' `priority`, the least first, and by arrival among equals,
+            and the last in this order gives way when blocks are short; else it goes by arrival.
         ahead: Whether an iteration is put together when the one before it begins, as vLLM's asynchronous scheduling
             does: who comes later, and what comes free until then, is known one iteration later.
         lockstep: So many replicas, neighbours by number, begin and end every iteration together, as vLLM's
@@ -219,7 +223,9 @@ class Pool:
     kv_blocks: int = 1 << 20
     max_sequences: int = 256
     max_batched_tokens: int = 8192
+    prompt_tokens: int = 0
     chunked: bool = True
+    by_priority: bool = False
     ahead: bool = False
     lockstep: int = 1
     policy: Policy = "decode-first"

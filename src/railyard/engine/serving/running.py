@@ -201,6 +201,7 @@ def _feed(core: _core.Serving, requests: RequestColumns) -> int:
         "block_ptr": _integers(requests.block_ptr, np.int64, "block_ptr"),
         "block_hash": _integers(requests.block_hash, np.uint64, "block_hash"),
         "session": _integers(requests.session, np.int64, "session"),
+        "priority": _integers(getattr(requests, "priority", np.zeros(0, np.int32)), np.int32, "priority"),
     }
     try:
         core.feed(**columns)

@@ -63,6 +63,7 @@ class _Requests:
     block_hash: NDArray[np.uint64]
     block_tokens: int
     session: NDArray[np.int64]
+    priority: NDArray[np.int32]
 
 
 def ours(case: Case) -> Answer:
@@ -91,7 +92,9 @@ def _deployment(case: Case) -> tuple[Deployment, int]:
         kv_blocks=case.kv_blocks,
         max_sequences=case.max_sequences,
         max_batched_tokens=case.max_batched_tokens,
+        prompt_tokens=case.threshold,
         chunked=case.chunked,
+        by_priority=case.priority,
         ahead=case.ahead,
         prefix_cache=case.prefix_cache,
         speculative=Speculative(case.draft_tokens, case.acceptance) if case.draft_tokens else None,
@@ -115,6 +118,7 @@ def _requests(case: Case) -> _Requests:
         np.array([one for chain in chains for one in chain], np.uint64),
         case.block_tokens if chains else 0,
         np.zeros(0, np.int64),
+        np.array([one.priority for one in case.requests], np.int32),
     )
 
 
