@@ -154,7 +154,7 @@ void Simulation::State::fetch(ReplicaId id, Slot slot, const Fetch& plan) {
   request.load_target = tokens_of(plan.top);
   request.load_host = tokens_of(plan.upper - plan.hits);
   if (request.admitted < 0) request.admitted = now;
-  replica.waiting.pop_front();
+  replica.waiting.erase(std::ranges::find(replica.waiting, slot));
   place(request, Request::Where::loading);
   ++replica.loading;
   if (plan.upper > plan.hits) replica.channel_free = plan.host_end;

@@ -50,7 +50,7 @@ void Simulation::State::launch(ReplicaId id, Batch&& batch) {
 std::int64_t Simulation::State::run_length(const Replica& replica, const Batch& batch) const {
   const PoolSpec& spec = pools_[replica.pool].spec;
   if (!options_.skip_runs || replica.again || replica.extra > 0 || spec.draft_tokens > 0 || spec.lockstep > 1) return 1;
-  if (learns(replica)) return 1;
+  if (learns(replica) || holders(replica) > 0) return 1;
   if (spec.cost.pipeline_stages > 1 || batch.load.decodes != static_cast<std::int64_t>(replica.running.size())) return 1;
   if (batch.load.sequences != batch.load.decodes || spec.role == Role::prefill) return 1;  // one token, then it travels
   std::int64_t length = std::numeric_limits<std::int64_t>::max();
@@ -66,7 +66,7 @@ std::int64_t Simulation::State::run_length(const Replica& replica, const Batch& 
 /// Iterations until a decode completes the next unit of its chain, of which one completes it now when that is 0.
 std::int64_t Simulation::State::until_published(const Replica& replica, const Request& request) const {
   if (!replica.cache.caches() || request.published >= request.chain.size()) return std::numeric_limits<std::int64_t>::max();
-  return tokens_of(request.published + 1) - request.computed;
+  return tokens_of(request.published + 1) + (pools_[replica.pool].spec.ahead ? 1 : 0) - request.computed;
 }
 
 /// The iteration after this one can admit whom this one could not: it knows more than was known ahead, or tiers hold less.
@@ -166,7 +166,7 @@ std::int64_t Simulation::State::decode_more(Replica& replica, const Batch& batch
     const std::int64_t missing = std::max<std::int64_t>(0, missing_blocks(replica, request, request.computed));
     take_blocks(replica, missing);
     request.blocks += missing;
-    publish(replica, request);
+    publish(replica, request, pools_[replica.pool].spec.ahead ? 1 : 0);
   }
   return count;
 }
@@ -270,14 +270,17 @@ void Simulation::State::emit(ReplicaId id, const Batch& batch, const Item& item)
   Request& request = requests_[item.slot];
   request.network += network_of(pool, request, batch);
   request.iterated = batch.end;
+  request.emitted = request.refused = 0;
   if (!item.emits) return;
   std::int64_t tokens = 1;
   if (item.guesses > 0) {
     // Those that came with its admission were made by nobody. WHY no more than are left: the answer ends there.
     if (item.admitted < 0) tokens += accepted(pool, request, item);
+    request.refused = 1 + item.guesses - tokens;
     tokens = std::min(tokens, request.output - request.generated);
     request.computed += tokens - 1 - item.guesses;
   }
+  request.emitted = tokens;
   request.generated += tokens;
   replicas_[id].output_tokens += tokens;
   if (request.first_token < 0) {

@@ -85,6 +85,7 @@ void Simulation::State::landed(Slot slot) {
   set_aim(request, kNobody);
   request.transfer_end = now;
   request.sent = 0;
+  request.arrived = true;
   enqueue(slot, request.decoder, false);
 }
 
@@ -131,6 +132,8 @@ void Simulation::State::restart(Slot slot) {
   request.flow = kNoFlow;
   give_back(request);
   request.computed = request.swapped_bytes = 0;
+  request.arrived = false;
+  request.taking = -1;
   request.in_flight = 0;
   request.sent = 0;
   request.settled = -1;

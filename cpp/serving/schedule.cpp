@@ -42,14 +42,18 @@ Batch Simulation::State::put_together(ReplicaId id) {
     batch = std::move(replica.spare.back());
     replica.spare.pop_back();
   }
-  do {
+  bool more = true;
+  while (more) {
     batch.items.clear();
     batch.load = Load{};
     batch.together = batch.joint = 0;
     form(id, batch);
+    const auto taking = [this](Slot slot) { return requests_[slot].taking > 0; };
+    const bool comes = std::ranges::any_of(replica.waiting | std::views::take(holders(replica)), taking);
     // All that ran was preempted, by what is there no more: the queue can go on at once. So it can when nothing was known
-    // ahead that could run.
-  } while (batch.items.empty() && replica.flight.empty() && (replica.again || see_all(replica)));
+    // ahead that could run, and when a cache that has come is all that it waits for.
+    more = batch.items.empty() && replica.flight.empty() && (see_all(replica) || replica.again || comes);
+  }
   return batch;
 }
 
@@ -103,6 +107,9 @@ void Simulation::State::form(ReplicaId id, Batch& batch) {
   const PoolSpec& spec = pool_of(id).spec;
   std::int64_t budget = spec.max_batched_tokens;
   replica.again = replica.evicted = false;
+  for (const Slot slot : replica.waiting | std::views::take(holders(replica))) {
+    requests_[slot].taking = std::max(0, requests_[slot].taking - 1);
+  }
   const bool decode_first = spec.policy == Policy::decode_first;
   add_running(id, batch, budget, true, decode_first);
   if (!replica.again) add_waiting(id, batch, budget);
@@ -158,7 +165,9 @@ void Simulation::State::add_running(ReplicaId id, Batch& batch, std::int64_t& bu
     if (request.computed >= request.target()) continue;  // its next token is under way
     if (!(request.decodes() ? decodes : prefills)) continue;
     const std::int64_t tokens = wanted(id, request, request.computed, budget);
-    if (!make_room(id, place, request.computed + tokens, batch, budget)) {
+    // WHY with what was refused: a schedule made ahead does not know it yet.
+    const std::int64_t refused = replica.blind() && request.iterated == replica.last_end ? request.refused : 0;
+    if (!make_room(id, place, request.computed + refused + tokens, batch, budget)) {
       if (pool_of(id).spec.by_priority && request.where == Request::Where::waiting) continue;  // others go before it
       break;
     }
@@ -193,6 +202,7 @@ bool Simulation::State::make_room(ReplicaId id, std::size_t& place, std::int64_t
   const std::int64_t missing = missing_blocks(replica, request, tokens);
   while (missing > replica.available()) {
     const std::size_t last = victim(replica, place, batch);
+    if (busy(replica, requests_[replica.running[last]])) return false;
     const bool itself = last == place;
     // WHY it waits for those behind it: were it to give way to them, two could take turns and neither ever get through.
     const bool others = !pool_of(id).spec.by_priority && replica.running.size() > place + 1;
@@ -205,6 +215,13 @@ bool Simulation::State::make_room(ReplicaId id, std::size_t& place, std::int64_t
   take_blocks(replica, missing);
   request.blocks += missing;
   return true;
+}
+
+/// Whether its blocks cannot come free at once: an iteration made ahead still writes them, and where caches come from elsewhere
+/// nothing orders that before what would come into them.
+bool Simulation::State::busy(const Replica& replica, const Request& request) const {
+  const PoolSpec& spec = pools_[replica.pool].spec;
+  return spec.ahead && spec.role == Role::decode && replica.blind() && request.iterated == replica.last_end;
 }
 
 /// A request that gives way after it was put into the iteration leaves it.
@@ -246,7 +263,7 @@ void Simulation::State::preempt(ReplicaId id, std::size_t place_in_running) {
     replica.extra += fine_of_seconds(static_cast<double>(bytes) * 8 / spec.swap_bps);
     release(id, request);
   } else {
-    publish(replica, request);
+    publish(replica, request, late(replica, request));
     release(id, request);
     request.computed = 0;
   }
@@ -268,10 +285,11 @@ bool Simulation::State::goes_before(const Request& a, const Request& b) const {
 
 void Simulation::State::queue_up(ReplicaId id, Slot slot, bool front) {
   std::deque<Slot>& waiting = replicas_[id].waiting;
-  auto at = front ? waiting.begin() : waiting.end();
+  const auto first = waiting.begin() + static_cast<std::ptrdiff_t>(holders(replicas_[id]));
+  auto at = front ? first : waiting.end();
   if (pool_of(id).spec.by_priority) {
     const auto before = [this](Slot a, Slot b) { return goes_before(requests_[a], requests_[b]); };
-    at = std::ranges::upper_bound(waiting, slot, before);
+    at = std::upper_bound(first, waiting.end(), slot, before);
   }
   waiting.insert(at, slot);
 }
@@ -280,16 +298,60 @@ void Simulation::State::add_waiting(ReplicaId id, Batch& batch, std::int64_t& bu
   Replica& replica = replicas_[id];
   const auto most = static_cast<std::size_t>(pool_of(id).spec.max_sequences);
   const auto places = static_cast<std::size_t>(replica.freed_places);
-  while (!replica.waiting.empty() && budget > 0 && replica.running.size() + places < most) {
-    if (requests_[replica.waiting.front()].queued > replica.horizon) break;
-    if (!admit(id, replica.waiting.front(), batch, budget)) break;
+  std::size_t at = 0;
+  while (at < replica.waiting.size() && budget > 0 && replica.running.size() + places < most) {
+    Request& request = requests_[replica.waiting[at]];
+    if (request.taking > 0) {
+      ++at;
+    } else if (request.queued > replica.horizon) {
+      break;
+    } else if (!(request.arrived ? take_arrived(id, request) : admit(id, at, batch, budget))) {
+      break;
+    }
   }
 }
 
-/// The first of the queue starts to run, or to load; false: it must wait.
-bool Simulation::State::admit(ReplicaId id, Slot slot, Batch& batch, std::int64_t& budget) {
+/// Requests in front of the queue that have blocks for a cache that came from elsewhere.
+std::size_t Simulation::State::holders(const Replica& replica) const {
+  const auto holds = [this](Slot slot) { return requests_[slot].taking >= 0; };
+  return static_cast<std::size_t>(std::ranges::find_if_not(replica.waiting, holds) - replica.waiting.begin());
+}
+
+/// Blocks that admission leaves free while something runs.
+std::int64_t Simulation::State::reserve(const Replica& replica) const {
+  const PoolSpec& spec = pools_[replica.pool].spec;
+  if (replica.running.empty() && replica.flight.empty()) return 0;
+  return static_cast<std::int64_t>(spec.watermark * static_cast<double>(spec.kv_blocks));
+}
+
+/// A request whose cache comes from a prefill elsewhere gets blocks for it, what prefills here still need and a step of
+/// guesses left free. As in vLLM it takes part in iterations once the schedule after that has seen that the cache is there.
+/// False: it must wait.
+bool Simulation::State::take_arrived(ReplicaId id, Request& request) {
   Replica& replica = replicas_[id];
   const PoolSpec& spec = pool_of(id).spec;
+  const std::span<const std::uint64_t> chain = std::span(request.chain).first(held_by(id, request));
+  const std::int64_t shared = static_cast<std::int64_t>(chain.size()) * replica.cache.unit_blocks();
+  const std::int64_t missing = missing_blocks(replica, request, request.target()) - shared;
+  std::int64_t left = reserve(replica) + (spec.draft_tokens > 0 ? divide_up(1 + spec.draft_tokens, spec.block_tokens) : 0);
+  for (const Slot slot : replica.running) {
+    if (requests_[slot].chunk) left += missing_blocks(replica, requests_[slot], requests_[slot].target());
+  }
+  if (missing + left > replica.available() - replica.cache.idle_blocks(chain)) return false;
+  for (const std::uint64_t hash : chain) request.units.push_back(replica.cache.hold(hash));
+  request.published = chain.size();
+  take_blocks(replica, missing);
+  request.blocks += missing;
+  request.arrived = false;
+  request.taking = spec.ahead ? 2 : 1;
+  return true;
+}
+
+/// One of the queue starts to run, or to load; false: it must wait.
+bool Simulation::State::admit(ReplicaId id, std::size_t at, Batch& batch, std::int64_t& budget) {
+  Replica& replica = replicas_[id];
+  const PoolSpec& spec = pool_of(id).spec;
+  const Slot slot = replica.waiting[at];
   Request& request = requests_[slot];
   const bool alone = replica.running.empty() && replica.flight.empty();
   std::span<const std::uint64_t> chain;
@@ -300,7 +362,7 @@ bool Simulation::State::admit(ReplicaId id, Slot slot, Batch& batch, std::int64_
     const std::size_t hits = replica.cache.hits(chain);
     const Loading loading = try_tiers(id, slot, hits);
     if (loading == Loading::begun) return true;
-    if (loading == Loading::no_room) return alone && reclaim(id) && admit(id, slot, batch, budget);
+    if (loading == Loading::no_room) return alone && reclaim(id) && admit(id, at, batch, budget);
     chain = chain.first(hits);
   }
   const std::int64_t cached = static_cast<std::int64_t>(chain.size()) * deployment_.hash_tokens;
@@ -309,11 +371,10 @@ bool Simulation::State::admit(ReplicaId id, Slot slot, Batch& batch, std::int64_
   if (tokens == 0) return false;
   const std::int64_t shared = static_cast<std::int64_t>(chain.size()) * replica.cache.unit_blocks();
   std::int64_t missing = missing_blocks(replica, request, from + tokens) - shared;
-  const auto reserve = alone ? 0 : static_cast<std::int64_t>(spec.watermark * static_cast<double>(spec.kv_blocks));
   // WHY all of it: were only its first chunk to fit, it would be preempted before it is through.
   const std::int64_t all = missing_blocks(replica, request, request.target()) - shared;
-  if (std::max(missing, all) + reserve > replica.available() - replica.cache.idle_blocks(chain)) {
-    return alone && reclaim(id) && admit(id, slot, batch, budget);
+  if (std::max(missing, all) + reserve(replica) > replica.available() - replica.cache.idle_blocks(chain)) {
+    return alone && reclaim(id) && admit(id, at, batch, budget);
   }
 
   for (const std::uint64_t hash : chain) request.units.push_back(replica.cache.hold(hash));
@@ -331,7 +392,8 @@ bool Simulation::State::admit(ReplicaId id, Slot slot, Batch& batch, std::int64_
     replica.extra += fine_of_seconds(static_cast<double>(request.swapped_bytes) * 8 / spec.swap_bps);
     request.swapped_bytes = 0;
   }
-  replica.waiting.pop_front();
+  replica.waiting.erase(replica.waiting.begin() + static_cast<std::ptrdiff_t>(at));
+  request.taking = -1;
   place(request, Request::Where::running);
   replica.running.push_back(slot);
   if (request.admitted < 0) request.admitted = now;
@@ -346,11 +408,13 @@ bool Simulation::State::admit(ReplicaId id, Slot slot, Batch& batch, std::int64_
 bool Simulation::State::reclaim(ReplicaId id) {
   Replica& replica = replicas_[id];
   if (replica.sending > 0 || replica.loading > 0) return false;  // they will give back theirs
+  if (holders(replica) > 0 && requests_[replica.waiting.front()].taking > 0) return false;
   for (std::size_t i = replica.waiting.size(); i-- > 1;) {
     Request& request = requests_[replica.waiting[i]];
     if (request.blocks == 0 && request.units.empty()) continue;
     release(id, request);
     request.computed = 0;
+    request.taking = -1;
     set_pending(request, request.target());
     return true;
   }
@@ -367,7 +431,7 @@ void Simulation::State::add_item(ReplicaId id, Slot slot, std::int64_t tokens, B
   ++request.in_flight;
   batch.items.push_back({slot, tokens, !request.chunk, decode, std::max<std::int64_t>(0, request.computed - request.target()),
                          admitted ? before : -1});
-  publish(replica, request);
+  publish(replica, request, late(replica, request));
   batch.load.tokens += tokens;
   ++batch.load.sequences;
   set_pending(request, std::max<std::int64_t>(0, decode ? 0 : request.target() - request.computed));
@@ -380,10 +444,15 @@ void Simulation::State::add_item(ReplicaId id, Slot slot, std::int64_t tokens, B
   replica.input_tokens += tokens - batch.items.back().guesses;
 }
 
-/// Offers the whole units that the request has computed to others.
-void Simulation::State::publish(Replica& replica, Request& request) {
+/// Of the request's tokens, those that a schedule made ahead does not know yet.
+std::int64_t Simulation::State::late(const Replica& replica, const Request& request) const {
+  return replica.blind() && request.iterated == replica.last_end ? request.emitted : 0;
+}
+
+/// Offers the whole units that the request has computed to others, of known tokens: neither guesses nor the last `late`.
+void Simulation::State::publish(Replica& replica, Request& request, std::int64_t late) {
   if (!replica.cache.caches()) return;
-  const std::int64_t known = std::min(request.computed, request.target());  // not guesses
+  const std::int64_t known = std::min(request.computed, request.target() - late);
   while (request.published < request.chain.size() &&
          static_cast<std::int64_t>(request.published + 1) * deployment_.hash_tokens <= known) {
     const std::uint64_t hash = request.chain[request.published++];

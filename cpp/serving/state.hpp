@@ -54,6 +54,10 @@ struct Request {
   std::int64_t load_host = 0;    ///< ... of which so many come from the host.
   std::int64_t settled = -1;     ///< With so many units in the replica's memory, loading more was settled; -1: open.
   Where where = Where::nowhere;
+  bool arrived = false;  ///< Its cache has come from where it was prefilled, and has no blocks here yet.
+  std::int32_t taking = -1;  ///< Schedules until it may run on the cache that came, for which it has blocks; -1: none came.
+  std::int64_t emitted = 0;   ///< Tokens that came out of its latest iteration.
+  std::int64_t refused = 0;   ///< Guesses of its latest iteration that were not accepted.
   bool chunk = false;  ///< Its latest iteration left something of its prompt, so that nothing was guessed after it.
 
   /// Tokens that must have been computed for the next one to come out.
@@ -97,7 +101,7 @@ struct Replica {
   std::int64_t requests = 0;        ///< That it has.
   std::int64_t pending_tokens = 0;  ///< Of prompts, not yet computed.
 
-  std::deque<Slot> waiting;
+  std::deque<Slot> waiting;   ///< Those in front whose cache came and has blocks.
   std::vector<Slot> running;  ///< In the order of admission.
   std::vector<Batch> flight;  ///< In the order in which they end, at most one a stage.
   std::vector<Batch> spare;
@@ -236,20 +240,25 @@ class Simulation::State {
   bool see_all(Replica& replica);
   void add_running(ReplicaId id, Batch& batch, std::int64_t& budget, bool prefills, bool decodes);
   void add_waiting(ReplicaId id, Batch& batch, std::int64_t& budget);
-  bool admit(ReplicaId id, Slot slot, Batch& batch, std::int64_t& budget);
+  bool admit(ReplicaId id, std::size_t at, Batch& batch, std::int64_t& budget);
+  bool take_arrived(ReplicaId id, Request& request);
+  std::int64_t reserve(const Replica& replica) const;
+  std::size_t holders(const Replica& replica) const;
   bool make_room(ReplicaId id, std::size_t& place, std::int64_t tokens, Batch& batch, std::int64_t& budget);
   void preempt(ReplicaId id, std::size_t place);
   std::int64_t wanted(ReplicaId id, const Request& request, std::int64_t from, std::int64_t budget) const;
   std::int64_t wanted_at_first(ReplicaId id, const Request& request, const Batch& batch, std::int64_t from,
                                std::int64_t budget) const;
   bool alone(const Replica& replica) const;
+  bool busy(const Replica& replica, const Request& request) const;
   bool goes_before(const Request& a, const Request& b) const;
   void queue_up(ReplicaId id, Slot slot, bool front);
   std::size_t victim(const Replica& replica, std::size_t place, const Batch& batch) const;
   void take_back(Slot slot, Batch& batch, std::int64_t& budget);
   bool reclaim(ReplicaId id);
   void add_item(ReplicaId id, Slot slot, std::int64_t tokens, Batch& batch, bool admitted = false);
-  void publish(Replica& replica, Request& request);
+  void publish(Replica& replica, Request& request, std::int64_t late = 0);
+  std::int64_t late(const Replica& replica, const Request& request) const;
   void release(ReplicaId id, Request& request);
   void take_blocks(Replica& replica, std::int64_t count);
   std::int64_t missing_blocks(const Replica& replica, const Request& request, std::int64_t tokens) const;

@@ -12,9 +12,9 @@ class Blocks:
     def missing(self, rep: Rep, req: Req, tokens: int) -> int:
         return max(0, -(-tokens // rep.pool.block_tokens) - req.private - len(req.held) * rep.cache.unit)
 
-    def publish(self, rep: Rep, req: Req) -> None:
+    def publish(self, rep: Rep, req: Req, late: int = 0) -> None:
         while rep.cache.unit and req.published < len(req.chain):
-            if (req.published + 1) * self.hash_tokens > min(req.computed, req.target):
+            if (req.published + 1) * self.hash_tokens > min(req.computed, req.target - late):
                 return
             one = req.chain[req.published]
             req.published += 1

@@ -47,6 +47,7 @@ class Iterations(Blocks):
                 part = part * (end - req.iterated) // (end - batch["start"])
             req.out["collectives"] += part
             req.iterated = end
+            req.emitted = req.refused = 0
             if emits:
                 self.emit(rep, req, admitted, guesses, batch["end"])
         rep.running = [one for one in rep.running if one.where == "running" and one.home == rep.number]
@@ -58,8 +59,10 @@ class Iterations(Blocks):
         made = 1
         if guesses:
             made += 0 if admitted else self.accepted(rep, req, guesses)
+            req.refused = 1 + guesses - made
             made = min(made, req.output - req.generated)
             req.computed += made - 1 - guesses
+        req.emitted = made
         req.generated += made
         if req.out["first_token_ps"] < 0:
             req.out["first_token_ps"] = end >> 16

@@ -126,6 +126,7 @@ class Reference(Routing, Scheduler, Iterations):
 
     def landed(self, req: Req) -> None:
         req.out["transfer_end_ps"] = self.now
+        req.arrived = True
         self.enqueue(req, self.reps[req.out["decode_replica"]])
 
     def outage(self, row: int, back: bool) -> None:
@@ -150,6 +151,7 @@ class Reference(Routing, Scheduler, Iterations):
         rep.cache = Cache(rep.pool.kv_blocks, rep.cache.unit)
         for req in lost:
             req.computed = req.swapped = req.in_flight = 0
+            req.arrived, req.taking, req.chunk = False, -1, False
             req.stamp += 1
             req.out["requeued"] += 1
             req.out |= dict.fromkeys(("decode_replica", "transfer_start_ps", "transfer_end_ps"), -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from .blocks import Blocks
@@ -15,9 +16,12 @@ class Scheduler(Blocks):
     def schedule(self, rep: Rep) -> None:
         if not rep.up or len(rep.flight) >= rep.pool.cost.pipeline_stages or rep.clock >> 16 > self.now:
             return
-        while True:
+        more = True
+        while more:
             batch: list[tuple[Req, int, bool]] = []
             rep.preempted = False
+            for req in self.holders(rep):
+                req.taking = max(0, req.taking - 1)
             budget = rep.pool.max_batched_tokens
             first = rep.pool.policy == "decode-first"
             budget = self.from_running(rep, batch, budget, True, first)
@@ -25,11 +29,23 @@ class Scheduler(Blocks):
                 budget = self.from_queue(rep, batch, budget)
             if not first and not batch:
                 self.from_running(rep, batch, budget, False, True)
-            if batch or rep.flight or not (rep.preempted or rep.see_all()):
-                break
+            comes = any(req.taking > 0 for req in self.holders(rep))
+            more = not batch and not rep.flight and (rep.see_all() or rep.preempted or comes)
         if batch:
             self.launch(rep, batch)
         rep.see_all()
+
+    def holders(self, rep: Rep) -> list[Req]:
+        count = 0
+        while count < len(rep.waiting) and rep.waiting[count].taking >= 0:
+            count += 1
+        return rep.waiting[:count]
+
+    def late(self, rep: Rep, req: Req) -> int:
+        return req.emitted if self.under_way(rep, req) else 0
+
+    def under_way(self, rep: Rep, req: Req) -> bool:
+        return rep.horizon < math.inf and req.iterated == rep.last_end
 
     def alone(self, rep: Rep) -> bool:
         known = [one for one in rep.waiting if one.queued <= rep.horizon]
@@ -70,7 +86,8 @@ class Scheduler(Blocks):
         return budget
 
     def make_room(self, rep: Rep, req: Req, tokens: int, batch, budget: int) -> tuple[bool, int]:
-        missing = self.missing(rep, req, req.computed + tokens)
+        refused = req.refused if self.under_way(rep, req) else 0
+        missing = self.missing(rep, req, req.computed + refused + tokens)
         while missing > rep.cache.available() - rep.freed_blocks:
             place = rep.running.index(req)
             if rep.pool.by_priority:
@@ -81,6 +98,8 @@ class Scheduler(Blocks):
             else:
                 free = [one for one in rep.running[place + 1 :] if one.in_flight == 0]
                 gives = free[-1] if free else req
+            if rep.pool.ahead and rep.pool.role == "decode" and self.under_way(rep, gives):
+                return False, budget
             if gives is req and (req.in_flight or (not rep.pool.by_priority and rep.running[-1] is not req)):
                 return False, budget
             for one in [one for one in batch if one[0] is gives]:
@@ -106,60 +125,84 @@ class Scheduler(Blocks):
             rep.extra += units(size * 8 / rep.pool.swap_bps)
             self.release(rep, req)
         else:
-            self.publish(rep, req)
+            self.publish(rep, req, self.late(rep, req))
             self.release(rep, req)
             req.computed = 0
         req.out["preemptions"] += 1
         req.where = "waiting"
         req.chunk = False
         rep.preempted = True
-        self.queue_up(rep, req, 0)
+        self.queue_up(rep, req, len(self.holders(rep)))
 
     def queue_up(self, rep: Rep, req: Req, place: int) -> None:
         if rep.pool.by_priority:
-            place = sum(self.order(one) < self.order(req) for one in rep.waiting)
+            first = len(self.holders(rep))
+            place = first + sum(self.order(one) < self.order(req) for one in rep.waiting[first:])
         rep.waiting.insert(place, req)
 
     def from_queue(self, rep: Rep, batch, budget: int) -> int:
-        while rep.waiting and budget > 0 and len(rep.running) + rep.freed_places < rep.pool.max_sequences:
-            req = rep.waiting[0]
-            if req.queued > rep.horizon:
+        at = 0
+        while at < len(rep.waiting) and budget > 0 and len(rep.running) + rep.freed_places < rep.pool.max_sequences:
+            req = rep.waiting[at]
+            if req.taking > 0:
+                at += 1
+            elif req.queued > rep.horizon:
                 break
-            hits: list[int] = []
-            if req.computed == 0 and rep.cache.unit:
-                chain = req.chain[: (req.target - 1) // self.hash_tokens]
-                hits = chain[: rep.cache.hits(chain)]
-            cached = len(hits) * self.hash_tokens
-            begin = max(req.computed, cached)
-            tokens = self.wanted_at_first(rep, req, batch, begin, budget)
-            missing = self.missing(rep, req, begin + tokens) - len(hits) * rep.cache.unit
-            whole = self.missing(rep, req, req.target) - len(hits) * rep.cache.unit
-            idle = sum(rep.cache.unit for one in hits if one in rep.cache.idle)
-            alone = not rep.running and not rep.flight
-            reserve = 0 if alone else int(rep.pool.watermark * rep.pool.kv_blocks)
-            if tokens == 0 or max(missing, whole) + reserve > rep.cache.available() - rep.freed_blocks - idle:
-                break
-            for one in hits:
-                rep.cache.hold(one)
-                req.held.append(one)
-            if req.computed == 0:
-                req.computed, req.published = cached, len(hits)
-                req.out["cached_tokens"] += cached
-            rep.cache.take(max(0, missing))
-            req.private += max(0, missing)
-            if req.swapped:
-                rep.swapped -= req.swapped
-                rep.extra += units(req.swapped * 8 / rep.pool.swap_bps)
-                req.swapped = 0
-            rep.waiting.pop(0)
-            rep.running.append(req)
-            req.where = "running"
-            for name in ("admitted_ps", "prefill_start_ps"):
-                if req.out[name] < 0:
-                    req.out[name] = self.now
-            self.add(rep, req, tokens, batch, admitted=True)
-            budget -= tokens
+            elif req.arrived:
+                if not self.take_arrived(rep, req):
+                    break
+            else:
+                tokens = self.admit(rep, req, batch, budget)
+                if tokens == 0:
+                    break
+                budget -= tokens
         return budget
+
+    def admit(self, rep: Rep, req: Req, batch, budget: int) -> int:
+        hits = self.hits(rep, req) if req.computed == 0 else []
+        cached = len(hits) * self.hash_tokens
+        begin = max(req.computed, cached)
+        tokens = self.wanted_at_first(rep, req, batch, begin, budget)
+        missing = self.missing(rep, req, begin + tokens) - len(hits) * rep.cache.unit
+        whole = self.missing(rep, req, req.target) - len(hits) * rep.cache.unit
+        if tokens == 0 or max(missing, whole) + self.reserve(rep) > self.room(rep, hits):
+            return 0
+        if req.computed == 0:
+            req.computed = cached
+            req.out["cached_tokens"] += cached
+            self.hold(rep, req, hits)
+        rep.cache.take(max(0, missing))
+        req.private += max(0, missing)
+        if req.swapped:
+            rep.swapped -= req.swapped
+            rep.extra += units(req.swapped * 8 / rep.pool.swap_bps)
+            req.swapped = 0
+        rep.waiting.remove(req)
+        req.taking = -1
+        rep.running.append(req)
+        req.where = "running"
+        for name in ("admitted_ps", "prefill_start_ps"):
+            if req.out[name] < 0:
+                req.out[name] = self.now
+        self.add(rep, req, tokens, batch, admitted=True)
+        return tokens
+
+    def hits(self, rep: Rep, req: Req) -> list[int]:
+        chain = req.chain[: (req.target - 1) // self.hash_tokens] if rep.cache.unit else []
+        return chain[: rep.cache.hits(chain)]
+
+    def hold(self, rep: Rep, req: Req, hits: list[int]) -> None:
+        for one in hits:
+            rep.cache.hold(one)
+            req.held.append(one)
+        req.published = len(hits)
+
+    def reserve(self, rep: Rep) -> int:
+        return int(rep.pool.watermark * rep.pool.kv_blocks) if rep.running or rep.flight else 0
+
+    def room(self, rep: Rep, hits: list[int]) -> int:
+        idle = sum(rep.cache.unit for one in hits if one in rep.cache.idle)
+        return rep.cache.available() - rep.freed_blocks - idle
 
     def add(self, rep: Rep, req: Req, tokens: int, batch, admitted: bool = False) -> None:
         decode, begin = req.decodes, req.computed
@@ -167,4 +210,18 @@ class Scheduler(Blocks):
         req.chunk = req.computed < req.target
         req.in_flight += 1
         batch.append((req, tokens, decode, begin, not req.chunk, admitted, max(0, req.computed - req.target)))
-        self.publish(rep, req)
+        self.publish(rep, req, self.late(rep, req))
+
+    def take_arrived(self, rep: Rep, req: Req) -> bool:
+        hits = self.hits(rep, req)
+        missing = self.missing(rep, req, req.target) - len(hits) * rep.cache.unit
+        left = self.reserve(rep)
+        left += -(-(1 + rep.drafts) // rep.pool.block_tokens) if rep.drafts else 0
+        left += sum(self.missing(rep, one, one.target) for one in rep.running if one.chunk)
+        if missing + left > self.room(rep, hits):
+            return False
+        self.hold(rep, req, hits)
+        rep.cache.take(missing)
+        req.private += missing
+        req.arrived, req.taking = False, 2 if rep.pool.ahead else 1
+        return True

@@ -26,6 +26,10 @@ class Req:
     iterated: int = 0
     priority: int = 0
     chunk: bool = False
+    arrived: bool = False
+    taking: int = -1
+    emitted: int = 0
+    refused: int = 0
     where: str = "nowhere"
     home: int | None = None
     decoder: int = -1
