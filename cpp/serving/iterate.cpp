@@ -221,6 +221,7 @@ void Simulation::State::log(ReplicaId id, const Batch& batch, Fine begin, Fine e
     for (const std::int64_t request : batch.given_way) add(request, 0, -1);
   }
   for (const Item& item : batch.items) add(requests_[item.slot].id, item.tokens, first ? item.admitted : -1);
+  for (const Ended& one : batch.ended) add(one.request, one.tokens, -1);
   iteration_log.replica.push_back(static_cast<std::int32_t>(id));
   iteration_log.start_ps.push_back(whole(begin));
   iteration_log.end_ps.push_back(whole(end));
@@ -242,6 +243,11 @@ void Simulation::State::end_iteration(ReplicaId id) {
   for (const Item& item : batch.items) {
     --requests_[item.slot].in_flight;
     emit(id, batch, item);
+  }
+  for (Ended& one : replica.ended) {
+    const auto runs_on = [this](Slot slot) { return requests_[slot].where == Request::Where::running; };
+    const auto end = std::ranges::find(replica.running, one.request, [this](Slot slot) { return requests_[slot].id; });
+    one.place = static_cast<std::size_t>(std::count_if(replica.running.begin(), end, runs_on));
   }
   std::erase_if(replica.running, [this, id](Slot slot) {
     return requests_[slot].where != Request::Where::running || requests_[slot].replica != id;
@@ -278,6 +284,10 @@ void Simulation::State::emit(ReplicaId id, const Batch& batch, const Item& item)
     if (item.admitted < 0) tokens += accepted(pool, request, item);
     request.refused = 1 + item.guesses - tokens;
     tokens = std::min(tokens, request.output - request.generated);
+    if (pool.spec.ahead && tokens > 1 && tokens == request.output - request.generated) {
+      const std::int64_t blocks = request.blocks + static_cast<std::int64_t>(request.units.size()) * replicas_[id].cache.unit_blocks();
+      replicas_[id].ended.push_back({.request = request.id, .place = 0, .computed = request.computed, .blocks = blocks});
+    }
     request.computed += tokens - 1 - item.guesses;
   }
   request.emitted = tokens;

@@ -56,6 +56,7 @@ void Simulation::State::scatter(ReplicaId id) {
   replica.to_write.clear();
   replica.waiting.clear();
   replica.running.clear();
+  replica.ended.clear();
   replica.sending = replica.loading = replica.swapped_bytes = 0;
   replica.extra = 0;
   replica.clock = replica.last_end = replica.channel_free = replica.store_free = fine(now);

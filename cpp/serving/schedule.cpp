@@ -25,7 +25,7 @@ void Simulation::State::schedule(ReplicaId id) {
   if (replica.flight.size() >= static_cast<std::size_t>(pool.spec.cost.pipeline_stages)) return;
   if (whole(replica.clock) > now) return;  // an event will come when the first stage is free
   Batch batch = put_together(id);
-  if (batch.items.empty()) {
+  if (batch.empty()) {
     replica.spare.push_back(std::move(batch));
     if (replica.flight.empty()) rest(id);
   } else {
@@ -45,6 +45,7 @@ Batch Simulation::State::put_together(ReplicaId id) {
   bool more = true;
   while (more) {
     batch.items.clear();
+    batch.ended.clear();
     batch.load = Load{};
     batch.together = batch.joint = 0;
     form(id, batch);
@@ -52,7 +53,7 @@ Batch Simulation::State::put_together(ReplicaId id) {
     const bool comes = std::ranges::any_of(replica.waiting | std::views::take(holders(replica)), taking);
     // All that ran was preempted, by what is there no more: the queue can go on at once. So it can when nothing was known
     // ahead that could run, and when a cache that has come is all that it waits for.
-    more = batch.items.empty() && replica.flight.empty() && (see_all(replica) || replica.again || comes);
+    more = batch.empty() && replica.flight.empty() && (see_all(replica) || replica.again || comes);
   }
   return batch;
 }
@@ -83,7 +84,7 @@ void Simulation::State::schedule_together(ReplicaId id) {
     Replica& replica = replicas_[other];
     Batch& batch = side_by_side_[other - first];
     if (tokens > 0) replica.clock = clock;
-    if (!batch.items.empty()) {
+    if (!batch.empty()) {
       batch.together = together;
       batch.joint = pool.cost.joint_network(tokens);
       launch(other, std::move(batch));
@@ -113,10 +114,11 @@ void Simulation::State::form(ReplicaId id, Batch& batch) {
   const bool decode_first = spec.policy == Policy::decode_first;
   add_running(id, batch, budget, true, decode_first);
   if (!replica.again) add_waiting(id, batch, budget);
-  if (decode_first || !batch.items.empty()) return;
+  if (decode_first || !batch.items.empty()) return replica.ended.clear();
   const KvCache& cache = replica.cache;
   const std::int64_t kept = cache.available() - cache.blank();
   add_running(id, batch, budget, false, true);
+  replica.ended.clear();
   replica.evicted = cache.available() - cache.blank() < kept;
 }
 
@@ -160,6 +162,8 @@ std::int64_t Simulation::State::wanted_at_first(ReplicaId id, const Request& req
 void Simulation::State::add_running(ReplicaId id, Batch& batch, std::int64_t& budget, bool prefills, bool decodes) {
   Replica& replica = replicas_[id];
   for (std::size_t place = 0; place < replica.running.size() && budget > 0; ++place) {
+    if (decodes) add_ended(id, place, batch, budget);
+    if (budget == 0) break;
     const Slot slot = replica.running[place];
     const Request& request = requests_[slot];
     if (request.computed >= request.target()) continue;  // its next token is under way
@@ -169,10 +173,31 @@ void Simulation::State::add_running(ReplicaId id, Batch& batch, std::int64_t& bu
     const std::int64_t refused = replica.blind() && request.iterated == replica.last_end ? request.refused : 0;
     if (!make_room(id, place, request.computed + refused + tokens, batch, budget)) {
       if (pool_of(id).spec.by_priority && request.where == Request::Where::waiting) continue;  // others go before it
-      break;
+      return;
     }
     add_item(id, slot, tokens, batch);
     budget -= tokens;
+  }
+  if (decodes) add_ended(id, replica.running.size(), batch, budget);
+}
+
+/// Those at that place that have ended without its being known: computed once more, for nothing. Their blocks are not free yet.
+void Simulation::State::add_ended(ReplicaId id, std::size_t place, Batch& batch, std::int64_t& budget) {
+  Replica& replica = replicas_[id];
+  const PoolSpec& spec = pool_of(id).spec;
+  for (Ended& one : replica.ended) {
+    if (one.place != place || one.tokens > 0 || budget == 0) continue;
+    const bool limited = spec.prompt_tokens > 0 && !alone(replica);
+    one.tokens = std::min({1 + std::int64_t{spec.draft_tokens}, budget, limited ? spec.prompt_tokens : budget});
+    const std::int64_t missing = divide_up(one.computed + one.tokens, spec.block_tokens) - one.blocks;
+    if (missing > replica.available()) continue;
+    replica.freed_blocks += std::max<std::int64_t>(0, missing);
+    budget -= one.tokens;
+    batch.ended.push_back(one);
+    batch.load.tokens += one.tokens;
+    batch.load.kv_tokens += one.computed + one.tokens;
+    ++batch.load.sequences;
+    ++batch.load.decodes;
   }
 }
 
@@ -240,6 +265,7 @@ void Simulation::State::take_back(Slot slot, Batch& batch, std::int64_t& budget)
     batch.load.pairs -= pairs(item->tokens, request.computed - item->tokens);
     replicas_[request.replica].input_tokens -= item->tokens - item->guesses;
   }
+  request.computed -= item->tokens;
   batch.items.erase(item);
 }
 

@@ -74,9 +74,19 @@ struct Item {
   std::int64_t admitted = -1;  ///< Tokens that were computed when it was admitted to this iteration; -1: it ran before.
 };
 
+/// A request that has ended, which a schedule made ahead does not know: its guesses ended it earlier than was sure.
+struct Ended {
+  std::int64_t request;
+  std::size_t place;          ///< Of those that run on, so many are in front of it.
+  std::int64_t computed;      ///< With all guesses, ...
+  std::int64_t blocks;        ///< ... and the blocks that it had.
+  std::int64_t tokens = 0;    ///< That it takes in one more iteration.
+};
+
 /// An iteration under way, or a run of them that are alike.
 struct Batch {
   std::vector<Item> items;
+  std::vector<Ended> ended;  ///< Computed once more, for nothing.
   std::vector<std::int64_t> given_way;  ///< Of a logged replica: requests preempted since the iteration before.
   Load load;
   Fine start = 0, end = 0;
@@ -89,6 +99,7 @@ struct Batch {
   Fine joint = 0;        ///< ... and of it, the collectives of all their tokens.
   std::int64_t repeats = 1;  ///< Iterations of the run.
   std::int64_t applied = 0;  ///< Of them, already written into the requests.
+  bool empty() const { return items.empty() && ended.empty(); }
 };
 
 struct Replica {
@@ -146,6 +157,7 @@ struct Replica {
   // What a schedule that is made ahead does not know: who came later than `horizon`, what came free since.
   Ps horizon = kNever;
   std::int64_t freed_places = 0, freed_blocks = 0;
+  std::vector<Ended> ended;
   bool blind() const { return horizon != kNever; }
   std::int64_t available() const { return cache.available() - freed_blocks; }
 };
@@ -239,6 +251,7 @@ class Simulation::State {
   void form(ReplicaId id, Batch& batch);
   bool see_all(Replica& replica);
   void add_running(ReplicaId id, Batch& batch, std::int64_t& budget, bool prefills, bool decodes);
+  void add_ended(ReplicaId id, std::size_t place, Batch& batch, std::int64_t& budget);
   void add_waiting(ReplicaId id, Batch& batch, std::int64_t& budget);
   bool admit(ReplicaId id, std::size_t at, Batch& batch, std::int64_t& budget);
   bool take_arrived(ReplicaId id, Request& request);

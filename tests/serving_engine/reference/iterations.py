@@ -20,9 +20,12 @@ class Iterations(Blocks):
         tokens = sum(one[1] for one in batch)
         pairs = sum(n * begin + n * (n + 1) // 2 for _, n, decode, begin, *_ in batch if not decode)
         kv = sum(begin + n for _, n, _, begin, *_ in decodes)
-        time = rep.law.time(tokens, len(batch), len(decodes), kv, pairs) + rep.extra
+        tokens += sum(one for one, _ in rep.wasted)
+        kv += sum(keys for _, keys in rep.wasted)
+        wasted = len(rep.wasted)
+        time = rep.law.time(tokens, len(batch) + wasted, len(decodes) + wasted, kv, pairs) + rep.extra
         rep.extra = 0
-        if decodes and rep.drafts:
+        if (decodes or wasted) and rep.drafts:
             time += units(rep.pool.speculative.draft_s) * rep.drafts
         start = max(self.now << 16, rep.clock)
         end = rep.clock = start + time
@@ -50,6 +53,9 @@ class Iterations(Blocks):
             req.emitted = req.refused = 0
             if emits:
                 self.emit(rep, req, admitted, guesses, batch["end"])
+        for one in rep.ended:
+            before = rep.running[: [req.id for req in rep.running].index(one["id"])]
+            one["place"] = sum(req.where == "running" for req in before)
         rep.running = [one for one in rep.running if one.where == "running" and one.home == rep.number]
         if rep.pool.ahead:
             rep.horizon = batch["start"] >> 16
@@ -61,6 +67,9 @@ class Iterations(Blocks):
             made += 0 if admitted else self.accepted(rep, req, guesses)
             req.refused = 1 + guesses - made
             made = min(made, req.output - req.generated)
+            if rep.pool.ahead and made > 1 and made == req.output - req.generated:
+                blocks = req.private + len(req.held) * rep.cache.unit
+                rep.ended.append({"id": req.id, "computed": req.computed, "blocks": blocks})
             req.computed += made - 1 - guesses
         req.emitted = made
         req.generated += made

@@ -144,7 +144,7 @@ class Reference(Routing, Scheduler, Iterations):
         rep.clock = rep.last_end = self.now << 16
         rep.extra = rep.swapped = 0
         lost = sorted(rep.has, key=lambda one: one.id)
-        rep.waiting, rep.running, rep.flight = [], [], []
+        rep.waiting, rep.running, rep.flight, rep.ended = [], [], [], []
         for req in lost:
             self.release(rep, req)
             self.forget(req)

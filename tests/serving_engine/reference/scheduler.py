@@ -20,6 +20,7 @@ class Scheduler(Blocks):
         while more:
             batch: list[tuple[Req, int, bool]] = []
             rep.preempted = False
+            rep.wasted = []
             for req in self.holders(rep):
                 req.taking = max(0, req.taking - 1)
             budget = rep.pool.max_batched_tokens
@@ -29,9 +30,10 @@ class Scheduler(Blocks):
                 budget = self.from_queue(rep, batch, budget)
             if not first and not batch:
                 self.from_running(rep, batch, budget, False, True)
+            rep.ended = []
             comes = any(req.taking > 0 for req in self.holders(rep))
-            more = not batch and not rep.flight and (rep.see_all() or rep.preempted or comes)
-        if batch:
+            more = not batch and not rep.wasted and not rep.flight and (rep.see_all() or rep.preempted or comes)
+        if batch or rep.wasted:
             self.launch(rep, batch)
         rep.see_all()
 
@@ -73,6 +75,9 @@ class Scheduler(Blocks):
     def from_running(self, rep: Rep, batch, budget: int, prompts: bool, decodes: bool) -> int:
         place = 0
         while place < len(rep.running) and budget > 0:
+            budget = self.waste(rep, place, budget, decodes)
+            if not budget:
+                break
             req, before = rep.running[place], rep.running[:place]
             tokens = self.wanted(rep, req, req.computed, budget)
             if req.computed < req.target and (decodes if req.decodes else prompts):
@@ -83,6 +88,21 @@ class Scheduler(Blocks):
                 elif not (rep.pool.by_priority and req.where == "waiting"):
                     return budget
             place = sum(one in rep.running for one in [*before, req])
+        return self.waste(rep, len(rep.running), budget, decodes)
+
+    def waste(self, rep: Rep, place: int, budget: int, decodes: bool) -> int:
+        """Computes those that have ended without its being known."""
+        here = [one for one in rep.ended if one["place"] == place] if decodes else []
+        rep.ended = [one for one in rep.ended if one not in here]
+        for one in here:
+            tokens = min(1 + rep.drafts, budget)
+            if rep.pool.prompt_tokens and not self.alone(rep):
+                tokens = min(tokens, rep.pool.prompt_tokens)
+            missing = -(-(one["computed"] + tokens) // rep.pool.block_tokens) - one["blocks"]
+            if tokens and missing <= rep.cache.available() - rep.freed_blocks:
+                rep.freed_blocks += max(0, missing)
+                rep.wasted.append((tokens, one["computed"] + tokens))
+                budget -= tokens
         return budget
 
     def make_room(self, rep: Rep, req: Req, tokens: int, batch, budget: int) -> tuple[bool, int]:
@@ -105,6 +125,7 @@ class Scheduler(Blocks):
             for one in [one for one in batch if one[0] is gives]:
                 batch.remove(one)
                 gives.in_flight -= 1
+                gives.computed -= one[1]
                 budget += one[1]
             self.preempt(rep, gives)
             if gives is req:

@@ -90,6 +90,8 @@ class Rep:
         self.drafts = pool.speculative.draft_tokens if pool.speculative and pool.role != "prefill" else 0
         self.has: list[Req] = []
         self.preempted = False
+        self.ended: list[dict[str, int]] = []  # that a schedule made ahead takes for running
+        self.wasted: list[tuple[int, int]] = []  # their tokens in the iteration, and the keys they look at
         self.horizon: float = math.inf  # of a schedule made ahead: who came later is not known to it ...
         self.freed_places = self.freed_blocks = 0  # ... nor what came free
 
