@@ -326,12 +326,11 @@ void Simulation::State::add_waiting(ReplicaId id, Batch& batch, std::int64_t& bu
   const auto places = static_cast<std::size_t>(replica.freed_places);
   std::size_t at = 0;
   while (at < replica.waiting.size() && budget > 0 && replica.running.size() + places < most) {
-    Request& request = requests_[replica.waiting[at]];
-    if (request.taking > 0) {
-      ++at;
-    } else if (request.queued > replica.horizon) {
-      break;
-    } else if (!(request.arrived ? take_arrived(id, request) : admit(id, at, batch, budget))) {
+    const Request& request = requests_[replica.waiting[at]];
+    const bool unseen = request.queued > replica.horizon;
+    if (request.taking > 0 || (unseen && pool_of(id).spec.by_priority)) {
+      ++at;  // others can go before it
+    } else if (unseen || !(request.arrived ? take_arrived(id, at) : admit(id, at, batch, budget))) {
       break;
     }
   }
@@ -353,8 +352,9 @@ std::int64_t Simulation::State::reserve(const Replica& replica) const {
 /// A request whose cache comes from a prefill elsewhere gets blocks for it, what prefills here still need and a step of
 /// guesses left free. As in vLLM it takes part in iterations once the schedule after that has seen that the cache is there.
 /// False: it must wait.
-bool Simulation::State::take_arrived(ReplicaId id, Request& request) {
+bool Simulation::State::take_arrived(ReplicaId id, std::size_t at) {
   Replica& replica = replicas_[id];
+  Request& request = requests_[replica.waiting[at]];
   const PoolSpec& spec = pool_of(id).spec;
   const std::span<const std::uint64_t> chain = std::span(request.chain).first(held_by(id, request));
   const std::int64_t shared = static_cast<std::int64_t>(chain.size()) * replica.cache.unit_blocks();
@@ -368,6 +368,9 @@ bool Simulation::State::take_arrived(ReplicaId id, Request& request) {
   request.published = chain.size();
   take_blocks(replica, missing);
   request.blocks += missing;
+  const auto first = replica.waiting.begin();
+  const auto held = static_cast<std::ptrdiff_t>(holders(replica)), from = static_cast<std::ptrdiff_t>(at);
+  std::rotate(first + held, first + from, first + from + 1);
   request.arrived = false;
   request.taking = spec.ahead ? 2 : 1;
   return true;

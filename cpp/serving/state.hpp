@@ -254,7 +254,7 @@ class Simulation::State {
   void add_ended(ReplicaId id, std::size_t place, Batch& batch, std::int64_t& budget);
   void add_waiting(ReplicaId id, Batch& batch, std::int64_t& budget);
   bool admit(ReplicaId id, std::size_t at, Batch& batch, std::int64_t& budget);
-  bool take_arrived(ReplicaId id, Request& request);
+  bool take_arrived(ReplicaId id, std::size_t at);
   std::int64_t reserve(const Replica& replica) const;
   std::size_t holders(const Replica& replica) const;
   bool make_room(ReplicaId id, std::size_t& place, std::int64_t tokens, Batch& batch, std::int64_t& budget);

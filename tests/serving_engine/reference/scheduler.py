@@ -165,9 +165,10 @@ class Scheduler(Blocks):
         at = 0
         while at < len(rep.waiting) and budget > 0 and len(rep.running) + rep.freed_places < rep.pool.max_sequences:
             req = rep.waiting[at]
-            if req.taking > 0:
+            unseen = req.queued > rep.horizon
+            if req.taking > 0 or (unseen and rep.pool.by_priority):
                 at += 1
-            elif req.queued > rep.horizon:
+            elif unseen:
                 break
             elif req.arrived:
                 if not self.take_arrived(rep, req):
@@ -244,5 +245,7 @@ class Scheduler(Blocks):
         self.hold(rep, req, hits)
         rep.cache.take(missing)
         req.private += missing
+        rep.waiting.remove(req)
+        rep.waiting.insert(len(self.holders(rep)), req)
         req.arrived, req.taking = False, 2 if rep.pool.ahead else 1
         return True
