@@ -17,13 +17,15 @@ weights. In an environment of its own, outside the project:
 
 The first line says what answered; then one line of JSON a case. `iterations`: each is a text of `request:tokens` for a
 request that ran before, `request:tokens@computed` for one that is admitted with so many tokens already computed, and
-`request!` for one that was preempted since the iteration before. `done_ps`: when each answer is complete.
+`request!` for one that was preempted since the iteration before; `text*n` stands for n equal ones. `done_ps`: when each
+answer is complete.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import json
 import queue
 import sys
@@ -286,7 +288,9 @@ def play(case: Any, folder: str) -> dict[str, Any]:
             core.scheduler.add_request(coming.popleft()[1])
         core.post_step(core.step_fn()[1])
     done = [executor.done.get(index, -1) for index in range(len(case.requests))]
-    return {"seed": case.seed, "iterations": executor.rows, "done_ps": done}
+    runs = [(row, len(list(equal))) for row, equal in itertools.groupby(executor.rows)]
+    rows = [f"{row}*{count}" if count > 1 else row for row, count in runs]
+    return {"seed": case.seed, "iterations": rows, "done_ps": done}
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ class Answer:
     """What a scheduler did with a case.
 
     Attributes:
-        iterations: As `validation/tools/vllm_schedule.py` writes them.
+        iterations: As `validation/tools/vllm_schedule.py` writes them, each by itself.
         done_ps: When each answer is complete; -1: never.
     """
 
@@ -51,7 +51,13 @@ class Answer:
 def recorded(path: Path) -> dict[int, Answer]:
     """Answers of vLLM by seed."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.startswith('{"seed"')]
-    return {row["seed"]: Answer(row["iterations"], row["done_ps"]) for row in rows}
+    return {row["seed"]: Answer(_each(row["iterations"]), row["done_ps"]) for row in rows}
+
+
+def _each(rows: list[str]) -> list[str]:
+    """Equal iterations, written as `text*n`, one by one."""
+    parts = (row.partition("*") for row in rows)
+    return [text for text, _, count in parts for _ in range(int(count or 1))]
 
 
 @dataclass(frozen=True, eq=False)
