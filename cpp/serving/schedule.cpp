@@ -150,8 +150,9 @@ std::int64_t Simulation::State::wanted_at_first(ReplicaId id, const Request& req
     // An iteration of decodes stays one of equal lengths: the request brings guesses that nobody made.
     const auto prefills = [](const Item& item) { return item.admitted < 0 && !item.decode; };
     const bool uniform = std::ranges::none_of(batch.items, prefills);
-    if (uniform && (from > 0 || !batch.items.empty())) return pool.draft_tokens < budget ? 1 + pool.draft_tokens : 0;
-    return 1;
+    const bool room = from + 1 + pool.draft_tokens <= pool.kv_blocks * pool.block_tokens;
+    if (!room || !uniform || (from == 0 && batch.items.empty())) return 1;
+    return pool.draft_tokens < budget ? 1 + pool.draft_tokens : 0;
   }
   const bool limited = pool.prompt_tokens > 0 && pool.prompt_tokens < rest && !alone(replicas_[id]);
   const std::int64_t some = limited ? pool.prompt_tokens : rest;
@@ -359,7 +360,9 @@ bool Simulation::State::take_arrived(ReplicaId id, std::size_t at) {
   const std::span<const std::uint64_t> chain = std::span(request.chain).first(held_by(id, request));
   const std::int64_t shared = static_cast<std::int64_t>(chain.size()) * replica.cache.unit_blocks();
   const std::int64_t missing = missing_blocks(replica, request, request.target()) - shared;
-  std::int64_t left = reserve(replica) + (spec.draft_tokens > 0 ? divide_up(1 + spec.draft_tokens, spec.block_tokens) : 0);
+  std::int64_t left = reserve(replica);
+  const bool others = !replica.running.empty() || !replica.flight.empty() || holders(replica) > 0;
+  if (others && spec.draft_tokens > 0) left += divide_up(1 + spec.draft_tokens, spec.block_tokens);
   for (const Slot slot : replica.running) {
     if (requests_[slot].chunk) left += missing_blocks(replica, requests_[slot], requests_[slot].target());
   }

@@ -65,9 +65,10 @@ class Scheduler(Blocks):
         rest = req.target - begin
         if rest == 1 and rep.drafts:
             prompts = [one for one in batch if not one[2] and not one[5]]
-            if not prompts and (begin > 0 or batch):
-                return 1 + rep.drafts if rep.drafts < budget else 0
-            return 1
+            room = begin + 1 + rep.drafts <= rep.pool.kv_blocks * rep.pool.block_tokens
+            if not room or prompts or not (begin or batch):
+                return 1
+            return 1 + rep.drafts if rep.drafts < budget else 0
         if 0 < rep.pool.prompt_tokens < rest and not self.alone(rep):
             rest = rep.pool.prompt_tokens
         return 0 if not rep.pool.chunked and budget < rest <= rep.pool.max_batched_tokens else min(rest, budget)
@@ -238,7 +239,8 @@ class Scheduler(Blocks):
         hits = self.hits(rep, req)
         missing = self.missing(rep, req, req.target) - len(hits) * rep.cache.unit
         left = self.reserve(rep)
-        left += -(-(1 + rep.drafts) // rep.pool.block_tokens) if rep.drafts else 0
+        others = rep.running or rep.flight or self.holders(rep)
+        left += -(-(1 + rep.drafts) // rep.pool.block_tokens) if rep.drafts and others else 0
         left += sum(self.missing(rep, one, one.target) for one in rep.running if one.chunk)
         if missing + left > self.room(rep, hits):
             return False
