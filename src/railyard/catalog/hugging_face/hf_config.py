@@ -17,6 +17,7 @@ from railyard.catalog.hugging_face.family import families
 from railyard.catalog.hugging_face.key_names import NAMES
 from railyard.catalog.hugging_face.towers import estimated, towers
 from railyard.errors import did_you_mean
+from railyard.files import read_text
 from railyard.schema.field import records
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def model_of(node: Node, origin: Provenance) -> Model:
         InputError: As in `read`.
     """
     path = Path(node.mark.file)
-    text = path.read_text("utf-8") if path.is_file() else ""
+    text = read_text(path) if path.is_file() else ""
     model = _architecture(ConfigFile(path, text, node.plain()), "")
     said = {
         name: Provenance(
