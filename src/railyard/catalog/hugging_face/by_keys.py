@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from railyard.catalog import MLA, Model
 from railyard.catalog.block import Block
 from railyard.catalog.hugging_face import unsaid
 from railyard.catalog.hugging_face.family import Fields, blocks, families
 from railyard.catalog.hugging_face.key_names import NAMES
+from railyard.catalog.model import MLA, Model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.catalog import MLA
 from railyard.catalog.block import Block
 from railyard.catalog.hugging_face.families import deepseek_v2, deepseek_v3
 from railyard.catalog.hugging_face.family import (
@@ -18,6 +17,7 @@ from railyard.catalog.hugging_face.family import (
     routed,
     window_layers,
 )
+from railyard.catalog.model import MLA
 
 if TYPE_CHECKING:
     from railyard.catalog.hugging_face.config_file import ConfigFile

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.catalog import MLA
 from railyard.catalog.block import Block
 from railyard.catalog.hugging_face.family import (
     Fields,
@@ -20,6 +19,7 @@ from railyard.catalog.hugging_face.family import (
     window_layers,
     with_experts,
 )
+from railyard.catalog.model import MLA
 
 if TYPE_CHECKING:
     from railyard.catalog.hugging_face.config_file import ConfigFile

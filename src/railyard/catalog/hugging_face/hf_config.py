@@ -8,7 +8,6 @@ from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railyard.catalog import Model, Provenance
 from railyard.catalog.checks import check
 from railyard.catalog.hugging_face import decoders, hybrids, layered  # noqa: F401 (they register)
 from railyard.catalog.hugging_face.by_keys import by_keys
@@ -16,9 +15,11 @@ from railyard.catalog.hugging_face.config_file import ConfigFile
 from railyard.catalog.hugging_face.family import families
 from railyard.catalog.hugging_face.key_names import NAMES
 from railyard.catalog.hugging_face.towers import estimated, towers
+from railyard.catalog.model import Model
 from railyard.errors import did_you_mean
 from railyard.files import read_text
 from railyard.schema.field import records
+from railyard.schema.provenance import Provenance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,10 +6,10 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from railyard.catalog import MLA
 from railyard.catalog.block import Block
 from railyard.catalog.hugging_face import recurrent as by
 from railyard.catalog.hugging_face.family import Fields, base, bias, blocks, register, routed
+from railyard.catalog.model import MLA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from railyard.catalog import MLA
 from railyard.catalog.block import Block
 from railyard.catalog.hugging_face.family import Fields, base, bias, blocks, deepseek_experts, register, routed
+from railyard.catalog.model import MLA
 
 if TYPE_CHECKING:
     from railyard.catalog.hugging_face.config_file import ConfigFile

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from railyard.catalog.hugging_face.key_names import NAMES
 
 if TYPE_CHECKING:
-    from railyard.catalog import Model
+    from railyard.catalog.model import Model
     from railyard.catalog.hugging_face.config_file import ConfigFile
 
 # Largest share of the parameters that may rest on an assumption for which the file gives no reason.
