@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from railyard.catalog.hugging_face.key_names import NAMES
 
 if TYPE_CHECKING:
-    from railyard.catalog.model import Model
     from railyard.catalog.hugging_face.config_file import ConfigFile
+    from railyard.catalog.model import Model
 
 # Largest share of the parameters that may rest on an assumption for which the file gives no reason.
 MOST_UNSAID = 0.02
