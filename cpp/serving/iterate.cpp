@@ -57,8 +57,8 @@ std::int64_t Simulation::State::run_length(const Replica& replica, const Batch& 
   for (const Item& item : batch.items) {
     const Request& request = requests_[item.slot];
     length = std::min(length, request.output - request.generated);
-    // Whoever waits may want less once a unit of an answer is there.
-    if (!replica.waiting.empty()) length = std::min(length, until_published(replica, request));
+    // Whoever waits may want less once a unit of an answer is there; other replicas find it in the store at once.
+    if (!replica.waiting.empty() || store_.capacity() > 0) length = std::min(length, until_published(replica, request));
   }
   return run_within_blocks(replica, batch, length);
 }

@@ -117,3 +117,13 @@ def test_a_preempted_request_finds_its_prefix_in_the_store():
     assert without.column("loaded_tokens").sum() == 0
     assert loads.column("loaded_tokens")[1] > 0
     assert loads.end_ps[1] < without.end_ps[1]
+
+
+@pytest.mark.parametrize("skip_runs", [True, False])
+def test_a_unit_of_an_answer_is_in_the_store_while_its_request_still_decodes(skip_runs):
+    """The first request has 16 tokens after 16 ms; at 30 ms the other replica finds them and computes 4 of 20."""
+    made = hashed(rows([0, 30 * S // 1000], [1, 20], [40, 1]), [[1, 2], [1]], 16)
+    deployment = Deployment((pool(12, 2),), Router("round-robin"), store=Store(1e9, 64e6, 0.0))
+    run = simulate(made, deployment, skip_runs=skip_runs)
+    assert run.column("loaded_tokens").tolist() == [0, 16]
+    assert first_token_s(run, 1) == pytest.approx(0.030 + 16 * BYTES * 8 / 64e6 + 0.004, abs=1e-11)
