@@ -26,7 +26,7 @@ _REAL = (
     "power_w",
     "usd_per_mtok",
 )
-COLUMNS = {name: Column() for name in _REAL}
+COLUMNS = {**{name: Column() for name in _REAL}, "published": Column(month=True)}
 """What the cells of a table may hold, by column; others are text."""
 _SAME = ("accelerator", "isl", "osl", "load", "ttft_ms", "tpot_ms")
 
