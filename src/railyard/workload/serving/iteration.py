@@ -32,18 +32,31 @@ LINE_SHARE = 0.95
 _INDEX_BYTES = 132.0
 # Of an element of a recurrence's state, which engines keep in 32 bits (`mamba_ssm_dtype`, `mamba_ssm_cache_dtype`).
 _STATE_BYTES = 4.0
-# Tile of a grouped product over that of 128 rows to which Hopper's in 8 bits are aligned (DeepGEMM). In 16 bits 16 rows
-# where there are no more tokens than experts (vLLM's fused experts); on devices with 4-bit matrix units 8 to 16, as
-# tokens stand in the narrow dimension there (TensorRT-LLM's and FlashInfer's transposed products).
-_SMALL_TILE = 16.0 / 128.0
 # Bytes that a token's copy for one expert moves for each element of its input, and of a rank's part of its intermediate
 # row, beside what the product itself reads: gathered and quantised (3), the product written and added up (4 to 6); the
 # gated row of twice the width written, read, multiplied and quantised (10).
 _COPY_BYTES, _ROW_BYTES = 8.0, 10.0
 # Accelerators of a server.
 _SERVER = 8.0
+# Products of few tokens, all-reduces: as measured kernel by kernel on H100, H200 and B200 with TensorRT-LLM 1.2 to 1.3,
+# vLLM 0.14 to 0.24 and SGLang 0.5 (ai-dynamo/aiconfigurator, `systems/data`, Apache-2.0).
+# Of the memory rate that weights of 16 bits reach, what NVFP4 does, as many tiles read fewer bytes: 0.42 to 0.55 of the
+# peak where 16 bits reach 0.73 to 0.80.
+_NARROW_4 = 0.6
+# A product quantises activations to four bits in a kernel of its own, 2 to 6 us; of a layer's four products the two
+# behind a norm need none, as the norm does it.
+_QUANTIZE_S, _QUANTIZED = 3e-6, 2.0
+# Four-bit matrix units come with one kernel for all of an experts' layer (TensorRT-LLM's, which FlashInfer gives to the
+# others): 15 to 20 us where several take 30 to 50.
+_FUSED_LAUNCH = 0.4
+# Of the share of its rate that a grouped product in 16 bits reaches, what narrower ones do: 8 bits in blocks 0.18 to
+# 0.31 where 16 bits reach 0.4 to 0.55, 4 bits 0.34 to 0.43.
+_GROUPED_8, _GROUPED_4 = 0.6, 0.85
 # Each rank beyond two adds so much of an all-reduce's latency: flags of more peers to wait for.
-_PEER_SHARE = 0.08
+_PEER_SHARE = 0.03
+# Small all-reduces read the whole message of every peer in one shot; larger ones take two, and this is what the second
+# costs.
+_SECOND_SHOT_S = 20e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +171,8 @@ def parts(deployments: Deployments, software: ServingSoftwareColumns, load: Iter
     indexed = model.indexed * software.index_layer_s
     latent = software.latent_layer_s * model.latent
     kernels = model.whole_layers * software.layer_s + model.layers * (latent + indexed) * model.cored
-    kernels = turns * (kernels + model.moe_layers * software.moe_layer_s)
+    fused = np.where(layout.expert_math == 4, _FUSED_LAUNCH, 1.0)
+    kernels = turns * (kernels + model.moe_layers * software.moe_layer_s * fused)
     network = turns * _network(deployments, software, each)
     hidden = np.where(turns > 1, np.minimum(network, matrices + experts + passes + kernels), 0.0)
     found = IterationTimes(
@@ -229,30 +243,31 @@ def _matrices(deployments: Deployments, software: ServingSoftwareColumns, load: 
     split = model.layers * model.attention_parameters + model.moe_layers * model.shared_parameters
     weights = (split + dense_layers * model.mlp_parameters) / layout.tp + model.moe_layers * model.router_parameters
     memory = device.hbm_bytes_s * software.weights_fraction
+    narrow = np.where(
+        layout.dense_math == 4, _NARROW_4, np.where(layout.dense_math == 8, software.narrow_fraction, 1.0)
+    )
     tokens = load.most_tokens(layout.dp)
     rate = device.best_flops_s(layout.dense_math) * software.gemm_fraction
-    layers = longer(weights * layout.dense_bits / 8.0 / memory, 2.0 * weights * tokens / rate)
+    layers = longer(weights * layout.dense_bits / 8.0 / (memory * narrow), 2.0 * weights * tokens / rate)
     head = model.head_bytes / layout.tp
     logits = longer(head / memory, head * load.sequences / layout.dp / (device.gemm16 * software.gemm_fraction))
-    return layers + logits
+    return layers + logits + np.where(layout.dense_math == 4, model.layers * _QUANTIZED * _QUANTIZE_S, 0.0)
 
 
 def _experts(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """Routed experts of one layer on the busiest rank.
 
-    Each product loses the time of some rows: half of its last tile is empty in the mean, and its pipeline fills and
-    drains.
+    Each product loses the time of some rows: tiles are not full, and its pipeline fills and drains.
     """
     model, layout, device = deployments.model, deployments.layout, deployments.device
     each = model.expert_parameters / layout.expert_tp
     found = busiest(model.experts, model.topk, load.tokens, layout.ep)
     read = found * each * layout.expert_bits / 8.0
     skew = np.where(layout.ep > 1, software.skew, 1.0)
-    small = (layout.expert_math == 16) | (device.gemm4 > device.gemm8)
-    lost = software.expert_rows * np.where(small, _SMALL_TILE, 1.0)
-    padded = load.tokens * model.topk / layout.ep * skew + found * lost
+    padded = load.tokens * model.topk / layout.ep * skew + found * software.expert_rows
     flops = 2.0 * padded * each
     rate = device.best_flops_s(layout.expert_math) * software.grouped_fraction
+    rate = rate * np.where(layout.expert_math == 4, _GROUPED_4, np.where(layout.expert_math == 8, _GROUPED_8, 1.0))
     return longer(read / (device.hbm_bytes_s * software.expert_fraction), flops / rate)
 
 
@@ -323,7 +338,8 @@ def _network(deployments: Deployments, software: ServingSoftwareColumns, load: I
     latency = latency + 2.0 * _SCALE_OUT_S * machine.crossing * (far - 1.0)
     slowest = np.where(far > 1, np.minimum(machine.up_bytes_s, machine.out_bytes_s * machine.domain), 1.0)
     rate = np.where(far > 1, slowest, machine.up_bytes_s) * software.reduce_fraction
-    carried = 2.0 * (layout.tp - 1.0) / layout.tp * size / rate
+    shots = _SECOND_SHOT_S + 2.0 * (layout.tp - 1.0) / layout.tp * size / rate
+    carried = np.where(far > 1, shots, np.minimum(shots, (layout.tp - 1.0) * size / rate))
     reduce = np.where(layout.tp > 1, reduces * (latency + carried), 0.0)
     return reduce + np.where(apart, model.moe_layers * _exchange(deployments, software, load), 0.0)
 

@@ -24,6 +24,7 @@ class ServingSoftware:
     Attributes:
         name, architecture, source: Which engine, where, and where its constants come from.
         weights_fraction: Of the memory rate, reading the weights of dense matrices.
+        narrow_fraction: Of that rate, what dense weights of 8 bits reach.
         expert_fraction: The same for routed experts, of which a batch touches many small ones.
         gemm_fraction, grouped_fraction: Of the matrix rate, dense and grouped.
         expert_rows: Rows whose time each expert's product loses, with tiles of 128; an eighth with those of 16 bits.
@@ -54,6 +55,7 @@ class ServingSoftware:
     architecture: str = ""
     source: str = ""
     weights_fraction: float = 0.85
+    narrow_fraction: float = 1.0
     expert_fraction: float = 0.7
     gemm_fraction: float = 0.8
     grouped_fraction: float = 0.5
@@ -92,6 +94,7 @@ class ServingSoftwareColumns:
     """The constants of `ServingSoftware`, one row a deployment."""
 
     weights_fraction: F
+    narrow_fraction: F
     expert_fraction: F
     gemm_fraction: F
     grouped_fraction: F
