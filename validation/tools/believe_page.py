@@ -16,7 +16,7 @@ from model_errors import recorded
 
 from railyard import catalog
 from railyard.measure.model_error import UNKNOWN, judged_software, record
-from railyard_validation.bands import later
+from railyard_validation.bands import forecast_bands, later, later_by
 from railyard_validation.collectives import left_out as collectives
 from railyard_validation.training.cases import predicted_s, read_cases
 from railyard_validation.training.compare import band_of
@@ -64,6 +64,14 @@ class Forecast:
     holds: Callable[[str], bool] = bool
 
 
+def _one_pool(family: str) -> bool:
+    return "one pool" in family
+
+
+def _split(family: str) -> bool:
+    return not _one_pool(family)
+
+
 FORECASTS = (
     Forecast(
         "step",
@@ -77,9 +85,16 @@ FORECASTS = (
         "training time and cost of software that is not known",
         lambda family: family.endswith(UNKNOWN),
     ),
-    Forecast("throughput", "tokens/s of a service, its $/Mtoken", "tokens/s of a service"),
-    Forecast("tpot", "time per token (TPOT), median", "time per token"),
-    Forecast("ttft", "time to the first token (TTFT), median", "time to the first token"),
+    *(
+        Forecast(question, f"{asked}{pools}", f"{short}{pools}", holds)
+        for question, asked, short in (
+            ("throughput", "tokens/s of a service, its $/Mtoken", "tokens/s of a service"),
+            ("tpot", "time per token (TPOT), median", "time per token"),
+            ("ttft", "time to the first token (TTFT), median", "time to the first token"),
+        )
+        for pools, holds in (("", _one_pool), ("; pools for prompts", _split))
+        if question != "throughput" or not pools
+    ),
     Forecast("power", "power of the accelerators", "power"),
     Forecast("collective", "one collective below 64 MiB", "collectives below 64 MiB", lambda family: family != LARGE),
     Forecast("collective", "one collective from 64 MiB", "collectives from 64 MiB", lambda family: family == LARGE),
@@ -102,6 +117,13 @@ LATER = (
     " with all of these runs known: what nobody has published yet may lie further off."
 )
 
+SERVING_LATER = (
+    "Figures by generation of accelerator stand on the pages of [time per token](serving-tpot.md), [time to the first"
+    " token](serving-ttft.md) and [throughput](serving-throughput.md). A deployment is *new* where nobody had published"
+    " its model on that architecture, by that engine and in that precision: its band is wider, as it is where prompts"
+    " have pools of their own, whose labels leave out how many workers there are."
+)
+
 TEXT = """# How far to believe it
 
 **Of {later_rows} published training steps that came after everything that their forecast rests on, {later_inside} lay
@@ -121,9 +143,19 @@ band; the forecasts were {collective_mean} off on the mean, {collective_median} 
 |---|---|---|---|---|---|---|
 {collective_table}
 
+**Of {serving_rows} published figures of serving that came after everything that their forecast rests on,
+{serving_inside} lay inside their band; the time per token was {tpot} off at the median, the time to the first token
+{ttft}, tokens/s {throughput}.** By quarter:
+
+| known until | figure | forecast | mean error | median error | inside the band | width of the band | interval score |
+|---|---|---|---|---|---|---|---|
+{serving_table}
+
+{serving_text}
+
 A prediction here is a figure with a band, which is to hold eight of ten. Each band is read off runs of other people,
 predicted as yours would be: by constants that had not seen them. Training steps and collectives are forecast from
-earlier half years; of all other questions the source was left out, which is easier than a new system.
+earlier half years, figures of serving from earlier quarters.
 
 ## In a minute
 
@@ -158,9 +190,8 @@ earlier half years; of all other questions the source was left out, which is eas
 
 Written by `validation/tools/believe_page.py` from every left-out error (`validation/data/left_out.csv`,
 `validation/tools/model_errors.py`); kept fresh by continuous integration. No source counts for more than 30 of its
-rows; of training steps and collectives, for more than 10 of a half year. Rows marked *in sample* were seen by the
-fit: expect more.
-The pages behind it: [validation](index.md).
+rows; of training steps, collectives and serving, for more than 10 of a half year or quarter. Rows marked *in sample*
+were seen by the fit: expect more. The pages behind it: [validation](index.md).
 """
 
 
@@ -253,7 +284,7 @@ def forecasts_later() -> dict[str, str]:
 def _later(name: str, misses: Sequence[Miss], found: Sequence[Later]) -> dict[str, str]:
     """The figures of one question, each under `name` and what it is."""
     rows = sum(one.rows for one in found)
-    cuts = {one.cut for one in found}
+    cuts = {one.part for one in found}
     off = [abs(math.expm1(-miss.error)) for miss in misses if miss.source.rsplit(", ", 1)[1] in cuts]
     return {
         f"{name}_rows": f"{rows:,}",
@@ -265,11 +296,33 @@ def _later(name: str, misses: Sequence[Miss], found: Sequence[Later]) -> dict[st
 
 
 def _half_year(one: Later) -> str:
-    cells = (
-        *(one.cut, str(one.rows), f"{100 * one.mean:.0f} %", f"{100 * one.median:.0f} %"),
+    return "| " + " | ".join((one.part, *_cells(one))) + " |"
+
+
+def _cells(one: Later) -> tuple[str, ...]:
+    return (
+        *(str(one.rows), f"{100 * one.mean:.0f} %", f"{100 * one.median:.0f} %"),
         *(f"{100 * one.inside:.0f} %", f"{100 * one.width:.0f} %", f"{100 * one.score:.0f} %"),
     )
-    return "| " + " | ".join(cells) + " |"
+
+
+def serving_later() -> dict[str, str]:
+    """The same of serving, each quarter under the constants and bands before."""
+    misses, lines, facts, rows, inside = recorded(), [], {}, 0, 0.0
+    for question, name in (("tpot", "time per token"), ("ttft", "time to the first token"), ("throughput", "tokens/s")):
+        known = forecast_bands([miss for miss in misses if miss.question == question])
+        (whole,) = later_by(known, lambda _: "all")
+        rows, inside = rows + whole.rows, inside + whole.rows * whole.inside
+        facts[question] = f"{100 * whole.median:.0f} %"
+        quarters = later_by(known, lambda miss: miss.source.rsplit(", ", 1)[1])
+        lines += ["| " + " | ".join((one.part, name, *_cells(one))) + " |" for one in quarters]
+    return {
+        **facts,
+        "serving_rows": str(rows),
+        "serving_inside": str(round(inside)),
+        "serving_table": "\n".join(sorted(lines)),
+        "serving_text": textwrap.fill(SERVING_LATER, 120, break_long_words=False, break_on_hyphens=False),
+    }
 
 
 def page() -> str:
@@ -290,6 +343,7 @@ def page() -> str:
     }
     return TEXT.format(
         **forecasts_later(),
+        **serving_later(),
         rows="\n".join(line(error) for one in classes for error in one.errors),
         short="\n".join(one.row() for one in classes),
         bullets="\n".join(_bullet(text.format(**facts)) for text in BULLETS),

@@ -20,20 +20,21 @@ from typing import TYPE_CHECKING, Any
 import serving_left_out
 
 from railyard import catalog
-from railyard.measure.model_error import UNKNOWN
+from railyard.measure.model_error import UNKNOWN, serving_family, serving_key
 from railyard.workload.training import profiles
 from railyard_validation.bands import INSIDE, ErrorBand, Miss, bands
 from railyard_validation.collectives import left_out as collectives
-from railyard_validation.serving.left_out import cases_of, source_of
+from railyard_validation.serving.left_out import cases_of, quarter_of, source_of
 from railyard_validation.training.by_time import forecasts
 from railyard_validation.training.cases import read_cases
 from railyard_validation.training.fit import scored
 from railyard_validation.training.slowdowns import slowdowns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from railyard.catalog import Catalog
+    from railyard_validation.serving.cases import Case as ServingCase
     from railyard_validation.training.by_time import Forecast
     from railyard_validation.training.cases import Case
 
@@ -81,14 +82,36 @@ def of_collectives(known: Catalog) -> Iterator[Miss]:
 
 
 def of_serving(known: Catalog) -> Iterator[Miss]:
-    """Errors of every metric with the row's source left out of the fit."""
-    cases = {case.row.id: case for case in cases_of(serving_left_out.TABLE, known)}
+    """Errors of every metric, forecast from what was published before the row's quarter."""
+    yield from (miss for miss, _ in serving_misses(known))
+
+
+def serving_misses(known: Catalog) -> Iterator[tuple[Miss, ServingCase]]:
+    """The same, with the rows; what a source publishes in one quarter is a source of its own."""
+    every = cases_of(serving_left_out.TABLE, known)
+    cases, first = {case.row.id: case for case in every}, first_published(every)
     for metric, by in serving_left_out.recorded().items():
-        for row, error in by["source"].items():
+        for row, error in by["time"].items():
             case = cases[row]
-            kind = "all" if metric == "power" else ("experts" if case.model.experts else "dense")
+            kind, cut = "all", quarter_of(case)
+            if metric != "power":
+                near = first[key_of(case)] < cut
+                kind = serving_family(experts=bool(case.model.experts), split=case.prefill is not None, published=near)
             group = "|".join((case.engine, case.model.name, case.device.name))
-            yield Miss(metric, kind, source_of(case), group, -math.log1p(error), "source")
+            yield Miss(metric, kind, f"{source_of(case)}, {cut}", group, -math.log1p(error), "time"), case
+
+
+def first_published(cases: Iterable[ServingCase]) -> dict[str, str]:
+    """First quarter in which each kind of deployment was published."""
+    first: dict[str, str] = {}
+    for case in cases:
+        first[key_of(case)] = min(quarter_of(case), first.get(key_of(case), "9999"))
+    return first
+
+
+def key_of(case: ServingCase) -> str:
+    """What a row shares with deployments that are near to it."""
+    return serving_key(case.model.name, case.device.architecture, case.engine, case.layout.precision)
 
 
 def of_slowdowns(known: Catalog) -> Iterator[Miss]:
@@ -132,6 +155,7 @@ def write(misses: list[Miss], known: Catalog) -> None:
     found = {
         "inside": INSIDE,
         "software": judged_software(known),
+        "deployments": sorted(first_published(cases_of(serving_left_out.TABLE, known))),
         "bands": [_row(band) for band in bands(recorded())],
     }
     SHIPPED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -97,7 +97,7 @@ def _by_group(report: CollectivesReport) -> dict[str, str]:
 def _later(known: left.Logs, fits: Sequence[left.FittedWithout]) -> str:
     """Half years forecast from what was published before, by time, generation and release."""
     judged = [left.judge(known, fit) for fit in fits if fit.without in known.cuts]
-    bands = {one.cut: one for one in left.later(judged)}
+    bands = {one.part: one for one in left.later(judged)}
     lines = [
         "\n## What came later\n",
         "Constants are fitted to the logs published before a month, and the half year behind it is forecast; bands are",

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from railyard.result.model_error import ErrorRow
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # Standard deviations of a normal distribution between which eight of ten, and one of two, lie.
 _EIGHT_OF_TEN, _HALF = 1.2816, 0.6745
 Question = Literal["step", "tpot", "ttft", "throughput", "power", "collective", "slowed kernels"]
+SERVING: tuple[Question, ...] = ("ttft", "tpot", "throughput")
+"""Questions of serving whose bands depend on how near a deployment is to measured ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,10 @@ UNKNOWN = ", software not known"
 """Suffix of the families whose rows were predicted with the newest software of their device, whatever they ran."""
 
 
+NEW = ", new"
+"""Suffix of the families of deployments of which nothing like it had been published, see `serving_family`."""
+
+
 @cache
 def _written() -> Mapping[str, Any]:
     text = (files("railyard.measure") / "data" / "model_errors.json").read_text(encoding="utf-8")
@@ -162,9 +168,42 @@ def step_error(*, experts: bool, precision: str, known: bool = True) -> ModelErr
     return error if known else replace(record()["step", family + UNKNOWN], between=error.between)
 
 
-def serving_error(question: Question, *, experts: bool) -> ModelError:
-    """Of a figure of serving."""
-    return record()[question, "experts" if experts else "dense"]
+class Judged(TypedDict):
+    """How near a deployment is to those that were measured.
+
+    Attributes:
+        experts: Whether the model has experts.
+        split: Whether prompts have pools of their own.
+        published: Whether the model was measured on that architecture, by that engine and in that precision before.
+    """
+
+    experts: bool
+    split: bool
+    published: bool
+
+
+def serving_family(*, experts: bool, split: bool, published: bool) -> str:
+    """The family of deployments whose errors go together: the further from what was measured, the wider its band."""
+    pools = "pools for prompts" if split else f"{'experts' if experts else 'dense'}, one pool"
+    return pools + ("" if published else NEW)
+
+
+def serving_key(model: str, architecture: str, engine: str, precision: str) -> str:
+    """What is measured together: a deployment of which nothing like it was published has a wider band."""
+    return "/".join((model, architecture, engine, precision))
+
+
+def measured_deployments() -> frozenset[str]:
+    """Keys (`serving_key`) of the published deployments of serving that the bands rest on."""
+    return frozenset(_written()["deployments"])
+
+
+def serving_error(question: Question, **judged: Unpack[Judged]) -> ModelError:
+    """Of a figure of serving; where nobody published the like of one pool or of several, the widest of new ones."""
+    known = record()
+    found = known.get((question, serving_family(**judged)))
+    new = [one for (of, family), one in known.items() if of == question and family.endswith(NEW)]
+    return found or max(new, key=lambda one: one.scatter)
 
 
 def power_error() -> ModelError:

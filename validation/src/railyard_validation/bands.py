@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 INSIDE = 0.8
 """Share of new rows that a band is to hold."""
@@ -96,15 +96,15 @@ class Later:
     """How bands did on what came after everything that they were read off.
 
     Attributes:
-        cut: Month that ends what was known.
-        rows: Forecast in the half year behind it.
+        part: Month that ends what was known, or whatever else the rows share.
+        rows: Forecast from what was known before.
         mean, median: Of |predicted / measured - 1|.
         inside: Share of rows inside their band.
         width: Median width of the bands, a share of the prediction.
         score: Mean interval score (Gneiting and Raftery 2007): width, and ten times what a row lies outside.
     """
 
-    cut: str
+    part: str
     rows: int
     mean: float
     median: float
@@ -113,8 +113,8 @@ class Later:
     score: float
 
 
-def later(misses: Sequence[Miss]) -> list[Later]:
-    """Each half year under the bands of all before it; families that had no row before are left out.
+def forecast_bands(misses: Sequence[Miss]) -> list[tuple[Miss, ErrorBand]]:
+    """Each row with the band of its family before its cut; families that had no row before are left out.
 
     Args:
         misses: Forecasts of one question, whose sources end with the cut.
@@ -123,17 +123,33 @@ def later(misses: Sequence[Miss]) -> list[Later]:
     found = []
     for cut in cuts[1:]:
         known = {band.family: band for band in bands(miss for miss in misses if _cut(miss) < cut)}
-        rows = [(miss, known[miss.family]) for miss in misses if _cut(miss) == cut and miss.family in known]
-        if rows:
-            found.append(inside(cut, [(miss.error, band.low, band.high) for miss, band in rows]))
+        found += [(miss, known[miss.family]) for miss in misses if _cut(miss) == cut and miss.family in known]
     return found
 
 
-def inside(cut: str, rows: Sequence[tuple[float, float, float]]) -> Later:
-    """How the rows of a half year lay in their bands.
+def later(misses: Sequence[Miss]) -> list[Later]:
+    """Each cut under the bands of all before it."""
+    return later_by(forecast_bands(misses), _cut)
+
+
+def later_by(rows: Sequence[tuple[Miss, ErrorBand]], part: Callable[[Miss], str]) -> list[Later]:
+    """The parts of forecast rows, in the order of their names.
 
     Args:
-        cut: Month that ends what was known.
+        rows: With their bands.
+        part: Of a row.
+    """
+    parts: dict[str, list[tuple[float, float, float]]] = {}
+    for miss, band in rows:
+        parts.setdefault(part(miss), []).append((miss.error, band.low, band.high))
+    return [inside(name, parts[name]) for name in sorted(parts)]
+
+
+def inside(part: str, rows: Sequence[tuple[float, float, float]]) -> Later:
+    """How the rows of a part lay in their bands.
+
+    Args:
+        part: Month that ends what was known, or whatever else they share.
         rows: Of each row ln(measured / predicted), and the low and high end of its band as shares.
     """
     found = [(math.expm1(error), low, high) for error, low, high in rows]
@@ -141,7 +157,7 @@ def inside(cut: str, rows: Sequence[tuple[float, float, float]]) -> Later:
     width = [high - low for _, low, high in rows]
     beyond = [max(low - one, one - high, 0.0) for one, low, high in found]
     return Later(
-        cut=cut,
+        part=part,
         rows=len(rows),
         mean=statistics.fmean(off),
         median=statistics.median(off),

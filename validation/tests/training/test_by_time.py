@@ -57,7 +57,7 @@ def test_bands_of_a_half_year_are_read_off_the_ones_before():
     early = [Miss("step", "a", f"S, {CUTS[0]}", "g", (-1) ** n * n / 200, "time") for n in range(20)]
     new = [Miss("step", "a", f"T, {CUTS[1]}", "g", error, "time") for error in (0.05, math.log(2.0))]
     (found,) = later(early + new)
-    assert (found.cut, found.rows, found.inside) == (CUTS[1], 2, 0.5)
+    assert (found.part, found.rows, found.inside) == (CUTS[1], 2, 0.5)
     assert 0.15 < found.width < 0.21
     assert found.mean == pytest.approx((1 - math.exp(-0.05) + 0.5) / 2)
     assert found.score == pytest.approx(found.width + 10 * (1.0 - found.width / 2) / 2, abs=0.1)

@@ -24,7 +24,7 @@ from railyard.plan.designs.outcome import Outcome
 from railyard.plan.designs.service_price import Service, kept_of
 from railyard.plan.designs.sweep import reason
 from railyard.scenario.variants import Variant
-from railyard.study.serving.measuring import SHORTEST_S, latencies, objective_of
+from railyard.study.serving.measuring import SHORTEST_S, judged_as, latencies, objective_of
 from railyard.study.serving.prepare import job_of
 from railyard.study.serving.spending import drawn_w, idle_of, parts_of_bill, uses_of
 
@@ -249,7 +249,7 @@ def _idle(job: ServingJob) -> list[Use]:
 
 def _missed(job: ServingJob) -> tuple[Missed, ...]:
     """What the model may miss of a service: its iterations, and how layouts differ in that."""
-    error = serving_error("tpot", experts=bool(job.model.experts))
+    error = serving_error("tpot", **judged_as(job))
     bias = (math.log1p(error.low) + math.log1p(error.high)) / 2
     devices = " and ".join(dict.fromkeys(pool.cluster.accelerator.name for pool in job.pools))
     layout = math.log1p(error.between) / math.sqrt(2)

@@ -13,6 +13,7 @@ from railyard.cluster.notes import notes_of
 from railyard.economics.deployment import Use, deployment_cost
 from railyard.economics.serving import PaidGoodput as Sold
 from railyard.economics.sources import Source, of_entry
+from railyard.measure.model_error import Judged, measured_deployments, serving_key
 from railyard.measure.serving.errors import serving_errors
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted
@@ -91,6 +92,20 @@ def objective_of(job: ServingJob) -> Objective:
     return Objective(slo.ttft, slo.tpot, slo.e2e, slo.attainment)
 
 
+def judged_as(job: ServingJob) -> Judged:
+    """Which published deployments a job is near to: it is as far from them as the farthest of its pools."""
+    known = measured_deployments()
+    keys = [
+        serving_key(job.model.name, pool.cluster.accelerator.architecture, software.name, pool.layout.precision)
+        for pool, software in zip(job.pools, job.software, strict=True)
+    ]
+    return {
+        "experts": bool(job.model.experts),
+        "split": len(job.pools) > 1,
+        "published": all(key in known for key in keys),
+    }
+
+
 def latencies(job: ServingJob, requests: RequestTable, run: Record) -> Served:
     """The requests of a run as they were served."""
     asked = requests.arrival_ps, requests.input_tokens, requests.output_tokens
@@ -152,7 +167,7 @@ def measure(job: ServingJob, run: Record, unlimited: tuple[Served, Served]) -> M
         settings=dict(job.variant.settings),
         bound=job.cluster.is_bound,
         tax=serving_tax(found, *unlimited, objective),
-        model_error=serving_errors(serving, experts=bool(job.model.experts)),
+        model_error=serving_errors(serving, **judged_as(job)),
         serving=serving,
         warnings=tuple(_warnings(job, run, found)),
         digest=_digest(run),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -218,7 +218,11 @@ def _slopes(made: Design, seen: Evidence, found: F) -> F:
 
 
 def left_out(
-    seen: Evidence, by: Callable[[Case], str], cases: tuple[Case, ...], start: F | None = None
+    seen: Evidence,
+    by: Callable[[Case], str],
+    cases: tuple[Case, ...],
+    keep: Callable[[NDArray[Any], str], NDArray[np.bool_]] = np.not_equal,
+    start: F | None = None,
 ) -> ServingSoftwareColumns:
     """Constants of cases, fitted from `start` on without the part of the rows that each belongs to.
 
@@ -226,14 +230,15 @@ def left_out(
         seen: Rows and what they tell.
         by: The part of a case.
         cases: To be predicted; those of `seen` among them.
+        keep: Which parts stand in the fit for a part: all others, or those before it.
         start: Where the fits begin: it saves time, and decides nothing.
     """
     made, wanted = design(seen.rows.cases), design(cases)
     names, parts = np.array([by(case) for case in seen.rows.cases]), np.array([by(case) for case in cases])
     found = software(np.zeros(len(wanted.effects)), wanted)
     for name in dict.fromkeys(parts.tolist()):
-        keep, rest = np.flatnonzero(names != name), np.flatnonzero(parts == name)
-        effects = fit(made.rows(keep), seen.part(keep), start=start)
+        kept, rest = np.flatnonzero(keep(names, name)), np.flatnonzero(parts == name)
+        effects = fit(made.rows(kept), seen.part(kept), start=start) if kept.size else np.zeros(len(made.effects))
         own = software(effects, wanted.rows(rest))
         for constant in CONSTANTS:
             getattr(found, constant)[rest] = getattr(own, constant)
