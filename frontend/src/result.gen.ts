@@ -1090,7 +1090,7 @@ export interface ObjectiveFigures {
   target: number;
   /** share that did, 0 to 1 */
   attainment: number;
-  /** requests a second that did */
+  /** requests a second that did, of those that ended in the steady window */
   goodput_rps: number;
   /** their input tokens a second */
   goodput_input_tokens_per_s: number;
@@ -2256,13 +2256,13 @@ export interface TenantRow {
   usd_per_useful_accelerator_hour: Band | null;
 }
 
-/** What was served; per accelerator, user and megawatt in output tokens a second. */
+/** What was served in the steady window; per accelerator, user and megawatt in output tokens a second. */
 export interface ThroughputFigures {
   /** from the first arrival to the last token, s */
   span_s: number;
-  /** of answered requests */
+  /** of requests that ended in the steady window, over it */
   input_tokens_per_s: number;
-  /** of answered requests */
+  /** of requests that ended in the steady window, over it */
   output_tokens_per_s: number;
   /** that serve */
   accelerators: number;

@@ -10,6 +10,7 @@ from railyard.measure.serving.capacity import capacity, front
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted, parts_of, quantiles
 from railyard.measure.serving.served import served
+from railyard.measure.window import Window
 from railyard.result.serving import LoadPoint
 
 S = 10**12
@@ -116,15 +117,52 @@ def test_goodput_counts_what_meets_every_limit():
 
 
 @given(st.integers(1, 40), st.floats(0.1, 20), st.floats(0.1, 30))
-def test_rates_times_the_span_are_the_requests(count, gap_s, answer_s):
-    """Whatever share of the run comes after the last arrival."""
+def test_a_steady_load_is_served_at_its_rate(count, gap_s, answer_s):
+    """One request a gap, each answered after as long: the window is from the first answer to the last arrival.
+
+    As many end in it as gaps fit, whatever drain comes behind; where none fits, the whole run counts.
+    """
     at = np.arange(count) * gap_s
     run = run_of([(one, one, one + answer_s / 2, one + answer_s, -1, 0) for one in at])
     found = served((at * S).astype(np.int64), np.full(count, 100), np.full(count, 2), run)
+    good, last = goodput(found, Objective()), (count - 1) * gap_s
+    assert good.span_s == pytest.approx(last + answer_s)
+    fitting = (last - answer_s) / gap_s
+    served_in = good.requests_per_s * good.window.seconds
+    if fitting > 1.01:
+        assert good.window.seconds == pytest.approx(last - answer_s)
+        assert abs(served_in - fitting) < 1.001
+    elif fitting < 0.0:
+        assert served_in == pytest.approx(count)
+        assert good.window.seconds == pytest.approx(good.span_s)
+    assert good.output_tokens_per_s == pytest.approx(2 * good.requests_per_s)
+
+
+def test_one_long_answer_does_not_set_the_rate():
+    """100 requests a second apart, answered in 0.5 s, and one of 60 s that came last: 98 in 98.5 s, not 100 in 159."""
+    run = run_of([(at, at, at + 0.2, at + (60.0 if at == 99 else 0.5), -1, 0) for at in range(100)])
+    found = served(np.arange(100) * S, np.full(100, 10), np.full(100, 4), run)
     good = goodput(found, Objective())
-    assert good.span_s == pytest.approx((count - 1) * gap_s + answer_s)
-    assert good.requests_per_s * good.span_s == pytest.approx(count)
-    assert good.output_tokens_per_s * good.span_s == pytest.approx(2 * count)
+    fill = (99 * 0.5 + 60.0) / 100
+    assert good.window.start_s == pytest.approx(fill)
+    # Answers of 1.5 s and later, until 98.5 s.
+    assert good.requests_per_s == pytest.approx(98 / (99 - fill))
+    assert good.span_s == pytest.approx(159.0)
+
+
+def test_an_overload_is_served_at_its_capacity():
+    """Ten a second come for 20 s to a server of one a second: no more than one a second is goodput."""
+    at = np.arange(200) / 10
+    run = run_of([(one, one, number + 0.5, number + 1.0, -1, 0) for number, one in enumerate(at)])
+    found = served((at * S).astype(np.int64), np.full(200, 10), np.full(200, 4), run)
+    assert goodput(found, Objective()).requests_per_s == pytest.approx(1.0, rel=0.01)
+
+
+def test_rates_of_another_window():
+    """Answers of 1 to 9 s: three end in 2 to 5 s."""
+    run = run_of([(0, 0, at / 2, at, -1, 0) for at in range(1, 10)])
+    found = served(np.zeros(9, np.int64), np.full(9, 10), np.full(9, 4), run)
+    assert goodput(found, Objective(), Window(2.0, 5.0)).requests_per_s == pytest.approx(1.0)
 
 
 def point(rate, attainment):

@@ -29,7 +29,7 @@ def test_shares_are_of_the_percentiles_as_they_are(monkeypatch):
     """Goodput 6 of 8 of 12; first tokens 1.0, 0.8, 0.5 s; further ones 20, 20, 15 ms."""
     runs = [served([1.0] * 5, [0.02] * 5), served([0.8] * 5, [0.02] * 5), served([0.5] * 5, [0.015] * 5)]
     rates = dict(zip(map(id, runs), (6.0, 8.0, 12.0), strict=True))
-    monkeypatch.setattr(taxes, "goodput", lambda run, _objective: SimpleNamespace(requests_per_s=rates[id(run)]))
+    monkeypatch.setattr(taxes, "goodput", lambda run, *_: SimpleNamespace(requests_per_s=rates[id(run)], window=None))
     found = taxes.serving_tax(*runs, Objective(None, None, None, 0.95))
     assert found.goodput_lost == pytest.approx(1 - 6 / 8)
     assert found.scale_up.goodput_lost == pytest.approx(6 / 8 - 6 / 12)
@@ -42,7 +42,7 @@ def test_shares_are_of_the_percentiles_as_they_are(monkeypatch):
 def test_another_order_is_no_tax_below_zero(monkeypatch):
     runs = [served([1.0], [0.02]), served([1.1], [0.03]), served([1.2], [0.03])]
     rates = dict(zip(map(id, runs), (8.0, 7.0, 6.0), strict=True))
-    monkeypatch.setattr(taxes, "goodput", lambda run, _objective: SimpleNamespace(requests_per_s=rates[id(run)]))
+    monkeypatch.setattr(taxes, "goodput", lambda run, *_: SimpleNamespace(requests_per_s=rates[id(run)], window=None))
     found = taxes.serving_tax(*runs, Objective(None, None, None, 0.95))
     both = (found, found.scale_up)
     assert [one.goodput_lost for one in both] == [0.0, 0.0]

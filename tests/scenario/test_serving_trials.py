@@ -84,10 +84,13 @@ def test_trials_have_at_most_64_times_the_first_ones_requests():
 
 
 def test_points_of_the_front_are_by_user_accelerator_and_dollar():
-    """At 2 a second 146 requests of 11 tokens in 72.5 + 7.3 s; 72 USD an hour are 0.02 a second; overloads are none."""
+    """At 2 a second 146 requests of 11 tokens, each in 7.3 s: from then to 72.5 s another 130 end.
+
+    72 USD an hour are 0.02 a second; overloads are none.
+    """
     variant = search(10, 6.5)[1]
     pareto = variant.serving.pareto
-    rate = 146 * 11 / (145 / 2 + 7.3)
+    rate = 130 * 11 / (145 / 2 - 7.3)
     assert [point.rate_per_s for point in pareto] == [2, 4, 6]
     assert pareto[0].plain() == {
         "rate_per_s": pytest.approx(2), "per_user": pytest.approx(1 / 0.657),

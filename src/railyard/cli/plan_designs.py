@@ -11,7 +11,6 @@ from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.plan.designs.constraints import shown
 from railyard.plan.designs.judgement import best_words
-from railyard.plan.designs.reasons import answered_per_s
 from railyard.plan.designs.study import plan
 from railyard.study.deaths import span
 from railyard.study.workers import workers
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 _LOST = 12
 _ROWS = 6
-_END = 0.02
-"""Ends of runs that set designs apart by less are no remark."""
 _EVERY_S = 5.0
 """From one line with the best design so far to the next, where stderr is no terminal."""
 
@@ -226,7 +223,6 @@ def _closing(planned: Planned, result: dict[str, Any]) -> str:
         )
     lines += _ended(result)
     lines += _verified(result)
-    lines += _ends(result)
     lines += [f"{row['designs']} cannot be ({row['engine']}): {row['error']}" for row in result["failed"][:3]]
     if planned.stopped == "time":
         lines.append("`plan.effort.time` is spent: best so far; the same command goes on from here")
@@ -258,19 +254,3 @@ def _verified(result: dict[str, Any]) -> list[str]:
         words += f"; whole steps of all as packets would take a core about {span(found['packets_core_s'])}"
         words += " (`plan.effort.verify`)"
     return [words]
-
-
-def _ends(result: dict[str, Any]) -> list[str]:
-    """How far designs of services lie apart by nothing but the end of their runs, where that may decide."""
-    rates = [
-        answered_per_s(row["figures"])
-        for row in (*result["front"], *result["runners_up"])
-        if row["figures"].get("attainment")
-    ]
-    apart = max(rates, default=0.0) / min(rates, default=1.0) - 1.0
-    if apart <= _END:
-        return []
-    return [
-        f"the time until the last answer sets the goodput of these designs apart by up to {apart:.1%}: that is the end"
-        " of a run, which weighs less with more requests, unless a queue grows"
-    ]

@@ -1,6 +1,6 @@
 """Dollars per million tokens of inference, from what was served well and not from what could be.
 
-    goodput = tokens of requests that met the SLO / seconds of the trace, idle ones and late requests' included
+    goodput = tokens of requests that met the SLO / seconds of the steady window, idle ones included
     CPMT    = USD/h / (goodput tokens/s x 3600) x 10^6      of input, of output, and of all tokens
 
 Each of the three divides *all* the dollars: they are three views of one bill and do not add up. Input tokens found in a
@@ -57,7 +57,7 @@ class PaidGoodput:
     Attributes:
         input_tokens: Prompts of requests that met it.
         output_tokens: Their answers.
-        seconds: Of the trace, from the first arrival until the last answer.
+        seconds: In which they ended: the steady window of the run.
         attainment: Share of requests that met it.
         cached_share: Share of those input tokens that a prefix cache held.
     """
@@ -88,7 +88,7 @@ class PaidGoodput:
             met: Whether each request met the SLO.
             input_tokens: Of each.
             output_tokens: Of each.
-            seconds: From the first arrival until the last answer.
+            seconds: In which they ended.
             cached: Input tokens of each that a prefix cache held.
         """
         good = np.asarray(met, bool)

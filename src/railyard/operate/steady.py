@@ -1,8 +1,7 @@
 """The steady window: the part of a run whose figures are its headline. What lies before and after it is shown as well.
 
-A run begins with an empty cluster and ends with a drain: nothing is submitted any more, and the last jobs run on alone.
-So figures are those from the first submission to the last, or of what the scenario gives as `steady`. Work counts as
-done when it was done, unless it is lost later.
+The window is that of `railyard.measure.window`, from the first submission to the last, or what the scenario gives as
+`steady`. Work counts as done when it was done, unless it is lost later.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.measure.window import Window
 from railyard.operate.rules import HOUR, SECOND
 from railyard.operate.state import DONE, ENDED
 from railyard.result.operate import SteadyFigures, WarmUpFigures
@@ -165,8 +165,8 @@ def submitted_in(run: Operation, period: Period) -> NDArray[np.bool_]:
 
 def _ends(run: Operation, period: Period) -> int:
     """Jobs that ended in a period."""
-    end, status = np.array(run.state.end_us, np.int64), np.array(run.state.status)
-    return int((np.isin(status, (DONE, ENDED)) & (end > period.start_us) & (end <= period.end_us)).sum())
+    end, status = np.array(run.state.end_us, np.float64), np.array(run.state.status)
+    return int((np.isin(status, (DONE, ENDED)) & Window(period.start_us, period.end_us).ended(end)).sum())
 
 
 def _warm_up(run: Operation, window: Period) -> WarmUpFigures | None:

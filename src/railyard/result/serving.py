@@ -95,17 +95,17 @@ class ObjectiveFigures(Figures):
     e2e_s: float | None = Field(description="limit, s; null is none")
     target: Share = Field(description="share of the requests that should meet all limits, 0 to 1")
     attainment: Share = Field(description="share that did, 0 to 1")
-    goodput_rps: float = Field(description="requests a second that did")
+    goodput_rps: float = Field(description="requests a second that did, of those that ended in the steady window")
     goodput_input_tokens_per_s: float = Field(description="their input tokens a second")
     goodput_output_tokens_per_s: float = Field(description="their output tokens a second")
 
 
 class ThroughputFigures(Figures):
-    """What was served; per accelerator, user and megawatt in output tokens a second."""
+    """What was served in the steady window; per accelerator, user and megawatt in output tokens a second."""
 
     span_s: float = Field(description="from the first arrival to the last token, s")
-    input_tokens_per_s: float = Field(description="of answered requests")
-    output_tokens_per_s: float = Field(description="of answered requests")
+    input_tokens_per_s: float = Field(description="of requests that ended in the steady window, over it")
+    output_tokens_per_s: float = Field(description="of requests that ended in the steady window, over it")
     accelerators: Count = Field(description="that serve")
     per_gpu: float = Field(description="output tokens a second of one accelerator")
     per_user: float | None = Field(description="output tokens a second of one request, median")

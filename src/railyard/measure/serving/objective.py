@@ -1,12 +1,8 @@
 """Objectives of a service, how many requests meet them, and the tokens that count.
 
-Goodput counts requests that end with all of their answer and meet every objective, over the whole span of the run, from
-the first arrival to the last token. Requests that were dropped, or never finished, have missed.
-
-Why the whole span, and not the time in which requests arrive: what is served within a span is what its hours, joules
-and dollars have bought, so rates times the span are the requests, and accelerators are never busy for longer than it.
-Over the arrivals alone a burst that is served for an hour would be goodput of its first second. A load that goes on has
-no end: its rates are those of a run whose end weighs nothing, which is why trials of a capacity last for many answers.
+Goodput counts requests that end with all of their answer and meet every objective, over the steady window of the run
+(`railyard.measure.window`). Requests that were dropped, or never finished, have missed. The attainment is of all
+requests, whenever they end: those of an overload that are late count.
 """
 
 from __future__ import annotations
@@ -16,10 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.measure.window import steady_window
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.measure.serving.served import Served
+    from railyard.measure.window import Window
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,11 @@ class Goodput:
 
     Attributes:
         attainment: Share of all requests that met the objective.
-        requests_per_s: Those, over the span.
+        requests_per_s: Those that ended in the window, over it.
         input_tokens_per_s, output_tokens_per_s: Of those.
-        all_input_tokens_per_s, all_output_tokens_per_s: Of every request that ended.
+        all_input_tokens_per_s, all_output_tokens_per_s: Of every request that ended in the window.
+        window: Whose rates these are.
+        ended: bool[requests], those that ended in it.
         span_s: From the first arrival to the last token.
     """
 
@@ -69,23 +70,33 @@ class Goodput:
     output_tokens_per_s: float
     all_input_tokens_per_s: float
     all_output_tokens_per_s: float
+    window: Window
+    ended: NDArray[np.bool_]
     span_s: float
 
 
-def goodput(requests: Served, objective: Objective) -> Goodput:
-    """Requests and tokens that count."""
-    span = requests.span_s
-    met, done = objective.met(requests), requests.done
+def goodput(requests: Served, objective: Objective, window: Window | None = None) -> Goodput:
+    """Requests and tokens that count.
+
+    Args:
+        requests: As they were served.
+        objective: Their limits.
+        window: Of another run, to be compared with; the steady one when None.
+    """
+    window = steady_window(requests.arrival_s, requests.done_s) if window is None else window
+    met, ended = objective.met(requests), window.ended(requests.done_s)
 
     def rate(tokens: NDArray[np.int64], rows: NDArray[np.bool_]) -> float:
-        return float(tokens[rows].sum()) / span if span > 0 else 0.0
+        return float(tokens[rows & ended].sum()) / window.seconds if window.seconds > 0 else 0.0
 
     return Goodput(
         attainment=float(met.mean()) if len(requests) else 0.0,
-        requests_per_s=float(met.sum()) / span if span > 0 else 0.0,
+        requests_per_s=rate(np.ones(len(requests), np.int64), met),
         input_tokens_per_s=rate(requests.input_tokens, met),
         output_tokens_per_s=rate(requests.output_tokens, met),
-        all_input_tokens_per_s=rate(requests.input_tokens, done),
-        all_output_tokens_per_s=rate(requests.output_tokens, done),
-        span_s=span,
+        all_input_tokens_per_s=rate(requests.input_tokens, requests.done),
+        all_output_tokens_per_s=rate(requests.output_tokens, requests.done),
+        window=window,
+        ended=ended,
+        span_s=requests.span_s,
     )

@@ -39,7 +39,8 @@ def serving_tax(
         objective: That makes requests count as goodput.
     """
     runs = (as_it_is, without_scale_out, without_networks)
-    rates = [goodput(run, objective).requests_per_s for run in runs]
+    window = goodput(as_it_is, objective).window
+    rates = [goodput(run, objective, window).requests_per_s for run in runs]
     kept = [rates[0] / max(rate, rates[0]) if rates[0] > 0 else float(rate <= 0) for rate in rates]
     kept[2] = min(kept[1:])
     outside, inside = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from railyard.economics.parts import ACCELERATORS, MANAGEMENT, NETWORK_COMPONENTS, SERVERS, STORAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from railyard.plan.designs.doubt import Choice
     from railyard.plan.designs.objectives import Objective
@@ -57,9 +57,7 @@ def _terms(best: Choice, other: Choice, figure: str, shares: Sequence[float]) ->
             for name, share in _time(best, other, number).items():
                 found[name] += weight * share
     if figure in _TIMED and _serves(best):
-        goodput = best.figures["tokens_per_s"] / other.figures["tokens_per_s"] - 1.0
-        found["time until the last answer"] = answered_per_s(best.figures) / answered_per_s(other.figures) - 1.0
-        found["tokens in time"] = goodput - found["time until the last answer"]
+        found["tokens in time"] = best.figures["tokens_per_s"] / other.figures["tokens_per_s"] - 1.0
     rows = [(name, share) for name, share in found.items() if abs(share) >= _LEAST]
     return sorted(rows, key=lambda row: (-abs(row[1]), row[0]))
 
@@ -67,11 +65,6 @@ def _terms(best: Choice, other: Choice, figure: str, shares: Sequence[float]) ->
 def _serves(choice: Choice) -> bool:
     """Whether a design answers requests: then goodput sets designs apart, and no step does."""
     return "attainment" in choice.figures
-
-
-def answered_per_s(figures: Mapping[str, float]) -> float:
-    """All requests over the time from the first of them to the last answer: what a longer run brings to their rate."""
-    return figures["goodput"] / figures["attainment"]
 
 
 def _money(best: Choice, other: Choice) -> dict[str, float]:

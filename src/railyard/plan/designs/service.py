@@ -24,7 +24,7 @@ from railyard.plan.designs.outcome import Outcome
 from railyard.plan.designs.service_price import Service, kept_of
 from railyard.plan.designs.sweep import reason
 from railyard.scenario.variants import Variant
-from railyard.study.serving.measuring import SHORTEST_S, judged_as, latencies, objective_of
+from railyard.study.serving.measuring import SHORTEST_S, judged_as, latencies, objective_of, sold_of
 from railyard.study.serving.prepare import job_of
 from railyard.study.serving.spending import drawn_w, idle_of, parts_of_bill, uses_of
 
@@ -171,11 +171,10 @@ def _uses(job: ServingJob, pools: Sequence[PoolTotals], span_s: float) -> list[U
 def _judged(bench: Bench, place: tuple[int, int, str], job: ServingJob, found: Served, uses: Sequence[Use]) -> Outcome:
     """What came of the requests, in figures."""
     objective = objective_of(job)
-    good, met = goodput(found, objective), objective.met(found)
-    if not met.any():
+    good = goodput(found, objective)
+    if not objective.met(found).any():
         raise InputError("no request is in time")
-    span_s = max(good.span_s, SHORTEST_S)
-    sold = PaidGoodput.of(met, found.input_tokens, found.output_tokens, span_s)
+    sold = sold_of(found, objective, good)
     each = {"ttft": found.ttft_s, "tpot": found.tpot_s, "e2e": found.e2e_s}
     seen = {(name, share): value for name, times in each.items() for share, value in quantiles(times).items()}
     served_so = _Come(
@@ -183,7 +182,7 @@ def _judged(bench: Bench, place: tuple[int, int, str], job: ServingJob, found: S
         good.attainment,
         good.requests_per_s,
         {key: value for key, value in seen.items() if key[1] in _SHOWN},
-        kept_of(found, objective, span_s),
+        kept_of(found, objective, good),
     )
     service = _service(bench, place[:2], job, uses, served_so)
     mean_s = float(np.mean(found.e2e_s[found.done]))

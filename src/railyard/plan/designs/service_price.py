@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from railyard.economics.capital import Capex
     from railyard.economics.grids import Grid
     from railyard.economics.power import Power
-    from railyard.measure.serving.objective import Objective
+    from railyard.measure.serving.objective import Goodput, Objective
     from railyard.measure.serving.served import Served
     from railyard.plan.designs.price import Goodputs
 
@@ -28,7 +28,7 @@ SLOWER: tuple[float, ...] = tuple(np.exp(np.linspace(-0.6, 0.6, 25)).tolist())
 """Times that everything may take as long, at which goodput is kept: beyond both ends it is taken as there."""
 
 
-def kept_of(found: Served, objective: Objective, span_s: float) -> tuple[float, ...]:
+def kept_of(found: Served, objective: Objective, good: Goodput) -> tuple[float, ...]:
     """Goodput tokens a second where all latencies are as many times as long as `SLOWER` says.
 
     Queues are stretched as everything else is: what a slower replica adds to them beyond that is left out.
@@ -36,7 +36,7 @@ def kept_of(found: Served, objective: Objective, span_s: float) -> tuple[float, 
     Args:
         found: Requests as they were served.
         objective: Limits of their latencies.
-        span_s: Of the run.
+        good: What came of them.
     """
     tokens = (found.input_tokens + found.output_tokens).astype(np.float64)
     limits = ((objective.ttft_s, found.ttft_s), (objective.tpot_s, found.tpot_s), (objective.e2e_s, found.e2e_s))
@@ -45,8 +45,8 @@ def kept_of(found: Served, objective: Objective, span_s: float) -> tuple[float, 
         if limit is not None:
             with np.errstate(divide="ignore", invalid="ignore"):
                 most = np.fmin(most, limit / value)
-    most = np.where(found.done, most, -np.inf)
-    return tuple(float(tokens[most >= slower].sum() / span_s) for slower in SLOWER)
+    most = np.where(good.ended, most, -np.inf)
+    return tuple(float(tokens[most >= slower].sum() / good.window.seconds) for slower in SLOWER)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,6 @@ from railyard.economics.deployment import deployment_cost
 from railyard.economics.evaluate import evaluate
 from railyard.economics.parts import Part, component_of
 from railyard.economics.ranges import band_of
-from railyard.economics.serving import PaidGoodput as Sold
 from railyard.graph.record import fingerprint
 from railyard.measure.causes import NETWORK_CAUSES
 from railyard.measure.decompose import decompose
@@ -36,7 +35,7 @@ from railyard.result.variants.jobs import (
     SteppedFigure,
 )
 from railyard.study.jobs.simulate import ENOUGH, Answering, Free, Stepped
-from railyard.study.serving.measuring import SHORTEST_S, latencies, objective_of
+from railyard.study.serving.measuring import SHORTEST_S, latencies, objective_of, sold_of
 from railyard.study.serving.spending import uses_of
 
 if TYPE_CHECKING:
@@ -255,12 +254,11 @@ def _served_money(shared: Shared, tenant: Tenant, job: ServingJob, figure: Answe
     job = job.as_sent(figure.run)
     served = latencies(job, job.requests, figure.run)
     objective = objective_of(job)
-    span_s = max(goodput(served, objective).span_s, SHORTEST_S)
-    sold = Sold.of(objective.met(served), served.input_tokens, served.output_tokens, span_s, served.cached_tokens)
+    good = goodput(served, objective)
     cost = deployment_cost(
-        uses=uses_of(job, figure.run, span_s),
+        uses=uses_of(job, figure.run, max(good.span_s, SHORTEST_S)),
         parts=_parts(shared, tenant),
-        goodput=sold,
+        goodput=sold_of(served, objective, good),
         assumptions=job.assumptions,
     )
     each, accelerators = cost.owned.tokens["total"], tenant.section.accelerators

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.economics.deployment import Use, deployment_cost
-from railyard.economics.serving import PaidGoodput as Sold
 from railyard.economics.sources import Source, of_entry
 from railyard.engine.stages import PS, SERVING
 from railyard.measure.serving.objective import Objective, goodput
@@ -19,7 +18,7 @@ from railyard.study.pipeline.by_stage import stage_rows
 from railyard.study.pipeline.model_stage import Answer
 from railyard.study.pipeline.shown import shown
 from railyard.study.serving.figures import latencies_of, requests_of, slo_of, throughput_of
-from railyard.study.serving.measuring import SHORTEST_S, MeasuredServing
+from railyard.study.serving.measuring import SHORTEST_S, MeasuredServing, sold_of
 from railyard.study.serving.notes import drained, refused
 
 if TYPE_CHECKING:
@@ -56,11 +55,10 @@ def measure(job: PipelineJob, journey: Record) -> MeasuredServing:
     good = goodput(found, objective)
     span = max(good.span_s, SHORTEST_S)
     uses = uses_of(job, journey, span)
-    met = objective.met(found)
     cost = deployment_cost(
         uses=[use for used in uses.values() for use in used],
         parts=list(parts(job)),
-        goodput=Sold.of(met, found.input_tokens, found.output_tokens, span, found.cached_tokens),
+        goodput=sold_of(found, objective, good),
         assumptions=job.assumptions,
     )
     replicas = tuple(_replicas(job, journey, span))

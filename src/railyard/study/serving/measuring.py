@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from railyard.economics.deployment import DeploymentCost
     from railyard.graph import Record
     from railyard.graph.request_table import RequestTable
+    from railyard.measure.serving.objective import Goodput
     from railyard.study.serving.prepare import ServingJob
 
 _HOT_LINKS = 8
@@ -119,6 +120,13 @@ def as_served(job: ServingJob) -> Served:
     return latencies(sent, sent.requests, run)
 
 
+def sold_of(found: Served, objective: Objective, good: Goodput) -> Sold:
+    """What money bought: tokens of requests that met the objective, in the steady window."""
+    counted, cached = objective.met(found)[good.ended], found.cached_tokens[good.ended]
+    asked, answered = found.input_tokens[good.ended], found.output_tokens[good.ended]
+    return Sold.of(counted, asked, answered, max(good.window.seconds, SHORTEST_S), cached)
+
+
 def measure(job: ServingJob, run: Record, unlimited: tuple[Served, Served]) -> MeasuredServing:
     """Everything about one variant.
 
@@ -133,14 +141,8 @@ def measure(job: ServingJob, run: Record, unlimited: tuple[Served, Served]) -> M
     found, objective = latencies(job, job.requests, run), objective_of(job)
     good, gaps = goodput(found, objective), run.table("gaps")
     uses = uses_of(job, run, good.span_s)
-    met = objective.met(found)
     cost = deployment_cost(
-        uses=uses,
-        parts=parts_of_bill(job),
-        goodput=Sold.of(
-            met, found.input_tokens, found.output_tokens, max(good.span_s, SHORTEST_S), found.cached_tokens
-        ),
-        assumptions=job.assumptions,
+        uses=uses, parts=parts_of_bill(job), goodput=sold_of(found, objective, good), assumptions=job.assumptions
     )
     gap_lower_s = np.asarray(gaps["lower_ps"] * 1e-12, np.float64)
     serving = ModelServing(

@@ -134,7 +134,7 @@ def refused(found: Served, by: str) -> Iterator[str]:
 
 
 def drained(found: Served) -> Iterator[str]:
-    """What to know of a run whose last answers came long after its last request: its rates count that time.
+    """What to know of a run whose last answers came long after its last request: its rates do not count that time.
 
     The longest answers may be all there is to it; otherwise requests have waited, in a queue or for keys and values.
     """
@@ -143,8 +143,8 @@ def drained(found: Served) -> Iterator[str]:
     if found.span_s <= _END * arrivals_s or arrivals_s <= 0:
         return
     described = (
-        f"the last answer came {late_s:.0f} s after the last request; rates and prices count that time,"
-        f" {late_s / found.span_s:.0%} of the run: "
+        f"the last answer came {late_s:.0f} s after the last request, {late_s / found.span_s:.0%} of the run;"
+        " rates and prices are of the time before: "
     )
     if late_s > float(np.nanmax(found.e2e_s - found.queue_s - found.transfer_s)):
         yield f"{described}the load is near or beyond what the deployment can serve"
