@@ -12,14 +12,14 @@ import numpy as np
 
 from railyard import catalog
 from railyard_validation.serving import fit as fitting
-from railyard_validation.serving.left_out import evidence_of
+from railyard_validation.serving.left_out import EVERY, cases_of, evidence_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FITTED = ROOT / "src/railyard/workload/serving/data/fitted.json"
 
 
 def main() -> None:
-    seen = evidence_of(Path(sys.argv[1]), catalog.load())
+    seen = evidence_of(cases_of(Path(sys.argv[1]), catalog.load())[::EVERY])
     made = fitting.design(seen.rows.cases)
     effects = fitting.fit(made, seen)
     misses = seen.misses(fitting.software(effects, made)).reshape(2, -1)

@@ -62,12 +62,8 @@ def cases_of(path: Path, catalog: Catalog) -> list[Case]:
     return [case for case in found if isinstance(case, Case)]
 
 
-def evidence_of(path: Path, catalog: Catalog) -> Evidence:
-    """What the rows of a table tell of the constants; the queue is that of the constants as stated, before any fit."""
-    return _evidence(cases_of(path, catalog)[::EVERY])
-
-
-def _evidence(cases: Sequence[Case]) -> Evidence:
+def evidence_of(cases: Sequence[Case]) -> Evidence:
+    """What rows tell of the constants; the queue is that of the constants as stated, before any fit."""
     rows = table([case for case in cases if fitting.told_s(case)])
     stated = fitting.software(np.zeros(0), fitting.design(rows.cases, ()))
     planned = planned_states(rows, stated)
@@ -82,7 +78,7 @@ def errors(path: Path, catalog: Catalog) -> dict[str, dict[str, dict[str, float]
         catalog: For devices and models.
     """
     cases = cases_of(path, catalog)[::EVERY]
-    seen = _evidence(cases)
+    seen = evidence_of(cases)
     start = fitting.fit(fitting.design(seen.rows.cases), seen)
     return {name: _without(cases, seen, name, start) for name in PARTS}
 
