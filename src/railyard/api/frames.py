@@ -72,7 +72,7 @@ _WIDE_LISTS = {"clients": ("participation", "groups"), "sites": ("sites",), "pla
 
 def _wide(variant: FederatedVariant | LocalVariant | EdgeVariant, name: str) -> Iterable[Row]:
     """The figures of rounds, sites or places, the causes of their time, and their rows."""
-    found: dict[str, Any] = variant.plain()[type(variant).__module__.rpartition(".")[2]]
+    found: dict[str, Any] = variant.plain()[variant.kind]
     if name == "variants":
         return [_settings(variant) | {key: value for key, value in _columns_of(found).items() if not _listed(value)}]
     if name == "time":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
@@ -19,15 +19,17 @@ from railyard.result.variants.serving import ServedVariant, ServingVariant
 from railyard.result.variants.trace import TraceVariant
 from railyard.result.variants.traffic import TrafficVariant
 from railyard.result.variants.training import TrainingVariant
-from railyard.result.variants.variant import StepVariant
+from railyard.result.variants.variant import BaseVariant, StepVariant
 
 FORMAT: Literal["railyard/result-1"] = "railyard/result-1"
 
 
-def kind_of(variant: Any) -> str | None:
-    """The kind of work of a variant, by the section that only this kind has."""
+def kind_of(variant: object) -> str | None:
+    """The kind of work of a variant; of a mapping, by the section that only this kind has."""
+    if isinstance(variant, BaseVariant):
+        return variant.kind
     if not isinstance(variant, dict):
-        return type(variant).__module__.rpartition(".")[2]
+        return None
     if "serving" in variant:
         return "pipeline" if isinstance(variant["serving"], dict) and "stages" in variant["serving"] else "serving"
     form = next((key for key in ("trace", "jobs", "operate", "federated", "local", "edge") if key in variant), None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from railyard.result.federated import FederatedFigures
@@ -11,6 +13,7 @@ from railyard.result.variants.variant import BaseVariant
 class FederatedVariant(BaseVariant):
     """Rounds of learning on clients."""
 
+    kind: ClassVar[str] = "federated"
     federated: FederatedFigures = Field(description="what was found")
     warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
     digest: str = Field(description="fingerprint of the run")

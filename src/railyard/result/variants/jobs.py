@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -102,6 +102,7 @@ class RoundsFigures(Figures):
 class JobsVariant(BaseVariant):
     """Several jobs on one cluster."""
 
+    kind: ClassVar[str] = "jobs"
     engine: str = Field(description="of the fabric")
     jobs: tuple[JobRow, ...] = Field(min_length=1, description="in the order of the scenario")
     network: SharedNetwork | None = Field(description="null where nothing was sent")

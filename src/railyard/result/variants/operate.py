@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from railyard.result.operate import OperateFigures
@@ -11,6 +13,7 @@ from railyard.result.variants.variant import BaseVariant
 class OperateVariant(BaseVariant):
     """A cluster in time, under one set of rules."""
 
+    kind: ClassVar[str] = "operate"
     operate: OperateFigures = Field(description="what it did")
     warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
     digest: str = Field(description="fingerprint of every allocation")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from railyard.result.serving import PipelineServing
@@ -11,4 +13,5 @@ from railyard.result.variants.serving import ServedVariant
 class PipelineVariant(ServedVariant):
     """Stages that requests go through."""
 
+    kind: ClassVar[str] = "pipeline"
     serving: PipelineServing = Field(description="what became of the requests")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from railyard.result.model_error import ErrorRow
@@ -21,6 +23,7 @@ class ServedVariant(ComparedVariant):
 class ServingVariant(ServedVariant):
     """One model that answers requests."""
 
+    kind: ClassVar[str] = "serving"
     model_error: tuple[ErrorRow, ...] = Field(description="bands of the predicted figures, from left-out measurements")
     tax: ServingTax = Field(description="what the scale-out network takes, and next to it scale-up")
     serving: ModelServing = Field(description="what became of the requests")

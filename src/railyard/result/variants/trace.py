@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from railyard.result.money import HourlyCost
@@ -24,6 +26,7 @@ class TraceFigures(Figures):
 class TraceVariant(StepVariant):
     """A trace: it says nothing of tokens, so cost is by the hour and by the run."""
 
+    kind: ClassVar[str] = "trace"
     trace: TraceFigures = Field(description="what was run")
     jct: None = Field(description="a trace has no token budget")
     cost: HourlyCost = Field(description="by the hour and by the run")

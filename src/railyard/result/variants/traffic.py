@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from railyard.result.packet import PacketFigures
@@ -11,4 +13,5 @@ from railyard.result.variants.variant import BaseVariant
 class TrafficVariant(BaseVariant):
     """Given flows, without a model of training."""
 
+    kind: ClassVar[str] = "traffic"
     packet: PacketFigures = Field(description="what became of the flows")

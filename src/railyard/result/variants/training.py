@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from railyard.result.model_error import ErrorRow
@@ -13,6 +15,7 @@ from railyard.result.variants.variant import StepVariant
 class TrainingVariant(StepVariant):
     """A training step, what it costs and what would help."""
 
+    kind: ClassVar[str] = "training"
     model_error: tuple[ErrorRow, ...] = Field(description="bands of the predicted figures, from left-out measurements")
     layout: LayoutFigures = Field(description="how the step is spread over the accelerators")
     layouts: tuple[LayoutRow, ...] | None = Field(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -21,6 +21,9 @@ from railyard.result.training import MemoryFigures, StorageFigures, TimelineFigu
 
 class BaseVariant(Figures):
     """One variant of a study."""
+
+    kind: ClassVar[str]
+    """Kind of work."""
 
     name: str = Field(description="how it is called in tables")
     settings: Values = Field(description="what sets it apart")
