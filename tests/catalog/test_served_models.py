@@ -216,3 +216,9 @@ def test_shapes_of_hybrids_are_as_published():
     assert sum(kind.kv_elements for kind in qwen.layer_kinds) == 12 * 2 * 2 * 256
     k3 = CATALOG.model("kimi-k3")
     assert sum(kind.kv_elements for kind in k3.layer_kinds) == 24 * (512 + 64)
+
+
+def test_exaone_sees_4096_tokens_in_three_layers_of_four_and_all_in_the_fourth():
+    model = CATALOG.model("exaone-4.0-32b")
+    assert [model.window(layer) for layer in range(61, 64)] == [4096, 4096, None]
+    assert sum(model.window(layer) is None for layer in range(64)) == 16

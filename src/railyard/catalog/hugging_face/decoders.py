@@ -332,11 +332,15 @@ def glm(config: ConfigFile) -> Fields:
 
 @register("baichuan", "internlm", "orion", "minicpm", "smollm3", "seed_oss", "helium", "exaone4", "solar", "telechat2")
 def llama_like(config: ConfigFile) -> Fields:
-    """Llama by its names: with biases where the file says so, norms with biases in Orion, shared tables in some."""
+    """Llama by its names: with biases where the file says so, norms with biases in Orion, windows in EXAONE 4."""
     kind = config.word("model_type")
     biased = config.flag("bias", default=config.flag("attention_bias", default=kind == "seed_oss"))
     which = "qkv" if kind == "seed_oss" else "all"
     fields = base(config, tied=kind in ("minicpm", "smollm3"))
+    if kind == "exaone4":
+        pattern = config.fields.get("sliding_window_pattern", "LLLG")
+        period = len(pattern) if isinstance(pattern, str) else config.count("sliding_window_pattern", default=4)
+        fields |= window_layers(config, period=period)
     return fields | {
         "attention_bias": which if biased else "none",
         "mlp_bias": config.flag("mlp_bias", default=False),
