@@ -96,7 +96,7 @@ class TrainingSection(Section):
     routing_skew: Annotated[float, limits(0.0, 4.0)] = Field(
         default=0.0,
         allow_inf_nan=False,
-        description="Zipf exponent by which a router favours some experts; 0 balances them, 1.25 is a router that"
+        description="Zipf exponent by which a router favours some experts; 0 balances them, 1.15 is a router that"
         " no loss and no bias balances.",
     )
     parallelism: Annotated[
