@@ -17,7 +17,6 @@ from railyard import catalog
 from railyard.workload.training import profiles
 from railyard_validation import page as validation
 from railyard_validation.training.cases import kind, predicted_s, read_cases
-from railyard_validation.training.causes import effects
 from railyard_validation.training.compare import validate_training
 from railyard_validation.training.fit import scored, smallest_scale
 from railyard_validation.training.leave_out import left_out
@@ -34,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA, PAGES = ROOT / "validation" / "data", ROOT / "docs" / "validation"
 RUNS, SINGLE = DATA / "training" / "runs.csv", DATA / "training" / "runs_single_node.csv"
 NEWEST, BLIND = DATA / "training" / "mlperf_v6.csv", DATA / "training" / "mlperf_v6_forecast.csv"
+RUN = DATA / "training" / "mlperf_v6_run.csv"
 BRIDGE = "Megatron-Bridge performance summary"
 STEP_GOALS = (
     ("MLPerf, dense", ("MLPerf Training",), 5),
@@ -243,44 +243,41 @@ to.
 
 
 def _newest(known: Catalog) -> str:
-    """The rows of MLPerf Training v6.0: forecast blind, then by cause."""
+    """The rows of MLPerf Training v6.0: forecast blind, now in closed form, and by `railyard run`."""
     cases = read_cases(NEWEST, known)[0]
-    with BLIND.open(encoding="utf-8", newline="") as handle:
-        blind = {row["id"]: float(row["error"]) for row in csv.DictReader(handle)}
-    errors = [predicted / case.measured - 1.0 for case, predicted in zip(cases, predicted_s(cases), strict=True)]
-    none, causes, whole = effects(cases)
-    table = [f"| none of these |  |  | {100 * none:.1f} % |  |\n"]
-    table += [
-        f"| {one.cause.name} | {one.cause.without} | {one.rows} | {100 * one.alone:.1f} % "
-        f"| {100 * one.others:.1f} % |\n"
-        for one in causes
-    ]
-    table += [f"| all of them |  |  | {100 * whole:.1f} % |  |\n"]
+    closed = [predicted / case.measured - 1.0 for case, predicted in zip(cases, predicted_s(cases), strict=True)]
+    blind, run = (_recorded(file, cases) for file in (BLIND, RUN))
     rows = [
         f"| {case.row.id} | {case.row.get('model')} | {case.row.integers['n_gpu']:,} {case.row.get('gpu')} "
-        f"| {case.measured:.4g} | {100 * blind[case.row.id]:+.0f} % | {100 * error:+.0f} % |\n"
-        for case, error in zip(cases, errors, strict=True)
+        f"| {case.measured:.4g} | {' | '.join(f'{100 * error:+.0f} %' for error in errors)} |\n"
+        for case, *errors in zip(cases, blind, closed, run, strict=True)
     ]
-    absolute, before = np.abs(errors), np.abs(list(blind.values()))
+    before, now, whole = (
+        f"{100 * np.mean(np.abs(errors)):.1f} % mean error, {100 * np.median(np.abs(errors)):.1f} % median"
+        for errors in (blind, closed, run)
+    )
     return f"""
 ## MLPerf Training v6.0
 
-{len(cases)} steps of June 2026, forecast blind by version ededefde: {100 * np.mean(before):.1f} % mean error,
-{100 * np.median(before):.1f} % median; now {100 * np.mean(absolute):.1f} and {100 * np.median(absolute):.1f} %. These
-rows were read when the causes below were sought, so that the second pair is no claim of accuracy: they guard against
-regressions. No constant is fitted to them, and each cause is switched on by what a configuration says. One constant
-was replaced (4-bit products: a share of the peak for FLOP a joule), none was added: {len(profiles.constants())} before
-and after.
+{len(cases)} steps of June 2026, forecast blind by version ededefde:
+{before}.
+Now in closed form (`validate training`): {now};
+and by `railyard run`, engine flow, with the same facts: {whole}
+(`validation/tools/newest_runs.py`). These rows were read when [what explains them](ablation.md) was sought, so that the
+later figures are no claim of accuracy: they guard against regressions. No constant is fitted to them. One constant was
+replaced (4-bit products: a share of the peak for FLOP a joule), none was added: {len(profiles.constants())} before and
+after.
 
-| cause | else | rows it moves | mean error, it alone | all but it |
-|---|---|---|---|---|
-{"".join(table)}
-Tried and left out: gradients that hide altogether but for the last bucket. GPT-3's published steps on 10,000 H100 leave
-half of them open, and would be forecast 9 to 18 % too short.
-
-| row | model | on | measured step, seconds | blind | now |
-|---|---|---|---|---|---|
+| row | model | on | measured step, seconds | blind | closed form | run |
+|---|---|---|---|---|---|---|
 {"".join(rows)}"""
+
+
+def _recorded(file: Path, cases: Sequence[Case]) -> list[float]:
+    """Errors that a file has on record, in the order of these rows."""
+    with file.open(encoding="utf-8", newline="") as handle:
+        errors = {row["id"]: float(row["error"]) for row in csv.DictReader(handle)}
+    return [errors[case.row.id] for case in cases]
 
 
 def _constants() -> str:
