@@ -135,6 +135,12 @@ inside their band; the forecasts were {later_mean} off on the mean, {later_media
 
 {later_text}
 
+The same forecasts by generation of accelerators; those of Ampere are all of late 2024, and rest on few runs:
+
+| generation | forecast | mean error | median error | inside the band | width of the band | interval score |
+|---|---|---|---|---|---|---|
+{generation_table}
+
 **Of {collective_rows} published times of collectives, forecast in the same way, {collective_inside} lay inside their
 band; the forecasts were {collective_mean} off on the mean, {collective_median} at the median**
 ([by generation and release](collectives.md)):
@@ -278,6 +284,7 @@ def forecasts_later() -> dict[str, str]:
         **_later("later", steps, later(steps)),
         **_later("collective", list(collectives.misses(judged)), collectives.later(judged)),
         "later_text": textwrap.fill(text, 120, break_long_words=False),
+        "generation_table": "\n".join(map(_row, later_by(forecast_bands(steps), lambda miss: miss.generation))),
     }
 
 
@@ -291,11 +298,11 @@ def _later(name: str, misses: Sequence[Miss], found: Sequence[Later]) -> dict[st
         f"{name}_inside": f"{round(sum(one.rows * one.inside for one in found)):,}",
         f"{name}_mean": f"{100 * statistics.fmean(off):.0f} %",
         f"{name}_median": f"{100 * statistics.median(off):.0f} %",
-        f"{name}_table": "\n".join(_half_year(one) for one in found),
+        f"{name}_table": "\n".join(_row(one) for one in found),
     }
 
 
-def _half_year(one: Later) -> str:
+def _row(one: Later) -> str:
     return "| " + " | ".join((one.part, *_cells(one))) + " |"
 
 

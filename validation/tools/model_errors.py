@@ -69,9 +69,11 @@ def _step(forecast: Forecast, suffix: str) -> Miss:
     job = case.training
     kind = "experts" if job.model.experts else "dense"
     bits = "16 bits" if job.precision in ("bf16", "fp16") else "8 bits or fewer"
-    group = "|".join((job.software.name, job.model.name, case.machine.accelerator.name, job.precision))
+    device = case.machine.accelerator
+    group = "|".join((job.software.name, job.model.name, device.name, job.precision))
     error = math.log(case.measured / forecast.predicted)
-    return Miss("step", f"{kind}, {bits}{suffix}", f"{case.family}, {forecast.cut}", group, error, "time")
+    source = f"{case.family}, {forecast.cut}"
+    return Miss("step", f"{kind}, {bits}{suffix}", source, group, error, "time", device.architecture)
 
 
 def of_collectives(known: Catalog) -> Iterator[Miss]:
@@ -150,7 +152,8 @@ def write(misses: list[Miss], known: Catalog) -> None:
         writer.writerow([field.name for field in fields(Miss)])
         for miss in misses:
             group = groups.setdefault((miss.source, miss.group), len(groups))
-            writer.writerow([miss.question, miss.family, miss.source, group, f"{miss.error:.4f}", miss.held_out])
+            cells = asdict(miss) | {"group": group, "error": f"{miss.error:.4f}"}
+            writer.writerow(cells.values())
     SHIPPED.parent.mkdir(exist_ok=True)
     found = {
         "inside": INSIDE,

@@ -47,6 +47,7 @@ class Miss:
         error: ln(measured / predicted).
         held_out: What the constants had not seen: `time` (what came later), `source`, `model`, `operator`, or `nothing`
             (it was in the fit).
+        generation: Of the accelerators of a step; "" of other questions.
     """
 
     question: str
@@ -55,6 +56,7 @@ class Miss:
     group: str
     error: float
     held_out: str
+    generation: str = ""
 
 
 @dataclass(frozen=True)
