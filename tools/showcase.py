@@ -106,7 +106,7 @@ def fill(folder: Path) -> dict[str, str]:
         "hashed": TUNED,
         "asserted": ASSERTED,
     }
-    files["served"] = (ROOT / "src" / "railyard" / "web" / "starters" / "serving.yaml").read_text().replace(*BUSIER)
+    files["served"] = (ROOT / "src/railyard/web/starters/serving.yaml").read_text().replace(*BUSIER)
     for name, text in files.items():
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
     started = {name: _run(folder / f"{name}.yaml", runs) for name in ("template", "slow-nic", "served")}

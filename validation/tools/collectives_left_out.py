@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "validation" / "data" / "nccl"
-FITS, BANDS = DATA / "left_out.csv", ROOT / "src" / "railyard" / "collective" / "model_error.csv"
+FITS, BANDS = DATA / "left_out.csv", ROOT / "src/railyard/collective/model_error.csv"
 
 
 def main() -> None:

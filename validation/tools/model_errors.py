@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "validation" / "data"
 ROWS = DATA / "left_out.csv"
 TRAINING = ("runs.csv", "mlperf_v6.csv")
-SHIPPED = ROOT / "src" / "railyard" / "measure" / "data" / "model_errors.json"
+SHIPPED = ROOT / "src/railyard/measure/data/model_errors.json"
 QUESTIONS = {
     "training": ("step",),
     "collectives": ("collective",),

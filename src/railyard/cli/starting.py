@@ -19,7 +19,7 @@ def template() -> str:
     """The commented scenario."""
     from importlib.resources import files
 
-    return files("railyard").joinpath("scenario", "template.yaml").read_text(encoding="utf-8")
+    return files("railyard.scenario").joinpath("template.yaml").read_text(encoding="utf-8")
 
 
 def init(file: Path | None) -> None:

@@ -35,7 +35,7 @@ def embedded(page: str, document: Figures) -> str:
         page: File of the bundle.
         document: What the page shows.
     """
-    text = files("railyard").joinpath("web", "static", page).read_text(encoding="utf-8")
+    text = files("railyard.web").joinpath("static", page).read_text(encoding="utf-8")
     # mtime 0 keeps the bytes the same from run to run; base64 cannot contain "</script>".
     packed = gzip.compress(json.dumps(document.plain(), allow_nan=False, separators=(",", ":")).encode(), mtime=0)
     return text.replace(_SEAT, base64.b64encode(packed).decode("ascii"))

@@ -116,7 +116,7 @@ def _explain_refusals(app: FastAPI) -> None:
 
 
 def _serve_pages(app: FastAPI) -> None:
-    root = files("railyard").joinpath("web", "static", "ui")
+    root = files("railyard.web").joinpath("static", "ui")
     app.mount("/assets", StaticFiles(directory=str(root.joinpath("assets"))), name="assets")
 
     @app.get("/", include_in_schema=False, response_class=FileResponse)

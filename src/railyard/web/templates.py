@@ -17,7 +17,7 @@ _ABOUT = (
 @cache
 def templates() -> list[Template]:
     """Each with its text."""
-    commented = files("railyard").joinpath("scenario", "template.yaml").read_text(encoding="utf-8")
+    commented = files("railyard.scenario").joinpath("template.yaml").read_text(encoding="utf-8")
     return [
         *(Template(name=name, about=about, text=_text(name)) for name, about in _ABOUT),
         Template(name="commented", about="Every part of a scenario, explained where it stands.", text=commented),
@@ -25,4 +25,4 @@ def templates() -> list[Template]:
 
 
 def _text(name: str) -> str:
-    return files("railyard").joinpath("web", "starters", f"{name}.yaml").read_text(encoding="utf-8")
+    return files("railyard.web").joinpath("starters", f"{name}.yaml").read_text(encoding="utf-8")
