@@ -325,7 +325,7 @@ def serving_later() -> dict[str, str]:
         lines += ["| " + " | ".join((one.part, name, *_cells(one))) + " |" for one in quarters]
     return {
         **facts,
-        "serving_rows": str(rows),
+        "serving_rows": f"{rows:,}",
         "serving_inside": str(round(inside)),
         "serving_table": "\n".join(sorted(lines)),
         "serving_text": textwrap.fill(SERVING_LATER, 120, break_long_words=False, break_on_hyphens=False),
