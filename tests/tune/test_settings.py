@@ -18,7 +18,7 @@ from railyard.scenario.tune_section import TuneSection
 from railyard.schema import yaml
 from railyard.study.tasks import Done
 from railyard.tune.settings.answer import answer_of
-from railyard.tune.settings.cases import Case
+from railyard.tune.settings.cases import Case, Ground, _neighbour
 from railyard.tune.settings.export import environment, tuner_table
 from railyard.tune.settings.judging import Run, Times
 from railyard.tune.settings.race import Part
@@ -329,3 +329,23 @@ def test_no_file_is_written_where_the_gain_may_be_chance(tmp_path, capsys, monke
     assert not env.exists()
     assert guard.run(["tune", str(file), "--quiet", "--env", str(env), "--even-unsure"]) == 0
     assert "NCCL_IB_QPS_PER_CONNECTION=4" in env.read_text()
+
+
+@pytest.mark.parametrize(("changed", "key"), [({"ports": 2_000_000}, "ports"), ({"targets": 17}, "targets")])
+def test_bursts_from_more_ports_than_there_are_are_refused_where_they_stand(changed, key, tmp_path, capsys):
+    file = tmp_path / "case.yaml"
+    burst = {"pattern": "incast", "ports": 15, "size": "64 kB", "every": "500 us"} | changed
+    file.write_text(json.dumps(values(engine="packet", packet={"beside": [burst]}), indent=1))
+    line = next(at for at, text in enumerate(file.read_text().splitlines(), 1) if f'"{key}"' in text)
+    assert guard.run(["tune", str(file)]) == 2
+    words = capsys.readouterr().err
+    assert f"packet.beside.0.{key}: the back-end has fewer ports" in words
+    assert f"{file}:{line}:" in words
+
+
+def test_two_ports_have_a_neighbour():
+    """On a cluster of two ports both take part: an all-to-all of one port would have no flow."""
+    ground = Ground(None, 256, 2, 1, 2, 400e9)
+    for seed in range(20):
+        beside = _neighbour(ground, np.random.default_rng(seed))
+        assert beside["ports"] == 2

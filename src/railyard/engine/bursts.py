@@ -49,12 +49,11 @@ class Bursts:
     def __post_init__(self) -> None:
         if self.pattern not in PATTERNS:
             raise InputError("unknown pattern", key="pattern", found=self.pattern, allowed=PATTERNS)
-        for name, low, high in (("ports", 2, 1 << 20), ("targets", 1, 1 << 20), ("klass", 0, 7)):
-            if not low <= getattr(self, name) <= high:
-                raise InputError("out of range", key=name, found=getattr(self, name), allowed=f"{low} to {high}")
-        for name in ("size_bytes", "every_ps"):
-            if getattr(self, name) < 1:
-                raise InputError("expected more than 0", key=name, found=getattr(self, name))
+        if not 0 <= self.klass <= 7:
+            raise InputError("out of range", key="klass", found=self.klass, allowed="0 to 7")
+        for name, least in (("ports", 2), ("targets", 1), ("size_bytes", 1), ("every_ps", 1)):
+            if getattr(self, name) < least:
+                raise InputError("out of range", key=name, found=getattr(self, name), allowed=f"at least {least}")
 
     def burst(self, ports: Ints, number: int) -> tuple[Ints, Ints]:
         """Sources and targets of one burst among the given ports."""
@@ -91,23 +90,38 @@ class Burst(NamedTuple):
     word: str
 
 
+def fits(cluster: Cluster, background: Sequence[Bursts]) -> None:
+    """Checks that the back-end has the ports that bursts need; keys are those of a scenario.
+
+    Raises:
+        InputError: It has fewer.
+    """
+    found = len(_ports(cluster))
+    for index, one in enumerate(background):
+        for name, most in (("ports", found - (one.pattern == "incast")), ("targets", found)):
+            if getattr(one, name) > most:
+                key, asked = f"packet.beside.{index}.{name}", getattr(one, name)
+                raise InputError("the back-end has fewer ports", key=key, found=asked, allowed=f"at most {most}")
+
+
+def _ports(cluster: Cluster) -> Ints:
+    return np.unique(cluster.back_end.port_of_rank).astype(np.int64)
+
+
 def until(cluster: Cluster, background: Sequence[Bursts], until_ps: int) -> Iterator[Burst]:
     """The bursts that begin before `until_ps`; the first one of each kind in any case.
 
     Raises:
         InputError: The cluster has fewer ports, or the bursts have too many flows.
     """
-    ports = np.unique(cluster.back_end.port_of_rank).astype(np.int64)
+    fits(cluster, background)
+    ports = _ports(cluster)
     shuffled = np.random.default_rng(len(ports)).permutation(ports)  # the same ports for every fabric and seed
     for index, one in enumerate(background):
-        if one.ports + (one.pattern == "incast") > len(ports):
-            most = len(ports) - (one.pattern == "incast")
-            key = f"beside[{index}].ports"
-            raise InputError("the back-end has fewer ports", key=key, found=one.ports, allowed=f"at most {most}")
         times = range(one.every_ps, max(until_ps, one.every_ps + 1), one.every_ps)
         each = len(one.burst(shuffled, 0)[0])
         if each * len(times) > MOST_FLOWS:
             found = f"{each} flows, {len(times)} times"
-            raise InputError("the bursts have too many flows", key=f"beside[{index}].every", found=found)
+            raise InputError("the bursts have too many flows", key=f"packet.beside.{index}.every", found=found)
         for number, at in enumerate(times):
             yield Burst(*one.burst(shuffled, number), at, one.size_bytes, one.klass, f"{one.pattern} {one.name}")

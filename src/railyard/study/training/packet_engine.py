@@ -28,9 +28,13 @@ def engine_of(draft: Draft, cluster: Cluster, name: str) -> Engine:
         InputError: There is no such engine or fabric, or a setting is wrong.
     """
     from railyard import engine as engines
+    from railyard.engine.bursts import fits
+    from railyard.scenario.load import blaming
 
     engine, section = engines.get(name), draft.scenario.packet
     background = _background(section)
+    with blaming(draft):
+        fits(cluster, background)
     if isinstance(engine, FluidEngine):
         return replace(engine, background=background)
     if name == "lab":
@@ -40,7 +44,6 @@ def engine_of(draft: Draft, cluster: Cluster, name: str) -> Engine:
     if name != "packet":
         return engine
     from railyard.engine.packet.engine import PacketEngine
-    from railyard.scenario.load import blaming
 
     with blaming(draft, "packet"):
         settings, left_out = _settings(section, cluster)

@@ -192,7 +192,7 @@ def _experts(model: str | None, ranks: int) -> int:
 def _neighbour(ground: Ground, dice: np.random.Generator) -> dict[str, Any]:
     """Bursts as `packet.beside` has them."""
     pattern, every_us = _of(dice, PATTERNS), _of(dice, EVERY_US)
-    ports = min(ground.ports - 1, max(2, round(ground.ports * _of(dice, PORTS))))
+    ports = max(2, min(ground.ports - 1, round(ground.ports * _of(dice, PORTS))))
     if pattern == "all-to-all":
         ports = min(ports, MOST_TO_ALL)
     flows = {"incast": ports, "permutation": 1, "all-to-all": ports - 1}[pattern]
