@@ -90,3 +90,13 @@ def test_policies_compare_by_what_they_say():
     one, other = CollectivePolicy(algorithm={"dp": "ring"}), CollectivePolicy(algorithm={"dp": "ring"})
     assert one == other
     assert len({one, other, CollectivePolicy()}) == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "algorithm"), [("2.20", "ring"), ("2.22.3", "ring"), ("2.23", "pat"), ("2.30", "pat")]
+)
+def test_a_library_from_before_pat_chooses_none(build, version, algorithm):
+    """NCCL 2.23 brought PAT, for groups of one rank a server: 113 MB is what a layer of GPT 22B reduces on each."""
+    cluster, policy = build(512, "hgx-h800", "roce"), CollectivePolicy(version=version)
+    chosen = choose(Kind.REDUCE_SCATTER, 113_309_184, Shape.grid(64, 1), cluster, policy, group="dp")
+    assert chosen.algorithm == algorithm

@@ -94,7 +94,7 @@ class CollectivePolicy:
         found = re.match(r"v?(\d{1,4})\.(\d{1,4})", self.version)
         if found is None:
             raise InputError(
-                "this is no version of a collective library", key="version", found=self.version, allowed="2.30"
+                "not a version of NCCL", key="version", found=self.version, allowed="two numbers, such as 2.20"
             )
         return int(found.group(1)), int(found.group(2))
 

@@ -38,6 +38,12 @@ class CollectivesSection(Section):
         default=None,
         description="Channels to a neighbour through each NIC; left out: as many as the library opens.",
     )
+    version: Text | None = Field(
+        default=None,
+        description="Version of NCCL, in quotes; left out: the newest known. The library chooses among the algorithms"
+        " of that version (PAT came with 2.23).",
+        examples=["2.20"],
+    )
     constants: Text | None = Field(
         default=None,
         description="File of the library's constants that `railyard calibrate runs` wrote, relative to the scenario.",

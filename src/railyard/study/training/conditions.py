@@ -53,6 +53,7 @@ def policy_of(
         launch_ps=section.launch,
         network_overhead_ps=section.network_overhead,
         connections=section.connections,
+        version=section.version or CollectivePolicy.version,
         written=tuple(one for one in made.values() if not isinstance(one, str)),
     )
 
