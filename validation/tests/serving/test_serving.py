@@ -7,6 +7,7 @@ import pytest
 
 from railyard import catalog
 from railyard.errors import InputError
+from railyard.measure.model_error import serving_error
 from railyard_validation.serving.compare import METRICS, validate_serving
 
 HEADER = (
@@ -48,6 +49,17 @@ def test_rows_are_compared_once_and_others_named(table: Path) -> None:
     summary = report.summary()
     assert (summary["n"], summary["skipped"], summary["coverage"]) == (2, 2, 0.5)
     assert float(summary["median_abs_error"] or 9.0) < 0.4
+
+
+def test_rows_have_the_band_of_a_scenario_with_the_same_facts(table: Path) -> None:
+    """One pool and pools for prompts, both published before; what is refused has no band."""
+    rows = {row.id: row for row in validate_serving(table, catalog.load()).rows}
+    for name, split in (("I1710", False), ("I2056", True)):
+        band = serving_error("tpot", experts=True, split=split, published=True)
+        predicted = rows[name].predicted
+        assert predicted is not None
+        assert (rows[name].low, rows[name].high) == (predicted * (1 + band.low), predicted * (1 + band.high))
+    assert rows["I9001"].low is rows["I9001"].high is None
 
 
 @pytest.mark.parametrize("metric", METRICS)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError, did_you_mean
+from railyard.measure.model_error import measured_deployments, power_error, serving_error, serving_key
 from railyard_validation.serving import metrics, service
 from railyard_validation.serving.cases import case_of
 from railyard_validation.serving.table import read, same_measurement
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.economics.serving import ServingCost
+    from railyard.measure.model_error import ModelError, Question
     from railyard_validation.serving.cases import Case
     from railyard_validation.serving.table import Row
 
@@ -47,6 +49,7 @@ class ServingResult:
         closed_form, closed_form_error: The same by the closed form that planning and fitting use.
         load: Kind of load (`closed`, `open`, `split`, `offline`, `batch`, `decode`, `other`), with `, incomplete label`
             where a recipe had to tell what was deployed; empty where there is no prediction.
+        low, high: Values between which eight of ten measured ones lie; not of a service's day, which has no band.
     """
 
     id: str
@@ -63,6 +66,8 @@ class ServingResult:
     closed_form: float | None = None
     closed_form_error: float | None = None
     load: str = ""
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -169,6 +174,7 @@ def _compared(cases: Sequence[Case], metric: str) -> list[ServingResult]:
             results.append(_without(case.row, "skipped", "the model gives no finite value for this deployment"))
             continue
         name, measured = told
+        band = _band(case, metric).row(name, predicted.value, inverse=metric == "cost")
         results.append(
             ServingResult(
                 case.row.id,
@@ -179,6 +185,8 @@ def _compared(cases: Sequence[Case], metric: str) -> list[ServingResult]:
                 measured=measured,
                 predicted=predicted.value,
                 error=predicted.value / measured - 1.0,
+                low=band.low,
+                high=band.high,
                 closed_form=predicted.closed_form,
                 closed_form_error=predicted.closed_form / measured - 1.0,
                 profile=f"{case.engine}/{case.device.architecture}",
@@ -187,6 +195,20 @@ def _compared(cases: Sequence[Case], metric: str) -> list[ServingResult]:
             )
         )
     return results
+
+
+def _band(case: Case, metric: str) -> ModelError:
+    """The band of a deployment's figure, as a scenario with the same facts has it; a price falls as tokens/s grow."""
+    if metric == "power":
+        return power_error()
+    key = serving_key(case.model.name, case.device.architecture, case.engine, case.layout.precision)
+    questions: dict[str, Question] = {"tpot": "tpot", "ttft": "ttft"}
+    return serving_error(
+        questions.get(metric, "throughput"),
+        experts=bool(case.model.experts),
+        split=case.prefill is not None,
+        published=key in measured_deployments(),
+    )
 
 
 def family(source: str) -> str:
