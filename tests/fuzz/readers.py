@@ -115,9 +115,10 @@ def _wired() -> tuple[Any, Any]:
 
 
 def _faults(path: Path) -> Any:
-    from railyard.study.traffic import fault_file, fault_table
+    from railyard.study.traffic.fault_file import read_document
+    from railyard.study.traffic.fault_table import read_table
 
-    read = fault_table.read if path.suffix == ".csv" else fault_file.read
+    read = read_table if path.suffix == ".csv" else read_document
     return read(path, *_wired())
 
 

@@ -124,7 +124,7 @@ class TreePlaces:
         return np.arange(self.network.links, dtype=np.int64)
 
 
-def read(path: Path, network: PacketNetwork, names: LinkNames) -> tuple[LinkFault, ...]:
+def read_document(path: Path, network: PacketNetwork, names: LinkNames) -> tuple[LinkFault, ...]:
     """The faults of a file.
 
     Args:

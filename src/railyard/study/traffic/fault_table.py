@@ -35,7 +35,7 @@ COLUMNS = ("at", "where", "event", "value")
 EVENTS = ("down", "up", "rate", "errors")
 
 
-def read(path: Path, network: PacketNetwork, names: LinkNames) -> tuple[LinkFault, ...]:
+def read_table(path: Path, network: PacketNetwork, names: LinkNames) -> tuple[LinkFault, ...]:
     """The faults of a file, in the order of its lines.
 
     Args:

@@ -103,10 +103,12 @@ def run(given: TrafficRun, *, progress: Callable[[int, int], None] | None = None
     settings = _settings(given, tree, network, overrides)
     names = LinkNames(tree, network, LINK_TIERS)
     if given.faults is not None:
-        from railyard.study.traffic import fault_file, fault_table  # a run without faults has no use for them
+        # A run without faults has no use for their readers.
+        from railyard.study.traffic.fault_file import read_document
+        from railyard.study.traffic.fault_table import read_table
 
-        form = fault_table if given.faults.suffix == ".csv" else fault_file
-        settings = replace(settings, faults=form.read(given.faults, links, names))
+        reader = read_table if given.faults.suffix == ".csv" else read_document
+        settings = replace(settings, faults=reader(given.faults, links, names))
     play = partial(simulate, links, threads=given.threads, progress=progress)
     result = play(sent.traffic, settings)
     cpu_s = _cpu_s() - begin
