@@ -98,12 +98,14 @@ class StageCosts:
     """What the layers of one job cost, found once for all of its virtual stages.
 
     Attributes:
-        columns: The job as a table of one row.
+        training: The job.
+        columns: The same as a table of one row.
         passes: Of its layers, by kind.
         exchanges: What they send within their stage.
         host_bytes_s: Between the accelerator and its host, each way.
     """
 
+    training: Training
     columns: Columns
     passes: LayerPasses
     exchanges: tuple[Exchange, ...]
@@ -115,7 +117,7 @@ class StageCosts:
         columns = Columns.of([training], [accelerator])
         domain = np.array([float(accelerator.scale_up_domain)])
         exchanges = tuple(communication.exchanges(columns, domain))
-        return cls(columns, layer_passes(columns), exchanges, np.array([host_bps / 8.0]))
+        return cls(training, columns, layer_passes(columns), exchanges, np.array([host_bps / 8.0]))
 
     def times(self, stage: VirtualStage) -> StageTimes:
         """Computation and collectives of one micro-batch through a virtual stage, from `stages.virtual_stages`."""
@@ -127,7 +129,12 @@ class StageCosts:
         cast = 0.5 * dispatch_cast_s(columns, float(stage.moe_layers))
         copied = gather_copies_s(columns, float(stage.layers))
         out, back = offload_waits_s(columns, passes, *again, self.host_bytes_s)
-        forward, backward = work.forward + cast + copied, work.backward_input + cast + copied * columns.layout.reshard
+        held = stage_parameters(self.training, stage)
+        weights = weight_cast_s(columns, float(held.dense + held.expert))
+        forward, backward = (
+            work.forward + cast + weights + copied,
+            work.backward_input + cast + copied * columns.layout.reshard,
+        )
         host_forward = np.maximum(work.host_forward + ahead, (forward + out) * (out > 0))
         behind = np.maximum(host_backward + started, (backward + work.backward_weight + back) * (back > 0))
         return StageTimes(
@@ -170,12 +177,15 @@ def dispatch_cast_s(columns: Columns, moe_layers: F | float) -> F:
 
 
 def weight_cast_s(columns: Columns, parameters: F | float) -> F:
-    """Cast of so many weights to narrow types: of each micro-batch where they are gathered anew, else once a step.
+    """Cast of so many weights to narrow types, its share of one micro-batch.
 
-    Frozen weights that nothing gathers stay as they were cast at the beginning.
+    Weights that are gathered anew are cast in each micro-batch, others once a step; frozen ones that nothing gathers
+    stay as they were cast at the beginning.
     """
-    cast = (columns.job.bits < 16) & ((columns.job.frozen == 0) | (columns.layout.zero >= 3))
-    return np.where(cast, _WEIGHT_CAST_BYTES, 0.0) * parameters / columns.device.hbm_bytes_s
+    gathered = columns.layout.zero >= 3
+    often = np.where(gathered, 1.0, (columns.job.frozen == 0) / columns.layout.micro_batches)
+    cast = np.where(columns.job.bits < 16, _WEIGHT_CAST_BYTES, 0.0) * often
+    return cast * parameters / columns.device.hbm_bytes_s
 
 
 def gather_copies_s(columns: Columns, layers: F | float) -> F:

@@ -101,8 +101,7 @@ def rank_times(
     loss = slowed.loss(work, layers)
     again = recompute_s(columns, passes, work, rank.layers, rank.moe_layers)
     ahead, back = (_exposed(columns, rank, machine, phase, loss) for phase in ("forward", "backward"))
-    often = np.where(columns.layout.zero >= 3, 1.0, 1.0 / columns.layout.micro_batches)
-    cast = often * weight_cast_s(columns, rank.dense + rank.expert)
+    cast = weight_cast_s(columns, rank.dense + rank.expert)
     forward_work = work.forward + cast + ahead.contention
     backward_work = work.backward_input + work.backward_weight + again + back.contention
     # The host launches what comes next while a collective runs.
