@@ -197,7 +197,8 @@ earlier half years, figures of serving from earlier quarters.
 Written by `validation/tools/believe_page.py` from every left-out error (`validation/data/left_out.csv`,
 `validation/tools/model_errors.py`); kept fresh by continuous integration. No source counts for more than 30 of its
 rows; of training steps, collectives and serving, for more than 10 of a half year or quarter. Rows marked *in sample*
-were seen by the fit: expect more. The pages behind it: [validation](index.md).
+were seen by the fit: expect more. A family of services with fewer than nine rows takes the band of new ones. The pages
+behind it: [validation](index.md).
 """
 
 

@@ -129,6 +129,9 @@ UNKNOWN = ", software not known"
 """Suffix of the families whose rows were predicted with the newest software of their device, whatever they ran."""
 
 
+FEWEST = 9
+"""Rows of a band of serving at least: of eight and a new one, none need lie beyond the 10th percentile."""
+
 NEW = ", new"
 """Suffix of the families of deployments of which nothing like it had been published, see `serving_family`."""
 
@@ -199,11 +202,11 @@ def measured_deployments() -> frozenset[str]:
 
 
 def serving_error(question: Question, **judged: Unpack[Judged]) -> ModelError:
-    """Of a figure of serving; where nobody published the like of one pool or of several, the widest of new ones."""
-    known = record()
-    found = known.get((question, serving_family(**judged)))
-    new = [one for (of, family), one in known.items() if of == question and family.endswith(NEW)]
-    return found or max(new, key=lambda one: one.scatter)
+    """Of a figure of serving; a family of too few rows has the band of new ones, or the widest of these."""
+    family = serving_family(**judged)
+    known = {one.family: one for (of, _), one in record().items() if of == question and one.rows >= FEWEST}
+    new = [one for name, one in known.items() if name.endswith(NEW)]
+    return known.get(family) or known.get(family + NEW) or max(new, key=lambda one: one.scatter)
 
 
 def power_error() -> ModelError:

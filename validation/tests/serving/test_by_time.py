@@ -11,6 +11,7 @@ import pytest
 
 from railyard import catalog
 from railyard.measure.model_error import (
+    FEWEST,
     SERVING,
     measured_deployments,
     record,
@@ -69,3 +70,11 @@ def test_bands_widen_with_distance():
     assert serving_family(experts=False, split=False, published=False) == "dense, one pool, new"
     assert serving_key("llama-3-70b", "blackwell", "tensorrt-llm", "fp8") in measured_deployments()
     assert serving_key("llama-3-70b", "volta", "tensorrt-llm", "fp8") not in measured_deployments()
+
+
+def test_a_family_of_one_row_takes_the_band_of_new_deployments() -> None:
+    """One published row of tokens/s of experts in one pool says nothing of eight in ten; 43 of new ones do."""
+    assert record()["throughput", "experts, one pool"].rows < FEWEST
+    found = serving_error("throughput", experts=True, split=False, published=True)
+    assert found == record()["throughput", "experts, one pool, new"]
+    assert serving_error("tpot", experts=True, split=True, published=False).rows >= FEWEST
