@@ -30,11 +30,10 @@ PLAN = {
 }
 
 PATIENT = """
-from railyard import cli
-from railyard.cli import signals
+from railyard.cli import main, signals
 
 signals.PATIENCE_S = signals._LONGEST_S = 100
-cli.main()
+main()
 """
 """A command with time to end on a machine that is busy with others."""
 
@@ -104,11 +103,11 @@ def test_an_error_that_a_library_makes_of_a_signal_is_the_signal(ears, monkeypat
 
 DEAF = """
 import pathlib, sys, time
-from railyard import cli, files
-from railyard.cli import starting
+from railyard.cli import main, starting
+from railyard.files import appearing
 
 def deaf(file):
-    with files.appearing(pathlib.Path("out.txt")) as unfinished:
+    with appearing(pathlib.Path("out.txt")) as unfinished:
         unfinished.write_text("half of it")
         print("begun", flush=True)
         while True:
@@ -119,7 +118,7 @@ def deaf(file):
 
 starting.init = deaf
 sys.argv = ["railyard", "init"]
-cli.main()
+main()
 """
 
 
@@ -138,8 +137,7 @@ def test_a_command_that_hears_nothing_is_ended_and_leaves_nothing(tmp_path, numb
 
 POOL = """
 import os, sys
-from railyard import cli
-from railyard.cli import starting
+from railyard.cli import main, starting
 from railyard.study.tasks import Task
 from railyard.study.workers import Local
 
@@ -152,7 +150,7 @@ def pooled(file):
 starting.init = pooled
 if __name__ == "__main__":
     sys.argv = ["railyard", "init"]
-    cli.main()
+    main()
 """
 
 

@@ -15,20 +15,20 @@ from railyard.schema import yaml
 
 STOPPED = """
 import os, signal, sys
-from railyard import cli
-from railyard.cli import progress, signals
+from railyard.cli import main, signals
+from railyard.cli.progress import Progress
 
 stage, share = sys.argv.pop(1), float(sys.argv.pop(1))
 signals.PATIENCE_S = signals._LONGEST_S = 100  # for a machine that is busy with others
-report = progress.Progress.__call__
+report = Progress.__call__
 
 def reported(self, what, done):
     report(self, what, done)
     if stage in what and done >= share:
         os.kill(os.getpid(), signal.SIGTERM)
 
-progress.Progress.__call__ = reported
-cli.main()
+Progress.__call__ = reported
+main()
 """
 
 CLUSTER = {"accelerators": 16, "server": "hgx-h100", "back_end": {"topology": "leaf-spine", "fabric": "roce"}}

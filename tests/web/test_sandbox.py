@@ -58,7 +58,7 @@ def test_files_inside_are_read_and_written(folder):
     "code",
     [
         "import runpy; runpy.run_path(str(folder / 'code.py'))",
-        "from railyard import plugins; plugins.module_of(folder / 'code.py')",
+        "from railyard.plugins import module_of; module_of(folder / 'code.py')",
         "sys.path.insert(0, str(folder)); import code_of_theirs",
         "import ctypes; ctypes.CDLL(str(folder / 'code.py'))",
     ],
@@ -102,6 +102,6 @@ def test_a_folder_is_given_only_if_nothing_in_it_leads_out(folder):
 
 
 def test_memory_has_an_end():
-    code = "from railyard import processes\nprocesses.limit_memory(1 << 30)\nbytearray(2 << 30)"
+    code = "from railyard.processes import limit_memory\nlimit_memory(1 << 30)\nbytearray(2 << 30)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert "MemoryError" in ended.stderr
