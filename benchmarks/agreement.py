@@ -9,9 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from railyard import api
 from railyard.engine.contract import engines
 from railyard.engine.fluid import FluidEngine
+from railyard.face import api
 
 ROOT = Path(__file__).resolve().parent.parent
 JOB = """

@@ -36,7 +36,7 @@ class Case:
 
 
 def railyard(*arguments: str) -> tuple[str, ...]:
-    return ("-c", "from railyard.cli import main; main()", *arguments)
+    return ("-c", "from railyard.face.cli import main; main()", *arguments)
 
 
 EXAMPLE = "examples/llama3-70b-1024-h100.yaml"

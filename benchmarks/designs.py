@@ -13,11 +13,11 @@ from railyard.cluster.spec import Placement
 from railyard.cluster.topology import LeafSpine, RailOptimized
 from railyard.engine.fluid import FluidEngine
 from railyard.graph import Job
-from railyard.study.training.designs import Site, evaluate
-from railyard.study.training.hash_seeds import hashes, redrawn
-from railyard.workload.training import Training, profiles
-from railyard.workload.training.build import build as graph_of
-from railyard.workload.training.spec import Layout
+from railyard.work.training import Training, profiles
+from railyard.work.training.build import build as graph_of
+from railyard.work.training.designs import Site, evaluate
+from railyard.work.training.hash_seeds import hashes, redrawn
+from railyard.work.training.spec import Layout
 
 KNOWN = catalog.load()
 ALONE = FluidEngine("alone", "everything alone", contention=False, left_out=())

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from ray.cluster_utils import Cluster
 
-from railyard.study.tasks import Task
-from railyard.study.workers import workers
+from railyard.work.study.tasks import Task
+from railyard.work.study.workers import workers
 
 if TYPE_CHECKING:
-    from railyard.study.tasks import Workers
+    from railyard.work.study.tasks import Workers
 
 
 def spent(pool: Workers, points: int) -> tuple[float, float]:

@@ -15,8 +15,8 @@ import time
 
 from railyard import catalog, cluster
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
-from railyard.workload.training.build import build
-from railyard.workload.training.spec import Layout, SoftwareProfile, Training
+from railyard.work.training.build import build
+from railyard.work.training.spec import Layout, SoftwareProfile, Training
 
 SIZES = (1024, 4096, 16384, 65536)
 GOALS = {16384: (3.0, 1.2e9)}  # seconds, bytes

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from railyard.engine.packet import PacketNetwork, Settings, Traffic, fat_tree, leaf_spine, run
-from railyard.scenario.packet import fabric
+from railyard.work.scenario.packet import fabric
 
 RATE_BPS = 400 * 10**9
 REPEATS = 3

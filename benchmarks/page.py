@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard import api
-from railyard.cli.starting import template
+from railyard.face import api
+from railyard.face.cli.starting import template
+from railyard.face.web.views import floor, load
+from railyard.face.web.views.packed import packed
 from railyard.graph import Record
 from railyard.graph.parquet import read_record, write_record
 from railyard.graph.strips import Strips, strips_of
 from railyard.graph.task_graph import Label
-from railyard.study.training.simulate import windows_of
-from railyard.web.views import floor, load
-from railyard.web.views.packed import packed
+from railyard.work.training.simulate import windows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.errors import InputError
-from railyard.plan.designs.build import Bench
-from railyard.plan.designs.simulated import simulated
-from railyard.plan.designs.space import space_of
-from railyard.plan.designs.sweep import sweep
-from railyard.scenario import load
+from railyard.ask.plan.designs.build import Bench
+from railyard.ask.plan.designs.simulated import simulated
+from railyard.ask.plan.designs.space import space_of
+from railyard.ask.plan.designs.sweep import sweep
+from railyard.kit.errors import InputError
+from railyard.work.scenario import load
 
 if TYPE_CHECKING:
-    from railyard.plan.designs.outcome import Outcome
+    from railyard.ask.plan.designs.outcome import Outcome
 
 FABRICS = ["roce", "infiniband", "spectrum-x", "uec", "scheduled", "ideal"]
 TOPOLOGIES = ["leaf-spine", "rail-optimized", "three-tier", "rail-only"]

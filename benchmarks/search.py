@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.plan.designs import sampling
-from railyard.plan.designs.build import Bench
-from railyard.plan.designs.front import front
-from railyard.plan.designs.judgement import good, judge, values
-from railyard.plan.designs.planned import Planned, begin
-from railyard.plan.designs.sweep import sweep
-from railyard.scenario import load
+from railyard.ask.plan.designs import sampling
+from railyard.ask.plan.designs.build import Bench
+from railyard.ask.plan.designs.front import front
+from railyard.ask.plan.designs.judgement import good, judge, values
+from railyard.ask.plan.designs.planned import Planned, begin
+from railyard.ask.plan.designs.sweep import sweep
+from railyard.work.scenario import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from railyard.plan.designs.outcome import Outcome
+    from railyard.ask.plan.designs.outcome import Outcome
 
     Search = Callable[[Planned, int, int], Iterator[list[int]]]
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.plan.designs import service
-from railyard.plan.designs.build import Bench
-from railyard.plan.designs.space import space_of
-from railyard.scenario import load
+from railyard.ask.plan.designs import service
+from railyard.ask.plan.designs.build import Bench
+from railyard.ask.plan.designs.space import space_of
+from railyard.work.scenario import load
 
 if TYPE_CHECKING:
-    from railyard.plan.designs.outcome import Outcome
+    from railyard.ask.plan.designs.outcome import Outcome
 
 _FIGURES = ("cpmt", "ttft_p50", "ttft_p90", "tpot_p50", "tpot_p90", "power")
 

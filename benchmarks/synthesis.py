@@ -13,10 +13,10 @@ import argparse
 import time
 from dataclasses import replace
 
-from railyard import units
 from railyard.collective.synthesis.collectives import collectives
 from railyard.collective.synthesis.network import LinkNetwork, build
 from railyard.collective.synthesis.search import synthesize
+from railyard.kit import units
 
 HOSTS, SPINES, DOMAIN = 32, 32, 8
 SCALE_UP, NIC = (450.0, 0.5), (50.0, 5.0)

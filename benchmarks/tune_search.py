@@ -16,19 +16,19 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from railyard.scenario import load
-from railyard.scenario.tune_section import TuneSection
-from railyard.study.workers import workers
-from railyard.tune.settings.cases import Case
-from railyard.tune.settings.race import WORTH, Race
-from railyard.tune.settings.search import Tuned, Tuner
-from railyard.tune.settings.space import space_of
-from railyard.tune.settings.trials import Trials
+from railyard.ask.tune.settings.cases import Case
+from railyard.ask.tune.settings.race import WORTH, Race
+from railyard.ask.tune.settings.search import Tuned, Tuner
+from railyard.ask.tune.settings.space import space_of
+from railyard.ask.tune.settings.trials import Trials
+from railyard.work.scenario import load
+from railyard.work.scenario.tune_section import TuneSection
+from railyard.work.study.workers import workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from railyard.study.tasks import Workers
+    from railyard.work.study.tasks import Workers
 
 ROUNDS = 2
 SCENARIOS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {

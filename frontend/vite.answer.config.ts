@@ -6,7 +6,7 @@ export default defineConfig({
   plugins: [viteSingleFile({ removeViteModuleLoader: true })],
   build: {
     target: "es2022",
-    outDir: process.env["RAILYARD_STATIC"] ?? "../src/railyard/web/static",
+    outDir: process.env["RAILYARD_STATIC"] ?? "../src/railyard/face/web/static",
     emptyOutDir: false,
     rollupOptions: { input: "answer.html" },
   },

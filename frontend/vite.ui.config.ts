@@ -6,7 +6,7 @@ export default defineConfig({
   base: "/",
   build: {
     target: "es2022",
-    outDir: `${process.env["RAILYARD_STATIC"] ?? "../src/railyard/web/static"}/ui`,
+    outDir: `${process.env["RAILYARD_STATIC"] ?? "../src/railyard/face/web/static"}/ui`,
     emptyOutDir: true,
     modulePreload: { polyfill: false },
     rollupOptions: {

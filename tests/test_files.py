@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from railyard.errors import InputError
-from railyard.files import (
+from railyard.kit.errors import InputError
+from railyard.kit.files import (
     MOST_BYTES,
     copy_file,
     expect_folder,
@@ -146,7 +146,7 @@ def test_a_table_whose_pages_lie_beyond_its_end_is_refused(tmp_path):
     """Polars panics over such a file instead of raising."""
     import polars as pl
 
-    from railyard.files import read_frame, write_frame
+    from railyard.kit.files import read_frame, write_frame
 
     write_frame(tmp_path / "whole.parquet", pl.DataFrame({"a": list(range(5000))}))
     data = (tmp_path / "whole.parquet").read_bytes()

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from railyard import plugins
-from railyard.errors import InputError
-from railyard.registry import Registry
+from railyard.kit import plugins
+from railyard.kit.errors import InputError
+from railyard.kit.registry import Registry
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_a_thread_never_sees_half_of_a_package(tmp_path, monkeypatch):
     package = tmp_path / "slow_parts"
     package.mkdir()
     (package / "__init__.py").write_text(
-        "from railyard.registry import Registry\nparts = Registry('part', package=__name__)\n"
+        "from railyard.kit.registry import Registry\nparts = Registry('part', package=__name__)\n"
     )
     for name in ("one", "two", "three"):
         text = f"import time\nfrom slow_parts import parts\ntime.sleep(0.05)\nparts.add({name!r}, 1)\n"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
-from railyard.table import Table, read
+from railyard.kit.errors import InputError
+from railyard.kit.table import Table, read
 
 
 def rows(text, **how):

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import yaml
 
-from railyard.result import leaves
-from railyard.result.leaves import fingerprint
+from railyard.measure.result import leaves
+from railyard.measure.result.leaves import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from railyard.result.leaves import Leaf
+    from railyard.measure.result.leaves import Leaf
 
 LEFT_OUT = {
     "created": "the time of day",

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 
 import settings_faults
 
+from railyard.ask.audit.audit import audit_plan
+from railyard.ask.deploy.plan.cabling import plan_of
+from railyard.ask.deploy.plan.drawn import dialects, drawn
 from railyard.cluster.asbuilt.port_names import DIALECTS
-from railyard.deploy.audit.audit import audit_plan
-from railyard.deploy.plan.cabling import plan_of
-from railyard.deploy.plan.drawn import dialects, drawn
-from railyard.fault import DegradeLink
+from railyard.cluster.fault import DegradeLink
 from railyard.graph import Job
-from railyard.scenario import load
-from railyard.study import compose
-from railyard.study.study import prepare
+from railyard.work.scenario import load
+from railyard.work.study import compose
+from railyard.work.study.study import prepare
 
 if TYPE_CHECKING:
     from railyard.cluster.asbuilt.discovery import Discovery, FoundCable

@@ -31,19 +31,19 @@ from typing import Any
 
 import numpy as np
 
+from railyard.ask.observe.diagnose import diagnose as diagnosed
+from railyard.cluster.fault.degrade_link import DegradeLink
+from railyard.cluster.fault.slow_accelerator import SlowAccelerator
 from railyard.cluster.names import node_name
 from railyard.collective.policy import CollectivePolicy
 from railyard.engine import Jitter, Probes
 from railyard.engine.flow import FLOW
 from railyard.engine.packet.engine import PACKET
-from railyard.fault.degrade_link import DegradeLink
-from railyard.fault.slow_accelerator import SlowAccelerator
 from railyard.graph import Job, Record
 from railyard.graph.parquet import write_record
-from railyard.observe.diagnose import diagnose as diagnosed
-from railyard.scenario.load import from_values
-from railyard.study.study import prepare
-from railyard.study.training.hash_seeds import redrawn
+from railyard.work.scenario.load import from_values
+from railyard.work.study.study import prepare
+from railyard.work.training.hash_seeds import redrawn
 
 LAYOUTS = ((1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 2), (4, 1), (8, 2), (8, 1))
 TOPOLOGIES = (

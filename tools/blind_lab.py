@@ -25,17 +25,17 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 import blind_diagnosis as blind
 
+from railyard.cluster.fault.degrade_link import DegradeLink
+from railyard.cluster.fault.slow_accelerator import SlowAccelerator
 from railyard.collective.policy import CollectivePolicy
 from railyard.engine import Probes
 from railyard.engine.flow import FLOW
 from railyard.engine.lab.engine import LabEngine
-from railyard.fault.degrade_link import DegradeLink
-from railyard.fault.slow_accelerator import SlowAccelerator
 from railyard.graph import Job
 from railyard.graph.parquet import write_record
-from railyard.scenario.load import from_values
-from railyard.study.study import prepare
-from railyard.study.training.hash_seeds import redrawn
+from railyard.work.scenario.load import from_values
+from railyard.work.study.study import prepare
+from railyard.work.training.hash_seeds import redrawn
 
 if TYPE_CHECKING:
     from railyard.graph import TaskGraph

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from railyard import catalog
-from railyard.schema.field import records
+from railyard.kit.schema.field import records
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "catalog.md"
 TITLES = {

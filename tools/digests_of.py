@@ -61,8 +61,8 @@ def packets() -> Iterator[tuple[str, str]]:
     Raises:
         SystemExit: The number of threads changes a bit.
     """
-    from railyard.scenario.packet import fabric, names  # noqa: PLC0415 - after the core was chosen
-    from railyard.study.traffic.simulate import TrafficRun, run  # noqa: PLC0415
+    from railyard.work.scenario.packet import fabric, names  # noqa: PLC0415 - after the core was chosen
+    from railyard.work.traffic.simulate import TrafficRun, run  # noqa: PLC0415
 
     for name in names():
         preset = fabric(name)

@@ -69,7 +69,7 @@ COMMANDS = {
 MAIN = """
 import datetime
 from railyard import cli
-from railyard.study import provenance
+from railyard.work.study import provenance
 
 class Dated(datetime.datetime):
     now = classmethod(lambda cls, tz: cls(2026, 1, 1, tzinfo=tz))

@@ -16,8 +16,8 @@ from tests.operate.draws import Rounds, draw_blocks, draw_tree
 from tests.operate.slurmctld import Slurmctld
 from tests.operate.test_slurm import ask_for
 
-from railyard.operate.policy import policies
-from railyard.operate.topology_file import formats
+from railyard.work.operate.policy import policies
+from railyard.work.operate.topology_file import formats
 
 
 def record(policy: str, seed: int, root: str) -> dict[str, object]:

@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from railyard.ask.audit.settings.price import CROWDED_SHARE
+from railyard.ask.audit.step_price import StepPricing
+from railyard.ask.deploy.emit import sonic
+from railyard.ask.deploy.emit.intent import switches
 from railyard.cluster.asbuilt.port_names import DIALECTS
 from railyard.cluster.asbuilt.reported.gather import gather
-from railyard.deploy.audit.settings.price import CROWDED_SHARE
-from railyard.deploy.audit.step_price import StepPricing
-from railyard.deploy.emit import sonic
-from railyard.deploy.emit.intent import switches
-from railyard.fault import DegradeLink, Misconfigured
-from railyard.fault.cluster_places import ClusterPlaces
+from railyard.cluster.fault import DegradeLink, Misconfigured
+from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.graph import Job
-from railyard.study.study import prepare
+from railyard.work.study.study import prepare
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
+    from railyard.ask.audit.finding import Finding
+    from railyard.ask.deploy.emit.intent import SwitchIntent
+    from railyard.ask.deploy.plan.cabling import Plan
     from railyard.cluster.asbuilt.reported.reports import Reports
-    from railyard.deploy.audit.finding import Finding
-    from railyard.deploy.emit.intent import SwitchIntent
-    from railyard.deploy.plan.cabling import Plan
-    from railyard.scenario.load import Draft
+    from railyard.work.scenario.load import Draft
 
 Tables = dict[str, Any]
 

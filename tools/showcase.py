@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from railyard import api
-from railyard.cli import guard
-from railyard.cli.starting import template
-from railyard.deploy.emit.netlist import netlist
-from railyard.deploy.plan.cabling import plan_of
-from railyard.deploy.plan.drawn import dialects, drawn
-from railyard.scenario import load
-from railyard.study import compose
+from railyard.ask.deploy.emit.netlist import netlist
+from railyard.ask.deploy.plan.cabling import plan_of
+from railyard.ask.deploy.plan.drawn import dialects, drawn
+from railyard.face import api
+from railyard.face.cli import guard
+from railyard.face.cli.starting import template
+from railyard.work.scenario import load
+from railyard.work.study import compose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +106,7 @@ def fill(folder: Path) -> dict[str, str]:
         "hashed": TUNED,
         "asserted": ASSERTED,
     }
-    files["served"] = (ROOT / "src/railyard/web/starters/serving.yaml").read_text().replace(*BUSIER)
+    files["served"] = (ROOT / "src/railyard/face/web/starters/serving.yaml").read_text().replace(*BUSIER)
     for name, text in files.items():
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
     started = {name: _run(folder / f"{name}.yaml", runs) for name in ("template", "slow-nic", "served")}

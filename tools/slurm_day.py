@@ -19,10 +19,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.operate.slurmctld import Slurmctld
 
-from railyard.operate import trace
-from railyard.operate.loop import Operation
-from railyard.operate.rules import DAY, Rules
-from railyard.operate.topology_file import formats
+from railyard.work.operate import trace
+from railyard.work.operate.loop import Operation
+from railyard.work.operate.rules import DAY, Rules
+from railyard.work.operate.topology_file import formats
 
 WEEK = Path(__file__).parents[1] / "examples" / "operate" / "philly_week.csv"
 LEAFS, WIDE = 17, 8

@@ -21,8 +21,8 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.engine.joint import joint
 from railyard.engine.lowering import lower
 from railyard.graph import Job
-from railyard.workload.training.build import build
-from railyard.workload.training.spec import Layout, SoftwareProfile, Training
+from railyard.work.training.build import build
+from railyard.work.training.spec import Layout, SoftwareProfile, Training
 
 PARTS = ("catalogue", "cluster", "graph", "lowering", "engine")
 

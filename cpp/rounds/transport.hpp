@@ -3,7 +3,7 @@
 #include <limits>
 
 /// Goodput and transfer times of TCP and QUIC over a path, in closed form.
-/// Formulas and their sources stand in `railyard.edge.transport`, which is what
+/// Formulas and their sources stand in `railyard.cluster.edge.transport`, which is what
 /// users see of them.
 namespace railyard::rounds {
 

@@ -30,7 +30,7 @@ import numpy as np
 
 from railyard.engine.packet import Traffic, crossbar, leaf_spine, run
 from railyard.engine.packet.faults import LinkFault, down
-from railyard.scenario.packet import fabric
+from railyard.work.scenario.packet import fabric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

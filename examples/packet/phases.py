@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from railyard.cluster.fabric import fabrics
 from railyard.engine.packet import Retuning, Settings, Traffic, leaf_spine, run
 from railyard.engine.packet.follow import PERIOD_PS, ROCE, Follow
-from railyard.fabric import fabrics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard import units
 from railyard.engine.packet import Traffic, leaf_spine, run
 from railyard.engine.packet.faults import both_ways, down, of_node
-from railyard.scenario.packet import fabric
+from railyard.kit import units
+from railyard.work.scenario.packet import fabric
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from railyard.errors import InputError, RailyardError
+from railyard.kit.errors import InputError, RailyardError
 
-# The names that come from `railyard.api` are typed in the stub beside this file: reading a scenario needs heavy
+# The names that come from `railyard.face.api` are typed in the stub beside this file: reading a scenario needs heavy
 # packages, and `import railyard` alone must not; nor may the rooms, which lie in this package, depend on its face.
 __all__ = ["InputError", "RailyardError", "Run", "__version__", "compare", "explain", "load", "query", "run"]
 
@@ -16,7 +16,7 @@ _FROM_API = ("Run", "compare", "explain", "load", "query", "run")
 
 def __getattr__(name: str) -> Any:
     if name in _FROM_API:
-        return getattr(importlib.import_module("railyard.api"), name)
+        return getattr(importlib.import_module("railyard.face.api"), name)
     if name == "__version__":
         from importlib import metadata
 

@@ -1,5 +1,5 @@
 """`python -m railyard`."""
 
-from railyard.cli import main
+from railyard.face.cli import main
 
 main()

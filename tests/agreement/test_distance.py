@@ -14,9 +14,9 @@ from railyard.collective import CollectivePolicy
 from railyard.engine.background import Flows, _entities
 from railyard.engine.bursts import Bursts, until
 from railyard.engine.packet.engine import PacketEngine
-from railyard.errors import InputError
 from railyard.graph import CollectiveKind as Kind
 from railyard.graph import Job
+from railyard.kit.errors import InputError
 
 PACKETS = PacketEngine(samples=0)
 ALL = tuple(range(16))

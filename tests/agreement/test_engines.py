@@ -10,9 +10,9 @@ from railyard import engine
 from railyard.cluster.topology import LeafSpine, RailOptimized
 from railyard.graph import CollectiveKind, Job
 from railyard.model.machine import Machine
-from railyard.workload.training.build import build
-from railyard.workload.training.estimate import estimate
-from railyard.workload.training.spec import Layout, SoftwareProfile, Training
+from railyard.work.training.build import build
+from railyard.work.training.estimate import estimate
+from railyard.work.training.spec import Layout, SoftwareProfile, Training
 
 
 def both(what, cluster, **more):

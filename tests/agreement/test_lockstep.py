@@ -7,8 +7,8 @@ import pytest
 from tests.agreement import yard
 
 from railyard import engine
+from railyard.cluster.fault import Late
 from railyard.cluster.topology import RailOptimized
-from railyard.fault import Late
 from railyard.graph import CollectiveKind, Job
 from railyard.measure.decompose import decompose
 from railyard.measure.lockstep import lockstep

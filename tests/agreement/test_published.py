@@ -15,10 +15,10 @@ from railyard import engine
 from railyard.cluster.topology import RailOptimized, ThreeTier
 from railyard.graph import Job
 from railyard.model.machine import Machine
-from railyard.workload.training import profiles
-from railyard.workload.training.build import build
-from railyard.workload.training.estimate import estimate
-from railyard.workload.training.spec import Layout, Training
+from railyard.work.training import profiles
+from railyard.work.training.build import build
+from railyard.work.training.estimate import estimate
+from railyard.work.training.spec import Layout, Training
 
 
 @dataclass(frozen=True)

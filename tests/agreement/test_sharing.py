@@ -11,9 +11,9 @@ import pytest
 from tests.agreement import yard
 
 from railyard import engine
+from railyard.cluster.fault import DegradeLink
 from railyard.cluster.topology import LeafSpine, RailOptimized
 from railyard.collective import CollectivePolicy
-from railyard.fault import DegradeLink
 from railyard.graph import CollectiveKind, Job
 
 LEAFS, HOSTS = 33, 32

@@ -12,11 +12,11 @@ import pytest
 from tests.agreement import yard
 
 from railyard import engine
+from railyard.cluster.fault import DegradeLink
 from railyard.cluster.topology import LeafSpine, MultiSite
 from railyard.engine.bursts import Bursts
 from railyard.engine.doubts import doubts
 from railyard.engine.packet.engine import PacketEngine
-from railyard.fault import DegradeLink
 from railyard.graph import CollectiveKind, Job
 
 SPINES = LeafSpine(ports_per_leaf=16, spines=8)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import railyard
-from railyard.api.difference import Document, difference, read
-from railyard.cli import guard
-from railyard.result.answers.diff import DiffAnswer
-from railyard.result.leaves import flatten
+from railyard.face.api.difference import Document, difference, read
+from railyard.face.cli import guard
+from railyard.measure.result.answers.diff import DiffAnswer
+from railyard.measure.result.leaves import flatten
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 import railyard
-from railyard.api.query import query, selecting
-from railyard.cli import guard
-from railyard.errors import InputError
+from railyard.face.api.query import query, selecting
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError
 
 ROWS = {
     "point": [0, 1, 2, 3],
@@ -111,11 +111,11 @@ def test_a_question_has_as_many_threads_as_it_is_given(plan, monkeypatch):
         module,
         "_ANSWER",
         "import sys\n"
-        "from railyard.api.query import answer\n"
+        "from railyard.face.api.query import answer\n"
         "def answered(table, sql):\n"
         "    import polars\n"
         "    return polars.DataFrame({'n': [polars.thread_pool_size()]})\n"
-        "sys.modules['railyard.api.query']._answered = answered\n"
+        "sys.modules['railyard.face.api.query']._answered = answered\n"
         "answer()",
     )
     assert [query(plan, threads=count).item() for count in (1, 3)] == [1, 3]

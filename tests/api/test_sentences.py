@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.api import claims
 
-from railyard import api
-from railyard.api import compared, words
-from railyard.errors import RailyardError
+from railyard.face import api
+from railyard.face.api import compared, words
+from railyard.kit.errors import RailyardError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FABRICS = ["roce", "infiniband", "spectrum-x", "uec", "scheduled", "ideal"]

@@ -9,9 +9,9 @@ from tests.report.browser import CHROMIUM, browse
 from tests.report.test_answers import SUSPECT, diagnosis
 from tests.report.test_html import embedded, named
 
-from railyard import api
-from railyard.errors import InputError
-from railyard.report import keep_answer
+from railyard.face import api
+from railyard.face.report import keep_answer
+from railyard.kit.errors import InputError
 
 
 def inside(view):

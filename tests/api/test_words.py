@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from railyard.api import faults, taxes, words
-from railyard.result.fault import FaultCost
-from railyard.result.model_error import Difference, Verdict
-from railyard.result.tax import EXPOSED, TaxFigures, TaxShares
+from railyard.face.api import faults, taxes, words
+from railyard.measure.result.fault import FaultCost
+from railyard.measure.result.model_error import Difference, Verdict
+from railyard.measure.result.tax import EXPOSED, TaxFigures, TaxShares
 
 HEADLINE = "The spine is full."
 

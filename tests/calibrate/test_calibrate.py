@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from railyard import catalog as catalogue
-from railyard.calibrate import Facts, calibrate, overlay, plan, write
-from railyard.calibrate.calibration import SHARES
-from railyard.calibrate.numpy_device import NumpyDevice
-from railyard.calibrate.torch_device import _spellings
-from railyard.cli import guard
-from railyard.errors import InputError
+from railyard.ask.calibrate import Facts, calibrate, overlay, plan, write
+from railyard.ask.calibrate.calibration import SHARES
+from railyard.ask.calibrate.numpy_device import NumpyDevice
+from railyard.ask.calibrate.torch_device import _spellings
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError
 
 GEMM, GEMM8, ATTENTION, BACKWARD, MEMORY, GAP, LAUNCH = 0.7, 0.65, 0.5, 0.4, 0.9, 2e-6, 5e-6
 
@@ -283,7 +283,7 @@ def test_names_of_drivers_lead_to_entries(known, said, memory_gib, entry):
 
 def test_the_same_operators_through_pytorch(known):
     pytest.importorskip("torch")
-    from railyard.calibrate.torch_device import TorchDevice, run_collectives
+    from railyard.ask.calibrate.torch_device import TorchDevice, run_collectives
 
     entry = known.accelerator("h100-sxm")
     found = calibrate(TorchDevice("cpu"), entry, known.model("llama-3-8b"), plan.SMALL_QUICK, progress=lambda *_: None)

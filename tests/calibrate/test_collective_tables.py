@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard import api
 from railyard import catalog as catalogue
-from railyard.calibrate import tables
-from railyard.calibrate.nccl.constants import CONSTANTS
-from railyard.calibrate.nccl.log import parse
-from railyard.calibrate.nccl.priors import CONSTANTS as PRIORS
-from railyard.calibrate.nccl.rows import validate_log
-from railyard.calibrate.tables.collective_fit import Predicted, named, shipped
+from railyard.ask.calibrate import tables
+from railyard.ask.calibrate.nccl.constants import CONSTANTS
+from railyard.ask.calibrate.nccl.log import parse
+from railyard.ask.calibrate.nccl.priors import CONSTANTS as PRIORS
+from railyard.ask.calibrate.nccl.rows import validate_log
+from railyard.ask.calibrate.tables.collective_fit import Predicted, named, shipped
 from railyard.collective.calibrated import read_constants
 from railyard.collective.measured import MEASURED
-from railyard.errors import InputError
+from railyard.face import api
+from railyard.kit.errors import InputError
 
 KNOWN = catalogue.load()
 HEADER = """# collective: all_reduce

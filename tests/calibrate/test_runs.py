@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.calibrate.runs.compare import WITHIN, given_by, validate_runs
-from railyard.calibrate.runs.fit import misfit, simplex, tells
-from railyard.calibrate.runs.read import read_runs
-from railyard.calibrate.runs.replay import Setting, distance, replay
-from railyard.errors import InputError
+from railyard.ask.calibrate.runs.compare import WITHIN, given_by, validate_runs
+from railyard.ask.calibrate.runs.fit import misfit, simplex, tells
+from railyard.ask.calibrate.runs.read import read_runs
+from railyard.ask.calibrate.runs.replay import Setting, distance, replay
+from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
-from railyard.workload.serving.columns import Deployments
-from railyard.workload.serving.devices import parse, read_profiles, shipped, written
-from railyard.workload.serving.layout import ServingLayout
-from railyard.workload.serving.memory import cache_tokens
-from railyard.workload.serving.profiles import profile, table_profile
+from railyard.work.serving.columns import Deployments
+from railyard.work.serving.devices import parse, read_profiles, shipped, written
+from railyard.work.serving.layout import ServingLayout
+from railyard.work.serving.memory import cache_tokens
+from railyard.work.serving.profiles import profile, table_profile
 
 RUNS = Path(__file__).resolve().parents[2] / "validation/data/serving_runs"
 ADA = "RTX4090/Llama-3.1-8B/vllm"

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.calibrate import tables
-from railyard.calibrate.tables.serving_fit import fitted, loop_of
-from railyard.calibrate.tables.serving_rows import rows_of
-from railyard.errors import InputError
-from railyard.workload.serving.devices import read_profiles
-from railyard.workload.serving.profiles import profile
-from railyard.workload.serving.software import columns
+from railyard.ask.calibrate import tables
+from railyard.ask.calibrate.tables.serving_fit import fitted, loop_of
+from railyard.ask.calibrate.tables.serving_rows import rows_of
+from railyard.kit.errors import InputError
+from railyard.work.serving.devices import read_profiles
+from railyard.work.serving.profiles import profile
+from railyard.work.serving.software import columns
 
 HEADER = "id,gpu,model,software,tp,precision,input_tokens,output_tokens,concurrency,tpot_ms"
 LOADS = ((1, 8), (2, 64), (4, 16), (2, 4), (4, 128))

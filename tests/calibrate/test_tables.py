@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from railyard import catalog as catalogue
-from railyard.calibrate import tables
-from railyard.calibrate.tables.posterior import HUBER, Prior, posterior
-from railyard.calibrate.tables.training_fit import paces, predicted
-from railyard.calibrate.tables.training_rows import steps_of
-from railyard.cli import guard
-from railyard.errors import InputError
-from railyard.workload.training import calibrated, profiles
-from railyard.workload.training.estimate import estimate
-from railyard.workload.training.pace import TRAITS, pace_of, place, traits_of
-from railyard.workload.training.spec import OwnRun
+from railyard.ask.calibrate import tables
+from railyard.ask.calibrate.tables.posterior import HUBER, Prior, posterior
+from railyard.ask.calibrate.tables.training_fit import paces, predicted
+from railyard.ask.calibrate.tables.training_rows import steps_of
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError
+from railyard.work.training import calibrated, profiles
+from railyard.work.training.estimate import estimate
+from railyard.work.training.pace import TRAITS, pace_of, place, traits_of
+from railyard.work.training.spec import OwnRun
 
 HEADER = "id,gpu,n_gpu,model,seq_len,global_batch_seqs,tp,pp,micro_batch,precision,software,step_time_s"
 ROWS = (

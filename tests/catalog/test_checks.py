@@ -8,7 +8,7 @@ import pytest
 
 from railyard import catalog
 from railyard.catalog.checks import check
-from railyard.schema.field import records
+from railyard.kit.schema.field import records
 
 KNOWN = catalog.load()
 ENTRIES = {

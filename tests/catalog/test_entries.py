@@ -8,7 +8,7 @@ import pytest
 
 from railyard import catalog
 from railyard.catalog.types import CONFIDENCES, Accelerator, Entry, Range, Server
-from railyard.schema.field import records
+from railyard.kit.schema.field import records
 
 CATALOG = catalog.load()
 EVERY = [(kind, name) for kind in catalog.KINDS for name in CATALOG.names(kind)]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from railyard import catalog
 from railyard.catalog.hugging_face import hf_config
 from railyard.catalog.hugging_face.family import families
-from railyard.errors import InputError
-from railyard.schema.field import records
-from railyard.study.estimates import estimates
+from railyard.kit.errors import InputError
+from railyard.kit.schema.field import records
+from railyard.work.study.estimates import estimates
 
 DATA = Path(__file__).parent / "data"
 

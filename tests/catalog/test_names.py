@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from railyard import catalog
 from railyard.catalog.index import folded, scan_aliases
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 CATALOG = catalog.load()
 
@@ -191,7 +191,7 @@ def test_aliases_are_read_from_the_head_of_a_file_only():
 
 
 def test_no_entry_is_read_before_it_is_asked_for(monkeypatch):
-    from railyard.schema import yaml
+    from railyard.kit.schema import yaml
 
     read: list[str] = []
     original = yaml.read

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railyard import catalog
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 CATALOG = catalog.load()
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from railyard import catalog
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 
 def written(folder, text: str):
@@ -188,7 +188,7 @@ def test_a_file_that_cannot_be_read_is_an_input_error(tmp_path):
 def test_the_catalogues_own_files_must_name_sources_and_ranges():
     """What a user may leave out, an entry of the catalogue may not."""
     from railyard.catalog.parse import Parser
-    from railyard.schema.yaml import parse_mapping
+    from railyard.kit.schema.yaml import parse_mapping
 
     base = catalog.load().accelerator("h100")
     for text, message in (("memory: 80 GB", "does not say where it comes from"), ("price: $30k", "needs a range")):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from railyard.cli import guard
+from railyard.face.cli import guard
 
 FUZZ = Path(__file__).parents[1] / "fuzz" / "bases"
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from railyard.cli import guard
+from railyard.face.cli import guard
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def test_catalogue(railyard):
 
 
 def test_our_own_fault_is_code_3_with_its_trace_in_a_file(railyard, monkeypatch):
-    from railyard.cli import starting
+    from railyard.face.cli import starting
 
     def broken(file):
         raise ZeroDivisionError("division by zero")
@@ -230,7 +230,7 @@ def test_our_own_fault_is_code_3_with_its_trace_in_a_file(railyard, monkeypatch)
 
 
 def test_ctrl_c_is_code_130(railyard, monkeypatch):
-    from railyard.cli import starting
+    from railyard.face.cli import starting
 
     def interrupted(file):
         raise KeyboardInterrupt
@@ -243,7 +243,7 @@ def test_ctrl_c_is_code_130(railyard, monkeypatch):
 
 def test_help_imports_nothing_heavy():
     code = (
-        "import sys; from railyard.cli import guard; guard.run(['--help']); "
+        "import sys; from railyard.face.cli import guard; guard.run(['--help']); "
         "heavy = {'numpy', 'polars', 'pydantic', 'yaml', 'rich', 'scipy'}; "
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
@@ -252,7 +252,7 @@ def test_help_imports_nothing_heavy():
 
 
 def test_a_closed_pipe_is_no_fault():
-    code = "import sys; from railyard.cli import main; sys.argv = ['railyard', 'catalog', 'list']; main()"
+    code = "import sys; from railyard.face.cli import main; sys.argv = ['railyard', 'catalog', 'list']; main()"
     first = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     first.stdout.readline()
     first.stdout.close()
@@ -264,7 +264,7 @@ def test_a_closed_pipe_is_no_fault():
 
 @pytest.mark.parametrize("where", [">&-", ">/dev/full"])
 def test_output_that_cannot_be_written_is_no_fault_of_ours(where):
-    command = f'exec "{sys.executable}" -m railyard.cli catalog list {where}'
+    command = f'exec "{sys.executable}" -m railyard.face.cli catalog list {where}'
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert ended.stderr.startswith("error: the output cannot be written: ")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from railyard.cli import app, guard
+from railyard.face.cli import app, guard
 
 DATA = Path(__file__).parents[1] / "observe" / "data"
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from railyard.cli import guard, installed
+from railyard.face.cli import guard, installed
 
 SAY = """
 import typer

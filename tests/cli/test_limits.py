@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from railyard.cli import guard, starting
+from railyard.face.cli import guard, starting
 
 CONTROLS = """\
 from railyard.engine import packet
@@ -71,7 +71,7 @@ def test_too_little_memory_to_begin_with_is_refused(small, tmp_path):
 
 def test_memory_that_runs_out_is_one_message_and_code_1():
     code = (
-        "import sys; from railyard.cli import guard, starting; "
+        "import sys; from railyard.face.cli import guard, starting; "
         "starting.init = lambda file: bytearray(1 << 40); sys.exit(guard.run(['init']))"
     )
     ended = subprocess.run(
@@ -87,7 +87,7 @@ def test_memory_that_runs_out_is_one_message_and_code_1():
 
 def test_a_library_that_aborts_for_want_of_memory_ends_alike():
     code = (
-        "import os, sys; from railyard.cli import guard, starting; "
+        "import os, sys; from railyard.face.cli import guard, starting; "
         "starting.init = lambda file: os.abort(); sys.exit(guard.run(['init']))"
     )
     ended = subprocess.run(
@@ -123,7 +123,7 @@ def test_a_full_disk_keeps_the_run_that_was_there(small, tmp_path):
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_stdout_of_few_letters_gets_letters_that_it_has(encoding):
-    code = "import sys; from railyard.cli.plain import letters; letters(sys.stdout); "
+    code = "import sys; from railyard.face.cli.plain import letters; letters(sys.stdout); "
     code += "print('└─ ███▌ 3 µs × ± … \u4e00')"
     env = {**os.environ, "PYTHONIOENCODING": encoding}
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, check=False)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from railyard.cli import progress
+from railyard.face.cli import progress
 
 
 class Terminal(io.StringIO):

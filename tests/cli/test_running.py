@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 
 import railyard
-from railyard.api import TABLES, numbers, words
-from railyard.cli import guard
+from railyard.face.api import TABLES, numbers, words
+from railyard.face.cli import guard
+from railyard.measure.result.section import Band
 from railyard.measure.verdict import verdict_of
-from railyard.result.section import Band
 
 SMALL = """\
 name: small

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from railyard.cli import guard, signals, starting
-from railyard.schema import yaml
+from railyard.face.cli import guard, signals, starting
+from railyard.kit.schema import yaml
 
 PLAN = {
     "name": "p",
@@ -30,7 +30,7 @@ PLAN = {
 }
 
 PATIENT = """
-from railyard.cli import main, signals
+from railyard.face.cli import main, signals
 
 signals.PATIENCE_S = signals._LONGEST_S = 100
 main()
@@ -70,7 +70,7 @@ def test_a_plan_that_is_stopped_prints_what_it_found(tmp_path, after):
     """
     file = tmp_path / "plan.yaml"
     file.write_text(yaml.to_text(PLAN), encoding="utf-8")
-    often = "from railyard.cli import plan_designs\nplan_designs._EVERY_S = 0.01\n" if after else ""
+    often = "from railyard.face.cli import plan_designs\nplan_designs._EVERY_S = 0.01\n" if after else ""
     command = [sys.executable, "-c", f"{often}{PATIENT}", "plan", str(file), "--json", "--out", str(tmp_path / "runs")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         time.sleep(0.0 if after else 1.0)
@@ -103,8 +103,8 @@ def test_an_error_that_a_library_makes_of_a_signal_is_the_signal(ears, monkeypat
 
 DEAF = """
 import pathlib, sys, time
-from railyard.cli import main, starting
-from railyard.files import appearing
+from railyard.face.cli import main, starting
+from railyard.kit.files import appearing
 
 def deaf(file):
     with appearing(pathlib.Path("out.txt")) as unfinished:
@@ -137,9 +137,9 @@ def test_a_command_that_hears_nothing_is_ended_and_leaves_nothing(tmp_path, numb
 
 POOL = """
 import os, sys
-from railyard.cli import main, starting
-from railyard.study.tasks import Task
-from railyard.study.workers import Local
+from railyard.face.cli import main, starting
+from railyard.work.study.tasks import Task
+from railyard.work.study.workers import Local
 
 def pooled(file):
     pool = Local(2)

@@ -7,8 +7,8 @@ import io
 
 import pytest
 
-from railyard.cli.progress import Progress
-from railyard.cli.tables import Table
+from railyard.face.cli.progress import Progress
+from railyard.face.cli.tables import Table
 
 
 class Terminal(io.StringIO):

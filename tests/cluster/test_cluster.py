@@ -11,7 +11,7 @@ from railyard import catalog
 from railyard.cluster import Background, ClusterSpec, FabricSpec, NetworkSpec, StorageSpec, bill_of, build
 from railyard.cluster.names import link_name, node_name
 from railyard.cluster.topology import DualPlane, LeafSpine, MultiSite, RailOptimized, ThreeTier, Torus
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 KNOWN = catalog.load()
 BASE = ClusterSpec(256, "hgx-h100", NetworkSpec(RailOptimized(), FabricSpec("uec")))

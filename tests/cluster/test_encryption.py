@@ -10,14 +10,14 @@ from tests.agreement import yard
 
 from railyard import catalog, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build, notes_of
+from railyard.cluster.fabric import fabrics
+from railyard.cluster.fabric.encryption import KNOWN, Encryption, encrypted
 from railyard.cluster.host_path import HostSpec
 from railyard.cluster.topology import LeafSpine
 from railyard.engine.packet.engine import PacketEngine
 from railyard.engine.packet.fabrics import constants_of
-from railyard.errors import InputError
-from railyard.fabric import fabrics
-from railyard.fabric.encryption import KNOWN, Encryption, encrypted
 from railyard.graph import Job
+from railyard.kit.errors import InputError
 
 CATALOG = catalog.load()
 RANKS = 32

@@ -9,9 +9,9 @@ import pytest
 
 from railyard import catalog
 from railyard.cluster import ClusterSpec, Fabric, FabricSpec, NetworkSpec, build, fabrics
+from railyard.cluster.fabric import from_mapping
 from railyard.cluster.topology import Dragonfly, LeafSpine, RailOnly, RailOptimized
-from railyard.errors import InputError
-from railyard.fabric import from_mapping
+from railyard.kit.errors import InputError
 
 every_fabric = pytest.mark.parametrize(
     "fabric", [record for _, record in fabrics.items()], ids=lambda record: record.name

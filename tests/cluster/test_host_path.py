@@ -13,7 +13,7 @@ import pytest
 from railyard import catalog
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.host_path import HostSpec, host_path
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 KNOWN = catalog.load()
 SERVER = KNOWN.server("hgx-h100")

@@ -24,7 +24,7 @@ from railyard.cluster.topology import (
     from_mapping,
     topologies,
 )
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 from .wired import RATE, SMALL, Case
 

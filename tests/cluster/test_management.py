@@ -6,13 +6,13 @@ import pytest
 
 from railyard import catalog
 from railyard.cluster import bill_of, build, notes_of
+from railyard.cluster.fabric.fabric import FabricSpec
 from railyard.cluster.management import management_of
 from railyard.cluster.spec import ClusterSpec, ManagementSpec, NetworkSpec, StorageSpec
 from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.cluster.topology.rail_optimized import RailOptimized
-from railyard.economics.parts import MANAGEMENT, Part, component_of, price_of
-from railyard.errors import InputError
-from railyard.fabric.fabric import FabricSpec
+from railyard.kit.errors import InputError
+from railyard.measure.cost.parts import MANAGEMENT, Part, component_of, price_of
 
 KNOWN = catalog.load()
 

@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from railyard import catalog as catalogs
-from railyard.cli import guard
 from railyard.cluster.nccl import graph, machine
 from railyard.cluster.nccl.machines import entry_of, machine_of
 from railyard.cluster.nccl.tree import read
 from railyard.cluster.nccl.write import write
-from railyard.errors import InputError
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError
 
 MODELS = Path(__file__).parent / "data" / "rccl-models.tar.gz"
 

@@ -9,7 +9,7 @@ from railyard import catalog
 from railyard.cluster import ClusterSpec, NetworkSpec, Placement, build
 from railyard.cluster.placement import place, policies
 from railyard.cluster.topology import LeafSpine
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 KNOWN = catalog.load()
 SPEC = ClusterSpec(80, "hgx-h100", NetworkSpec(LeafSpine(ports_per_leaf=24, spines=2)))

@@ -7,7 +7,7 @@ import pytest
 from railyard import catalog
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, bill_of, build
 from railyard.cluster.topology import FatTree, LeafSpine, RailOnly, RailOptimized
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 KNOWN = catalog.load()
 

@@ -7,7 +7,7 @@ import pytest
 
 from railyard import catalog
 from railyard.cluster import ClusterSpec, bill_of, build
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 
 def machine(server, accelerators):

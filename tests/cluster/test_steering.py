@@ -10,7 +10,7 @@ from railyard.cluster.steering import TRIES, Steering
 from railyard.cluster.topology import LeafSpine
 from railyard.engine.steering import steered
 from railyard.graph import Job
-from railyard.operate.contention.work import WorkClass
+from railyard.work.operate.contention.work import WorkClass
 
 
 def machine(fabric):

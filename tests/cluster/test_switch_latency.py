@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from railyard.scenario import load
-from railyard.study import compose, study
+from railyard.work.scenario import load
+from railyard.work.study import compose, study
 
 US = 10**6
 

@@ -12,7 +12,7 @@ from railyard.cluster.tenancy import MECHANISMS, TenancySpec, TenantSpec, tenanc
 from railyard.cluster.topology import LeafSpine
 from railyard.engine.packet import tenants
 from railyard.engine.packet.fabrics import settings_of
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 CATALOG = catalog.load()
 TWO = (TenantSpec("blue", ((0, 1),), share=0.3), TenantSpec("green", ((3, 3),), ((0, 1), (5, 5)), traffic_class=4))

@@ -14,8 +14,8 @@ from railyard.cluster.topology import MultiSite
 from railyard.collective import CollectivePolicy, lower_collectives, lower_storage, lower_transfers, machine_of
 from railyard.collective.measured import MEASURED
 from railyard.collective.timing import EXCHANGE_SHARE, LINK_CEILING, SHARP_SHARE, WIRE
-from railyard.errors import InputError
 from railyard.graph import CollectiveKind as Kind
+from railyard.kit.errors import InputError
 
 GIB = 1 << 30
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.cli import guard
 from railyard.collective.synthesis.collectives import Ask, collectives
 from railyard.collective.synthesis.msccl import messages, msccl_xml
 from railyard.collective.synthesis.msccl_run import faults
 from railyard.collective.synthesis.network import build
+from railyard.face.cli import guard
 
 
 def both(pairs):

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.cli import guard
 from railyard.collective.synthesis.collectives import Ask, collectives
 from railyard.collective.synthesis.mscclpp import mscclpp_json
 from railyard.collective.synthesis.mscclpp_run import faults
 from railyard.collective.synthesis.network import build
+from railyard.face.cli import guard
 
 
 def both(pairs):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from railyard.collective import CollectivePolicy, Shape, choose, lower_collectives
-from railyard.errors import InputError
 from railyard.graph import CollectiveKind as Kind
+from railyard.kit.errors import InputError
 
 
 def test_the_most_precise_key_wins(build):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from railyard.collective import ALGORITHMS, NETWORK, CollectiveMachine, Schedule, Send, Shape
 from railyard.collective.tree import binary_tree, double_tree
-from railyard.errors import SimulationError
 from railyard.graph import CollectiveKind as Kind
+from railyard.kit.errors import SimulationError
 
 ABLE = CollectiveMachine(
     architecture="hopper",

@@ -8,8 +8,8 @@ import pytest
 from railyard.collective import CollectivePolicy, lower_collectives
 from railyard.collective.measured import MEASURED
 from railyard.collective.timing import SHARP_SHARE
-from railyard.errors import InputError
 from railyard.graph import CollectiveKind as Kind
+from railyard.kit.errors import InputError
 
 LOG_30 = {29: 2984.6, 30: 5808.0, 31: 11163.0, 32: 22181.0, 33: 43980.0}
 """us by log2 of the size: 96 H100 (its busbw is that of 96 ranks) under `NCCL_ALGO=COLLNETCHAIN`, as the manifest of

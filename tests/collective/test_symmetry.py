@@ -16,7 +16,7 @@ from railyard.collective.synthesis.mirror import followed
 from railyard.collective.synthesis.network import build
 from railyard.collective.synthesis.search import synthesize
 from railyard.collective.synthesis.symmetry import symmetry_of
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 
 def torus(*dims, slow=1.0):

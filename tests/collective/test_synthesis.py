@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.cli.guard import run
 from railyard.collective.synthesis.bound import lower_bound_us
 from railyard.collective.synthesis.collectives import Ask, collectives
 from railyard.collective.synthesis.execute import faults
 from railyard.collective.synthesis.network import build, read_network
 from railyard.collective.synthesis.search import synthesize
 from railyard.collective.synthesis.size import SizeMeaning
-from railyard.errors import InputError
+from railyard.face.cli.guard import run
+from railyard.kit.errors import InputError
 
 DATA = Path(__file__).parents[2] / "validation" / "src" / "railyard_validation" / "data"
 RATES = st.sampled_from([1.0, 2.5, 12.5])

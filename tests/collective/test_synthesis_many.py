@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from railyard import catalog, cluster
-from railyard.cli.guard import run
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.collective.synthesis.msccl import MOST_MESSAGES, least_messages
 from railyard.collective.synthesis.mscclpp import MOST_IN_PLAN
 from railyard.collective.synthesis.of_cluster import MOST_RANKS, network_of
 from railyard.collective.synthesis.search import synthesize
-from railyard.errors import InputError
+from railyard.face.cli.guard import run
 from railyard.graph import CollectiveKind
+from railyard.kit.errors import InputError
 
 SERVERS = 33
 RANKS = 8 * SERVERS

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.cli.guard import run
 from railyard.collective.schedule import direct
 from railyard.collective.synthesis import msccl_run, mscclpp_run
 from railyard.collective.synthesis.bound import lower_bound_us, uneven_bound_us
@@ -18,7 +17,8 @@ from railyard.collective.synthesis.msccl import msccl_xml
 from railyard.collective.synthesis.mscclpp import mscclpp_json
 from railyard.collective.synthesis.network import build
 from railyard.collective.synthesis.uneven import chunks_of, matrix_of, read_matrix, synthesize_uneven
-from railyard.errors import InputError
+from railyard.face.cli.guard import run
+from railyard.kit.errors import InputError
 
 
 def mesh(ranks, late=0.0):

@@ -10,6 +10,8 @@ import pytest
 
 from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
+from railyard.cluster.fault import DegradeLink, LinkDown
+from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.collective import ALGORITHMS, Case, CollectivePolicy, choose, machine_of
 from railyard.collective.choice import choose_many
 from railyard.collective.lowering.groups import shape_of
@@ -21,11 +23,9 @@ from railyard.collective.synthesis.msccl import msccl_xml
 from railyard.collective.synthesis.of_cluster import network_of
 from railyard.collective.synthesis.search import synthesize
 from railyard.engine.packet.plans import Grain, plan
-from railyard.errors import InputError
-from railyard.fault import DegradeLink, LinkDown
-from railyard.fault.cluster_places import ClusterPlaces
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, TaskGraph
-from railyard.study.training.conditions import keeps_of
+from railyard.kit.errors import InputError
+from railyard.work.training.conditions import keeps_of
 
 RANKS = 16
 SIZE = 64_000_000

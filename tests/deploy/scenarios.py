@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from railyard.deploy.plan.cabling import plan_of
-from railyard.scenario import load
-from railyard.study import compose
+from railyard.ask.deploy.plan.cabling import plan_of
+from railyard.work.scenario import load
+from railyard.work.study import compose
 
 
 def draft(accelerators=128, topology="leaf-spine", fabric="infiniband", parts=None, tp=1, **more):

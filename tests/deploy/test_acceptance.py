@@ -11,17 +11,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from railyard.cli import guard
+from railyard.ask.accept import folder, perftest
+from railyard.ask.accept.groups import groups
+from railyard.ask.accept.judge import common, judged
+from railyard.ask.accept.measured import Results
+from railyard.ask.accept.pairs import pairs
+from railyard.ask.accept.planned import planned as accepted
+from railyard.ask.accept.results import collected
+from railyard.ask.accept.tests import CABLE, NCCL, WRITE, read, written
 from railyard.collective.model_error import bands
-from railyard.deploy.acceptance import folder, perftest
-from railyard.deploy.acceptance.groups import groups
-from railyard.deploy.acceptance.judge import common, judged
-from railyard.deploy.acceptance.measured import Results
-from railyard.deploy.acceptance.pairs import pairs
-from railyard.deploy.acceptance.planned import planned as accepted
-from railyard.deploy.acceptance.results import collected
-from railyard.deploy.acceptance.tests import CABLE, NCCL, WRITE, read, written
-from railyard.errors import InputError
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError
 
 from .scenarios import draft, planned
 

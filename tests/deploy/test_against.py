@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from railyard.ask.audit.audit import audit_plan
+from railyard.ask.audit.planned import PlanPricing, expected
+from railyard.ask.audit.step_price import StepPricing, Wrong
+from railyard.ask.deploy.plan.drawn import dialects, drawn
 from railyard.cluster.asbuilt.discovery import Discovery
 from railyard.cluster.asbuilt.port_names import DIALECTS
-from railyard.deploy.audit.audit import audit_plan
-from railyard.deploy.audit.planned import PlanPricing, expected
-from railyard.deploy.audit.step_price import StepPricing, Wrong
-from railyard.deploy.plan.drawn import dialects, drawn
-from railyard.fault import DegradeLink
-from railyard.fault.link_down import LinkDown
+from railyard.cluster.fault import DegradeLink
+from railyard.cluster.fault.link_down import LinkDown
 from railyard.graph import Job
-from railyard.study.study import prepare
+from railyard.work.study.study import prepare
 
 from .scenarios import draft, planned
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from railyard.ask.audit.audit import audit
 from railyard.cluster.asbuilt import ibnetdiscover
-from railyard.deploy.audit.audit import audit
 
 from .fabrics import leaf_spine, three_tier
 

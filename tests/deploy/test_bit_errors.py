@@ -6,15 +6,15 @@ import subprocess
 
 import pytest
 
-from railyard.deploy.acceptance import counters
-from railyard.deploy.acceptance.bit_errors import at_least, between_switches, limits_of, per_second, seconds_needed
-from railyard.deploy.acceptance.commands import counters_script
-from railyard.deploy.acceptance.judge import judged
-from railyard.deploy.acceptance.measured import Results
-from railyard.deploy.acceptance.planned import cables, labelled
-from railyard.deploy.acceptance.results import collected
-from railyard.deploy.acceptance.tests import COUNTERS, LOST, PRE_FEC, SYMBOLS
-from railyard.errors import InputError
+from railyard.ask.accept import counters
+from railyard.ask.accept.bit_errors import at_least, between_switches, limits_of, per_second, seconds_needed
+from railyard.ask.accept.commands import counters_script
+from railyard.ask.accept.judge import judged
+from railyard.ask.accept.measured import Results
+from railyard.ask.accept.planned import cables, labelled
+from railyard.ask.accept.results import collected
+from railyard.ask.accept.tests import COUNTERS, LOST, PRE_FEC, SYMBOLS
+from railyard.kit.errors import InputError
 
 from .scenarios import draft, planned
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.cli import guard
-from railyard.deploy.bringup.play import Pace, play
-from railyard.deploy.bringup.site import Site, order_of, site_of
-from railyard.deploy.bringup.study import BringUp, Spread, delivered, earning, study
-from railyard.economics.capital import capital_recovery_factor
-from railyard.errors import InputError
-from railyard.scenario import load
+from railyard.ask.bring_up.play import Pace, play
+from railyard.ask.bring_up.site import Site, order_of, site_of
+from railyard.ask.bring_up.study import BringUp, Spread, delivered, earning, study
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError
+from railyard.measure.cost.capital import capital_recovery_factor
+from railyard.work.scenario import load
 
 from .scenarios import draft, planned
 

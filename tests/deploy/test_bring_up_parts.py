@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railyard.deploy.bringup.parts import Lead, arrivals, check, drawn
-from railyard.deploy.bringup.site import Site
-from railyard.deploy.bringup.study import study
-from railyard.errors import InputError
+from railyard.ask.bring_up.parts import Lead, arrivals, check, drawn
+from railyard.ask.bring_up.site import Site
+from railyard.ask.bring_up.study import study
+from railyard.kit.errors import InputError
 
 from .scenarios import draft
 

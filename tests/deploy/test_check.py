@@ -8,32 +8,33 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from railyard import _core, api
-from railyard.cli import guard
+from railyard import _core
+from railyard.ask.audit.step_price import StepPricing
+from railyard.ask.check import grammar, spellings
+from railyard.ask.check.assertion import Outcome, assertions
+from railyard.ask.check.check import Checked
+from railyard.ask.check.check import check as check_until
+from railyard.ask.check.figures import FIGURES
+from railyard.ask.check.kinds.survives import _judged as judge_losses
+from railyard.ask.check.kinds.survives import _losses as losses_of
+from railyard.ask.check.kinds.survives import _parted as parted
+from railyard.ask.check.kinds.survives import _servers as servers_of
+from railyard.ask.check.waits import circle, waits
+from railyard.ask.deploy.junit import junit
+from railyard.cluster.fault import SwitchDown
+from railyard.cluster.routes import RouteBuilder
 from railyard.cluster.topology.wiring import ACCESS_RACK, LEAF_SPINE, SwitchGroup, Wiring
 from railyard.cluster.withdrawal import lost, neighbours
-from railyard.deploy.audit.step_price import StepPricing
-from railyard.deploy.check import grammar, spellings
-from railyard.deploy.check.assertion import Outcome, assertions
-from railyard.deploy.check.check import Checked
-from railyard.deploy.check.check import check as check_until
-from railyard.deploy.check.figures import FIGURES
-from railyard.deploy.check.kinds.survives import _judged as judge_losses
-from railyard.deploy.check.kinds.survives import _losses as losses_of
-from railyard.deploy.check.kinds.survives import _parted as parted
-from railyard.deploy.check.kinds.survives import _servers as servers_of
-from railyard.deploy.check.waits import circle, waits
-from railyard.deploy.junit import junit
-from railyard.errors import InputError
-from railyard.fault import SwitchDown
+from railyard.face import api
+from railyard.face.cli import guard
 from railyard.graph import Job
-from railyard.result.serving import Percentiles, ServingFigures
-from railyard.routes import RouteBuilder
-from railyard.scenario import load
-from railyard.study import compose, study
-from railyard.study.study import prepare
-from railyard.study.training.fastest import Fastest
-from railyard.study.training.step_runs import StepRuns
+from railyard.kit.errors import InputError
+from railyard.measure.result.serving import Percentiles, ServingFigures
+from railyard.work.scenario import load
+from railyard.work.study import compose, study
+from railyard.work.study.study import prepare
+from railyard.work.training.fastest import Fastest
+from railyard.work.training.step_runs import StepRuns
 
 from .scenarios import draft as drafted
 from .scenarios import planned

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from railyard.cli import guard
+from railyard.ask.deploy.emit import configurations
+from railyard.ask.deploy.emit.collectives import write
+from railyard.ask.deploy.emit.collectives.intent import NOTHING, collectives_of
+from railyard.ask.deploy.emit.collectives.read_back import differences, variables
 from railyard.collective.tuner.settings import Fixed
-from railyard.deploy.emit import configurations
-from railyard.deploy.emit.collectives import write
-from railyard.deploy.emit.collectives.intent import NOTHING, collectives_of
-from railyard.deploy.emit.collectives.read_back import differences, variables
-from railyard.errors import InputError
-from railyard.scenario import load
-from railyard.study import compose
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError
+from railyard.work.scenario import load
+from railyard.work.study import compose
 
 from .scenarios import draft, planned
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from railyard.ask.deploy.emit import configurations, folder, read_back, tables
+from railyard.ask.deploy.emit.intent import hosts, switches
+from railyard.ask.deploy.plan.addresses import LEAF_AS, SPINE_AS, addresses_of, ipv4
 from railyard.cluster.asbuilt.port_names import DIALECTS
-from railyard.deploy.emit import configurations, folder, read_back, tables
-from railyard.deploy.emit.intent import hosts, switches
-from railyard.deploy.plan.addresses import LEAF_AS, SPINE_AS, addresses_of, ipv4
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 from .scenarios import draft, planned
 
@@ -63,8 +63,8 @@ def test_a_changed_number_is_noticed(plan, system):
 
 def test_sonic_holds_what_is_under_way_on_each_cable(intents):
     """Each port's buffer has the room for its own rate and length."""
-    from railyard.deploy.emit.sonic import render
-    from railyard.deploy.headroom import headroom
+    from railyard.ask.deploy.emit.sonic import render
+    from railyard.ask.deploy.headroom import headroom
 
     tables = json.loads(render(intents[0]))
     for port, metres in tables["CABLE_LENGTH"]["AZURE"].items():
@@ -78,7 +78,7 @@ def test_sonic_holds_what_is_under_way_on_each_cable(intents):
 
 def test_sonic_holds_what_the_switch_of_the_plan_needs():
     """Spectrum-3 has nothing under way inside; Tomahawk 5 is taken for Spectrum-4, with 120 ns at 400 Gb/s."""
-    from railyard.deploy.emit.sonic import render
+    from railyard.ask.deploy.emit.sonic import render
 
     def xoff(**switch):
         one = draft(64, "leaf-spine", "roce").with_values(

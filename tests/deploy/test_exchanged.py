@@ -7,19 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from railyard.ask.audit.audit import audit, audit_documented, audit_plan
+from railyard.ask.audit.design.numbered import Series, every_port, grid_gap
+from railyard.ask.audit.evidence import identity
+from railyard.ask.audit.evidence.symptom import Names
+from railyard.ask.audit.loads import Tables
+from railyard.ask.audit.step_price import StepPricing, Wrong, recabled
+from railyard.ask.deploy.plan.drawn import drawn
 from railyard.cluster.asbuilt import ibnetdiscover, lldp
 from railyard.cluster.asbuilt.discovery import Twins
 from railyard.cluster.asbuilt.port_names import DIALECTS, hardware_address
 from railyard.cluster.asbuilt.reported.reports import Part, Reports
-from railyard.deploy.audit.audit import audit, audit_documented, audit_plan
-from railyard.deploy.audit.evidence import identity
-from railyard.deploy.audit.evidence.symptom import Names
-from railyard.deploy.audit.loads import Tables
-from railyard.deploy.audit.step_price import StepPricing, Wrong, recabled
-from railyard.deploy.design.numbered import Series, every_port, grid_gap
-from railyard.deploy.plan.drawn import drawn
 from railyard.graph import Job
-from railyard.study.study import prepare
+from railyard.work.study.study import prepare
 
 from .fabrics import leaf_spine, three_tier
 from .scenarios import draft, planned

@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 import yaml
 
+from railyard.ask.audit.audit import audit_plan
+from railyard.ask.deploy.emit import containerlab, dns, netbox, tables
 from railyard.cluster.asbuilt import netbox as netbox_reader
 from railyard.cluster.asbuilt.port_names import DIALECTS
-from railyard.deploy.audit.audit import audit_plan
-from railyard.deploy.emit import containerlab, dns, netbox, tables
 
 from .scenarios import draft, planned
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from railyard.cluster.hall.racks import bought
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 from .scenarios import draft, planned
 

@@ -8,21 +8,21 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from railyard.ask.accept import counters
+from railyard.ask.accept.bit_errors import between_switches
+from railyard.ask.accept.commands import FABRIC
+from railyard.ask.accept.judge import judged
+from railyard.ask.accept.measured import Results
+from railyard.ask.accept.planned import cables, labelled
+from railyard.ask.accept.tests import COUNTERS
+from railyard.ask.audit.audit import audit, audit_plan
+from railyard.ask.audit.evidence.tables import dumped, min_hop
+from railyard.ask.audit.loads import Tables
+from railyard.ask.audit.network import Found
+from railyard.ask.deploy.emit.netlist import netlist
+from railyard.ask.deploy.plan.drawn import dialects, drawn
 from railyard.cluster.asbuilt import ibnetdiscover
 from railyard.cluster.asbuilt.reported.gather import gather
-from railyard.deploy.acceptance import counters
-from railyard.deploy.acceptance.bit_errors import between_switches
-from railyard.deploy.acceptance.commands import FABRIC
-from railyard.deploy.acceptance.judge import judged
-from railyard.deploy.acceptance.measured import Results
-from railyard.deploy.acceptance.planned import cables, labelled
-from railyard.deploy.acceptance.tests import COUNTERS
-from railyard.deploy.audit.audit import audit, audit_plan
-from railyard.deploy.audit.evidence.tables import dumped, min_hop
-from railyard.deploy.audit.loads import Tables
-from railyard.deploy.emit.netlist import netlist
-from railyard.deploy.network import Found
-from railyard.deploy.plan.drawn import dialects, drawn
 
 from .ibsim import WHY, Fabric
 from .scenarios import draft, planned

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railyard.ask.deploy.emit import elevation, folder, netbox, tables
+from railyard.ask.deploy.emit.infragraph import infragraph
 from railyard.cluster.asbuilt.port_names import DIALECTS
-from railyard.deploy.emit import elevation, folder, netbox, tables
-from railyard.deploy.emit.infragraph import infragraph
 
 from .scenarios import draft, planned
 

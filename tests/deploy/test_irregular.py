@@ -9,9 +9,9 @@ import random
 
 import pytest
 
-from railyard.cli.tables import Table
+from railyard.ask.audit.audit import audit
 from railyard.cluster.asbuilt import ibnetdiscover
-from railyard.deploy.audit.audit import audit
+from railyard.face.cli.tables import Table
 
 from .irregular import FABRICS
 

@@ -13,18 +13,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard.deploy.emit.configurations import WRITERS
-from railyard.deploy.emit.sonic_tenants import lane
-from railyard.deploy.isolation import partitions, read_sonic
-from railyard.deploy.isolation.configured import Line, Rule
-from railyard.deploy.isolation.judged import PARTITIONS, judge, rendered, wired_of
-from railyard.deploy.isolation.permits import Permitted
-from railyard.deploy.isolation.prove import prove
-from railyard.deploy.isolation.read import DUAL
-from railyard.deploy.isolation.routes import Down, Routes
-from railyard.deploy.isolation.walk import Walker
-from railyard.deploy.plan.shared import Vrf
-from railyard.errors import InputError
+from railyard.ask.check.isolation import partitions, read_sonic
+from railyard.ask.check.isolation.configured import Line, Rule
+from railyard.ask.check.isolation.judged import PARTITIONS, judge, rendered, wired_of
+from railyard.ask.check.isolation.permits import Permitted
+from railyard.ask.check.isolation.prove import prove
+from railyard.ask.check.isolation.read import DUAL
+from railyard.ask.check.isolation.routes import Down, Routes
+from railyard.ask.check.isolation.walk import Walker
+from railyard.ask.deploy.emit.configurations import WRITERS
+from railyard.ask.deploy.emit.sonic_tenants import lane
+from railyard.ask.deploy.plan.shared import Vrf
+from railyard.kit.errors import InputError
 
 from . import leaky, twins, walked
 from .scenarios import draft, planned
@@ -431,9 +431,9 @@ def test_lines_of_partitions_are_those_where_definitions_begin():
 
 
 def test_the_leaking_example_is_the_plan_with_one_line_more():
-    from railyard.deploy.plan.cabling import plan_of as planned_of
-    from railyard.scenario import load
-    from railyard.study import compose
+    from railyard.ask.deploy.plan.cabling import plan_of as planned_of
+    from railyard.work.scenario import load
+    from railyard.work.study import compose
 
     one = load.load(EXAMPLE / "leak.yaml")
     plan = planned_of(compose.cluster_of(one, compose.catalog_of(one)))

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from railyard.deploy.isolation.judged import judge, rendered, wired_of
-from railyard.deploy.plan.addresses import HOSTS6
+from railyard.ask.check.isolation.judged import judge, rendered, wired_of
+from railyard.ask.deploy.plan.addresses import HOSTS6
 
 from .namespaces import FRR, Lab, sh, why
 from .scenarios import draft, planned

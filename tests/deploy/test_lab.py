@@ -8,16 +8,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from railyard.cli import deploy as cli
-from railyard.cli.tables import emit
+from railyard.ask.audit.audit import audit_plan
+from railyard.ask.deploy.emit import frr
+from railyard.ask.deploy.emit.intent import BFD_MS, BFD_MULTIPLIER, HOLD_S, KEEPALIVE_S, switches
+from railyard.ask.deploy.emit.read_back import differences
+from railyard.ask.deploy.plan.drawn import drawn
 from railyard.cluster.asbuilt import lldp
 from railyard.cluster.asbuilt.port_names import DIALECTS
 from railyard.cluster.asbuilt.reported.gather import gather
-from railyard.deploy.audit.audit import audit_plan
-from railyard.deploy.emit import frr
-from railyard.deploy.emit.intent import BFD_MS, BFD_MULTIPLIER, HOLD_S, KEEPALIVE_S, switches
-from railyard.deploy.emit.read_back import differences
-from railyard.deploy.plan.drawn import drawn
+from railyard.face.cli import deploy as cli
+from railyard.face.cli.tables import emit
 
 from .namespaces import Lab, why
 from .scenarios import draft, planned

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from railyard.cli import guard
+from railyard.ask.audit.audit import audit
 from railyard.cluster.asbuilt import lldp
 from railyard.cluster.asbuilt.port_names import DIALECTS, dialect, same_port
-from railyard.deploy.audit.audit import audit
-from railyard.errors import InputError
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError
 
 
 def lldpd(rows, *, verbose=False):

@@ -15,10 +15,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from railyard.ask.audit.audit import audit_plan
+from railyard.ask.deploy.emit import folder, tables
 from railyard.cluster.asbuilt import netbox as reader
-from railyard.deploy.audit.audit import audit_plan
-from railyard.deploy.emit import folder, tables
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 from .scenarios import draft, planned
 
@@ -61,8 +61,8 @@ def test_what_netbox_imports_is_the_plan(tmp_path):
 
 
 def test_tables_of_panels_name_ports_that_are_there(tmp_path):
+    from railyard.ask.deploy.emit import netbox
     from railyard.cluster.asbuilt.port_names import DIALECTS
-    from railyard.deploy.emit import netbox
 
     frames = dict(netbox.files(planned(patched(256)), DIALECTS["sonic"]))
     interfaces, rear, front, cables = (

@@ -8,10 +8,10 @@ import re
 import numpy as np
 import pytest
 
-from railyard.deploy.emit.netlist import netlist, port_guids
-from railyard.deploy.isolation import partitions
-from railyard.deploy.isolation.judged import PARTITIONS, judge, rendered
-from railyard.deploy.plan.drawn import dialects, drawn
+from railyard.ask.check.isolation import partitions
+from railyard.ask.check.isolation.judged import PARTITIONS, judge, rendered
+from railyard.ask.deploy.emit.netlist import netlist, port_guids
+from railyard.ask.deploy.plan.drawn import dialects, drawn
 
 from .ibsim import WHY, Fabric
 from .scenarios import draft, planned

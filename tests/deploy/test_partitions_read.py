@@ -2,7 +2,7 @@
 
 import pytest
 
-from railyard.deploy.isolation.partitions import read
+from railyard.ask.check.isolation.partitions import read
 
 HEAD = "Default=0x7fff, ipoib : ALL=limited, SELF=full;\nblue=0x1 : 0x5=full;\n"
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railyard.ask.deploy.emit import tables
 from railyard.cluster.asbuilt.port_names import DIALECTS
 from railyard.cluster.bill import bill_of
-from railyard.deploy.emit import tables
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 from .scenarios import draft, planned
 

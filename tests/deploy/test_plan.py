@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railyard.ask.audit.audit import audit_plan
+from railyard.ask.deploy.plan.drawn import dialects, drawn
 from railyard.cluster.bill import bill_of
-from railyard.deploy.audit.audit import audit_plan
-from railyard.deploy.plan.drawn import dialects, drawn
 
 from .scenarios import draft, planned
 

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.cli import guard
-from railyard.deploy.emit import configurations
-from railyard.deploy.emit.provision import kea, read_back
-from railyard.deploy.emit.provision.files import Provision, files
-from railyard.deploy.emit.provision.intent import boots, folder_of
-from railyard.deploy.emit.provision.inventory import Known, read
-from railyard.errors import InputError, RailyardError
+from railyard.ask.deploy.emit import configurations
+from railyard.ask.deploy.emit.provision import kea, read_back
+from railyard.ask.deploy.emit.provision.files import Provision, files
+from railyard.ask.deploy.emit.provision.intent import boots, folder_of
+from railyard.ask.deploy.emit.provision.inventory import Known, read
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError, RailyardError
 
 from .scenarios import draft, planned
 

@@ -9,10 +9,10 @@ import importlib.util
 
 import pytest
 
+from railyard.ask.deploy.emit import eos, read_back
+from railyard.ask.deploy.emit.intent import DSCP_CNP, DSCP_ROCE, LOSSLESS, MAX_PATHS, switches
+from railyard.ask.deploy.headroom import headroom
 from railyard.cluster.asbuilt.port_names import DIALECTS
-from railyard.deploy.emit import eos, read_back
-from railyard.deploy.emit.intent import DSCP_CNP, DSCP_ROCE, LOSSLESS, MAX_PATHS, switches
-from railyard.deploy.headroom import headroom
 
 from .scenarios import draft, planned
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from railyard.cli import guard
+from railyard.ask.audit.answer import answer_of
+from railyard.ask.audit.audit import audit
+from railyard.ask.audit.design.levels import levels
+from railyard.ask.audit.network import Found
 from railyard.cluster.asbuilt import ibnetdiscover
-from railyard.deploy.audit.answer import answer_of
-from railyard.deploy.audit.audit import audit
-from railyard.deploy.design.levels import levels
-from railyard.deploy.network import Found
-from railyard.errors import NAMED
+from railyard.face.cli import guard
+from railyard.kit.errors import NAMED
 
 from .fabrics import Drawn, three_tier
 

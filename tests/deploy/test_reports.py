@@ -6,18 +6,18 @@ import json
 
 import pytest
 
-from railyard.cli import guard
+from railyard.ask.audit.against import frames_share
+from railyard.ask.audit.audit import audit, audit_documented, audit_plan
+from railyard.ask.audit.evidence.parts import pcie_bps
+from railyard.ask.deploy.emit import eos, frr, junos, sonic
+from railyard.ask.deploy.emit.configurations import files
+from railyard.ask.deploy.emit.intent import switches
+from railyard.ask.deploy.plan.drawn import drawn
 from railyard.cluster.asbuilt import ibnetdiscover, netbox
 from railyard.cluster.asbuilt.port_names import DIALECTS
 from railyard.cluster.asbuilt.reported.gather import gather
-from railyard.deploy.audit.against import frames_share
-from railyard.deploy.audit.audit import audit, audit_documented, audit_plan
-from railyard.deploy.audit.evidence.parts import pcie_bps
-from railyard.deploy.emit import eos, frr, junos, sonic
-from railyard.deploy.emit.configurations import files
-from railyard.deploy.emit.intent import switches
-from railyard.deploy.plan.drawn import drawn
-from railyard.errors import InputError
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError
 
 from .fabrics import leaf_spine
 from .scenarios import draft, planned

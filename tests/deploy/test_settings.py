@@ -7,22 +7,22 @@ from dataclasses import replace
 
 import pytest
 
+from railyard.ask.audit.audit import audit, audit_plan
+from railyard.ask.audit.settings.price import CROWDED_SHARE
+from railyard.ask.audit.settings.setting import Setting
+from railyard.ask.audit.settings.standard_load import Rack, slower
+from railyard.ask.deploy.emit import eos, junos, sonic
+from railyard.ask.deploy.emit.intent import switches
+from railyard.ask.deploy.headroom import headroom
+from railyard.ask.deploy.plan.drawn import drawn
 from railyard.cluster.asbuilt.port_names import DIALECTS
 from railyard.cluster.asbuilt.reported.gather import gather
-from railyard.deploy.audit.audit import audit, audit_plan
-from railyard.deploy.audit.settings.price import CROWDED_SHARE
-from railyard.deploy.audit.settings.setting import Setting
-from railyard.deploy.audit.settings.standard_load import Rack, slower
-from railyard.deploy.emit import eos, junos, sonic
-from railyard.deploy.emit.intent import switches
-from railyard.deploy.headroom import headroom
-from railyard.deploy.plan.drawn import drawn
+from railyard.cluster.fabric import fabrics
+from railyard.cluster.fault import Misconfigured
 from railyard.engine.packet.engine import PacketEngine
 from railyard.engine.packet.fabrics import constants_of
-from railyard.errors import InputError
-from railyard.fabric import fabrics
-from railyard.fault import Misconfigured
-from railyard.study.study import prepare
+from railyard.kit.errors import InputError
+from railyard.work.study.study import prepare
 
 from .scenarios import draft, planned
 
@@ -156,8 +156,8 @@ def test_every_setting_has_its_own_effect_in_packets():
 
 
 def test_the_price_is_the_step_with_cables_as_much_slower(site, tmp_path):
-    from railyard.fault import DegradeLink
-    from railyard.fault.cluster_places import ClusterPlaces
+    from railyard.cluster.fault import DegradeLink
+    from railyard.cluster.fault.cluster_places import ClusterPlaces
     from railyard.graph import Job
 
     texts = files(site[1], "sonic", sonic.render)

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from railyard.ask.deploy.emit.intent import switches
+from railyard.ask.deploy.emit.sonic import render
+from railyard.ask.deploy.emit.sonic_tenants import lane
+from railyard.ask.deploy.plan.shared import Vrf
 from railyard.cluster.asbuilt.port_names import DIALECTS
-from railyard.deploy.emit.intent import switches
-from railyard.deploy.emit.sonic import render
-from railyard.deploy.emit.sonic_tenants import lane
-from railyard.deploy.plan.shared import Vrf
 
 from .scenarios import draft, planned
 

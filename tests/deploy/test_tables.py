@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from railyard.ask.deploy.plan.scale import demands
 from railyard.catalog import load
-from railyard.deploy.plan.scale import demands
 
 from .scenarios import draft, planned
 

@@ -8,13 +8,13 @@ import subprocess
 
 import pytest
 
-from railyard.cli import guard
-from railyard.cli.tuned_files import write_configured
-from railyard.deploy.emit import dcqcn
-from railyard.deploy.emit.read_back import READERS, differences
-from railyard.deploy.emit.settings import LEFT, SYSTEMS, rendered
-from railyard.errors import InputError
-from railyard.schema import yaml
+from railyard.ask.deploy.emit import dcqcn
+from railyard.ask.deploy.emit.read_back import READERS, differences
+from railyard.ask.deploy.emit.settings import LEFT, SYSTEMS, rendered
+from railyard.face.cli import guard
+from railyard.face.cli.tuned_files import write_configured
+from railyard.kit.errors import InputError
+from railyard.kit.schema import yaml
 
 from .scenarios import draft
 
@@ -84,11 +84,11 @@ def test_the_words_of_each_system(files):
     ],
 )
 def test_another_value_is_noticed(tuned, files, system, change, fact):
+    from railyard.ask.deploy.emit.intent import switches
+    from railyard.ask.deploy.plan.as_set import as_set
+    from railyard.ask.deploy.plan.cabling import plan_of
     from railyard.cluster.asbuilt.port_names import dialect
-    from railyard.deploy.emit.intent import switches
-    from railyard.deploy.plan.as_set import as_set
-    from railyard.deploy.plan.cabling import plan_of
-    from railyard.study import compose
+    from railyard.work.study import compose
 
     plan = plan_of(as_set(compose.cluster_of(tuned, compose.catalog_of(tuned)), tuned))
     intent = next(switches(plan, 0, dialect(system)))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from railyard.catalog import Range
-from railyard.economics.cost import CostModel, JobFacts
-from railyard.economics.ranges import exactly
 from railyard.measure.causes import CAUSES, Cause
+from railyard.measure.cost.cost import CostModel, JobFacts
+from railyard.measure.cost.ranges import exactly
 from railyard.measure.decompose import Decomposition, TimeRow
 from railyard.measure.job import Checkpointing
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard.catalog import Range
-from railyard.economics.capital import capex, capital_recovery_factor
-from railyard.economics.parts import ACCELERATORS, NICS, OPTICS, SERVERS, SWITCHES, Part, component_of
-from railyard.economics.ranges import exactly
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
+from railyard.measure.cost.capital import capex, capital_recovery_factor
+from railyard.measure.cost.parts import ACCELERATORS, NICS, OPTICS, SERVERS, SWITCHES, Part, component_of
+from railyard.measure.cost.ranges import exactly
 
 
 def test_ten_percent_over_four_years_is_the_known_annuity():

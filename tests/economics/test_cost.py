@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railyard.catalog import Range
-from railyard.economics.cost import cost_of, cpmt
-from railyard.economics.sensitivity import SHOWN, sensitivity
+from railyard.measure.cost.cost import cost_of, cpmt
+from railyard.measure.cost.sensitivity import SHOWN, sensitivity
 
 
 def per_gpu(model, end="typical"):

@@ -11,21 +11,21 @@ import pytest
 from railyard import catalog, cluster
 from railyard.catalog import Range
 from railyard.cluster import bill_of
-from railyard.economics.assumptions import PRICES, Assumptions
-from railyard.economics.cost import JobFacts
-from railyard.economics.evaluate import evaluate
-from railyard.economics.parts import NETWORK_COMPONENTS, Part, component_of
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 from railyard.measure.bottleneck import Bottleneck
-from railyard.measure.distribution import StepTimes
+from railyard.measure.cost.assumptions import PRICES, Assumptions
+from railyard.measure.cost.cost import JobFacts
+from railyard.measure.cost.evaluate import evaluate
+from railyard.measure.cost.parts import NETWORK_COMPONENTS, Part, component_of
 from railyard.measure.job import Checkpointing
 from railyard.measure.lockstep import lockstep
 from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
+from railyard.measure.result.reading import result_from
+from railyard.measure.result.step import TimeShare
 from railyard.measure.tax import tax_of
 from railyard.measure.utilization import StepWork, utilization
-from railyard.result.reading import result_from
-from railyard.result.step import TimeShare
+from railyard.work.training.distribution import StepTimes
 
 SHARES = {
     ("compute", "", "forward"): 0.25,

@@ -6,9 +6,9 @@ import pytest
 
 from railyard import catalog
 from railyard.catalog import Range
-from railyard.economics.parts import ACCELERATORS, NICS, OPTICS, SERVERS, SWITCHES, Part
-from railyard.economics.power import accelerator_w, power
-from railyard.economics.ranges import exactly
+from railyard.measure.cost.parts import ACCELERATORS, NICS, OPTICS, SERVERS, SWITCHES, Part
+from railyard.measure.cost.power import accelerator_w, power
+from railyard.measure.cost.ranges import exactly
 
 
 @pytest.fixture(scope="module")

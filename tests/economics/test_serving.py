@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard.catalog import Range
-from railyard.economics.serving import OWNED, PaidGoodput, owned, rented
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
+from railyard.measure.cost.serving import OWNED, PaidGoodput, owned, rented
 
 DAY_S = 86_400.0
 

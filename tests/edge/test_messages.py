@@ -6,14 +6,14 @@ import math
 
 import pytest
 
-from railyard.errors import InputError
-from railyard.workload.federated.algorithm import algorithms
-from railyard.workload.federated.chosen import Candidates, selections
-from railyard.workload.federated.compressed import compressions
-from railyard.workload.federated.curves import curve, curves
-from railyard.workload.federated.messages import Model, Scheme, messages
-from railyard.workload.federated.privacy import Privacy
-from railyard.workload.federated.secret import secrecies
+from railyard.kit.errors import InputError
+from railyard.work.federated.algorithm import algorithms
+from railyard.work.federated.chosen import Candidates, selections
+from railyard.work.federated.compressed import compressions
+from railyard.work.federated.curves import curve, curves
+from railyard.work.federated.messages import Model, Scheme, messages
+from railyard.work.federated.privacy import Privacy
+from railyard.work.federated.secret import secrecies
 
 MODEL = Model(1e6, 6e6)
 FEDAVG = algorithms.get("fedavg")()

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard.workload.local.methods.synchronous import BACKWARD, Synchronous
-from railyard.workload.training.sync.local import DiLoCo, StreamingDiLoCo, utilization
+from railyard.work.local.methods.synchronous import BACKWARD, Synchronous
+from railyard.work.training.sync.local import DiLoCo, StreamingDiLoCo, utilization
 
 DATA = Path(__file__).parents[2] / "validation" / "data" / "edge"
 GRID = np.logspace(-1, 3, 50)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from railyard.engine.rounds import buffered, order, sharing
 from railyard.engine.rounds.waiting import Cohort, Rule, close
-from railyard.errors import SimulationError
+from railyard.kit.errors import SimulationError
 
 
 def cohort(compute, leave=None, before=(), after=(), up_bits=0.0):

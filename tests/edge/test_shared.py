@@ -10,10 +10,10 @@ from tests.edge.test_clients import population
 from tests.edge.test_rounds import cohort
 from tests.edge.test_study import ROUNDS, SITES, refused, run
 
-from railyard.edge.network import Network, SharedLink
+from railyard.cluster.edge.network import Network, SharedLink
 from railyard.engine.rounds.sharing import Tree
 from railyard.engine.rounds.waiting import Rule, close
-from railyard.study.shared import Began, added_s, shared_of
+from railyard.work.study.shared import Began, added_s, shared_of
 
 
 class Rows:

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard import api
-from railyard.errors import InputError
-from railyard.result.result import Result
-from railyard.scenario import load
-from railyard.study.federated import known
-from railyard.study.local.distance import great_circle_m
+from railyard.face import api
+from railyard.kit.errors import InputError
+from railyard.measure.result.result import Result
+from railyard.work.federated import known
+from railyard.work.local.distance import great_circle_m
+from railyard.work.scenario import load
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = """
@@ -331,7 +331,7 @@ def test_tables():
 
 def test_other_commands_ask_for_a_cluster():
     from railyard import catalog
-    from railyard.study import compose
+    from railyard.work.study import compose
 
     draft = load.from_text(SITES, Path("x.yaml"))
     with pytest.raises(InputError, match="needs a cluster"):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.edge.transport import carried_s, goodput_bps, transfer_s, transports
+from railyard.cluster.edge.transport import carried_s, goodput_bps, transfer_s, transports
 
 CUBIC, BBR, QUIC = (transports.get(name) for name in ("cubic", "bbr", "quic-cubic"))
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from railyard import engine
+from railyard.cluster.fault import DegradeLink
 from railyard.engine.fluid import FluidEngine
-from railyard.fault import DegradeLink
 
 from .hand import Entity, Graph, Links, lowered
 

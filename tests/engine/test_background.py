@@ -9,12 +9,12 @@ import pytest
 from tests.agreement import yard
 
 from railyard import engine
+from railyard.cluster.fabric.behavior import Behavior
 from railyard.cluster.topology import LeafSpine
 from railyard.collective import CollectivePolicy
 from railyard.engine.bursts import Bursts, until
-from railyard.errors import InputError
-from railyard.fabric.behavior import Behavior
 from railyard.graph import Job
+from railyard.kit.errors import InputError
 
 LINE_BPS = 400e9
 SIZE = 40_000_000

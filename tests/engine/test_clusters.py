@@ -9,9 +9,9 @@ import pytest
 
 from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
+from railyard.cluster.fault import DegradeLink
 from railyard.collective import CollectivePolicy
 from railyard.engine.lowering import lower
-from railyard.fault import DegradeLink
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, TaskGraph
 
 GIB = 1 << 30

@@ -7,11 +7,11 @@ import pytest
 
 from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
+from railyard.cluster.fault import DegradeLink, HostDown, LinkDown, NicDown, SwitchDown
 from railyard.cluster.topology import DualPlane, LeafSpine
 from railyard.collective import CollectivePolicy
-from railyard.errors import Hung, InputError
-from railyard.fault import DegradeLink, HostDown, LinkDown, NicDown, SwitchDown
 from railyard.graph import Job, Kind, Label, TaskGraph
+from railyard.kit.errors import Hung, InputError
 
 MS = 10**9
 LOADED = catalog.load()

@@ -9,8 +9,8 @@ import pytest
 
 from railyard import engine
 from railyard.engine.lowering import Lowered
-from railyard.errors import InputError, SimulationError
 from railyard.graph import Merged
+from railyard.kit.errors import InputError, SimulationError
 
 from .hand import Entity, Graph, Links, lowered
 from .test_semantics import play

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from railyard import engine
-from railyard.errors import InputError, SimulationError
-from railyard.fault import AcceleratorDown, BitErrors, DegradeLink, Late, LinkDown, SlowAccelerator
+from railyard.cluster.fault import AcceleratorDown, BitErrors, DegradeLink, Late, LinkDown, SlowAccelerator
+from railyard.kit.errors import InputError, SimulationError
 
 from .hand import Entity, Graph, Links
 from .test_semantics import GIGABYTE_PER_S, play

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
+from railyard.cluster.fault import DegradeLink, Late
+from railyard.cluster.fault.link_down import LinkDown
 from railyard.collective import CollectivePolicy
 from railyard.engine import Jitter, Stall
 from railyard.engine.joint import SEED_BITS, joint
-from railyard.errors import InputError
-from railyard.fault import DegradeLink, Late
-from railyard.fault.link_down import LinkDown
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, TaskGraph
 from railyard.graph.merge import merge
+from railyard.kit.errors import InputError
 
 FLOW = engine.get("flow")
 MIB = 1 << 20

@@ -10,7 +10,7 @@ import pytest
 from railyard import engine
 from railyard.engine.faults import FaultColumns
 from railyard.engine.probing import counters, in_bytes
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 from .hand import Entity, Graph
 from .test_semantics import GIGABYTE_PER_S, play

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from railyard import engine
-from railyard.errors import InputError
-from railyard.fault import Late
+from railyard.cluster.fault import Late
 from railyard.graph import Stream
+from railyard.kit.errors import InputError
 
 from .hand import Entity, Graph, Links, lowered
 

@@ -10,10 +10,10 @@ import pytest
 from railyard.engine import Jitter, Stall
 from railyard.engine.stalls import drawn, swung
 from railyard.graph import Job, Merged
-from railyard.scenario import load
-from railyard.study.study import prepare
-from railyard.study.training.graphs import Graphs
-from railyard.workload.training.jitter import Interruption, JitterLaw
+from railyard.work.scenario import load
+from railyard.work.study.study import prepare
+from railyard.work.training.graphs import Graphs
+from railyard.work.training.jitter import Interruption, JitterLaw
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from railyard.cluster.topology import Dragonfly, LeafSpine, ThreeTier
 from railyard.engine.contention import fullest
 from railyard.engine.designs import Classes, Networks, contention
 from railyard.engine.tiers import PATTERNS, Tiers
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 REACHED = 0.98  # what RoCE reaches of links between switches, `congestion_efficiency`
 RING, EXCHANGE, SEND, PAT = range(len(PATTERNS))

@@ -10,10 +10,10 @@ import pytest
 
 from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
+from railyard.cluster.fault import DegradeLink, LinkDown, SlowAccelerator
 from railyard.collective import CollectivePolicy
 from railyard.collective.choice import DEFAULT_POLICY
 from railyard.engine.unlimited import FREED, Conditions
-from railyard.fault import DegradeLink, LinkDown, SlowAccelerator
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
 from railyard.measure.decompose import decompose
 from railyard.measure.tax import tax_of

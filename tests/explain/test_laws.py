@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from railyard import catalog, cluster
-from railyard.measure.explain_laws import Laws
-from railyard.measure.explain_work import CAST, CORE, GAP, GEMM, GROUPED, PASS, Work
-from railyard.workload.training import Layout, Training
-from railyard.workload.training.spec import SoftwareProfile
+from railyard.work.training import Layout, Training
+from railyard.work.training.explain_laws import Laws
+from railyard.work.training.explain_work import CAST, CORE, GAP, GEMM, GROUPED, PASS, Work
+from railyard.work.training.spec import SoftwareProfile
 
 KNOWN = catalog.load()
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import railyard
-from railyard.cli import guard
-from railyard.cli.explain import WIDTH
+from railyard.face.cli import guard
+from railyard.face.cli.explain import WIDTH
 
 if TYPE_CHECKING:
     from pathlib import Path

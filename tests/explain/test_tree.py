@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railyard.graph import Job
-from railyard.measure.explain import TimeNode, TimeTree, shared_out
-from railyard.measure.explain_tree import COMMUNICATION, COMPUTATION, HOST, OPTIMIZER, SPREAD, tree_of
-from railyard.scenario import load
-from railyard.study.study import prepare
-from railyard.study.training.graphs import Graphs
+from railyard.work.scenario import load
+from railyard.work.study.study import prepare
+from railyard.work.training.explain_leaf import TimeNode, TimeTree, shared_out
+from railyard.work.training.explain_tree import COMMUNICATION, COMPUTATION, HOST, OPTIMIZER, SPREAD, tree_of
+from railyard.work.training.graphs import Graphs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -158,7 +158,7 @@ def test_shared_out_by_the_largest_remainder(amount: int, weights: list[float], 
 
 
 def test_a_tree_that_does_not_add_up_is_refused() -> None:
-    from railyard.errors import RailyardError
+    from railyard.kit.errors import RailyardError
 
     wrong = TimeTree("", 10, 2, TimeNode("step", 20, children=(TimeNode("a", 9), TimeNode("b", 12))))
     with pytest.raises(RailyardError, match="not the sum"):

@@ -52,7 +52,7 @@ def one(name: str, extent: list[str]) -> None:
 
     _from_source()
     with atheris.instrument_imports(include=["railyard"]):
-        from railyard.errors import RailyardError
+        from railyard.kit.errors import RailyardError
 
         target = next(target for target in TARGETS if target.name == name)
         with tempfile.TemporaryDirectory() as warm:

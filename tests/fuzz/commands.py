@@ -26,8 +26,8 @@ from tests.fuzz.documents import BASES, Document, documents, text_of
 from tests.fuzz.readers import ROOT
 from tests.fuzz.scenarios import CHANGES, Case, Found, misplaced, refusal, report
 
-from railyard.cli.messages import placed
-from railyard.errors import InputError, RailyardError
+from railyard.face.cli.messages import placed
+from railyard.kit.errors import InputError, RailyardError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,7 +108,7 @@ def call(words: str, file: Path, out: Path) -> tuple[int, str]:
     Raises:
         RailyardError: It was refused, or cannot be run.
     """
-    from railyard.cli.app import command
+    from railyard.face.cli.app import command
 
     arguments = [word.replace("FILE", str(file)).replace("OUT", str(out)) for word in words.split()]
     shown = io.StringIO()

@@ -15,16 +15,16 @@ from tests.fuzz.readers import ROOT, TARGETS
 
 from railyard.catalog.store import KINDS
 from railyard.engine.packet import CONSTANTS
-from railyard.scenario.cluster import ClusterSection
-from railyard.scenario.model import Scenario
-from railyard.scenario.packet.settings import KEYS
-from railyard.scenario.problems import known
-from railyard.scenario.section import Section
-from railyard.scenario.workload import WorkloadSection
-from railyard.schema import yaml
-from railyard.schema.bounds import Bounds
-from railyard.schema.field import records
-from railyard.study.traffic.fault_file import FaultFile
+from railyard.kit.schema import yaml
+from railyard.kit.schema.bounds import Bounds
+from railyard.kit.schema.field import records
+from railyard.work.scenario.cluster import ClusterSection
+from railyard.work.scenario.model import Scenario
+from railyard.work.scenario.packet.settings import KEYS
+from railyard.work.scenario.problems import known
+from railyard.work.scenario.section import Section
+from railyard.work.scenario.workload import WorkloadSection
+from railyard.work.traffic.fault_file import FaultFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -136,7 +136,7 @@ class ClusterFile(Section):
 
 
 def _cluster_file(path: Path) -> Any:
-    from railyard.observe.clusterfile import cluster_of
+    from railyard.ask.observe.clusterfile import cluster_of
 
     return cluster_of(path)
 

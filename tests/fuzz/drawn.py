@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, WithJsonSchema
 
-from railyard.scenario.model import Scenario
-from railyard.schema import quantity
-from railyard.schema.bounds import Bounds
-from railyard.schema.quantity import Quantity
+from railyard.kit.schema import quantity
+from railyard.kit.schema.bounds import Bounds
+from railyard.kit.schema.quantity import Quantity
+from railyard.work.scenario.model import Scenario
 
 if TYPE_CHECKING:
     import random

@@ -52,13 +52,13 @@ class Target:
 
 
 def _scenario(path: Path) -> Any:
-    from railyard.scenario import load
+    from railyard.work.scenario import load
 
     return load.load(path)
 
 
 def _mix(path: Path) -> Any:
-    from railyard.scenario.packet import mix
+    from railyard.work.scenario.packet import mix
 
     return mix.load(path)
 
@@ -82,14 +82,14 @@ def _constants(path: Path) -> Any:
 
 
 def _software(path: Path) -> Any:
-    from railyard.workload.training.calibrated import read_runs
+    from railyard.work.training.calibrated import read_runs
 
     return read_runs(path)
 
 
 def _importer(name: str | None) -> Callable[[Path], Any]:
     def read(path: Path) -> Any:
-        from railyard.workload.replay import importer
+        from railyard.work.trace import importer
 
         return importer.read(path, name)
 
@@ -97,7 +97,7 @@ def _importer(name: str | None) -> Callable[[Path], Any]:
 
 
 def _htsim_topology(path: Path) -> Any:
-    from railyard.study.traffic import htsim_topology
+    from railyard.work.traffic import htsim_topology
 
     return htsim_topology.read(path)
 
@@ -105,9 +105,9 @@ def _htsim_topology(path: Path) -> Any:
 @cache
 def _wired() -> tuple[Any, Any]:
     """A network and the names of its links."""
-    from railyard.study.traffic import htsim_topology, simulate
-    from railyard.study.traffic.htsim_wiring import LINK_TIERS, wire
-    from railyard.study.traffic.played import LinkNames
+    from railyard.work.traffic import htsim_topology, simulate
+    from railyard.work.traffic.htsim_wiring import LINK_TIERS, wire
+    from railyard.work.traffic.played import LinkNames
 
     tree = htsim_topology.read(ROOT / "tests" / "packet" / "data" / "leaf_spine_tiny.topo")
     network = wire(tree)
@@ -115,8 +115,8 @@ def _wired() -> tuple[Any, Any]:
 
 
 def _faults(path: Path) -> Any:
-    from railyard.study.traffic.fault_file import read_document
-    from railyard.study.traffic.fault_table import read_table
+    from railyard.work.traffic.fault_file import read_document
+    from railyard.work.traffic.fault_table import read_table
 
     read = read_table if path.suffix == ".csv" else read_document
     return read(path, *_wired())
@@ -142,7 +142,7 @@ def _msccl(path: Path) -> Any:
 
 def _trace(name: str | None) -> Callable[[Path], Any]:
     def read(path: Path) -> Any:
-        from railyard.workload.serving.traces.reading import read_trace
+        from railyard.work.serving.traces.reading import read_trace
 
         return read_trace(path, name, sort=True)
 
@@ -150,26 +150,26 @@ def _trace(name: str | None) -> Callable[[Path], Any]:
 
 
 def _lengths(path: Path) -> Any:
-    from railyard.workload.serving.traces.reading import read_lengths
+    from railyard.work.serving.traces.reading import read_lengths
 
     return read_lengths(path)
 
 
 def _profiles(path: Path) -> Any:
-    from railyard.workload.serving.devices import read_profiles
+    from railyard.work.serving.devices import read_profiles
 
     return read_profiles(path)
 
 
 def _jobs(path: Path) -> Any:
-    from railyard.operate import trace
+    from railyard.work.operate import trace
 
     return trace.read(path)
 
 
 def _nodes(name: str | None) -> Callable[[Path], Any]:
     def read(path: Path) -> Any:
-        from railyard.operate.source import read_nodes
+        from railyard.work.operate.source import read_nodes
 
         return read_nodes(path, name)
 
@@ -177,30 +177,30 @@ def _nodes(name: str | None) -> Callable[[Path], Any]:
 
 
 def _stream(path: Path) -> Any:
-    from railyard.operate.stream import read_stream
-    from railyard.operate.tree import NodeTree
+    from railyard.work.operate.stream import read_stream
+    from railyard.work.operate.tree import NodeTree
 
     return read_stream(path, NodeTree.listed([f"n{number}" for number in range(8)], 8, []))
 
 
 def _history(path: Path) -> Any:
-    from railyard.operate.failures import history
+    from railyard.work.operate.failures import history
 
     return history.read(path, 100, 30.0)
 
 
 def _kueue(path: Path) -> Any:
-    from railyard.operate.kueue.files import read_cluster
+    from railyard.work.operate.kueue.files import read_cluster
 
     return read_cluster([path])
 
 
 def _observe(path: Path) -> Any:
     """By every reader, whichever recognises it: a name or four bytes keep none from another's file."""
-    from railyard.errors import InputError
-    from railyard.observe.gather import gather
-    from railyard.observe.reader import readers
-    from railyard.observe.sources import sources
+    from railyard.ask.observe.gather import gather
+    from railyard.ask.observe.reader import readers
+    from railyard.ask.observe.sources import sources
+    from railyard.kit.errors import InputError
 
     for source in sources(path):
         for name in readers:
@@ -210,26 +210,26 @@ def _observe(path: Path) -> Any:
 
 
 def _operations(path: Path) -> Any:
-    from railyard.observe.whatif.operations import read_operations
+    from railyard.ask.observe.whatif.operations import read_operations
 
     return read_operations(path)
 
 
 def _table(path: Path) -> Any:
-    from railyard.calibrate.tables import kind
+    from railyard.ask.calibrate.tables import kind
 
     found, source = kind.read(path)
     return found, source
 
 
 def _nccl(path: Path) -> Any:
-    from railyard.calibrate.nccl import log
+    from railyard.ask.calibrate.nccl import log
 
     return log.read(path)
 
 
 def _recorded(path: Path) -> Any:
-    from railyard.calibrate.runs.read import read_runs
+    from railyard.ask.calibrate.runs.read import read_runs
 
     about = '{"engine_kwargs": {"model": "m", "max_num_seqs": 8, "max_num_batched_tokens": 64}}'
     (path.parent / "meta.json").write_text(about, encoding="utf-8")
@@ -238,7 +238,7 @@ def _recorded(path: Path) -> Any:
 
 def _ibnetdiscover(path: Path) -> Any:
     from railyard.cluster.asbuilt import ibnetdiscover
-    from railyard.files import read_text
+    from railyard.kit.files import read_text
 
     return ibnetdiscover.read(read_text(path), path.name)
 
@@ -257,32 +257,32 @@ def _lldp(path: Path) -> Any:
 
 def _nccl_tree(path: Path) -> Any:
     from railyard.cluster.nccl import tree
-    from railyard.files import read_text
+    from railyard.kit.files import read_text
 
     return tree.read(read_text(path), path.name, "system")
 
 
 def _acceptance(path: Path) -> Any:
-    from railyard.deploy.acceptance import tests
+    from railyard.ask.accept import tests
 
     return tests.read(path)
 
 
 def _results(path: Path) -> Any:
-    from railyard.deploy.acceptance.results import collected
+    from railyard.ask.accept.results import collected
 
     return collected(path, [])
 
 
 def _result(path: Path) -> Any:
-    from railyard.study.kept import read_result
+    from railyard.work.study.kept import read_result
 
     return read_result(path)
 
 
 def _record(path: Path) -> Any:
-    from railyard.errors import InputError
     from railyard.graph.parquet import read_record, read_table
+    from railyard.kit.errors import InputError
 
     with suppress(InputError):
         read_table(path, "links")
@@ -296,7 +296,7 @@ def _graph(path: Path) -> Any:
 
 
 def _tokens(path: Path) -> Any:
-    from railyard.web.settings import read_tokens
+    from railyard.face.web.settings import read_tokens
 
     return read_tokens(path)
 
@@ -324,7 +324,7 @@ TARGETS: tuple[Target, ...] = (
     Target("msccl", "traffic", _msccl, ".xml"),
     Target("requests", "requests", _trace(None), ".jsonl", ("tests/serving_requests/data/*.*[vl]",)),
     Target("lengths", "requests", _lengths, ".csv"),
-    Target("profiles", "requests", _profiles, ".toml", ("src/railyard/workload/serving/data/devices.toml",)),
+    Target("profiles", "requests", _profiles, ".toml", ("src/railyard/work/serving/data/devices.toml",)),
     Target("jobs", "operate", _jobs, ".csv", ("examples/operate/*.csv",)),
     Target("nodes", "operate", _nodes(None), ".conf"),
     Target("stream", "operate", _stream, ".csv"),

@@ -22,10 +22,10 @@ from tests.fuzz.documents import BASES, Document, documents, kind_of, text_of, t
 from tests.fuzz.drawn import Drawn, Place, Spot, places
 from tests.fuzz.readers import ROOT
 
-from railyard.errors import InputError
-from railyard.scenario import load
-from railyard.scenario.load import Draft, dump
-from railyard.scenario.problems import MOST
+from railyard.kit.errors import InputError
+from railyard.work.scenario import load
+from railyard.work.scenario.load import Draft, dump
+from railyard.work.scenario.problems import MOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ import random
 import pytest
 from tests.fuzz.readers import CORPUS, TARGETS
 
-from railyard.errors import RailyardError
+from railyard.kit.errors import RailyardError
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python's own, of escapes in broken pickles
 

@@ -10,7 +10,7 @@ from tests.fuzz.documents import BASES, WORK, documents, examples, kind_of, text
 from tests.fuzz.drawn import places
 from tests.fuzz.scenarios import campaign, document, refusal
 
-from railyard.schema import yaml
+from railyard.kit.schema import yaml
 
 CASES, RUNS = (int(os.environ.get(f"RAILYARD_FUZZ_{name}", most)) for name, most in (("CASES", 20_000), ("RUNS", 300)))
 """Documents that are read and commands that are run by `make test-all`; set them for a longer search."""
@@ -45,7 +45,7 @@ def test_every_command_that_reads_a_scenario_is_run():
             return [(" ".join(words), command)]
         return [leaf for name, one in inner.items() for leaf in leaves(one, (*words, name))]
 
-    from railyard.cli.app import command
+    from railyard.face.cli.app import command
 
     asks = {
         name

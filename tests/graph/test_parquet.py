@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
 from railyard.graph import Communicators, Kind, Label, Record, Stream, TaskGraph, parquet
+from railyard.kit.errors import InputError
 
 
 def graph_of(dependencies: list[list[int]], ranks: int = 4) -> TaskGraph:

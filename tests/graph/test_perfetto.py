@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
 from railyard.graph import Communicators, Kind, Label, Record, Stream, TaskGraph, perfetto
 from railyard.graph.lanes import track_name, tracks_of
+from railyard.kit.errors import InputError
 
 
 def a_timeline(times, *, ranks=3, series=None):

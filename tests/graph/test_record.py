@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from railyard.errors import InputError
 from railyard.graph import Record
 from railyard.graph.columns import COLUMNS, CORE, TABLES
+from railyard.kit.errors import InputError
 
 
 def bare(**more: object) -> Record:

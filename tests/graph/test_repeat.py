@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railyard.errors import InputError
 from railyard.graph import CollectiveKind, Communicators, Kind, Label, Stream, TaskGraph
 from railyard.graph.repeat import closed, repeat
+from railyard.kit.errors import InputError
 
 
 def graph(rows, dependencies, groups=((0, 1),), **more):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from railyard.engine.lab.kernel_hash import hashes, jenkins, siphash, source_port, taken
-from railyard.errors import SimulationError
+from railyard.kit.errors import SimulationError
 
 SEEN = "0010110001000000010000"
 """The next hop of TCP from 10.0.0.1 to 10.0.0.2 port 5000, from source ports 20014, 20021, and so on."""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from railyard import engine
-from railyard.cli import guard
+from railyard.cluster.fault import DegradeLink, SlowAccelerator
 from railyard.collective.shape import Shape
 from railyard.engine import Jitter, Probes
 from railyard.engine.lab import ability
@@ -20,10 +20,10 @@ from railyard.engine.lab.engine import LabEngine
 from railyard.engine.lab.execution import execute
 from railyard.engine.lab.scripts import Asked, parts
 from railyard.engine.lab.wiring import laid_out
-from railyard.errors import InputError
-from railyard.fault import DegradeLink, SlowAccelerator
+from railyard.face.cli import guard
 from railyard.graph import CollectiveKind, Job
-from railyard.workload.replay.builder import GraphBuilder
+from railyard.kit.errors import InputError
+from railyard.work.trace.builder import GraphBuilder
 
 from . import yard
 

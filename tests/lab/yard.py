@@ -7,10 +7,10 @@ from railyard import cluster as clusters
 from railyard.collective.policy import CollectivePolicy
 from railyard.engine.lab import ability
 from railyard.graph import CollectiveKind
-from railyard.scenario import load
-from railyard.scenario.cluster import ClusterSection
-from railyard.schema import yaml
-from railyard.workload.replay.builder import GraphBuilder
+from railyard.kit.schema import yaml
+from railyard.work.scenario import load
+from railyard.work.scenario.cluster import ClusterSection
+from railyard.work.trace.builder import GraphBuilder
 
 needs_lab = pytest.mark.skipif(bool(ability.missing()), reason=f"the lab needs {ability.missing()}")
 STAR = {"kind": "leaf-spine", "ports_per_leaf": 64, "spines": 1}

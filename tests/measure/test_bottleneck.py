@@ -21,8 +21,8 @@ from railyard.measure.bottleneck import (
     Resource,
     Trial,
 )
-from railyard.result.bottleneck import ChangeRow
-from railyard.result.tax import EXPOSED, TaxFigures
+from railyard.measure.result.bottleneck import ChangeRow
+from railyard.measure.result.tax import EXPOSED, TaxFigures
 
 SPINE = Resource("leaf-spine", "network", tiers=("leaf-spine",))
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from railyard.errors import InputError, RailyardError
 from railyard.graph import Kind, Label, Stream
+from railyard.kit.errors import InputError, RailyardError
 from railyard.measure.causes import Cause
 from railyard.measure.decompose import decompose
 from railyard.measure.stages import stages

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from railyard import catalog, cluster, engine
+from railyard.cluster.fault import DegradeLink, Late, SlowAccelerator
 from railyard.collective import CollectivePolicy
-from railyard.fault import DegradeLink, Late, SlowAccelerator
 from railyard.graph import Communicators, Job, Kind, Label, TaskGraph
 from railyard.measure.causes import Cause
 from railyard.measure.decompose import decompose
 from railyard.measure.lockstep import lockstep
 from railyard.measure.network import network_use
-from railyard.workload.training import profiles
-from railyard.workload.training.build import build
-from railyard.workload.training.spec import Layout, Training
+from railyard.work.training import profiles
+from railyard.work.training.build import build
+from railyard.work.training.spec import Layout, Training
 
 US = 1_000_000
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from railyard.measure.exercised import unexercised
-from railyard.result.network import NetworkFigures
-from railyard.result.step import StepFigures
-from railyard.result.variants.training import TrainingVariant
+from railyard.measure.result.network import NetworkFigures
+from railyard.measure.result.step import StepFigures
+from railyard.measure.result.variants.training import TrainingVariant
 
 
 def variant(step_s, *, crosses=True, crosses_from=None, **settings):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 from railyard.measure.job import Checkpointing, Reliability, best_interval_s, expected_wall_s, job_time
 
 MINUTE = 60.0

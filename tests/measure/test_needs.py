@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from railyard.errors import InputError
 from railyard.graph import Record
 from railyard.graph.columns import CORE
+from railyard.kit.errors import InputError
 from railyard.measure import bottleneck
 from railyard.measure.decompose import decompose
 from railyard.measure.network import network_use

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from railyard import catalog, cluster
-from railyard.fault.cluster_places import ClusterPlaces
+from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.measure.picture import drawing_of, tiered
 
 

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard.graph import Record
+from railyard.measure.result.serving import LoadPoint
 from railyard.measure.serving.capacity import capacity, front
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted, parts_of, quantiles
 from railyard.measure.serving.served import served
 from railyard.measure.window import Window
-from railyard.result.serving import LoadPoint
 
 S = 10**12
 

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from railyard import api
+from railyard.face import api
+from railyard.measure.result.serving import LEVELS
 from railyard.measure.serving import tax as taxes
 from railyard.measure.serving.objective import Objective
-from railyard.result.serving import LEVELS
 
 SERVING = {
     "model": "llama-3-8b",

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from railyard.cli import guard
-from railyard.observe.clusterfile import cluster_of
-from railyard.observe.price import parts_of, traced_usd_per_hour
+from railyard.ask.observe.clusterfile import cluster_of
+from railyard.ask.observe.price import parts_of, traced_usd_per_hour
+from railyard.face.cli import guard
 
 FABRIC = """
 Switch  40 "S-000000000000000a"  # "leaf1" enhanced port 0 lid 11 lmc 0

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from railyard.cli import guard
-from railyard.observe.clusterfile import cluster_of
-from railyard.observe.drift import Constants, Drift, Seen
-from railyard.observe.expected import expected_s
-from railyard.observe.readers.inspector import _noted_s
+from railyard.ask.observe.clusterfile import cluster_of
+from railyard.ask.observe.drift import Constants, Drift, Seen
+from railyard.ask.observe.expected import expected_s
+from railyard.ask.observe.readers.inspector import _noted_s
+from railyard.face.cli import guard
 
 CLUSTER = """
 cluster:

@@ -5,13 +5,13 @@ from math import log
 import numpy as np
 import pytest
 
-from railyard.observe.diagnosis import blame
-from railyard.observe.diagnosis.blame import Level
-from railyard.observe.diagnosis.episodes import FLOOR, Series, quantile
-from railyard.observe.diagnosis.stalls import _stood
-from railyard.observe.diagnosis.verdict import sure
-from railyard.observe.kernel_kinds import kind_of_kernel
-from railyard.observe.steps import Launched, steps_of
+from railyard.ask.observe.diagnosis import blame
+from railyard.ask.observe.diagnosis.blame import Level
+from railyard.ask.observe.diagnosis.episodes import FLOOR, Series, quantile
+from railyard.ask.observe.diagnosis.stalls import _stood
+from railyard.ask.observe.diagnosis.verdict import sure
+from railyard.ask.observe.kernel_kinds import kind_of_kernel
+from railyard.ask.observe.steps import Launched, steps_of
 
 USUAL = 0.005
 

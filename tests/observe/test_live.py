@@ -12,22 +12,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from railyard.cli import guard
+from railyard.ask.observe.drift import Drift
+from railyard.ask.observe.expected import expected_s
+from railyard.ask.observe.live import metrics
+from railyard.ask.observe.live.dashboard import dashboard
+from railyard.ask.observe.live.exporter import Exporter, page
+from railyard.ask.observe.live.prometheus import Prometheus
+from railyard.ask.observe.live.rules import rules
+from railyard.ask.observe.live.telemetry import busbw_gbs, expected_gbs, openmetrics
+from railyard.ask.observe.live.watch import calibrated, exposition, learn
+from railyard.cluster.fault.degrade_link import DegradeLink
 from railyard.engine.flow import FLOW
-from railyard.errors import InputError
-from railyard.fault.degrade_link import DegradeLink
+from railyard.face.cli import guard
 from railyard.graph import Job
-from railyard.observe.drift import Drift
-from railyard.observe.expected import expected_s
-from railyard.observe.live import metrics
-from railyard.observe.live.dashboard import dashboard
-from railyard.observe.live.exporter import Exporter, page
-from railyard.observe.live.prometheus import Prometheus
-from railyard.observe.live.rules import rules
-from railyard.observe.live.telemetry import busbw_gbs, expected_gbs, openmetrics
-from railyard.observe.live.watch import calibrated, exposition, learn
-from railyard.scenario.load import from_values
-from railyard.study.study import prepare
+from railyard.kit.errors import InputError
+from railyard.work.scenario.load import from_values
+from railyard.work.study.study import prepare
 
 CLUSTER = {
     "accelerators": 32,

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from railyard.cli import guard
-from railyard.errors import InputError
-from railyard.observe.diagnose import diagnose
-from railyard.observe.figures import observed
-from railyard.observe.gather import gather
+from railyard.ask.observe.diagnose import diagnose
+from railyard.ask.observe.figures import observed
+from railyard.ask.observe.gather import gather
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError
 
 TABLE = """# nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 20
 # Collective test starting: all_reduce_perf

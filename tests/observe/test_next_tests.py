@@ -5,11 +5,11 @@ import re
 
 import pytest
 
-from railyard.cli import guard
-from railyard.observe.clusterfile import cluster_of
-from railyard.observe.diagnosis.verdict import Diagnosis, Suspect
-from railyard.observe.expected import expected_s
-from railyard.observe.next_tests import SYMPTOMS, after, of_symptom
+from railyard.ask.observe.clusterfile import cluster_of
+from railyard.ask.observe.diagnosis.verdict import Diagnosis, Suspect
+from railyard.ask.observe.expected import expected_s
+from railyard.ask.observe.next_tests import SYMPTOMS, after, of_symptom
+from railyard.face.cli import guard
 
 CLUSTER = """
 cluster:

@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from railyard.ask.observe.diagnosis.beside import slowed_ps
+from railyard.ask.observe.diagnosis.simulated import diagnose
+from railyard.cluster.fault.degrade_link import DegradeLink
 from railyard.cluster.names import node_name
 from railyard.engine import Probes
 from railyard.engine.flow import FLOW
 from railyard.engine.packet.engine import PACKET
 from railyard.engine.packet.port_counters import full_ps, samples_of, thinned
-from railyard.fault.degrade_link import DegradeLink
 from railyard.graph import Job
-from railyard.observe.diagnosis.beside import slowed_ps
-from railyard.observe.diagnosis.simulated import diagnose
-from railyard.scenario.load import from_values
-from railyard.study.study import prepare
+from railyard.work.scenario.load import from_values
+from railyard.work.study.study import prepare
 
 
 def prepared(fabric):

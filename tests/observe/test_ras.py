@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from railyard.errors import InputError
-from railyard.observe.diagnose import diagnose
-from railyard.observe.gather import gather
+from railyard.ask.observe.diagnose import diagnose
+from railyard.ask.observe.gather import gather
+from railyard.kit.errors import InputError
 
 
 def state(counts, missing=()):

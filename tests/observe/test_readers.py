@@ -13,16 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard.errors import InputError
-from railyard.observe import plain_pickle
-from railyard.observe.clocks import aligned
-from railyard.observe.collective_names import is_communication, kind_of
-from railyard.observe.figures import observed
-from railyard.observe.gather import gather
-from railyard.observe.hangs import diagnose_calls
-from railyard.observe.intervals import common, length, union
-from railyard.observe.measured import record_of
-from railyard.observe.reader import readers
+from railyard.ask.observe import plain_pickle
+from railyard.ask.observe.clocks import aligned
+from railyard.ask.observe.collective_names import is_communication, kind_of
+from railyard.ask.observe.figures import observed
+from railyard.ask.observe.gather import gather
+from railyard.ask.observe.hangs import diagnose_calls
+from railyard.ask.observe.intervals import common, length, union
+from railyard.ask.observe.measured import record_of
+from railyard.ask.observe.reader import readers
+from railyard.kit.errors import InputError
 
 HERE = Path(__file__).parent / "data"
 HTA = Path(__file__).parents[3] / "shared" / "data" / "operations" / "kineto" / "tests" / "data"
@@ -330,7 +330,7 @@ def test_grids_devices_and_marks_of_steps_are_read(tmp_path):
 
 @pytest.mark.parametrize("ending", ["zip", "tar"])
 def test_an_archive_of_very_many_files_is_refused_before_they_are_read(tmp_path, monkeypatch, ending):
-    monkeypatch.setattr("railyard.observe.sources.MOST_MEMBERS", 3)
+    monkeypatch.setattr("railyard.ask.observe.sources.MOST_MEMBERS", 3)
     files = {f"r{rank}.json": json.dumps(trace(rank)) for rank in range(4)}
     path = tmp_path / f"traces.{ending}"
     if ending == "zip":
@@ -344,5 +344,5 @@ def test_an_archive_of_very_many_files_is_refused_before_they_are_read(tmp_path,
                 archive.add(tmp_path / name, name)
     with pytest.raises(InputError, match="more than 3 files; unpack it"):
         gather(path)
-    monkeypatch.setattr("railyard.observe.sources.MOST_MEMBERS", 4)
+    monkeypatch.setattr("railyard.ask.observe.sources.MOST_MEMBERS", 4)
     assert len(gather(path).pieces) == 4

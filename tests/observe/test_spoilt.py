@@ -8,10 +8,10 @@ import re
 
 import pytest
 
-from railyard.errors import InputError
-from railyard.observe.clocks import Clock, odd
-from railyard.observe.diagnose import diagnose
-from railyard.observe.gather import gather
+from railyard.ask.observe.clocks import Clock, odd
+from railyard.ask.observe.diagnose import diagnose
+from railyard.ask.observe.gather import gather
+from railyard.kit.errors import InputError
 
 NAME = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"
 

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from railyard.cli import guard
-from railyard.observe.clusterfile import cluster_of
-from railyard.observe.diagnose import diagnose
-from railyard.observe.gather import gather
-from railyard.observe.measured import record_of
-from railyard.observe.price import traced_usd_per_hour
+from railyard.ask.observe.clusterfile import cluster_of
+from railyard.ask.observe.diagnose import diagnose
+from railyard.ask.observe.gather import gather
+from railyard.ask.observe.measured import record_of
+from railyard.ask.observe.price import traced_usd_per_hour
+from railyard.face.cli import guard
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"
 KERNELS = (("gemm", 300.0), ("flash_fwd_kernel", 100.0), ("grouped_gemm", 60.0), ("rmsnorm", 40.0))

@@ -7,10 +7,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from railyard.errors import InputError
-from railyard.observe.whatif.operations import operations_of, read_operations
-from railyard.observe.whatif.replay import Dependencies, Group, replay
-from railyard.observe.whatif.slowdown import slowdown
+from railyard.ask.observe.whatif.operations import operations_of, read_operations
+from railyard.ask.observe.whatif.replay import Dependencies, Group, replay
+from railyard.ask.observe.whatif.slowdown import slowdown
+from railyard.kit.errors import InputError
 
 HERE = Path(__file__).parent / "data"
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "operations" / "stragglers" / "data"

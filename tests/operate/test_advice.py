@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from railyard import engine
-from railyard.cli.guard import run
-from railyard.errors import InputError
+from railyard.face.cli.guard import run
 from railyard.graph import Job
-from railyard.operate.advice import advise, ordered, question
+from railyard.kit.errors import InputError
+from railyard.work.operate.advice import advise, ordered, question
 
 CLUSTER = """name: j
 cluster:
@@ -69,7 +69,7 @@ def test_the_step_is_the_flow_engine_s_and_neighbours_count(files):
     apart = next(one for one in advise(alone, "worst", ()))
     together = next(one for one in advise(beside, "worst", ()))
     assert together.step_s >= apart.step_s
-    from railyard.operate.advice import _step
+    from railyard.work.operate.advice import _step
 
     step, groups = _step(alone)
     ranks = (apart.nodes[:, None] * 8 + np.arange(8)).ravel().astype(np.int32)

@@ -6,19 +6,19 @@ import pytest
 
 from railyard import engine
 from railyard.graph import Job
-from railyard.operate.contention.assigned import assigned
-from railyard.operate.contention.neighbours import Neighbours
-from railyard.operate.contention.pattern import Member, canonical, placed
-from railyard.operate.contention.speeds import PHASE, STEPS, mean_step_s
-from railyard.operate.contention.work import WorkClass
-from railyard.operate.prepare import prepare
-from railyard.operate.slowed import slowed_by
-from railyard.operate.steady import steady
-from railyard.operate.tree import NodeTree
-from railyard.scenario.load import from_values
-from railyard.scenario.operate import ClassSection
-from railyard.scenario.variants import expand
-from railyard.study import compose
+from railyard.work.operate.contention.assigned import assigned
+from railyard.work.operate.contention.neighbours import Neighbours
+from railyard.work.operate.contention.pattern import Member, canonical, placed
+from railyard.work.operate.contention.speeds import PHASE, STEPS, mean_step_s
+from railyard.work.operate.contention.work import WorkClass
+from railyard.work.operate.prepare import prepare
+from railyard.work.operate.section import ClassSection
+from railyard.work.operate.slowed import slowed_by
+from railyard.work.operate.steady import steady
+from railyard.work.operate.tree import NodeTree
+from railyard.work.scenario.load import from_values
+from railyard.work.scenario.variants import expand
+from railyard.work.study import compose
 
 from .yard import accounts_add_up, jobs
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from railyard.errors import InputError
-from railyard.operate.prepare import prepare
-from railyard.scenario.load import from_values
-from railyard.scenario.variants import expand
+from railyard.kit.errors import InputError
+from railyard.work.operate.prepare import prepare
+from railyard.work.scenario.load import from_values
+from railyard.work.scenario.variants import expand
 
 LEAFS = {"topology": {"kind": "leaf-spine", "ports_per_leaf": 32}}
 CLUSTER = {"accelerators": 256, "server": "hgx-h100", "back_end": LEAFS}

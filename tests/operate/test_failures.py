@@ -4,19 +4,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard.errors import InputError
-from railyard.operate import saving
-from railyard.operate.failures import forecast as forecasts
-from railyard.operate.failures import history
-from railyard.operate.failures.checkpoint import daly_s, efficiency, young_s
-from railyard.operate.failures.drawn import DrawnFaults, mttf_s
-from railyard.operate.failures.fault import Effect, Fault
-from railyard.operate.failures.modes import Mode, profiles
-from railyard.operate.loop import Operation
-from railyard.operate.prepare import prepare
-from railyard.operate.rules import DAY, PPM, Recovery, Rules
-from railyard.scenario.load import from_values
-from railyard.scenario.variants import expand
+from railyard.kit.errors import InputError
+from railyard.work.operate import saving
+from railyard.work.operate.failures import forecast as forecasts
+from railyard.work.operate.failures import history
+from railyard.work.operate.failures.checkpoint import daly_s, efficiency, young_s
+from railyard.work.operate.failures.drawn import DrawnFaults, mttf_s
+from railyard.work.operate.failures.fault import Effect, Fault
+from railyard.work.operate.failures.modes import Mode, profiles
+from railyard.work.operate.loop import Operation
+from railyard.work.operate.prepare import prepare
+from railyard.work.operate.rules import DAY, PPM, Recovery, Rules
+from railyard.work.scenario.load import from_values
+from railyard.work.scenario.variants import expand
 
 from .yard import Given, S, accounts_add_up, jobs, played, seconds, tree
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.cluster.asbuilt.order import natural
-from railyard.errors import InputError
-from railyard.operate.free import Free
-from railyard.operate.hostlist import compress, expand
-from railyard.operate.policy import policies
-from railyard.operate.request import Request
-from railyard.operate.topology_file import formats, read_topology
+from railyard.kit.errors import InputError
+from railyard.work.operate.free import Free
+from railyard.work.operate.hostlist import compress, expand
+from railyard.work.operate.policy import policies
+from railyard.work.operate.request import Request
+from railyard.work.operate.topology_file import formats, read_topology
 
 from .crds import CRDS, accepted, broken_rules
 from .draws import draw_blocks, draw_tree

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import railyard
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 SCENARIO = {
     "name": "given",

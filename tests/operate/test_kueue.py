@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard.operate.free import Free
-from railyard.operate.kueue.ask import Refusal
-from railyard.operate.kueue.flavor import Flavor, Ground
-from railyard.operate.kueue.manifests import assignment, node, selection, taken_by, topology_request
-from railyard.operate.kueue.objects import GATES, Gates, PodSet
-from railyard.operate.kueue.place import Running, place
-from railyard.operate.kueue.seek import Search, Wanted
-from railyard.operate.policy import policies
-from railyard.operate.request import Request
-from railyard.operate.tree import NodeTree
+from railyard.work.operate.free import Free
+from railyard.work.operate.kueue.ask import Refusal
+from railyard.work.operate.kueue.flavor import Flavor, Ground
+from railyard.work.operate.kueue.manifests import assignment, node, selection, taken_by, topology_request
+from railyard.work.operate.kueue.objects import GATES, Gates, PodSet
+from railyard.work.operate.kueue.place import Running, place
+from railyard.work.operate.kueue.seek import Search, Wanted
+from railyard.work.operate.policy import policies
+from railyard.work.operate.request import Request
+from railyard.work.operate.tree import NodeTree
 
 TABLE = json.loads((Path(__file__).parent / "data" / "kueue_assignments.json").read_text())
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from railyard.cli.guard import run
-from railyard.operate.kueue.files import read_cluster
-from railyard.operate.kueue.ledger import accounts
-from railyard.operate.kueue.manifests import assignment, pod_requests
-from railyard.operate.kueue.play import play
-from railyard.operate.kueue.quantity import amount
-from railyard.operate.kueue.queues import ClusterQueue, Cohort, Quota, ResourceGroup
+from railyard.face.cli.guard import run
+from railyard.work.operate.kueue.files import read_cluster
+from railyard.work.operate.kueue.ledger import accounts
+from railyard.work.operate.kueue.manifests import assignment, pod_requests
+from railyard.work.operate.kueue.play import play
+from railyard.work.operate.kueue.quantity import amount
+from railyard.work.operate.kueue.queues import ClusterQueue, Cohort, Quota, ResourceGroup
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "operate" / "kueue.yaml"
 GPU = ("h100", "nvidia.com/gpu")

@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.operate.kueue.ask import Ask, Fits, Given
-from railyard.operate.kueue.domains import Domains
-from railyard.operate.kueue.search import assign
+from railyard.work.operate.kueue.ask import Ask, Fits, Given
+from railyard.work.operate.kueue.domains import Domains
+from railyard.work.operate.kueue.search import assign
 
 
 @st.composite

@@ -3,13 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
-from railyard.operate import trace
-from railyard.operate.ask import Ask
-from railyard.operate.discipline import backfills, disciplines
-from railyard.operate.loop import Operation
-from railyard.operate.rules import DAY, Recovery, Rules, Window
-from railyard.operate.state import DONE, ENDED, STUCK
+from railyard.kit.errors import InputError
+from railyard.work.operate import trace
+from railyard.work.operate.ask import Ask
+from railyard.work.operate.discipline import backfills, disciplines
+from railyard.work.operate.loop import Operation
+from railyard.work.operate.rules import DAY, Recovery, Rules, Window
+from railyard.work.operate.state import DONE, ENDED, STUCK
 
 from .yard import S, accounts_add_up, jobs, played, seconds, tree
 

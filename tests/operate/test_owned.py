@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from railyard.cluster.tenancy import TenancySpec, TenantSpec, tenancy_of
 from railyard.cluster.tenancy.tenancy import NOBODY
-from railyard.errors import InputError
-from railyard.operate.discipline import backfills
-from railyard.operate.failures.fault import Effect, Fault
-from railyard.operate.loop import Operation
-from railyard.operate.policy import policies
-from railyard.operate.rules import Recovery, Rules, Turnaround
-from railyard.operate.saving import load, save
+from railyard.kit.errors import InputError
+from railyard.work.operate.discipline import backfills
+from railyard.work.operate.failures.fault import Effect, Fault
+from railyard.work.operate.loop import Operation
+from railyard.work.operate.policy import policies
+from railyard.work.operate.rules import Recovery, Rules, Turnaround
+from railyard.work.operate.saving import load, save
 
 from .yard import Given, S, accounts_add_up, jobs, seconds, tree
 
@@ -158,9 +158,9 @@ TRACE = "{trace: a.csv}"
 
 
 def prepared(folder, drawn=DRAWN, more="", nics="", rows=()):
-    from railyard.operate.prepare import prepare
-    from railyard.scenario.load import from_text
-    from railyard.scenario.variants import expand
+    from railyard.work.operate.prepare import prepare
+    from railyard.work.scenario.load import from_text
+    from railyard.work.scenario.variants import expand
 
     (folder / "a.csv").write_text("\n".join(["submit_s,duration_s,accelerators,tenant", *rows]) + "\n")
     text = DOCUMENT.replace("JOBS", drawn).replace("MORE", more).replace("NICS", nics)
@@ -188,8 +188,8 @@ def test_a_job_that_is_too_large_shrinks_to_its_tenants_servers(tmp_path):
 
 
 def test_fairness_is_by_a_tenants_servers(tmp_path):
-    from railyard.operate.accounts import columns
-    from railyard.operate.by_tenant import finish_time_fairness
+    from railyard.work.operate.accounts import columns
+    from railyard.work.operate.by_tenant import finish_time_fairness
 
     found = prepared(tmp_path, TRACE, rows=("0,60,16,blue", "0,60,16,blue", "0,60,8,green"))
     run = found.operation()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from railyard.cli.guard import run
+from railyard.face.cli.guard import run
 
 TREE = "SwitchName=a Nodes=n[1-5]\nSwitchName=b Nodes=n[6-8]\nSwitchName=r Switches=a,b\n"
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.operate.free import Free
-from railyard.operate.policy import policies
-from railyard.operate.request import Request
-from railyard.operate.tree import NodeTree
+from railyard.work.operate.free import Free
+from railyard.work.operate.policy import policies
+from railyard.work.operate.request import Request
+from railyard.work.operate.tree import NodeTree
 
 
 def tree_of(leafs, pods=1, each=4):

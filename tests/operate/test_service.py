@@ -5,18 +5,18 @@ import json
 import numpy as np
 import pytest
 
-from railyard.api.operated import sheets, why
-from railyard.errors import InputError
-from railyard.operate import saving
-from railyard.operate.failures.fault import Effect, Fault
-from railyard.operate.loop import Operation
-from railyard.operate.prepare import prepare
-from railyard.operate.rules import Recovery
-from railyard.operate.service import Service, _mixed, services
-from railyard.operate.study import operate
-from railyard.result.reading import result_from
-from railyard.scenario.load import from_values
-from railyard.scenario.variants import expand
+from railyard.face.api.operated import sheets, why
+from railyard.kit.errors import InputError
+from railyard.measure.result.reading import result_from
+from railyard.work.operate import saving
+from railyard.work.operate.failures.fault import Effect, Fault
+from railyard.work.operate.loop import Operation
+from railyard.work.operate.prepare import prepare
+from railyard.work.operate.rules import Recovery
+from railyard.work.operate.service import Service, _mixed, services
+from railyard.work.operate.study import operate
+from railyard.work.scenario.load import from_values
+from railyard.work.scenario.variants import expand
 
 from .yard import Given, S, jobs, played, tree
 

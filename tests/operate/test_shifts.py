@@ -5,15 +5,15 @@ import pytest
 
 from railyard import engine
 from railyard.graph import Job
-from railyard.operate.contention.neighbours import Neighbours
-from railyard.operate.contention.pattern import Member
-from railyard.operate.contention.shifts import Beat, excess, shifts
-from railyard.operate.contention.speeds import Manner, Speeds
-from railyard.operate.contention.traffic import out_bytes, uplinks_bps
-from railyard.operate.contention.work import WorkClass
-from railyard.operate.free import Free
-from railyard.operate.request import Request
-from railyard.operate.tree import NodeTree
+from railyard.work.operate.contention.neighbours import Neighbours
+from railyard.work.operate.contention.pattern import Member
+from railyard.work.operate.contention.shifts import Beat, excess, shifts
+from railyard.work.operate.contention.speeds import Manner, Speeds
+from railyard.work.operate.contention.traffic import out_bytes, uplinks_bps
+from railyard.work.operate.contention.work import WorkClass
+from railyard.work.operate.free import Free
+from railyard.work.operate.request import Request
+from railyard.work.operate.tree import NodeTree
 
 from .test_contention import machine, state_of
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from railyard.operate.free import Free
-from railyard.operate.policy import policies
-from railyard.operate.request import Request
-from railyard.operate.topology_file import formats, read_topology
+from railyard.work.operate.free import Free
+from railyard.work.operate.policy import policies
+from railyard.work.operate.request import Request
+from railyard.work.operate.topology_file import formats, read_topology
 
 from .draws import Rounds, draw_blocks, draw_tree
 from .slurmctld import Slurmctld, missing

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from railyard.errors import InputError
-from railyard.operate import saving
-from railyard.operate.failures.fault import Effect, Fault
-from railyard.operate.loop import Operation
-from railyard.operate.prepare import prepare
-from railyard.operate.rules import Recovery, Rules
-from railyard.operate.steady import steady
-from railyard.operate.study import operate
-from railyard.scenario.load import from_values
-from railyard.scenario.variants import expand
+from railyard.kit.errors import InputError
+from railyard.work.operate import saving
+from railyard.work.operate.failures.fault import Effect, Fault
+from railyard.work.operate.loop import Operation
+from railyard.work.operate.prepare import prepare
+from railyard.work.operate.rules import Recovery, Rules
+from railyard.work.operate.steady import steady
+from railyard.work.operate.study import operate
+from railyard.work.scenario.load import from_values
+from railyard.work.scenario.variants import expand
 
 from .yard import Given, S, accounts_add_up, jobs, played, tree
 

@@ -12,20 +12,20 @@ import numpy as np
 import polars as pl
 import pytest
 
-from railyard.cli import guard
-from railyard.errors import InputError
-from railyard.operate import saving
-from railyard.operate.accounts import columns
-from railyard.operate.by_size import by_size
-from railyard.operate.failures.fault import Effect, Fault
-from railyard.operate.heat import away_us, busy_us, heat
-from railyard.operate.prepare import prepare
-from railyard.operate.rules import Recovery
-from railyard.operate.steady import steady
-from railyard.operate.study import operate
-from railyard.result.reading import result_from
-from railyard.scenario.load import from_values
-from railyard.scenario.variants import expand
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError
+from railyard.measure.result.reading import result_from
+from railyard.work.operate import saving
+from railyard.work.operate.accounts import columns
+from railyard.work.operate.by_size import by_size
+from railyard.work.operate.failures.fault import Effect, Fault
+from railyard.work.operate.heat import away_us, busy_us, heat
+from railyard.work.operate.prepare import prepare
+from railyard.work.operate.rules import Recovery
+from railyard.work.operate.steady import steady
+from railyard.work.operate.study import operate
+from railyard.work.scenario.load import from_values
+from railyard.work.scenario.variants import expand
 
 from .yard import Given, S, jobs, played
 
@@ -102,7 +102,7 @@ def test_killed_and_begun_again_it_writes_the_same_bytes(tmp_path):
     values = {"name": "yard", "cluster": CLUSTER, "workload": {"operate": {"jobs": jobs, "save_every": 700}}}
     file = tmp_path / "yard.yaml"
     file.write_text(json.dumps(values))
-    command = [sys.executable, "-m", "railyard.cli", "operate", str(file), "--quiet", "--out"]
+    command = [sys.executable, "-m", "railyard.face.cli", "operate", str(file), "--quiet", "--out"]
     run = subprocess.Popen([*command, str(tmp_path / "killed")], stdout=subprocess.DEVNULL)
     state = tmp_path / "killed" / ".states"
     while run.poll() is None and not (state.is_dir() and any(one.suffix == ".npz" for one in state.iterdir())):

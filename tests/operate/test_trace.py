@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard.errors import InputError
-from railyard.operate import trace
-from railyard.operate.drawn import DrawnKind, drawn
+from railyard.kit.errors import InputError
+from railyard.work.operate import trace
+from railyard.work.operate.drawn import DrawnKind, drawn
 
 from .yard import tree
 

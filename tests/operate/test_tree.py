@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from railyard import catalog, cluster
 from railyard.cluster import ClusterSpec
-from railyard.errors import InputError
-from railyard.operate.free import Free
-from railyard.operate.jobs import JobTable, check_dependencies
-from railyard.operate.tree import NodeTree
+from railyard.kit.errors import InputError
+from railyard.work.operate.free import Free
+from railyard.work.operate.jobs import JobTable, check_dependencies
+from railyard.work.operate.tree import NodeTree
 
 
 def listed(leafs=(3, 5, 2), each=4):

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from railyard.cli import guard
-from railyard.operate.failures.fault import Effect, Fault
-from railyard.operate.loop import Operation
-from railyard.operate.rules import Recovery, Rules, Turnaround
-from railyard.operate.saving import load, save
+from railyard.face.cli import guard
+from railyard.work.operate.failures.fault import Effect, Fault
+from railyard.work.operate.loop import Operation
+from railyard.work.operate.rules import Recovery, Rules, Turnaround
+from railyard.work.operate.saving import load, save
 
 from .yard import Given, S, accounts_add_up, jobs, played, seconds, tree
 
@@ -98,9 +98,9 @@ workload:
     ],
 )
 def test_times_are_the_catalogues(tmp_path, section, erase_s):
-    from railyard.operate.prepare import prepare
-    from railyard.scenario.load import from_text
-    from railyard.scenario.variants import expand
+    from railyard.work.operate.prepare import prepare
+    from railyard.work.scenario.load import from_text
+    from railyard.work.scenario.variants import expand
 
     prepared = prepare(expand(from_text(DOCUMENT.replace("{SECTION}", section), tmp_path / "a.yaml"))[0])
     assert prepared.rules.turnaround.erase_us == round(erase_s * S)

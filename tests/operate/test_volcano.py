@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard.operate.free import Free
-from railyard.operate.hypernodes import FADING, NOWHERE, HyperNodes, beside, packed, packed_alone
-from railyard.operate.kueue.quantity import amount
-from railyard.operate.policy import policies
-from railyard.operate.request import Request
-from railyard.operate.tree import NodeTree
+from railyard.work.operate.free import Free
+from railyard.work.operate.hypernodes import FADING, NOWHERE, HyperNodes, beside, packed, packed_alone
+from railyard.work.operate.kueue.quantity import amount
+from railyard.work.operate.policy import policies
+from railyard.work.operate.request import Request
+from railyard.work.operate.tree import NodeTree
 
 CASES = json.loads((Path(__file__).parent / "data" / "volcano.json").read_text())["cases"]
 TOP = "<cluster-top-hypernode>"

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from railyard.operate.jobs import JobTable
-from railyard.operate.loop import Operation
-from railyard.operate.rules import Rules
-from railyard.operate.tree import NodeTree
+from railyard.work.operate.jobs import JobTable
+from railyard.work.operate.loop import Operation
+from railyard.work.operate.rules import Rules
+from railyard.work.operate.tree import NodeTree
 
 S = 1_000_000
 

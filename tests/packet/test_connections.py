@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from railyard.cluster.fabric.uec import PACKETS as UEC
 from railyard.engine.packet import Settings, Traffic, leaf_spine, run
-from railyard.errors import InputError
-from railyard.fabric.uec import PACKETS as UEC
+from railyard.kit.errors import InputError
 
 RATE_BPS = 400 * 10**9
 PAIRS, MESSAGES, SIZE = 8, 6, 400_000

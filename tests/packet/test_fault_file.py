@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.cli.guard import run as command
-from railyard.errors import InputError
-from railyard.scenario.packet import fabric
-from railyard.study.traffic.simulate import TrafficRun, run
+from railyard.face.cli.guard import run as command
+from railyard.kit.errors import InputError
+from railyard.work.scenario.packet import fabric
+from railyard.work.traffic.simulate import TrafficRun, run
 
 MATRIX = "Nodes 16\nConnections 1\n0->15 id 1 start 0 size 2000000\n"
 

@@ -5,7 +5,7 @@ import pytest
 
 from railyard.engine.packet import LinkFault, Settings, Traffic, crossbar, leaf_spine, run
 from railyard.engine.packet.faults import both_ways, down, errors, flapping, of_node, slow
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 G400 = 400 * 10**9
 US = 1_000_000

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from railyard.cli.guard import run as railyard
+from railyard.face.cli.guard import run as railyard
 from railyard.graph.parquet import read_record
 from railyard.graph.perfetto.flows import lanes
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from railyard.scenario.packet import assign, fabric
-from railyard.study.traffic.simulate import TrafficRun, run
+from railyard.work.scenario.packet import assign, fabric
+from railyard.work.traffic.simulate import TrafficRun, run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railyard.cluster.fabric import fabrics
+from railyard.cluster.routes import Routes
 from railyard.engine.packet import LinkFault, PacketNetwork, Settings, Traffic, fat_tree, leaf_spine, run
 from railyard.engine.packet.faults import down
-from railyard.errors import InputError, SimulationError
-from railyard.fabric import fabrics
-from railyard.routes import Routes
-from railyard.scenario.packet import PacketSettings, assign, fabric
+from railyard.kit.errors import InputError, SimulationError
+from railyard.work.scenario.packet import PacketSettings, assign, fabric
 
 STATIC = fabrics.get("infiniband-static").packets.constants
 ADAPTIVE = fabrics.get("infiniband").packets.constants

@@ -17,8 +17,8 @@ from railyard.engine.packet import (
     run,
 )
 from railyard.engine.packet.running import digest
-from railyard.errors import InputError
-from railyard.scenario.packet.settings import KEYS, PacketSettings, assign
+from railyard.kit.errors import InputError
+from railyard.work.scenario.packet.settings import KEYS, PacketSettings, assign
 
 if TYPE_CHECKING:
     from railyard.graph import Record

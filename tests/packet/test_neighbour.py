@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from railyard.engine.packet import Traffic, crossbar, run
-from railyard.errors import InputError
-from railyard.scenario.packet import fabric
+from railyard.kit.errors import InputError
+from railyard.work.scenario.packet import fabric
 
 RATE = 400 * 10**9
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from railyard.errors import SimulationError
-from railyard.scenario.packet import assign, fabric
-from railyard.study.traffic.simulate import TrafficRun, run
+from railyard.kit.errors import SimulationError
+from railyard.work.scenario.packet import assign, fabric
+from railyard.work.traffic.simulate import TrafficRun, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.study.traffic.report import Report
+    from railyard.work.traffic.report import Report
 
 ADAPTIVE = ("spectrum-x", "infiniband")
 SPRAYING = (*ADAPTIVE, "uec", "scheduled")

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from railyard.cluster.routes import Routes
 from railyard.engine.packet import (
     PacketNetwork,
     Settings,
@@ -14,9 +15,8 @@ from railyard.engine.packet import (
     leaf_spine,
     run,
 )
-from railyard.errors import InputError, SimulationError
-from railyard.routes import Routes
-from railyard.scenario.packet.settings import PacketSettings, assign
+from railyard.kit.errors import InputError, SimulationError
+from railyard.work.scenario.packet.settings import PacketSettings, assign
 
 G400 = 400 * 10**9
 MTU = 4150

@@ -2,8 +2,8 @@
 
 import pytest
 
-from railyard.scenario.packet import fabric, names
-from railyard.study.traffic.simulate import TrafficRun, run
+from railyard.work.scenario.packet import fabric, names
+from railyard.work.traffic.simulate import TrafficRun, run
 
 NAMED = ("roce", "infiniband", "infiniband-static", "spectrum-x", "uec", "scheduled", "ideal")
 SIZE = 200_000

@@ -18,7 +18,7 @@ from railyard.engine.packet import (
     leaf_spine,
     run,
 )
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from railyard.graph import Record

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from railyard.errors import InputError
-from railyard.scenario.packet import assign, fabric
-from railyard.study.traffic.simulate import TrafficRun, run
+from railyard.kit.errors import InputError
+from railyard.work.scenario.packet import assign, fabric
+from railyard.work.traffic.simulate import TrafficRun, run
 
 if TYPE_CHECKING:
-    from railyard.study.traffic.report import Report
+    from railyard.work.traffic.report import Report
 
 DATA = Path(__file__).parent / "data"
 HTSIM_PAUSES = ("pfc_xoff=249000", "pfc_xon=199200")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from railyard.cluster.fabric import fabrics
 from railyard.engine.packet import TUNABLE, Period, Retuning, Settings, Traffic, leaf_spine, run
-from railyard.errors import InputError
-from railyard.fabric import fabrics
+from railyard.kit.errors import InputError
 
 US = 1_000_000
 ROCE = fabrics.get("roce").packets.constants

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from railyard.cluster.routes import Routes
 from railyard.engine.packet import (
     AT_RECEIVER,
     PacketNetwork,
@@ -15,8 +16,7 @@ from railyard.engine.packet import (
     leaf_spine,
     run,
 )
-from railyard.errors import InputError
-from railyard.routes import Routes
+from railyard.kit.errors import InputError
 
 G400 = 400 * 10**9
 

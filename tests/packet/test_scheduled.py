@@ -19,9 +19,9 @@ from railyard.engine.packet import (
     leaf_spine,
     run,
 )
-from railyard.errors import InputError
-from railyard.scenario.packet.preset import fabric
-from railyard.scenario.packet.settings import assign
+from railyard.kit.errors import InputError
+from railyard.work.scenario.packet.preset import fabric
+from railyard.work.scenario.packet.settings import assign
 
 if TYPE_CHECKING:
     from railyard.graph import Record

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from railyard.cluster.fabric import fabrics
 from railyard.engine.packet import Settings, fat_tree, leaf_spine, run
 from railyard.engine.packet.sharp import sharp
 from railyard.engine.packet.sharp_tree import tree_of
-from railyard.errors import InputError
-from railyard.fabric import fabrics
+from railyard.kit.errors import InputError
 
 STATIC = fabrics.get("infiniband-static").packets.constants
 ADAPTIVE = fabrics.get("infiniband").packets.constants

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.engine.hand import Entity, Graph, Links, lowered
 
 from railyard import engine
+from railyard.cluster.fabric.roce import PACKETS as ROCE
 from railyard.engine.packet import Settings, Traffic, crossbar, leaf_spine, run
-from railyard.fabric.roce import PACKETS as ROCE
 
 G400 = 400 * 10**9
 LINK_PS = 10**6

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from railyard.engine.packet import AT_RECEIVER, Settings, Traffic, fat_tree, leaf_spine, run
 from railyard.engine.packet.faults import both_ways, down, errors
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 G400 = 400 * 10**9
 US = 1_000_000

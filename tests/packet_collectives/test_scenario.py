@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from railyard.errors import InputError
-from railyard.scenario import load
-from railyard.study.study import run as execute
+from railyard.kit.errors import InputError
+from railyard.work.scenario import load
+from railyard.work.study.study import run as execute
 
 SMALL = {
     "name": "small",

@@ -9,6 +9,8 @@ import pytest
 from tests.agreement import yard
 
 from railyard import engine
+from railyard.cluster.fabric import fabrics
+from railyard.cluster.fault import DegradeLink
 from railyard.cluster.topology import Dragonfly, DualPlane, FatTree, LeafSpine, RailOnly, RailOptimized, Torus
 from railyard.collective import CollectivePolicy
 from railyard.engine.bursts import Bursts
@@ -17,10 +19,8 @@ from railyard.engine.packet.fabrics import settings_of
 from railyard.engine.packet.placing import place
 from railyard.engine.packet.records import Traffic
 from railyard.engine.packet.running import run
-from railyard.errors import InputError
-from railyard.fabric import fabrics
-from railyard.fault import DegradeLink
 from railyard.graph import CollectiveKind, Job, Kind, Stream
+from railyard.kit.errors import InputError
 
 MIB = 1 << 20
 EXACT = PacketEngine(samples=0)

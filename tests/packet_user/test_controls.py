@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from railyard.engine import packet
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from railyard.graph import Record

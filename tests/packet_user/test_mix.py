@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from railyard.cli.guard import run as railyard
-from railyard.errors import InputError
-from railyard.scenario.packet import PacketSettings, assign, chosen, fabric, names
-from railyard.scenario.packet.settings import KEYS
+from railyard.face.cli.guard import run as railyard
+from railyard.kit.errors import InputError
+from railyard.work.scenario.packet import PacketSettings, assign, chosen, fabric, names
+from railyard.work.scenario.packet.settings import KEYS
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "packet" / "my_fabric.yaml"

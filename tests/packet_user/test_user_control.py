@@ -12,7 +12,7 @@ import pytest
 from railyard.engine import packet
 from railyard.engine.packet.user import UserBalancer, UserControl, load
 from railyard.engine.packet.user.records import ACK, HOP, NETWORK, SLOTS, flow_dtype, path_dtype
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from railyard.graph import Record

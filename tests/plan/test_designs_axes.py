@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
+from railyard.ask.plan.designs import work
+from railyard.ask.plan.designs.build import Bench
+from railyard.ask.plan.designs.doubt import Doubts
+from railyard.ask.plan.designs.planned import begin
+from railyard.ask.plan.designs.planning import Planner
+from railyard.ask.plan.designs.space import one_design, space_of
+from railyard.ask.plan.designs.sweep import sweep
 from railyard.catalog import load as catalog
 from railyard.cluster.override import overridden
-from railyard.errors import InputError
-from railyard.plan.designs import work
-from railyard.plan.designs.build import Bench
-from railyard.plan.designs.doubt import Doubts
-from railyard.plan.designs.planned import begin
-from railyard.plan.designs.planning import Planner
-from railyard.plan.designs.space import one_design, space_of
-from railyard.plan.designs.sweep import sweep
-from railyard.scenario import load
-from railyard.study import study
-from railyard.study.journal import Journal
-from railyard.study.workers import Local
+from railyard.kit.errors import InputError
+from railyard.work.scenario import load
+from railyard.work.study import study
+from railyard.work.study.journal import Journal
+from railyard.work.study.workers import Local
 
 STORE = "nvme-file-server"
 BASE: dict[str, Any] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.plan.test_designs_plan import plain, planned, values
 
-from railyard.plan.designs import judgement
-from railyard.scenario import load
+from railyard.ask.plan.designs import judgement
+from railyard.work.scenario import load
 
 SPACE = {"fabric": ["roce", "ideal", "uec"], "oversubscription": ["1:1", "4:1"]}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from railyard.errors import InputError
-from railyard.plan.designs.planned import begin
-from railyard.scenario import load
+from railyard.ask.plan.designs.planned import begin
+from railyard.kit.errors import InputError
+from railyard.work.scenario import load
 
 PLAN = {
     "name": "p",

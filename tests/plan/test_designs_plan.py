@@ -10,24 +10,24 @@ from typing import Any
 import polars as pl
 import pytest
 
-from railyard.cli import guard
-from railyard.errors import InputError
-from railyard.plan.designs import work
-from railyard.plan.designs.build import Bench
-from railyard.plan.designs.lessons import Lessons
-from railyard.plan.designs.outcome import Outcome
-from railyard.plan.designs.planned import begin
-from railyard.plan.designs.planning import Planner
-from railyard.plan.designs.reasons import why
-from railyard.plan.designs.space import space_of
-from railyard.plan.designs.study import ending_at_once
-from railyard.plan.designs.summary import answer_of
-from railyard.plan.designs.sweep import sweep
-from railyard.scenario import load
-from railyard.schema import yaml
-from railyard.study.journal import Journal
-from railyard.study.tasks import Done, Task, call
-from railyard.study.workers import Local
+from railyard.ask.plan.designs import work
+from railyard.ask.plan.designs.build import Bench
+from railyard.ask.plan.designs.lessons import Lessons
+from railyard.ask.plan.designs.outcome import Outcome
+from railyard.ask.plan.designs.planned import begin
+from railyard.ask.plan.designs.planning import Planner
+from railyard.ask.plan.designs.reasons import why
+from railyard.ask.plan.designs.space import space_of
+from railyard.ask.plan.designs.study import ending_at_once
+from railyard.ask.plan.designs.summary import answer_of
+from railyard.ask.plan.designs.sweep import sweep
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError
+from railyard.kit.schema import yaml
+from railyard.work.scenario import load
+from railyard.work.study.journal import Journal
+from railyard.work.study.tasks import Done, Task, call
+from railyard.work.study.workers import Local
 
 TRAINING = {
     "model": "llama-3-8b",
@@ -119,7 +119,7 @@ def test_points_that_cannot_be_are_kept_with_their_error():
 def test_points_are_rows_that_sql_asks(tmp_path):
     import polars as pl
 
-    from railyard.plan.designs import files
+    from railyard.ask.plan.designs import files
 
     draft = load.from_values(values(effort={"flow": 0, "draws": 100}))
     found = planned(draft)
@@ -187,7 +187,7 @@ def test_stopped_at_any_moment_the_answer_has_the_best_so_far(tasks, designs, ru
 
 
 def test_stopped_while_chances_are_drawn_the_choice_stands_without_them(monkeypatch):
-    from railyard.plan.designs import conclusion
+    from railyard.ask.plan.designs import conclusion
 
     whole = plain(planned(load.from_values(values(effort=EFFORT))))
 
@@ -251,7 +251,7 @@ def test_where_nothing_runs_all_that_may_win_is_unverified():
 
 def test_the_closed_form_is_that_of_designs_and_prices_are_those_of_a_run():
     """Figures of a point against `railyard run` of the same scenario: money of the same step."""
-    from railyard.study import study
+    from railyard.work.study import study
 
     space = space_of(load.from_values(values()))
     bench = Bench(space)

@@ -10,25 +10,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from railyard.errors import InputError
+from railyard.ask.plan.designs import service
+from railyard.ask.plan.designs.build import Bench
+from railyard.ask.plan.designs.doubt import worth
+from railyard.ask.plan.designs.families import family_of, rivals_of
+from railyard.ask.plan.designs.outcome import Unverified
+from railyard.ask.plan.designs.planned import Planned, begin
+from railyard.ask.plan.designs.planning import Planner
+from railyard.ask.plan.designs.price import Goodputs
+from railyard.ask.plan.designs.reasons import why
+from railyard.ask.plan.designs.service_price import SLOWER, kept_of
+from railyard.ask.plan.designs.space import space_of
+from railyard.ask.plan.designs.study import ending_at_once
+from railyard.ask.plan.designs.summary import answer_of
+from railyard.kit.errors import InputError
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.served import Served
-from railyard.plan.designs import service
-from railyard.plan.designs.build import Bench
-from railyard.plan.designs.doubt import worth
-from railyard.plan.designs.families import family_of, rivals_of
-from railyard.plan.designs.outcome import Unverified
-from railyard.plan.designs.planned import Planned, begin
-from railyard.plan.designs.planning import Planner
-from railyard.plan.designs.price import Goodputs
-from railyard.plan.designs.reasons import why
-from railyard.plan.designs.service_price import SLOWER, kept_of
-from railyard.plan.designs.space import space_of
-from railyard.plan.designs.study import ending_at_once
-from railyard.plan.designs.summary import answer_of
-from railyard.scenario import load
-from railyard.study.journal import Journal
-from railyard.study.tasks import Done, Task, call
+from railyard.work.scenario import load
+from railyard.work.study.journal import Journal
+from railyard.work.study.tasks import Done, Task, call
 
 LAYOUTS = [
     {"both": {"tp": [2, 8]}},
@@ -212,7 +212,7 @@ def hand(space_values, ran: dict[int, float]) -> tuple[Planned, np.ndarray]:
     draft = load.from_values(space_values)
     begun, _ = begin(draft)
     begun.closed_form = (0.0, 0.03, 5)
-    from railyard.plan.designs.outcome import Outcome
+    from railyard.ask.plan.designs.outcome import Outcome
 
     begun.points = list(range(begun.space.size))
     for point in begun.points:

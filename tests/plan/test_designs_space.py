@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
-from railyard.plan.designs.planned import begin
-from railyard.plan.designs.space import space_of
-from railyard.scenario import load
+from railyard.ask.plan.designs.planned import begin
+from railyard.ask.plan.designs.space import space_of
+from railyard.kit.errors import InputError
+from railyard.work.scenario import load
 
 
 def draft(**plan: Any):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from railyard.plan.designs.study import plan
-from railyard.scenario import load
+from railyard.ask.plan.designs.study import plan
+from railyard.work.scenario import load
 
 PLAN = {
     "name": "planned",

@@ -7,19 +7,19 @@ import json
 import pytest
 
 from railyard import catalog
+from railyard.ask.plan.growth.change import Change, Lot, cables, change
+from railyard.ask.plan.growth.ledger import YEAR_S, Ledger
+from railyard.ask.plan.growth.page import page
+from railyard.ask.plan.growth.paths import growth, to_json
+from railyard.ask.plan.growth.provision import provisions
 from railyard.catalog.types import Range
-from railyard.cli import guard
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import LeafSpine
-from railyard.economics.cost import usd_per_h
-from railyard.errors import InputError
-from railyard.plan.growth.change import Change, Lot, cables, change
-from railyard.plan.growth.ledger import YEAR_S, Ledger
-from railyard.plan.growth.page import page
-from railyard.plan.growth.paths import growth, to_json
-from railyard.plan.growth.provision import provisions
-from railyard.scenario import load
-from railyard.schema import yaml
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError
+from railyard.kit.schema import yaml
+from railyard.measure.cost.cost import usd_per_h
+from railyard.work.scenario import load
 
 
 def cluster(ranks: int, ratio: float = 1.0):

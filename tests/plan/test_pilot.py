@@ -10,23 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from railyard.cli import accept_pilot
-from railyard.errors import InputError
-from railyard.plan.designs.build import Bench
-from railyard.plan.designs.conclusion import conclude
-from railyard.plan.designs.doubt import Doubts, Factor
-from railyard.plan.designs.objectives import figures_of
-from railyard.plan.designs.outcome import layout_of
-from railyard.plan.designs.planned import begin
-from railyard.plan.designs.planning import Planner
-from railyard.plan.designs.price import priced
-from railyard.plan.pilot import trials
-from railyard.plan.pilot.flips import Beliefs, Trial, best
-from railyard.plan.pilot.trials import sheet
-from railyard.result.tax import EXPOSED
-from railyard.scenario import load
-from railyard.study.journal import Journal
-from railyard.study.tasks import Done, call
+from railyard.ask.plan.designs.build import Bench
+from railyard.ask.plan.designs.conclusion import conclude
+from railyard.ask.plan.designs.doubt import Doubts, Factor
+from railyard.ask.plan.designs.objectives import figures_of
+from railyard.ask.plan.designs.outcome import layout_of
+from railyard.ask.plan.designs.planned import begin
+from railyard.ask.plan.designs.planning import Planner
+from railyard.ask.plan.designs.price import priced
+from railyard.ask.plan.pilot import trials
+from railyard.ask.plan.pilot.flips import Beliefs, Trial, best
+from railyard.ask.plan.pilot.trials import sheet
+from railyard.face.cli import accept_pilot
+from railyard.kit.errors import InputError
+from railyard.measure.result.tax import EXPOSED
+from railyard.work.scenario import load
+from railyard.work.study.journal import Journal
+from railyard.work.study.tasks import Done, call
 
 PLAN: dict[str, Any] = {
     "name": "p",
@@ -191,7 +191,7 @@ def test_several_results_are_conditioned_at_once():
 
 def test_designs_that_miss_a_constraint_after_a_result_are_not_recommended(found):
     """A step that is so much longer that the deadline is missed: the design with the shorter one is left."""
-    from railyard.plan.designs.constraints import Constraint
+    from railyard.ask.plan.designs.constraints import Constraint
 
     first, second = found.planned.choices[:2]
     limit = max(first.figures["step"], second.figures["step"]) * 1.01

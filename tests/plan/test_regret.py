@@ -7,13 +7,13 @@ import pytest
 from tests.plan.test_designs_plan import planned as finished
 from tests.plan.test_designs_plan import values
 
-from railyard.plan import regret
-from railyard.plan.designs import decide, judgement
-from railyard.plan.designs.doubt import Worth
-from railyard.plan.designs.objectives import OBJECTIVES, measured_by
-from railyard.plan.designs.outcome import Outcome
-from railyard.plan.designs.planned import begin
-from railyard.scenario import load
+from railyard.ask.plan import regret
+from railyard.ask.plan.designs import decide, judgement
+from railyard.ask.plan.designs.doubt import Worth
+from railyard.ask.plan.designs.objectives import OBJECTIVES, measured_by
+from railyard.ask.plan.designs.outcome import Outcome
+from railyard.ask.plan.designs.planned import begin
+from railyard.work.scenario import load
 
 COSTS = {0: (1.0, 4.0), 1: (2.0, 2.0), 2: (1.2, 3.0)}
 SHARES = (0.75, 0.25)

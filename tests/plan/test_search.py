@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from railyard.cli import plan as command
-from railyard.errors import InputError
-from railyard.plan.serving.options import options
-from railyard.plan.serving.planning import plan
-from railyard.plan.serving.search import Found, search
-from railyard.plan.serving.summary import gain, to_json, why
-from railyard.plan.serving.trials import Trials
-from railyard.scenario import load
-from railyard.schema import yaml
-from railyard.study.study import run as execute
+from railyard.ask.plan.serving.options import options
+from railyard.ask.plan.serving.planning import plan
+from railyard.ask.plan.serving.search import Found, search
+from railyard.ask.plan.serving.summary import gain, to_json, why
+from railyard.ask.plan.serving.trials import Trials
+from railyard.face.cli import plan as command
+from railyard.kit.errors import InputError
+from railyard.kit.schema import yaml
+from railyard.work.scenario import load
+from railyard.work.study.study import run as execute
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.scenario.load import Draft
+    from railyard.work.scenario.load import Draft
 
 ASKED = {"rate": 8, "input": {"mean": 1500, "p99": 6000}, "output": {"mean": 100, "p99": 300}, "count": 60}
 

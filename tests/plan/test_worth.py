@@ -8,16 +8,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from railyard.ask.plan.worth.moved import dearer
+from railyard.ask.plan.worth.nines import Outages, availability, spares_for
+from railyard.ask.plan.worth.page import page
+from railyard.ask.plan.worth.worth import to_json, worth
 from railyard.catalog.types import Range
-from railyard.economics.carbon import carbon
-from railyard.economics.grids import grid
-from railyard.errors import InputError
-from railyard.plan.worth.moved import dearer
-from railyard.plan.worth.nines import Outages, availability, spares_for
-from railyard.plan.worth.page import page
-from railyard.plan.worth.worth import to_json, worth
-from railyard.scenario.load import from_values
-from railyard.study import study
+from railyard.kit.errors import InputError
+from railyard.measure.cost.carbon import carbon
+from railyard.measure.cost.grids import grid
+from railyard.work.scenario.load import from_values
+from railyard.work.study import study
 
 SCENARIO = {
     "name": "worth",

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from typer.main import get_command
 
-from railyard import api
-from railyard.cli.app import app
-from railyard.cli.installed import EXTRAS
-from railyard.scenario.load import load
+from railyard.face import api
+from railyard.face.cli.app import app
+from railyard.face.cli.installed import EXTRAS
+from railyard.work.scenario.load import load
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.engine.packet.host_collectives import laid_out
-from railyard.errors import InputError
 from railyard.graph import CollectiveKind, Kind
-from railyard.workload.replay.chakra import read
+from railyard.kit.errors import InputError
+from railyard.work.trace.chakra import read
 
 from .checks import check, check_traffic, finish_times, sent
 

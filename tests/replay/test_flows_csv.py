@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
 from railyard.graph import AT_RECEIVER
-from railyard.workload.replay.flows_csv import read
+from railyard.kit.errors import InputError
+from railyard.work.trace.flows_csv import read
 
 from .checks import check, sent
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
 from railyard.graph import AT_RECEIVER
-from railyard.workload.replay.goal import read
+from railyard.kit.errors import InputError
+from railyard.work.trace.goal import read
 
 from .checks import check, finish_times, sent
 

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.engine.packet import Traffic
-from railyard.errors import InputError
 from railyard.graph import AT_RECEIVER, AT_SENDER
-from railyard.workload.replay.htsim_matrix import read
+from railyard.kit.errors import InputError
+from railyard.work.trace.htsim_matrix import read
 
 from .checks import check, sent
 

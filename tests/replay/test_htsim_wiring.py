@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
-from railyard.study.traffic.htsim_topology import Tree, k_ary, read
-from railyard.study.traffic.htsim_wiring import TreeNetwork, wire
-from railyard.workload.replay.trace import Failure
+from railyard.kit.errors import InputError
+from railyard.work.trace.trace import Failure
+from railyard.work.traffic.htsim_topology import Tree, k_ary, read
+from railyard.work.traffic.htsim_wiring import TreeNetwork, wire
 
 DATA = Path(__file__).parents[1] / "packet" / "data"
 G = 10**9

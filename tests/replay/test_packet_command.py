@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard.cli.guard import run as railyard
+from railyard.face.cli.guard import run as railyard
 
 DATA = Path(__file__).parents[1] / "packet" / "data"
 

@@ -1,9 +1,9 @@
 import pytest
 
 from railyard.engine.packet import CONSTANTS
-from railyard.errors import InputError
-from railyard.scenario.packet import assign, fabric, names
-from railyard.scenario.packet.settings import KEYS, PacketSettings, differences
+from railyard.kit.errors import InputError
+from railyard.work.scenario.packet import assign, fabric, names
+from railyard.work.scenario.packet.settings import KEYS, PacketSettings, differences
 
 BASE = PacketSettings()
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard import api
-from railyard.errors import InputError
+from railyard.face import api
 from railyard.graph import parquet
-from railyard.result.reading import result_from
-from railyard.scenario import load
-from railyard.study import study
-from railyard.workload.replay import importer
+from railyard.kit.errors import InputError
+from railyard.measure.result.reading import result_from
+from railyard.work.scenario import load
+from railyard.work.study import study
+from railyard.work.trace import importer
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "traces"
 CLUSTER = {"accelerators": 32, "server": "hgx-h100", "back_end": {"topology": "rail-optimized", "fabric": "ideal"}}

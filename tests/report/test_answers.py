@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from railyard.errors import InputError
-from railyard.report import answer_html, keep_answer
-from railyard.result.answers.answer import NAMES, answer_from
-from railyard.result.answers.audit import AuditAnswer, FindingRow
-from railyard.result.answers.diagnosis import DiagnosisAnswer, SuspectRow
-from railyard.result.answers.place import PicturePlace
-from railyard.result.answers.tune import KindGain, SeenGain, SettingChange, TuneAnswer, UnseenCase, UnseenGain
+from railyard.face.report import answer_html, keep_answer
+from railyard.kit.errors import InputError
+from railyard.measure.result.answers.answer import NAMES, answer_from
+from railyard.measure.result.answers.audit import AuditAnswer, FindingRow
+from railyard.measure.result.answers.diagnosis import DiagnosisAnswer, SuspectRow
+from railyard.measure.result.answers.place import PicturePlace
+from railyard.measure.result.answers.tune import KindGain, SeenGain, SettingChange, TuneAnswer, UnseenCase, UnseenGain
 
 from .test_html import embedded
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from railyard.face.report import report_html, write_report
 from railyard.graph import Record
 from railyard.measure.packets import packet_section
-from railyard.report import report_html, write_report
-from railyard.result.provenance import ProvenanceFigures
-from railyard.result.result import Result
-from railyard.result.variants.traffic import TrafficVariant
+from railyard.measure.result.provenance import ProvenanceFigures
+from railyard.measure.result.result import Result
+from railyard.measure.result.variants.traffic import TrafficVariant
 
 NONE = np.zeros(0, np.int64)
 NOTHING = Record(

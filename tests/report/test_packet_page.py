@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from railyard.report import write_report
-from railyard.result.reading import result_from
+from railyard.face.report import write_report
+from railyard.measure.result.reading import result_from
 
 from . import packet_sample
 from .browser import CHROMIUM, browse

@@ -10,11 +10,11 @@ import jsonschema
 import pytest
 
 import railyard
-from railyard.errors import InputError
-from railyard.result.reading import STEPS, result_from
-from railyard.result.result import FORMAT, Result
-from railyard.result.variants.variant import BaseVariant
-from railyard.study import kinds
+from railyard.kit.errors import InputError
+from railyard.measure.result.reading import STEPS, result_from
+from railyard.measure.result.result import FORMAT, Result
+from railyard.measure.result.variants.variant import BaseVariant
+from railyard.work import kinds
 
 CLUSTER = {"accelerators": 32, "server": "hgx-h100", "back_end": {"topology": "rail-optimized", "fabric": "roce"}}
 STEP = {"model": "llama-3.1-8b", "sequence": 2048, "global_batch": 16, "parallelism": {"tp": 8, "dp": 4}}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from railyard.operate.prepare import prepare as prepare_jobs
-from railyard.scenario import load
-from railyard.scenario.variants import expand
-from railyard.study.study import prepare
-from railyard.study.study import run as execute
+from railyard.work.operate.prepare import prepare as prepare_jobs
+from railyard.work.scenario import load
+from railyard.work.scenario.variants import expand
+from railyard.work.study.study import prepare
+from railyard.work.study.study import run as execute
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OTHERS = {
@@ -45,7 +45,7 @@ def test_an_example_can_be_run_as_it_is(path):
     jobs = [prepare_jobs(one) for one in expand(draft)] if draft.kind == "operate" else prepare(draft)
     assert len({job.variant.name for job in jobs}) == len(jobs)
     first = path.read_text(encoding="utf-8").splitlines()[0]
-    assert first == "# yaml-language-server: $schema=railyard.schema.json"
+    assert first == "# yaml-language-server: $schema=railyard.kit.schema.json"
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -55,8 +55,8 @@ def test_a_quick_example_runs(name):
 
 
 def test_the_template_of_init_is_an_example_too():
-    from railyard.cli.starting import template
-    from railyard.schema import yaml
+    from railyard.face.cli.starting import template
+    from railyard.kit.schema import yaml
 
     draft = load.from_values(
         yaml.parse_mapping(template(), "template").plain(), {"accelerators": 64, "global_batch": 64}

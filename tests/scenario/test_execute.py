@@ -11,10 +11,10 @@ import time
 
 import pytest
 
-from railyard.errors import InputError, SimulationError
 from railyard.graph.parquet import read_record
-from railyard.scenario import load
-from railyard.study.study import run as execute
+from railyard.kit.errors import InputError, SimulationError
+from railyard.work.scenario import load
+from railyard.work.study.study import run as execute
 
 VARIANT_KEYS = {
     "name", "settings", "model_error", "bound", "outcome",

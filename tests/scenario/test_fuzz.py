@@ -6,11 +6,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from railyard.cluster import fabrics, topologies
-from railyard.errors import RailyardError
-from railyard.scenario import load
-from railyard.schema import yaml
-from railyard.study.study import prepare
-from railyard.study.study import run as execute
+from railyard.kit.errors import RailyardError
+from railyard.kit.schema import yaml
+from railyard.work.scenario import load
+from railyard.work.study.study import prepare
+from railyard.work.study.study import run as execute
 
 PARALLELISM = "workload.training.parallelism"
 TRAINING = "workload.training"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from railyard.scenario import load
-from railyard.scenario.variants import expand
-from railyard.schema import yaml
+from railyard.kit.schema import yaml
+from railyard.work.scenario import load
+from railyard.work.scenario.variants import expand
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCKS = [

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from railyard.cluster import fabrics, topologies
-from railyard.errors import InputError
-from railyard.scenario import load
-from railyard.scenario.model import Scenario
-from railyard.scenario.variants import expand
-from railyard.schema import yaml
+from railyard.kit.errors import InputError
+from railyard.kit.schema import yaml
+from railyard.work.scenario import load
+from railyard.work.scenario.model import Scenario
+from railyard.work.scenario.variants import expand
 
 SMALL = """\
 name: small
@@ -250,7 +250,7 @@ def test_junk_anywhere_gives_a_scenario_or_an_input_error_with_a_place(data):
 )
 def test_any_override_gives_a_scenario_or_an_input_error(key, value):
     draft = load.from_values(yaml.parse_mapping(SMALL, "x").plain())
-    from railyard.scenario import override
+    from railyard.work.scenario import override
 
     with contextlib.suppress(InputError):
         draft.changed(dict([override.parse_set(f"{key}={value}")]))

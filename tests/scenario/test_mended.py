@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from railyard import api, files
-from railyard.cli import guard
-from railyard.errors import InputError
-from railyard.scenario import load
-from railyard.scenario.problems import MOST
+from railyard.face import api
+from railyard.face.cli import guard
+from railyard.kit import files
+from railyard.kit.errors import InputError
+from railyard.work.scenario import load
+from railyard.work.scenario.problems import MOST
 
 PLAIN = """
 name: plain

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from railyard.errors import InputError
-from railyard.scenario import override
-from railyard.schema import yaml
+from railyard.kit.errors import InputError
+from railyard.kit.schema import yaml
+from railyard.work.scenario import override
 
 
 def tree(text: str = "cluster:\n  accelerators: 8\n  back_end:\n    fabric: roce\nfaults: [{rank: 1}]\n"):
@@ -67,8 +67,8 @@ def test_wrong_comparisons(text):
 
 
 def test_the_same_value_twice_is_no_comparison():
-    from railyard.scenario import load
-    from railyard.scenario.variants import expand
+    from railyard.work.scenario import load
+    from railyard.work.scenario.variants import expand
 
     draft = load.load(Path(__file__).parents[2] / "examples" / "first.yaml", ["tokens=2 T", "placement=scattered"])
     assert draft.scenario.workload.training.tokens == 2_000_000_000_000

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from railyard.scenario import quantity as q
-from railyard.scenario.workload import SoftwareSection
-from railyard.schema import quantity as quantities
+from railyard.kit.schema import quantity as quantities
+from railyard.work.scenario import quantity as q
+from railyard.work.scenario.workload import SoftwareSection
 
 ALL = [value for value in vars(quantities).values() if isinstance(value, q.Quantity)]
 

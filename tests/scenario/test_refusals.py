@@ -11,16 +11,16 @@ import pytest
 from tests.fuzz.scenarios import BASES, places, put
 
 from railyard import catalog
+from railyard.ask.observe.clusterfile import cluster_of
 from railyard.catalog.store import KINDS
-from railyard.errors import InputError
-from railyard.observe.clusterfile import cluster_of
-from railyard.operate.prepare import prepare as prepare_operation
-from railyard.scenario import load, override, variants
-from railyard.scenario.packet import mix
-from railyard.scenario.problems import known
-from railyard.schema import yaml
-from railyard.schema.field import records
-from railyard.study.study import prepare
+from railyard.kit.errors import InputError
+from railyard.kit.schema import yaml
+from railyard.kit.schema.field import records
+from railyard.work.operate.prepare import prepare as prepare_operation
+from railyard.work.scenario import load, override, variants
+from railyard.work.scenario.packet import mix
+from railyard.work.scenario.problems import known
+from railyard.work.study.study import prepare
 
 SRC = Path(__file__).parents[2] / "src" / "railyard"
 TRAINING = "workload.training"

@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard import api, catalog
-from railyard.errors import InputError
-from railyard.scenario import load
-from railyard.study.serving.notes import computed_again
-from railyard.study.serving.speculation import pass_share
-from railyard.study.study import prepare
-from railyard.workload.serving.devices import DeviceProfile, written
-from railyard.workload.serving.profiles import profile
+from railyard import catalog
+from railyard.face import api
+from railyard.kit.errors import InputError
+from railyard.work.scenario import load
+from railyard.work.serving.devices import DeviceProfile, written
+from railyard.work.serving.notes import computed_again
+from railyard.work.serving.profiles import profile
+from railyard.work.serving.speculation import pass_share
+from railyard.work.study.study import prepare
 
 BASE = {
     "name": "small",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railyard.cli import guard
+from railyard.face.cli import guard
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.68,100,10\n"
 VIDUR = "arrived_at,num_prefill_tokens,num_decode_tokens\n0.5,10,10\n"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from railyard.api.served import best_variant, why
+from railyard.face.api.served import best_variant, why
 from railyard.measure.model_error import ModelError
+from railyard.measure.result.money import ServingCostFigures
+from railyard.measure.result.result import Result
+from railyard.measure.result.section import Band
+from railyard.measure.result.serving import ModelServing, ObjectiveFigures, RequestsFigures
+from railyard.measure.result.tax import ServingTax, ServingTaxShares
+from railyard.measure.result.variants.serving import ServingVariant
 from railyard.measure.verdict import verdict_of
-from railyard.result.money import ServingCostFigures
-from railyard.result.result import Result
-from railyard.result.section import Band
-from railyard.result.serving import ModelServing, ObjectiveFigures, RequestsFigures
-from railyard.result.tax import ServingTax, ServingTaxShares
-from railyard.result.variants.serving import ServingVariant
 
 NONE = ServingTaxShares(goodput_lost=0.0, ttft={}, tpot={})
 TAX = ServingTax(goodput_lost=0.125, ttft={}, tpot={}, scale_up=NONE)

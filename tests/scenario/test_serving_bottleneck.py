@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from railyard.api.served import bottleneck
-from railyard.result.serving import ModelServing, ObjectiveFigures, Percentiles, ReplicaTrial
-from railyard.result.variants.serving import ServingVariant
+from railyard.face.api.served import bottleneck
+from railyard.measure.result.serving import ModelServing, ObjectiveFigures, Percentiles, ReplicaTrial
+from railyard.measure.result.variants.serving import ServingVariant
 
 
 def variant(*trials: ReplicaTrial) -> ServingVariant:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard import api
-from railyard.errors import InputError
-from railyard.result.reading import result_from
-from railyard.result.serving import ModelServing
-from railyard.result.variants.serving import ServingVariant
+from railyard.face import api
+from railyard.kit.errors import InputError
+from railyard.measure.result.reading import result_from
+from railyard.measure.result.serving import ModelServing
+from railyard.measure.result.variants.serving import ServingVariant
 
 SCENARIO = {
     "name": "small",

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from railyard import api
-from railyard.result.reading import result_from
-from railyard.units import rate
+from railyard.face import api
+from railyard.kit.units import rate
+from railyard.measure.result.reading import result_from
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "serving"
 

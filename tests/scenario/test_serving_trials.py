@@ -9,13 +9,19 @@ import numpy as np
 import pytest
 
 from railyard.graph.request_table import RequestTable
+from railyard.measure.result.serving import (
+    ModelServing,
+    ObjectiveFigures,
+    Percentiles,
+    RequestsFigures,
+    ThroughputFigures,
+)
+from railyard.measure.result.variants.serving import ServingVariant
 from railyard.measure.serving.objective import Objective
 from railyard.measure.serving.served import Served
-from railyard.result.serving import ModelServing, ObjectiveFigures, Percentiles, RequestsFigures, ThroughputFigures
-from railyard.result.variants.serving import ServingVariant
-from railyard.study.control import Control
-from railyard.study.serving.capacity import with_curve
-from railyard.study.serving.measuring import MeasuredServing
+from railyard.work.serving.capacity import with_curve
+from railyard.work.serving.measuring import MeasuredServing
+from railyard.work.study.control import Control
 
 ANSWER_S = 7.3
 

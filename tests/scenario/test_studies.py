@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from railyard.scenario import load
-from railyard.study.study import prepare
-from railyard.study.training.hash_seeds import hashes
+from railyard.work.scenario import load
+from railyard.work.study.study import prepare
+from railyard.work.training.hash_seeds import hashes
 
 STUDIES = sorted((Path(__file__).parents[2] / "examples" / "studies").glob("*.yaml"))
 

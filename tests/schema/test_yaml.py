@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
-from railyard.schema import yaml
+from railyard.kit.errors import InputError
+from railyard.kit.schema import yaml
 
 
 def problem_of(text: str):

@@ -1,4 +1,4 @@
-"""Files of users are opened in one place, `railyard.files`; what else opens a file is listed here, with its reason."""
+"""Files of users are opened in one place, `railyard.kit.files`; what else opens a file is listed here, with its reason."""
 
 import ast
 from collections import defaultdict
@@ -7,7 +7,7 @@ from pathlib import Path
 import railyard
 
 PACKAGE = Path(railyard.__file__).parent
-READER = "railyard/files.py"
+READER = "railyard/kit/files.py"
 
 OPENS = {
     "open", "read_text", "read_bytes", "fdopen", "read_parquet", "scan_parquet", "read_parquet_schema",
@@ -20,24 +20,24 @@ OPENS = {
 ALLOWED = (
     # What comes with Railyard.
     ("railyard/catalog/index.py", {"path.read_text('utf-8')"}),
-    ("railyard/workload/federated/curves.py", {"FILE.open(encoding='utf-8', newline='')"}),
-    ("railyard/workload/serving/devices.py", {"_SHIPPED.read_text(encoding='utf-8')"}),
+    ("railyard/work/federated/curves.py", {"FILE.open(encoding='utf-8', newline='')"}),
+    ("railyard/work/serving/devices.py", {"_SHIPPED.read_text(encoding='utf-8')"}),
     (
-        "railyard/workload/serving/profiles.py",
+        "railyard/work/serving/profiles.py",
         {
             "(_DATA / 'constants.toml').read_text(encoding='utf-8')",
             "(_DATA / 'fitted.json').read_text(encoding='utf-8')",
         },
     ),
     (
-        "railyard/workload/training/profiles.py",
+        "railyard/work/training/profiles.py",
         {
             "(_DATA / 'fitted.json').read_text(encoding='utf-8')",
             "(_DATA / 'profiles.toml').read_text(encoding='utf-8')",
         },
     ),
     # What the system says.
-    ("railyard/calibrate/numpy_device.py", {"Path('/proc/cpuinfo').read_text(encoding='utf-8', errors='replace')"}),
+    ("railyard/ask/calibrate/numpy_device.py", {"Path('/proc/cpuinfo').read_text(encoding='utf-8', errors='replace')"}),
     ("railyard/engine/lab/ability.py", {"Path('/proc/self/status').read_text(encoding='ascii')"}),
     (
         "railyard/engine/lab/keeper.py",
@@ -46,31 +46,31 @@ ALLOWED = (
     # What this process, or one that it started, wrote.
     ("railyard/engine/lab/frr.py", {"(place / 'zebra.log').read_text(errors='replace')"}),
     (
-        "railyard/web/outputs.py",
+        "railyard/face/web/outputs.py",
         {
             "os.fdopen(os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW), 'rb')",
             "os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW)",
         },
     ),
-    ("railyard/written.py", {"shutil.copy2(source, target, follow_symlinks=False)"}),
+    ("railyard/kit/written.py", {"shutil.copy2(source, target, follow_symlinks=False)"}),
     # No files.
-    ("railyard/cli/ui.py", {"webbrowser.open(address)"}),
-    ("railyard/operate/loop.py", {"self.scheduler.open(window)"}),
-    ("railyard/operate/scheduler.py", {"self.open(window)"}),
+    ("railyard/face/cli/ui.py", {"webbrowser.open(address)"}),
+    ("railyard/work/operate/loop.py", {"self.scheduler.open(window)"}),
+    ("railyard/work/operate/scheduler.py", {"self.open(window)"}),
     # Streams that `opened` gave, or bytes.
-    ("railyard/api/query.py", {"pl.read_ipc(BytesIO(done.stdout))"}),
+    ("railyard/face/api/query.py", {"pl.read_ipc(BytesIO(done.stdout))"}),
     (
-        "railyard/observe/sources.py",
+        "railyard/ask/observe/sources.py",
         {"gzip.GzipFile(fileobj=raw)", "zipfile.ZipFile(raw)", "tarfile.open(fileobj=raw)"},
     ),
     (
-        "railyard/workload/replay/chakra_files.py",
+        "railyard/work/trace/chakra_files.py",
         {"zipfile.ZipFile(io.BytesIO(data))", "tarfile.open(fileobj=io.BytesIO(data))"},
     ),
     # A source line below an error: errors import nothing, and look whether the file is regular themselves.
-    ("railyard/errors.py", {"path.open(encoding='utf-8', errors='replace')"}),
+    ("railyard/kit/errors.py", {"path.open(encoding='utf-8', errors='replace')"}),
     # Python files of users, run by Python; `readable` looks at them first.
-    ("railyard/plugins.py", {"importlib.util.spec_from_file_location(name, path)"}),
+    ("railyard/kit/plugins.py", {"importlib.util.spec_from_file_location(name, path)"}),
 )
 
 
@@ -84,7 +84,7 @@ def opening(path):
 def named(call):
     function = call.func
     if isinstance(function, ast.Name) and function.id in {"read_text", "read_bytes"}:
-        return "of railyard.files"
+        return "of railyard.kit.files"
     return function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
 
 

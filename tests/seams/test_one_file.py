@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from railyard.plugins import VARIABLE
+from railyard.kit.plugins import VARIABLE
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "examples" / "plugin" / "src" / "railyard_example"

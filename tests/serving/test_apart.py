@@ -11,19 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard import api, catalog
+from railyard import catalog
 from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
-from railyard.errors import InputError
+from railyard.face import api
+from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
-from railyard.scenario import load
-from railyard.study.study import prepare
-from railyard.workload.serving.afd import Beat, SideExchange, apart_cost
-from railyard.workload.serving.columns import Deployments
-from railyard.workload.serving.cost import iteration_cost
-from railyard.workload.serving.halves import Side, halves
-from railyard.workload.serving.layout import ServingLayout
-from railyard.workload.serving.memory import weight_bytes
-from railyard.workload.serving.profiles import profile
+from railyard.work.scenario import load
+from railyard.work.serving.afd import Beat, SideExchange, apart_cost
+from railyard.work.serving.columns import Deployments
+from railyard.work.serving.cost import iteration_cost
+from railyard.work.serving.halves import Side, halves
+from railyard.work.serving.layout import ServingLayout
+from railyard.work.serving.memory import weight_bytes
+from railyard.work.serving.profiles import profile
+from railyard.work.study.study import prepare
 
 KNOWN = catalog.load()
 

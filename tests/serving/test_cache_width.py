@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railyard import api, catalog
-from railyard.errors import InputError
+from railyard import catalog
+from railyard.face import api
+from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
-from railyard.workload.serving.cost import iteration_cost
-from railyard.workload.serving.layout import ServingLayout
-from railyard.workload.serving.profiles import profile
+from railyard.work.serving.cost import iteration_cost
+from railyard.work.serving.layout import ServingLayout
+from railyard.work.serving.profiles import profile
 
 KNOWN = catalog.load()
 # Bits of an element with its share of the block's scale.

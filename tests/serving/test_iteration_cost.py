@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
-from railyard.workload.serving.columns import Deployments
-from railyard.workload.serving.cost import crowded_s, iteration_cost
-from railyard.workload.serving.iteration import IterationLoad, late_s, launches_s, parts
-from railyard.workload.serving.layout import ServingLayout
-from railyard.workload.serving.memory import weight_bytes
-from railyard.workload.serving.profiles import ENGINES, assemble, constants, profile
-from railyard.workload.serving.software import ServingSoftware, columns
-from railyard.workload.serving.steady import arrival_s
+from railyard.work.serving.columns import Deployments
+from railyard.work.serving.cost import crowded_s, iteration_cost
+from railyard.work.serving.iteration import IterationLoad, late_s, launches_s, parts
+from railyard.work.serving.layout import ServingLayout
+from railyard.work.serving.memory import weight_bytes
+from railyard.work.serving.profiles import ENGINES, assemble, constants, profile
+from railyard.work.serving.software import ServingSoftware, columns
+from railyard.work.serving.steady import arrival_s
 
 KNOWN = catalog.load()
 

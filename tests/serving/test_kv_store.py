@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from railyard.errors import InputError
-from railyard.scenario import load
-from railyard.study.study import prepare
+from railyard.kit.errors import InputError
+from railyard.work.scenario import load
+from railyard.work.study.study import prepare
 
 
 def job(pool, capacity="1 TB", accelerators=16):

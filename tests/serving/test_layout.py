@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from railyard.errors import InputError
-from railyard.workload.serving.layout import ServingLayout
+from railyard.kit.errors import InputError
+from railyard.work.serving.layout import ServingLayout
 
 
 @pytest.mark.parametrize("degree", ["tp", "pp", "dp_attention", "ep", "cp"])

@@ -7,10 +7,10 @@ import copy
 import numpy as np
 import pytest
 
-from railyard import api
-from railyard.errors import InputError
-from railyard.scenario import load
-from railyard.study.study import prepare
+from railyard.face import api
+from railyard.kit.errors import InputError
+from railyard.work.scenario import load
+from railyard.work.study.study import prepare
 
 PROMPT = 16000
 CACHED_BYTES = PROMPT * 32 * 8 * 128 * 2 * 2

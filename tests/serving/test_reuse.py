@@ -3,12 +3,12 @@
 import pytest
 
 from railyard import catalog
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
-from railyard.workload.serving.cost import iteration_cost
-from railyard.workload.serving.layout import ServingLayout
-from railyard.workload.serving.profiles import profile
-from railyard.workload.serving.reuse import Reuse, reuse
+from railyard.work.serving.cost import iteration_cost
+from railyard.work.serving.layout import ServingLayout
+from railyard.work.serving.profiles import profile
+from railyard.work.serving.reuse import Reuse, reuse
 
 KNOWN = catalog.load()
 

@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard import api, catalog
+from railyard import catalog
 from railyard.catalog.hugging_face import hf_config
+from railyard.face import api
 from railyard.model.machine import Machine
-from railyard.workload.serving.columns import Deployments
-from railyard.workload.serving.cost import iteration_cost
-from railyard.workload.serving.layout import ServingLayout
-from railyard.workload.serving.lockstep import copy_cost
-from railyard.workload.serving.memory import cache_tokens, divide, sequences, state_tokens
-from railyard.workload.serving.profiles import profile
+from railyard.work.serving.columns import Deployments
+from railyard.work.serving.cost import iteration_cost
+from railyard.work.serving.layout import ServingLayout
+from railyard.work.serving.lockstep import copy_cost
+from railyard.work.serving.memory import cache_tokens, divide, sequences, state_tokens
+from railyard.work.serving.profiles import profile
 
 DATA = Path(__file__).parents[1] / "catalog" / "data"
 KNOWN = catalog.load()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.engine.serving import Autoscale, Cost, Deployment, Links, Outages, Router, Speculative, lowering, simulate
-from railyard.errors import InputError, StaleCoreError
+from railyard.kit.errors import InputError, StaleCoreError
 
 from .columns import LINEAR, pool, rows
 

@@ -10,8 +10,8 @@ import pytest
 from railyard.engine.serving import Cost, Deployment, Pool, Router, Speculative, simulate
 from railyard.engine.serving.closed_form import expected
 from railyard.engine.serving.deployment import Autoscale
-from railyard.errors import InputError
 from railyard.graph.request_table import RequestTable
+from railyard.kit.errors import InputError
 
 COST = Cost(
     np.array([0, 100, 1000]),

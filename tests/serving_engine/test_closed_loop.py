@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.engine.serving import Cost, Deployment, Pool, simulate, stream
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 from .columns import pool, rows
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from railyard.engine.serving import Cost, Deployment, Outages, Pool, Router, simulate
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 from .columns import poisson, rows
 

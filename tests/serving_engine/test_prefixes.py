@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from railyard.engine.serving import Cost, Deployment, Pool, simulate
-from railyard.workload.serving.traces import read_trace
+from railyard.work.serving.traces import read_trace
 
 TRACES = Path(__file__).parents[2] / "examples" / "serving" / "traces"
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
-from railyard.workload.serving.generate import Sessions, synthetic
-from railyard.workload.serving.scaling import repeated, scaled
-from railyard.workload.serving.summary import autocorrelation, dispersion, gap_cv, summarize
-from railyard.workload.serving.traces import read_trace
+from railyard.kit.errors import InputError
+from railyard.work.serving.generate import Sessions, synthetic
+from railyard.work.serving.scaling import repeated, scaled
+from railyard.work.serving.summary import autocorrelation, dispersion, gap_cv, summarize
+from railyard.work.serving.traces import read_trace
 
 if TYPE_CHECKING:
     from railyard.graph.request_table import RequestTable

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
 from railyard.graph.request_table import joined
-from railyard.workload.serving.arrivals import KINDS, Arrivals
-from railyard.workload.serving.generate import RequestClass, Sessions, stream_synthetic, synthetic
-from railyard.workload.serving.lengths import Empirical, Fixed, LogNormal, Pairs
-from railyard.workload.serving.summary import dispersion, gap_cv, summarize
+from railyard.kit.errors import InputError
+from railyard.work.serving.arrivals import KINDS, Arrivals
+from railyard.work.serving.generate import RequestClass, Sessions, stream_synthetic, synthetic
+from railyard.work.serving.lengths import Empirical, Fixed, LogNormal, Pairs
+from railyard.work.serving.summary import dispersion, gap_cv, summarize
 
 COUNT = 200_000
 

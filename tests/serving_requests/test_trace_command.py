@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from railyard.cli import guard
+from railyard.face.cli import guard
 
 SHIPPED = Path(__file__).parents[2] / "examples" / "serving" / "traces"
 BURSTGPT = Path(__file__).parent / "data" / "burstgpt.csv"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
 from railyard.graph.request_table import RequestTable, joined
-from railyard.workload.serving.summary import summarize
-from railyard.workload.serving.traces import FORMATS, read_lengths, read_trace, stream_trace, write_trace
+from railyard.kit.errors import InputError
+from railyard.work.serving.summary import summarize
+from railyard.work.serving.traces import FORMATS, read_lengths, read_trace, stream_trace, write_trace
 
 DATA = Path(__file__).parent / "data"
 SHIPPED = Path(__file__).parents[2] / "examples" / "serving" / "traces"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from railyard.scenario import load
-from railyard.study.pipeline.measuring import measure
-from railyard.study.pipeline.shown import shown
-from railyard.study.study import prepare
+from railyard.work.pipeline.measuring import measure
+from railyard.work.pipeline.shown import shown
+from railyard.work.scenario import load
+from railyard.work.study.study import prepare
 
 if TYPE_CHECKING:
     from railyard.measure.serving.served import Served
-    from railyard.study.pipeline.prepare import PipelineJob
+    from railyard.work.pipeline.prepare import PipelineJob
 
 ASKED: dict[str, Any] = {
     "rate": 2,

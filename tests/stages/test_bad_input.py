@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.errors import InputError
-from railyard.scenario import load
-from railyard.study.study import prepare
-from railyard.workload.serving.retrieval import Index, search_s
+from railyard.kit.errors import InputError
+from railyard.work.scenario import load
+from railyard.work.serving.retrieval import Index, search_s
+from railyard.work.study.study import prepare
 
 from .pipelines import LARGE, measured, scenario, search
 

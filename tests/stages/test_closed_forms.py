@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard.engine.stages.fifo import starts
-from railyard.scenario import load
-from railyard.study.serving.measuring import latencies
-from railyard.study.study import prepare
+from railyard.work.scenario import load
+from railyard.work.serving.measuring import latencies
+from railyard.work.study.study import prepare
 
 from .pipelines import ASKED, CLUSTER, LARGE, SMALL, measured, run, search
 

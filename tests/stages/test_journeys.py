@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 
 from railyard.engine.stages import CAUSES, Between, StageStep, Takers, Tool, through
-from railyard.errors import InputError
 from railyard.graph import Record, RequestTable
 from railyard.graph.parquet import read_record
+from railyard.kit.errors import InputError
 from railyard.measure.serving.journeys import spent, spent_until
-from railyard.study.pipeline.files import write_variant
-from railyard.study.pipeline.shown import shown
+from railyard.work.pipeline.files import write_variant
+from railyard.work.pipeline.shown import shown
 
 from .pipelines import ASKED, SMALL, job, search
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from railyard.scenario import load
-from railyard.study.serving.measuring import latencies
-from railyard.study.serving.measuring import measure as measure_serving
-from railyard.study.study import prepare
+from railyard.work.scenario import load
+from railyard.work.serving.measuring import latencies
+from railyard.work.serving.measuring import measure as measure_serving
+from railyard.work.study.study import prepare
 
 from .pipelines import LARGE, SMALL, measured
 

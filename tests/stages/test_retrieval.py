@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.scenario.pipeline import RetrieveStage
-from railyard.study.pipeline.batched import search
-from railyard.workload.serving.retrieval import Index, search_s
+from railyard.work.pipeline.batched import search
+from railyard.work.pipeline.section import RetrieveStage
+from railyard.work.serving.retrieval import Index, search_s
 
 KNOWN = catalog.load()
 #: 96 cores behind 600 GB/s, all of which is reached.

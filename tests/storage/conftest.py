@@ -11,9 +11,9 @@ from railyard import catalog, cluster, engine
 from railyard.catalog import Model
 from railyard.cluster import FabricSpec, NetworkSpec
 from railyard.graph import Job
-from railyard.workload.training.build import build
-from railyard.workload.training.compute import StageTimes
-from railyard.workload.training.spec import Layout, SoftwareProfile, Training
+from railyard.work.training.build import build
+from railyard.work.training.compute import StageTimes
+from railyard.work.training.spec import Layout, SoftwareProfile, Training
 
 SMALL = Model(
     name="small", layers=8, hidden=64, heads=8, kv_heads=4, head_dim=8, ffn=128, gated_mlp=True, vocab=256,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railyard.errors import InputError
 from railyard.graph import Kind, Stream
+from railyard.kit.errors import InputError
 from railyard.measure.decompose import decompose
 from railyard.model.storage import StorageRates
-from railyard.workload.training.build import build
-from railyard.workload.training.spec import Checkpoint, DataLoading
-from railyard.workload.training.stored import checkpoint_bytes, data_s, stall_s
+from railyard.work.training.build import build
+from railyard.work.training.spec import Checkpoint, DataLoading
+from railyard.work.training.stored import checkpoint_bytes, data_s, stall_s
 
 GB = 1e9
 

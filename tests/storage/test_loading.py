@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
-from railyard.workload.training.formats import formats
-from railyard.workload.training.loading import cache_seconds, load_of, loading_s, mean_step_s, step_s
-from railyard.workload.training.spec import DataLoading
+from railyard.kit.errors import InputError
+from railyard.work.training.formats import formats
+from railyard.work.training.loading import cache_seconds, load_of, loading_s, mean_step_s, step_s
+from railyard.work.training.spec import DataLoading
 
 SPAN = st.floats(1e-3, 10.0)
 

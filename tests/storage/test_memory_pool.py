@@ -8,14 +8,14 @@ import pytest
 from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, MemoryPoolSpec, NetworkSpec, bill_of, link_name
 from railyard.collective import lower_pool
-from railyard.errors import InputError
 from railyard.graph import Job, Kind, Label, Stream, TaskGraph
+from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
-from railyard.scenario import load
-from railyard.study.study import prepare
-from railyard.workload.training.estimate import estimate
-from railyard.workload.training.memory import memory
-from railyard.workload.training.offload import Offload
+from railyard.work.scenario import load
+from railyard.work.study.study import prepare
+from railyard.work.training.estimate import estimate
+from railyard.work.training.memory import memory
+from railyard.work.training.offload import Offload
 
 IDEAL = NetworkSpec(fabric=FabricSpec("ideal"))
 

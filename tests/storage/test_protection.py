@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from railyard.errors import InputError
 from railyard.graph import Kind
+from railyard.kit.errors import InputError
 from railyard.measure.decompose import decompose
 from railyard.model.storage import StorageRates
-from railyard.study.training.storing import Flows, protected_s, state_flows
-from railyard.workload.training.build import build
-from railyard.workload.training.protection import cores_bps, file_bps, keys_s
-from railyard.workload.training.spec import Checkpoint
-from railyard.workload.training.stored import checkpoint_bytes, stall_s
+from railyard.work.training.build import build
+from railyard.work.training.protection import cores_bps, file_bps, keys_s
+from railyard.work.training.spec import Checkpoint
+from railyard.work.training.stored import checkpoint_bytes, stall_s
+from railyard.work.training.storing import Flows, protected_s, state_flows
 
 PLAIN = Checkpoint(asynchronous=False, bytes_per_parameter=4e5)
 

@@ -8,10 +8,10 @@ from railyard import catalog, cluster, engine
 from railyard.graph import Job
 from railyard.measure.job import Checkpointing, best_interval_s, job_time
 from railyard.model.storage import StorageRates
-from railyard.workload.training import profiles
-from railyard.workload.training.build import build
-from railyard.workload.training.spec import Checkpoint, Layout, SoftwareProfile, Training
-from railyard.workload.training.stored import checkpoint_bytes, stall_s
+from railyard.work.training import profiles
+from railyard.work.training.build import build
+from railyard.work.training.spec import Checkpoint, Layout, SoftwareProfile, Training
+from railyard.work.training.stored import checkpoint_bytes, stall_s
 
 RATES = {
     "iops": 0,

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import railyard
-from railyard import api
-from railyard.scenario.load import load
-from railyard.scenario.variants import expand
-from railyard.study.remedies import proposals
-from railyard.study.training import simulate, trying
-from railyard.study.training.fastest import Fastest
+from railyard.face import api
+from railyard.work.remedies import proposals
+from railyard.work.scenario.load import load
+from railyard.work.scenario.variants import expand
+from railyard.work.training import simulate, trying
+from railyard.work.training.fastest import Fastest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

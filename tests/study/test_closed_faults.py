@@ -6,10 +6,18 @@ import pytest
 
 from railyard import catalog
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
+from railyard.cluster.fault import (
+    AcceleratorDown,
+    DegradeLink,
+    HostDown,
+    LinkDown,
+    NicDown,
+    SlowAccelerator,
+    SwitchDown,
+)
+from railyard.cluster.fault.recovery import Recovery
 from railyard.cluster.topology import LeafSpine, RailOptimized
-from railyard.fault import AcceleratorDown, DegradeLink, HostDown, LinkDown, NicDown, SlowAccelerator, SwitchDown
-from railyard.fault.recovery import Recovery
-from railyard.study.training.closed_faults import closed_faults
+from railyard.work.training.closed_faults import closed_faults
 
 KNOWN = catalog.load()
 RECOVERY = Recovery()

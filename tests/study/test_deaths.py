@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import railyard
-from railyard.errors import InputError
-from railyard.fault.recovery import Recovery
-from railyard.scenario import load
-from railyard.study import study
+from railyard.cluster.fault.recovery import Recovery
+from railyard.kit.errors import InputError
+from railyard.work.scenario import load
+from railyard.work.study import study
 
 STEP = {
     "name": "step",

@@ -13,12 +13,12 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.spec import Placement
 from railyard.cluster.topology import LeafSpine, RailOptimized
 from railyard.graph import Job
-from railyard.study.training.designs import Site, evaluate
-from railyard.study.training.hash_seeds import redrawn
-from railyard.workload.training import Training, profiles
-from railyard.workload.training.build import build as graph_of
-from railyard.workload.training.spec import Layout
-from railyard.workload.training.traffic import CLASSES
+from railyard.work.training import Training, profiles
+from railyard.work.training.build import build as graph_of
+from railyard.work.training.designs import Site, evaluate
+from railyard.work.training.hash_seeds import redrawn
+from railyard.work.training.spec import Layout
+from railyard.work.training.traffic import CLASSES
 
 
 @cache

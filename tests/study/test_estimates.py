@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from railyard import api, catalog
+from railyard import catalog
 from railyard.catalog.hugging_face import hf_config
-from railyard.report import report_html
-from railyard.study.estimates import estimates
+from railyard.face import api
+from railyard.face.report import report_html
+from railyard.work.study.estimates import estimates
 
 DATA = Path(__file__).parents[1] / "catalog" / "data"
 

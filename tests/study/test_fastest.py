@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railyard import api
-from railyard.api import layouts as words
-from railyard.study.training import fastest
-from railyard.study.training.closed_error import ClosedError
-from railyard.study.training.fastest import MOST, SURE, WORTH, _Search
-from railyard.workload.training.spec import Layout
+from railyard.face import api
+from railyard.face.api import layouts as words
+from railyard.work.training import fastest
+from railyard.work.training.closed_error import ClosedError
+from railyard.work.training.fastest import MOST, SURE, WORTH, _Search
+from railyard.work.training.spec import Layout
 
 
 def searched(places, closed_s, true_s, kinds=None):

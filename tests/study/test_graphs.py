@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from railyard.scenario import load
-from railyard.study.study import prepare
-from railyard.study.training.graphs import Graphs
-from railyard.workload.training.build import build
+from railyard.work.scenario import load
+from railyard.work.study.study import prepare
+from railyard.work.training.build import build
+from railyard.work.training.graphs import Graphs
 
 FIRST = Path(__file__).parents[2] / "examples" / "first.yaml"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railyard.errors import InputError
-from railyard.scenario import load
-from railyard.study.study import prepare
+from railyard.kit.errors import InputError
+from railyard.work.scenario import load
+from railyard.work.study.study import prepare
 
 TENANTS = [
     {"name": "blue", "servers": "1-2", "traffic_class": 3},

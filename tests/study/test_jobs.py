@@ -7,13 +7,13 @@ import json
 
 import pytest
 
-from railyard import api
-from railyard.errors import InputError
+from railyard.face import api
 from railyard.graph import Job
-from railyard.result.result import Result
-from railyard.scenario import load
-from railyard.scenario.variants import expand
-from railyard.study.jobs.prepare import prepare
+from railyard.kit.errors import InputError
+from railyard.measure.result.result import Result
+from railyard.work.jobs.prepare import prepare
+from railyard.work.scenario import load
+from railyard.work.scenario.variants import expand
 
 TRAINING = {"model": "llama-3.2-1b", "global_batch": 16, "sequence": 2048, "parallelism": {"tp": 1, "zero": 1}}
 SERVING = {

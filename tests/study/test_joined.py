@@ -3,9 +3,9 @@
 import pytest
 
 import railyard
-from railyard.api import words
-from railyard.cli import guard
-from railyard.errors import InputError
+from railyard.face.api import words
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError
 
 SMALL = {
     "name": "small",
@@ -36,7 +36,7 @@ def fabric_of(path):
 
 def test_a_network_apart_shares_computations_as_a_comparison_of_one_scenario_does(folder):
     pair = [path for path in folder.iterdir() if path.name.startswith("small")]
-    joined = railyard.api.compare_runs(pair, out=None).result
+    joined = railyard.face.api.compare_runs(pair, out=None).result
     compared = railyard.compare(SMALL, vary={"fabric": [fabric_of(path) for path in pair]}, out=None).result
     assert [one.name for one in joined.variants] == [path.name for path in pair]
     assert [dict(one.settings) for one in joined.variants] == [
@@ -48,7 +48,7 @@ def test_a_network_apart_shares_computations_as_a_comparison_of_one_scenario_doe
 
 
 def test_runs_of_other_work_stand_side_by_side_without_a_winner(folder):
-    joined = railyard.api.compare_runs(runs(folder, "small", "longer"), out=None).result
+    joined = railyard.face.api.compare_runs(runs(folder, "small", "longer"), out=None).result
     assert joined.name == "small against longer"
     assert [one.name for one in joined.variants] == ["small", "longer"]
     verdict = joined.verdict
@@ -59,9 +59,9 @@ def test_runs_of_other_work_stand_side_by_side_without_a_winner(folder):
 
 
 def test_joined_runs_make_a_folder_that_can_be_joined_again(folder, tmp_path):
-    first = railyard.api.compare_runs(runs(folder, "small", "longer"), out=tmp_path)
+    first = railyard.face.api.compare_runs(runs(folder, "small", "longer"), out=tmp_path)
     assert (first.folder / "report.html").is_file()
-    again = railyard.api.compare_runs([first.folder, *runs(folder, "longer")], out=None).result
+    again = railyard.face.api.compare_runs([first.folder, *runs(folder, "longer")], out=None).result
     assert len(again.variants) == 3
 
 
@@ -86,4 +86,4 @@ def test_serving_against_training_has_no_figure_in_common(folder, tmp_path):
     assert guard.run(["packet", "--traffic", str(flows), "--out", str(tmp_path), "-q"]) == 0
     other = next(path.parent for path in tmp_path.glob("*/result.json"))
     with pytest.raises(InputError, match="different kinds of work"):
-        railyard.api.compare_runs([*runs(folder, "small"), other], out=None)
+        railyard.face.api.compare_runs([*runs(folder, "small"), other], out=None)

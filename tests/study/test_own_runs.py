@@ -2,7 +2,7 @@
 
 import json
 
-from railyard.cli import guard
+from railyard.face.cli import guard
 
 TABLE = """\
 id,gpu,n_gpu,model,seq_len,global_batch_seqs,tp,pp,micro_batch,precision,software,step_time_s

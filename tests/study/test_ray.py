@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from railyard.errors import InputError
-from railyard.schema import yaml
-from railyard.study.journal import Journal
-from railyard.study.tasks import GONE, Task
-from railyard.study.workers import workers
+from railyard.kit.errors import InputError
+from railyard.kit.schema import yaml
+from railyard.work.study.journal import Journal
+from railyard.work.study.tasks import GONE, Task
+from railyard.work.study.workers import workers
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install railyard[distributed]")
 
@@ -159,7 +159,7 @@ def test_tasks_keep_their_errors_their_limits_and_a_version(cluster, monkeypatch
         assert [done[at].error for at in range(3)] == ["stopped after 3 s", "", ""]
         assert [one.error for one in pool.run([Task(f"{__name__}:killed", None)])] == [GONE]
         assert list(pool.run([Task(f"{__name__}:slept", 60.0)], until=time.monotonic() + 0.5)) == []
-        monkeypatch.setattr("railyard.study.ray_workers.version", lambda: "another")
+        monkeypatch.setattr("railyard.work.study.ray_workers.version", lambda: "another")
         with pytest.raises(InputError, match="a node of the Ray cluster has Railyard"):
             list(pool.run(tasks[1:]))
     finally:

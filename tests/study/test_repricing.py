@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import railyard
-from railyard.errors import InputError
-from railyard.study import repricing
-from railyard.study.kept import read_result
+from railyard.kit.errors import InputError
+from railyard.work.study import repricing
+from railyard.work.study.kept import read_result
 
 SMALL = {
     "name": "small",

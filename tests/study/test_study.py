@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard import api
-from railyard.errors import InputError, SimulationError
+from railyard.face import api
 from railyard.graph import Record
+from railyard.kit.errors import InputError, SimulationError
 from railyard.measure.packets import packet_section
-from railyard.result.variants.traffic import TrafficVariant
-from railyard.study import kinds as files
-from railyard.study import study
-from railyard.study.control import Control, Meter
-from railyard.study.kind import StudyKind, kinds
+from railyard.measure.result.variants.traffic import TrafficVariant
+from railyard.work import kinds as files
+from railyard.work.study import study
+from railyard.work.study.control import Control, Meter
+from railyard.work.study.kind import StudyKind, kinds
 
 
 @dataclass(frozen=True)

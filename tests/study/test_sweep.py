@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from railyard import api
-from railyard.cli import guard
-from railyard.errors import SimulationError
-from railyard.scenario import load
-from railyard.schema import yaml
-from railyard.study import repricing, study, sweep
-from railyard.study.kept import read_result
-from railyard.study.kind import StudyKind
-from railyard.study.tasks import Done, call
+from railyard.face import api
+from railyard.face.cli import guard
+from railyard.kit.errors import SimulationError
+from railyard.kit.schema import yaml
+from railyard.work.scenario import load
+from railyard.work.study import repricing, study, sweep
+from railyard.work.study.kept import read_result
+from railyard.work.study.kind import StudyKind
+from railyard.work.study.tasks import Done, call
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from railyard.cli.guard import run as railyard
+from railyard.face.cli.guard import run as railyard
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/explanation/walk.md").read_text(encoding="utf-8")

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from railyard.errors import InputError
-from railyard.study.journal import Journal, key_of
-from railyard.study.tasks import Task
-from railyard.study.workers import Local, workers
+from railyard.kit.errors import InputError
+from railyard.work.study.journal import Journal, key_of
+from railyard.work.study.tasks import Task
+from railyard.work.study.workers import Local, workers
 
 HERE = "tests.study.test_workers"
 

@@ -89,7 +89,7 @@ def test_tests_that_import_a_module_come_before_those_that_only_reach_it(tmp_pat
         "src/railyard/seam/two.py": "",
         "tests/c/test_seam.py": "from railyard.seam import ONE\n",
         "src/railyard/apart.py": "if TYPE_CHECKING:\n    from railyard.low import inner\n",
-        "src/railyard/cli.py": "",
+        "src/railyard/face/cli.py": "",
         "tests/d/test_commands.py": "from railyard import cli\n",
         "tests/a/test_far.py": "from railyard import high\n",
         "tests/b/test_near.py": "from railyard.low import point\n",

@@ -11,9 +11,9 @@ import pytest
 from railyard import catalog
 from railyard.catalog import Model
 from railyard.graph import CollectiveKind, Kind, Stream
-from railyard.workload.training.build import build
-from railyard.workload.training.compute import StageCollective, StageTimes
-from railyard.workload.training.spec import Layout, SoftwareProfile, Training
+from railyard.work.training.build import build
+from railyard.work.training.compute import StageCollective, StageTimes
+from railyard.work.training.spec import Layout, SoftwareProfile, Training
 
 DENSE = Model(
     name="small",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from railyard.graph import Kind, Stream
-from railyard.workload.training.spec import Checkpoint
+from railyard.work.training.spec import Checkpoint
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def written(graph):
 
 def state_bytes(jobs, yard, shape):
     """Fourteen bytes a parameter; norms and the router, which every tp rank holds, are counted as often."""
-    from railyard.workload.training.compute import stage_parameters
-    from railyard.workload.training.stages import virtual_stages
+    from railyard.work.training.compute import stage_parameters
+    from railyard.work.training.stages import virtual_stages
 
     training = jobs.training(yard.dense, **shape)
     held = [stage_parameters(training, stage) for stage in virtual_stages(yard.dense, training.layout)]

@@ -7,9 +7,9 @@ import pytest
 from railyard import catalog, cluster, engine
 from railyard.graph import Job
 from railyard.model.machine import Machine
-from railyard.workload.training.build import build
-from railyard.workload.training.estimate import estimate
-from railyard.workload.training.spec import Layout, SoftwareProfile, Training
+from railyard.work.training.build import build
+from railyard.work.training.estimate import estimate
+from railyard.work.training.spec import Layout, SoftwareProfile, Training
 
 LAYOUTS = {
     "tensor and data": ("llama-3-8b", {"tp": 2, "dp": 32, "global_batch": 128}),

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.workload.training.program import Lattice
-from railyard.workload.training.spec import Layout
+from railyard.work.training.program import Lattice
+from railyard.work.training.spec import Layout
 
 
 def rank(layout, p, d, c, t):

@@ -2,7 +2,7 @@
 
 import json
 
-from railyard.cli import guard
+from railyard.face.cli import guard
 
 SCENARIO = """\
 cluster: {{accelerators: 16, server: hgx-h100, back_end: {{topology: rail-optimized}}}}

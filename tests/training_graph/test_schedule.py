@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
-from railyard.workload.training.schedule import Op, Sequence, emit, schedules
+from railyard.kit.errors import InputError
+from railyard.work.training.schedule import Op, Sequence, emit, schedules
 
 MIRRORED = "dualpipe"
 NAMES = [name for name in schedules.names() if name != MIRRORED]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
 from railyard.graph import Kind, Stream, parquet
+from railyard.kit.errors import InputError
 
 
 @st.composite
@@ -165,7 +165,7 @@ def test_what_does_not_divide_is_refused(jobs, yard, layout, key):
 
 
 def test_another_number_of_ranks_is_refused(jobs, yard):
-    from railyard.workload.training.build import build
+    from railyard.work.training.build import build
 
     training = jobs.training(yard.dense, dp=4)
     with pytest.raises(InputError, match="another number of ranks"):

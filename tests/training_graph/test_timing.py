@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from railyard.graph import CollectiveKind, Kind, Stream
-from railyard.workload.training.compute import StageTimes
-from railyard.workload.training.spec import DataLoading
+from railyard.work.training.compute import StageTimes
+from railyard.work.training.spec import DataLoading
 
 
 def passes_end(yard, graph, end):

@@ -21,8 +21,8 @@ def of_kind(graph, tasks, kind):
 
 def parameters_of_rank(training):
     """Parameters of one rank, over all stages, dense and expert: the catalogue's own count, split over tp and ep."""
-    from railyard.workload.training.compute import stage_parameters
-    from railyard.workload.training.stages import virtual_stages
+    from railyard.work.training.compute import stage_parameters
+    from railyard.work.training.stages import virtual_stages
 
     held = [stage_parameters(training, stage) for stage in virtual_stages(training.model, training.layout)]
     return sum(part.dense for part in held), sum(part.expert for part in held)

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from railyard import catalog as catalogue
-from railyard.workload.training import Layout, Machine, SoftwareProfile, Training
+from railyard.work.training import Layout, Machine, SoftwareProfile, Training
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from railyard.graph import CollectiveKind
 from railyard.model.machine import LAUNCH_S, MachineColumns
-from railyard.workload.training import compute
-from railyard.workload.training.alpha_beta import Group, collective_s, send_s, wire_bytes_s
-from railyard.workload.training.spec import SoftwareProfile
-from railyard.workload.training.stages import virtual_stages
+from railyard.work.training import compute
+from railyard.work.training.alpha_beta import Group, collective_s, send_s, wire_bytes_s
+from railyard.work.training.spec import SoftwareProfile
+from railyard.work.training.stages import virtual_stages
 
 PER_TOKEN = {"expert_once": False}
 

@@ -9,11 +9,11 @@ import pytest
 
 from railyard import catalog
 from railyard.model.machine import MachineColumns
-from railyard.workload.training import Layout, Machine, Training, estimate
-from railyard.workload.training.columns import Columns
-from railyard.workload.training.contention import concurrent_passes
-from railyard.workload.training.passes import layer_passes
-from railyard.workload.training.spec import SoftwareProfile
+from railyard.work.training import Layout, Machine, Training, estimate
+from railyard.work.training.columns import Columns
+from railyard.work.training.contention import concurrent_passes
+from railyard.work.training.passes import layer_passes
+from railyard.work.training.spec import SoftwareProfile
 
 
 @pytest.fixture(scope="module")

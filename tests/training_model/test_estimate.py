@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.workload.training import Layout, Training, estimate, profiles
-from railyard.workload.training.compute import optimizer_ps, stage_times
-from railyard.workload.training.stages import virtual_stages
+from railyard.work.training import Layout, Training, estimate, profiles
+from railyard.work.training.compute import optimizer_ps, stage_times
+from railyard.work.training.stages import virtual_stages
 
 PARTS = (
     "compute_s", "host_s", "tensor_s", "context_s", "expert_s", "pipeline_s", "bubble_s", "gradient_s", "parameter_s",

@@ -3,9 +3,9 @@
 import pytest
 
 from railyard.model import flops
-from railyard.workload.training import parameters
-from railyard.workload.training.compute import stage_parameters
-from railyard.workload.training.stages import virtual_stages
+from railyard.work.training import parameters
+from railyard.work.training.compute import stage_parameters
+from railyard.work.training.stages import virtual_stages
 
 
 def test_gpt3_follows_megatrons_formula(catalog):

@@ -6,9 +6,9 @@ import pytest
 
 from railyard import catalog
 from railyard.catalog import Model
-from railyard.workload.training import Layout, Machine, Training, estimate, profiles
-from railyard.workload.training.compute import stage_times
-from railyard.workload.training.stages import virtual_stages
+from railyard.work.training import Layout, Machine, Training, estimate, profiles
+from railyard.work.training.compute import stage_times
+from railyard.work.training.stages import virtual_stages
 
 A100 = catalog.load().accelerator("a100-sxm-80gb")
 GPT = Model(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.workload.training.jitter import Interruption, JitterLaw, law_of, median_delay_s
+from railyard.work.training.jitter import Interruption, JitterLaw, law_of, median_delay_s
 
 MEAN_S, RATE_HZ = 0.01, 1e-3
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.workload.training import LayoutError, SoftwareProfile, auto, check, estimate, layouts, memory
-from railyard.workload.training.layout import Search, domain_use
-from railyard.workload.training.spec import Layout, Training
+from railyard.work.training import LayoutError, SoftwareProfile, auto, check, estimate, layouts, memory
+from railyard.work.training.layout import Search, domain_use
+from railyard.work.training.spec import Layout, Training
 
 SOFTWARE = SoftwareProfile(name="test")
 

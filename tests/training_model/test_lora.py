@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 from railyard.model import flops
 from railyard.model.machine import Machine
-from railyard.workload.training import Layout, Lora, Training, profiles
-from railyard.workload.training.columns import Columns
-from railyard.workload.training.compute import stage_parameters, stage_times, weight_cast_s
-from railyard.workload.training.estimate import estimate
-from railyard.workload.training.lora import adapters_of_layer, check_lora
-from railyard.workload.training.memory import memory
-from railyard.workload.training.offload import Offload
-from railyard.workload.training.passes import layer_passes
-from railyard.workload.training.stages import virtual_stages
+from railyard.work.training import Layout, Lora, Training, profiles
+from railyard.work.training.columns import Columns
+from railyard.work.training.compute import stage_parameters, stage_times, weight_cast_s
+from railyard.work.training.estimate import estimate
+from railyard.work.training.lora import adapters_of_layer, check_lora
+from railyard.work.training.memory import memory
+from railyard.work.training.offload import Offload
+from railyard.work.training.passes import layer_passes
+from railyard.work.training.stages import virtual_stages
 
 KNOWN = catalog.load()
 MODEL, DEVICE = KNOWN.model("llama-3.1-8b"), KNOWN.accelerator("h100-sxm")

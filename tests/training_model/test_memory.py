@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard.workload.training import LayoutError, SoftwareProfile, check_fit, memory, profiles
-from railyard.workload.training.activations import layer_activations
-from railyard.workload.training.columns import Columns
-from railyard.workload.training.memory import in_flight
-from railyard.workload.training.pipeline_ranks import RankColumns
+from railyard.work.training import LayoutError, SoftwareProfile, check_fit, memory, profiles
+from railyard.work.training.activations import layer_activations
+from railyard.work.training.columns import Columns
+from railyard.work.training.memory import in_flight
+from railyard.work.training.pipeline_ranks import RankColumns
 
 TABLE = Path(__file__).parent / "data" / "memory.csv"
 PLAIN = SoftwareProfile(name="plain", attention="unfused")

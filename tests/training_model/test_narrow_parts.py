@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from railyard.model.device import DeviceColumns
-from railyard.workload.training import SoftwareProfile, blocks, operators
-from railyard.workload.training.columns import Columns
-from railyard.workload.training.grouped import grouped
+from railyard.work.training import SoftwareProfile, blocks, operators
+from railyard.work.training.columns import Columns
+from railyard.work.training.grouped import grouped
 
 SOFTWARE = SoftwareProfile(name="test")
 

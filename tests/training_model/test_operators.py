@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.workload.training import operators
-from railyard.workload.training.columns import Columns
+from railyard.work.training import operators
+from railyard.work.training.columns import Columns
 
 TABLE = Path(__file__).parent / "data" / "gemm.csv"
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from railyard.workload.training.columns import Columns
-from railyard.workload.training.passes import layer_passes
+from railyard.work.training.columns import Columns
+from railyard.work.training.passes import layer_passes
 
 
 @pytest.mark.parametrize(("model", "ffn"), [("deepseek-v3", "experts"), ("llama-3-8b", "mlp")])

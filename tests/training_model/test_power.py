@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from railyard.workload.training import SoftwareProfile, profiles
-from railyard.workload.training.columns import Columns
-from railyard.workload.training.operators import gemm_rate
+from railyard.work.training import SoftwareProfile, profiles
+from railyard.work.training.columns import Columns
+from railyard.work.training.operators import gemm_rate
 
 
 def rate(job, device, bits, **constants):
@@ -47,7 +47,7 @@ def test_a_scale_a_row_costs_rate_and_casts(job, h100):
 
 def test_one_scale_a_row_gains_a_tenth_over_16_bits_on_8b(catalog):
     """torchao's float8 README, Llama 3 8B on 8 H100: 6,150, 7,690 and 6,768 tokens/s a GPU, +25 and +10 %."""
-    from railyard.workload.training import Layout, Machine, Training, estimate
+    from railyard.work.training import Layout, Machine, Training, estimate
 
     device = catalog.accelerator("h100-hbm2e-96gb")
     software = profiles.profile("torchtitan-2025", device)

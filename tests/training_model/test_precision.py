@@ -2,12 +2,12 @@
 
 import pytest
 
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
-from railyard.workload.training import LayoutError, check_fit, memory
-from railyard.workload.training import layout as layouts
-from railyard.workload.training.profiles import default
-from railyard.workload.training.spec import Layout, Training
+from railyard.work.training import LayoutError, check_fit, memory
+from railyard.work.training import layout as layouts
+from railyard.work.training.profiles import default
+from railyard.work.training.spec import Layout, Training
 
 
 def job(catalog, device, precision):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from railyard.graph import CollectiveKind
-from railyard.workload.training import SoftwareProfile, compute, operators
-from railyard.workload.training.columns import Columns
-from railyard.workload.training.estimate import estimate
-from railyard.workload.training.passes import layer_passes
-from railyard.workload.training.stages import virtual_stages
+from railyard.work.training import SoftwareProfile, compute, operators
+from railyard.work.training.columns import Columns
+from railyard.work.training.estimate import estimate
+from railyard.work.training.passes import layer_passes
+from railyard.work.training.stages import virtual_stages
 
 PLAIN = SoftwareProfile(name="test", launch_ps=0)
 

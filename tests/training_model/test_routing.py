@@ -4,7 +4,7 @@ import numpy as np
 
 from railyard import catalog
 from railyard.model.routing import UNBALANCED
-from railyard.workload.training import Layout, Machine, Training, estimate, profiles
+from railyard.work.training import Layout, Machine, Training, estimate, profiles
 
 
 def test_a_skewed_router_makes_the_step_longer_and_a_dense_model_none_the_wiser():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from railyard.workload.training import Machine, estimate
-from railyard.workload.training.spec import SoftwareProfile
+from railyard.work.training import Machine, estimate
+from railyard.work.training.spec import SoftwareProfile
 
 PARAMETERS = 8_030_261_248
 """Of Llama 3 8B, in 32 layers: 250.95 million each."""

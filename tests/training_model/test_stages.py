@@ -4,8 +4,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
-from railyard.workload.training.stages import layer_counts, rank_stages, virtual_stages
+from railyard.kit.errors import InputError
+from railyard.work.training.stages import layer_counts, rank_stages, virtual_stages
 
 
 @given(layers=st.integers(1, 200), stages=st.integers(1, 200), prediction=st.integers(0, 2))

@@ -8,11 +8,11 @@ import pytest
 
 from railyard import catalog, engine
 from railyard.graph import Job
-from railyard.scenario import load
-from railyard.study import compose
-from railyard.workload.training import Layout, Machine, Training, build, estimate, profiles
-from railyard.workload.training.sync import Communication
-from railyard.workload.training.sync.meeting import meeting_steps
+from railyard.work.scenario import load
+from railyard.work.study import compose
+from railyard.work.training import Layout, Machine, Training, build, estimate, profiles
+from railyard.work.training.sync import Communication
+from railyard.work.training.sync.meeting import meeting_steps
 
 KNOWN = catalog.load()
 H100 = KNOWN.accelerator("h100-sxm")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from railyard.workload.training.sync import DiLoCo, OneBit, PowerSgd, StreamingDiLoCo, ZeroPlusPlus
-from railyard.workload.training.sync.ledger import ledger
-from railyard.workload.training.sync.local import utilization
-from railyard.workload.training.sync.shapes import Matrix
-from railyard.workload.training.sync.wire import Bundle, Peers
+from railyard.work.training.sync import DiLoCo, OneBit, PowerSgd, StreamingDiLoCo, ZeroPlusPlus
+from railyard.work.training.sync.ledger import ledger
+from railyard.work.training.sync.local import utilization
+from railyard.work.training.sync.shapes import Matrix
+from railyard.work.training.sync.wire import Bundle, Peers
 
 # ResNet-18 for CIFAR-10: convolutions as output x (input * 3 * 3), and the classifier. 11,173,962 parameters.
 RESNET = Bundle(

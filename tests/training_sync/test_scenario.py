@@ -11,16 +11,16 @@ from typing import ClassVar
 import pytest
 from pydantic import TypeAdapter
 
-from railyard.errors import InputError
-from railyard.result.reading import result_from
-from railyard.scenario import load
-from railyard.scenario.communication import one_of
-from railyard.study.study import prepare
-from railyard.study.study import run as execute
-from railyard.workload.training.sync import KINDS, DiLoCo, PowerSgd
-from railyard.workload.training.sync.check import check_values
-from railyard.workload.training.sync.published import Finding
-from railyard.workload.training.sync.spec import Communication
+from railyard.kit.errors import InputError
+from railyard.measure.result.reading import result_from
+from railyard.work.scenario import load
+from railyard.work.scenario.communication import one_of
+from railyard.work.study.study import prepare
+from railyard.work.study.study import run as execute
+from railyard.work.training.sync import KINDS, DiLoCo, PowerSgd
+from railyard.work.training.sync.check import check_values
+from railyard.work.training.sync.published import Finding
+from railyard.work.training.sync.spec import Communication
 
 BASE = {
     "name": "yard",

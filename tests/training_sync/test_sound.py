@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
-from railyard.workload.training import Layout, build, check
-from railyard.workload.training.sync import KINDS, Communication, check_communication
-from railyard.workload.training.sync.ledger import ledger
+from railyard.kit.errors import InputError
+from railyard.work.training import Layout, build, check
+from railyard.work.training.sync import KINDS, Communication, check_communication
+from railyard.work.training.sync.ledger import ledger
 
 # Most parts are left out, so that most combinations are ones that a job may ask for.
 ASKED = st.fixed_dictionaries(

@@ -7,8 +7,8 @@ import pytest
 
 from railyard.graph import CollectiveKind, Kind
 from railyard.model.machine import Machine
-from railyard.workload.training import build, estimate, memory
-from railyard.workload.training.sync import (
+from railyard.work.training import build, estimate, memory
+from railyard.work.training.sync import (
     Delayed,
     DiLoCo,
     LocalSgd,
@@ -23,7 +23,7 @@ from railyard.workload.training.sync import (
     TopK,
     ZeroPlusPlus,
 )
-from railyard.workload.training.sync.ledger import ledger
+from railyard.work.training.sync.ledger import ledger
 
 ASKED = {
     "powersgd": {"zero": 1, "compression": PowerSgd(rank=32)},
@@ -118,9 +118,9 @@ def test_graph_and_ledger_count_the_same_reduction(yard, name):
 
 
 def _whole(training):
-    from railyard.workload.training.pipeline_ranks import PipelineRanks
-    from railyard.workload.training.sync.shapes import bundle
-    from railyard.workload.training.sync.worker import replica_peers
+    from railyard.work.training.pipeline_ranks import PipelineRanks
+    from railyard.work.training.sync.shapes import bundle
+    from railyard.work.training.sync.worker import replica_peers
 
     held = max(float(kind.dense[0]) for kind in PipelineRanks.of([training]).kinds)
     return bundle(training, "dense", held), replica_peers(training.layout, "dense", 8)

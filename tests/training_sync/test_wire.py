@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
 from railyard.graph import CollectiveKind
-from railyard.workload.training.sync import (
+from railyard.kit.errors import InputError
+from railyard.work.training.sync import (
     DiLoCo,
     LocalSgd,
     OneBit,
@@ -20,13 +20,13 @@ from railyard.workload.training.sync import (
     TopK,
     ZeroPlusPlus,
 )
-from railyard.workload.training.sync.asynchronous import StaleSynchronous
-from railyard.workload.training.sync.check import check_values
-from railyard.workload.training.sync.local import exposed_s
-from railyard.workload.training.sync.scheduling import Priority
-from railyard.workload.training.sync.shapes import Matrix, bundle, dense_matrices
-from railyard.workload.training.sync.spec import Communication
-from railyard.workload.training.sync.wire import Bundle, KernelWork, Leg, Peers
+from railyard.work.training.sync.asynchronous import StaleSynchronous
+from railyard.work.training.sync.check import check_values
+from railyard.work.training.sync.local import exposed_s
+from railyard.work.training.sync.scheduling import Priority
+from railyard.work.training.sync.shapes import Matrix, bundle, dense_matrices
+from railyard.work.training.sync.spec import Communication
+from railyard.work.training.sync.wire import Bundle, KernelWork, Leg, Peers
 
 SCHEMES = st.one_of(
     st.integers(1, 128).map(lambda rank: PowerSgd(rank=rank)),

@@ -7,13 +7,13 @@ import json
 import numpy as np
 import pytest
 
-from railyard.cli import guard
+from railyard.ask.tune.settings.cases import Case
+from railyard.ask.tune.settings.online import AGAIN, ONLINE, WRITTEN, Followed
+from railyard.cluster.fabric import fabrics
 from railyard.engine.packet import Period, Retuning, Settings, Traffic, leaf_spine, run
 from railyard.engine.packet.follow import PERIOD_PS, ROCE, Follow, following
-from railyard.errors import InputError
-from railyard.fabric import fabrics
-from railyard.tune.settings.cases import Case
-from railyard.tune.settings.online import AGAIN, ONLINE, WRITTEN, Followed
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError
 
 US = 1_000_000
 

@@ -8,23 +8,23 @@ import math
 import numpy as np
 import pytest
 
-from railyard.cli import guard
+from railyard.ask.tune.settings.answer import answer_of
+from railyard.ask.tune.settings.cases import Case, Ground, _neighbour
+from railyard.ask.tune.settings.export import environment, tuner_table
+from railyard.ask.tune.settings.judging import Run, Times
+from railyard.ask.tune.settings.race import Part
+from railyard.ask.tune.settings.search import Tuned, Tuner
+from railyard.ask.tune.settings.space import CONGESTION, ULTRA, space_of
+from railyard.ask.tune.settings.work import STEP, judged, step_s
 from railyard.engine.packet.mechanisms import CONSTANTS
-from railyard.errors import InputError, Interrupted
-from railyard.interval import interval
-from railyard.scenario import load
-from railyard.scenario.packet import PacketSettings, assign
-from railyard.scenario.tune_section import TuneSection
-from railyard.schema import yaml
-from railyard.study.tasks import Done
-from railyard.tune.settings.answer import answer_of
-from railyard.tune.settings.cases import Case, Ground, _neighbour
-from railyard.tune.settings.export import environment, tuner_table
-from railyard.tune.settings.judging import Run, Times
-from railyard.tune.settings.race import Part
-from railyard.tune.settings.search import Tuned, Tuner
-from railyard.tune.settings.space import CONGESTION, ULTRA, space_of
-from railyard.tune.settings.work import STEP, judged, step_s
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError, Interrupted
+from railyard.kit.interval import interval
+from railyard.kit.schema import yaml
+from railyard.work.scenario import load
+from railyard.work.scenario.packet import PacketSettings, assign
+from railyard.work.scenario.tune_section import TuneSection
+from railyard.work.study.tasks import Done
 
 CONSTANT = {one.key: name for name, one in CONSTANTS.items()}
 
@@ -197,7 +197,7 @@ def test_nccl_gets_its_own_names():
 
 
 def test_a_step_of_a_task_is_that_of_a_run():
-    from railyard.study import study
+    from railyard.work.study import study
 
     task = {"values": values(), "folder": ".", "settings": {"qps": 4}, "engine": "flow", "seed": 7, "load": 0.0}
     draft = load.from_values(values(seed=7), {"qps": 4})
@@ -315,7 +315,7 @@ def test_the_answer_sets_what_was_found_beside_what_was_written():
 
 
 def test_no_file_is_written_where_the_gain_may_be_chance(tmp_path, capsys, monkeypatch):
-    from railyard.cli import tune as command
+    from railyard.face.cli import tune as command
 
     before, longer = Run(1.0, 1.0, {}), Run(1.1, 1.0, {})
     found = Tuned("t", "flow", 1.0, 0.9, {"qps": 4}, [Part("qps", 0.1, 0.1)], unseen=[(Case(1), (before, longer))])

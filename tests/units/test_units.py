@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard import units
-from railyard.errors import InputError
-from railyard.schema import quantity
+from railyard.kit import units
+from railyard.kit.errors import InputError
+from railyard.kit.schema import quantity
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from railyard.web.application import application
-from railyard.web.settings import ServerSettings, WorkLimits, checked
+from railyard.face.web.application import application
+from railyard.face.web.settings import ServerSettings, WorkLimits, checked
 
 SMALL = """\
 name: small

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from tests.report.test_answers import SUSPECT, diagnosis
 
-from railyard import api
-from railyard.cli import guard
-from railyard.deploy.emit.netlist import netlist
-from railyard.deploy.plan.cabling import plan_of
-from railyard.deploy.plan.drawn import dialects, drawn
+from railyard.ask.deploy.emit.netlist import netlist
+from railyard.ask.deploy.plan.cabling import plan_of
+from railyard.ask.deploy.plan.drawn import dialects, drawn
+from railyard.face import api
+from railyard.face.cli import guard
+from railyard.face.report import keep_answer
 from railyard.graph.parquet import read_table
-from railyard.report import keep_answer
-from railyard.scenario import load
-from railyard.study import compose
+from railyard.work.scenario import load
+from railyard.work.study import compose
 
 from .conftest import SMALL
 from .test_views import opened

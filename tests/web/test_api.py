@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from railyard import api
+from railyard.face import api
 
 from .conftest import LONG, SMALL
 

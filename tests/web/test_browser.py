@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from tests.report.browser import CHROMIUM
 
-from railyard import api
-from railyard.deploy.emit.netlist import netlist
-from railyard.deploy.plan.cabling import plan_of
-from railyard.deploy.plan.drawn import dialects, drawn
-from railyard.report import keep_answer
-from railyard.result.answers.answer import answer_from
-from railyard.scenario import load
-from railyard.study import compose
+from railyard.ask.deploy.emit.netlist import netlist
+from railyard.ask.deploy.plan.cabling import plan_of
+from railyard.ask.deploy.plan.drawn import dialects, drawn
+from railyard.face import api
+from railyard.face.report import keep_answer
+from railyard.measure.result.answers.answer import answer_from
+from railyard.work.scenario import load
+from railyard.work.study import compose
 
 from .conftest import LONG, SMALL
 from .server import running, until

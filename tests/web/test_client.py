@@ -8,8 +8,8 @@ import pytest
 from tests.web.conftest import LONG, SMALL
 from tests.web.server import free_port, running
 
-from railyard.api.client import CALLS, ENDED, PREFIX, Client, Job, ServerError
-from railyard.errors import InputError
+from railyard.face.api.client import CALLS, ENDED, PREFIX, Client, Job, ServerError
+from railyard.kit.errors import InputError
 
 
 @pytest.fixture

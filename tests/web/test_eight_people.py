@@ -24,12 +24,12 @@ import pytest
 import uvicorn
 
 import railyard
-from railyard.errors import InputError
-from railyard.schema import yaml
-from railyard.web.application import application
-from railyard.web.patience import ImpatientProtocol
-from railyard.web.sandbox import refuse_outside
-from railyard.web.settings import ServerSettings, WorkLimits, checked
+from railyard.face.web.application import application
+from railyard.face.web.patience import ImpatientProtocol
+from railyard.face.web.sandbox import refuse_outside
+from railyard.face.web.settings import ServerSettings, WorkLimits, checked
+from railyard.kit.errors import InputError
+from railyard.kit.schema import yaml
 
 from .conftest import SMALL
 from .server import free_port, until

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from railyard.errors import InputError
-from railyard.web.guard import cookie_for
-from railyard.web.settings import ServerSettings, checked, read_tokens
+from railyard.face.web.guard import cookie_for
+from railyard.face.web.settings import ServerSettings, checked, read_tokens
+from railyard.kit.errors import InputError
 
 from .conftest import SMALL, serving
 

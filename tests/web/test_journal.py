@@ -2,8 +2,8 @@
 
 import pytest
 
-from railyard.web.documents import NewJob, Outcome, TextFault
-from railyard.web.journal import JobJournal
+from railyard.face.web.documents import NewJob, Outcome, TextFault
+from railyard.face.web.journal import JobJournal
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_time_to_go_follows_the_share(journal, monkeypatch):
     journal.take()
     begun = journal.job("anna", job.id).started
     journal.progress(job.id, "simulating", 0.25)
-    monkeypatch.setattr("railyard.web.journal.time.time", lambda: begun + 10.0)
+    monkeypatch.setattr("railyard.face.web.journal.time.time", lambda: begun + 10.0)
     assert journal.job("anna", job.id).eta_s == pytest.approx(30.0)
 
 

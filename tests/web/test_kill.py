@@ -21,7 +21,7 @@ def children_of(server):
     listed = subprocess.run(
         ["ps", "-o", "pid=,args=", "--ppid", str(server.process.pid)], capture_output=True, text=True, check=False
     ).stdout
-    return [int(line.split()[0]) for line in listed.splitlines() if "railyard.web.worker" in line]
+    return [int(line.split()[0]) for line in listed.splitlines() if "railyard.face.web.worker" in line]
 
 
 def end(process):

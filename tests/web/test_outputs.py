@@ -11,9 +11,9 @@ from tests.web.conftest import SMALL, serving
 from tests.web.server import running
 from tests.web.test_guard import ANNA, BERT, bearer, digest
 
-from railyard.api.client import Client, ServerError
-from railyard.errors import InputError
-from railyard.web import outputs
+from railyard.face.api.client import Client, ServerError
+from railyard.face.web import outputs
+from railyard.kit.errors import InputError
 
 API = "/api/v1/outputs"
 FOLDER = "deployments/hall"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 import uvicorn
 
-from railyard.web import patience
+from railyard.face.web import patience
 
 from .server import free_port, until
 

@@ -10,10 +10,10 @@ from functools import partial
 
 import pytest
 
-from railyard.cli import guard
-from railyard.study.tasks import Task
-from railyard.study.workers import workers
-from railyard.web import sandbox
+from railyard.face.cli import guard
+from railyard.face.web import sandbox
+from railyard.work.study.tasks import Task
+from railyard.work.study.workers import workers
 
 from .conftest import SMALL
 from .server import running, until
@@ -64,7 +64,7 @@ def test_nodes_read_nothing_outside_of_the_persons_folder(cluster, tmp_path):
     (tmp_path / "mine" / "a").write_text("x")
     pool = workers(cluster.address, begin=partial(sandbox.confine, tmp_path / "mine"))
     try:
-        tasks = [Task("railyard.files:read_text", name) for name in (tmp_path / "mine" / "a", "/etc/passwd")]
+        tasks = [Task("railyard.kit.files:read_text", name) for name in (tmp_path / "mine" / "a", "/etc/passwd")]
         done = {found.number: found for found in pool.run(tasks)}
     finally:
         pool.close()

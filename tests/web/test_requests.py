@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from railyard import api
+from railyard.face import api
 
 from .test_views import opened
 

@@ -8,8 +8,8 @@ import pytest
 PROLOGUE = """
 import sys
 from pathlib import Path
-from railyard.errors import InputError
-from railyard.web import sandbox
+from railyard.kit.errors import InputError
+from railyard.face.web import sandbox
 folder = Path(sys.argv[1])
 sandbox.confine(folder)
 """
@@ -58,7 +58,7 @@ def test_files_inside_are_read_and_written(folder):
     "code",
     [
         "import runpy; runpy.run_path(str(folder / 'code.py'))",
-        "from railyard.plugins import module_of; module_of(folder / 'code.py')",
+        "from railyard.kit.plugins import module_of; module_of(folder / 'code.py')",
         "sys.path.insert(0, str(folder)); import code_of_theirs",
         "import ctypes; ctypes.CDLL(str(folder / 'code.py'))",
     ],
@@ -73,12 +73,12 @@ def test_no_python_of_the_folder_runs(folder, code):
 
 POOL = """
 from functools import partial
-from railyard.study.tasks import Task
-from railyard.study.workers import workers
+from railyard.work.study.tasks import Task
+from railyard.work.study.workers import workers
 if __name__ == "__main__":
     pool = workers(processes=1, begin=partial(sandbox.confine, folder))
     for name in ("a", "../secret"):
-        (done,) = pool.run([Task("railyard.files:read_text", folder / name)])
+        (done,) = pool.run([Task("railyard.kit.files:read_text", folder / name)])
         print(name, done.value, done.error)
     pool.close()
 """
@@ -102,6 +102,6 @@ def test_a_folder_is_given_only_if_nothing_in_it_leads_out(folder):
 
 
 def test_memory_has_an_end():
-    code = "from railyard.processes import limit_memory\nlimit_memory(1 << 30)\nbytearray(2 << 30)"
+    code = "from railyard.kit.processes import limit_memory\nlimit_memory(1 << 30)\nbytearray(2 << 30)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert "MemoryError" in ended.stderr

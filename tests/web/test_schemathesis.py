@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (  # noqa: E402
     status_code_conformance,
 )
 
-from railyard import api  # noqa: E402
+from railyard.face import api  # noqa: E402
 
 EXAMPLES = int(os.environ.get("RAILYARD_SCHEMATHESIS_EXAMPLES", "30"))
 """Requests an operation."""

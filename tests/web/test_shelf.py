@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.errors import InputError
-from railyard.web.shelf import Conflict, Missing, Shelf
+from railyard.face.web.shelf import Conflict, Missing, Shelf
+from railyard.kit.errors import InputError
 
 from .conftest import SMALL
 

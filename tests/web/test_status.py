@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from railyard.web import status
-from railyard.web.documents import Health, NewJob, QueuedJob
-from railyard.web.journal import JobJournal
-from railyard.web.status import Status
+from railyard.face.web import status
+from railyard.face.web.documents import Health, NewJob, QueuedJob
+from railyard.face.web.journal import JobJournal
+from railyard.face.web.status import Status
 
 from .conftest import serving
 from .test_guard import ANNA, BERT, bearer, digest

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from railyard.result.answers.answer import answer_from
+from railyard.measure.result.answers.answer import answer_from
 
 from .conftest import LONG, SMALL, serving
 from .server import until
@@ -193,7 +193,7 @@ def test_a_worker_that_is_told_to_end_is_begun_again(client):
     listed = subprocess.run(
         ["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=False
     ).stdout
-    (worker,) = [int(line.split()[0]) for line in listed.splitlines() if "railyard.web.worker" in line]
+    (worker,) = [int(line.split()[0]) for line in listed.splitlines() if "railyard.face.web.worker" in line]
     begun = client.get(f"/api/v1/jobs/{job}").json()["started"]
     os.kill(worker, signal.SIGTERM)
     until(lambda: client.get(f"/api/v1/jobs/{job}").json()["started"] not in {None, begun})

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from railyard import api
+from railyard.face import api
+from railyard.face.web.views.packed import packed
 from railyard.graph.parquet import read_record, write_record
-from railyard.web.views.packed import packed
 
 from .conftest import SMALL
 

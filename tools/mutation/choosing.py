@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _PACKAGE = "railyard"
 # Commands find what they run by its name: whoever calls them may reach any module.
-_COMMANDS = ("railyard.cli", "railyard.api")
+_COMMANDS = ("railyard.face.cli", "railyard.face.api")
 
 
 def files_for(root: Path, path: str, seconds: Mapping[str, float] | None = None) -> list[str]:

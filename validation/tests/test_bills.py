@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from railyard.cluster.bill import NOTHING, BillOfMaterials, BillRow
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 from railyard_validation.bills import compare, counted
 
 TABLE = Path(__file__).parents[1] / "data" / "bills" / "bills.csv"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from railyard.cli import guard
+from railyard.face.cli import guard
 
 
 @pytest.mark.parametrize(

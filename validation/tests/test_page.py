@@ -2,7 +2,7 @@
 
 import pytest
 
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 from railyard_validation.page import Point, Validation, histogram, markdown, of_serving, write
 from railyard_validation.serving.compare import ServingReport, ServingResult
 

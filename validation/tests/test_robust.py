@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from railyard.workload.serving.profiles import LEVEL_SPREAD, constants
-from railyard.workload.serving.software import CONSTANTS
+from railyard.work.serving.profiles import LEVEL_SPREAD, constants
+from railyard.work.serving.software import CONSTANTS
 from railyard_validation.robust import Priors, Rows, minimise
 from railyard_validation.serving import fit as serving
 

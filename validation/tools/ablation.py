@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railyard import catalog
-from railyard.workload.training import profiles
+from railyard.work.training import profiles
 from railyard_validation.training.ablation import CAUSES, ablation, effects, mean_error, without
 from railyard_validation.training.cases import predicted_s, read_cases
 from railyard_validation.training.fit import scored

@@ -23,22 +23,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from railyard.errors import InputError, SimulationError
 from railyard.graph import Job
+from railyard.kit.errors import InputError, SimulationError
 from railyard.model.machine import Machine
-from railyard.scenario import load
-from railyard.scenario.variants import expand
-from railyard.study import compose
-from railyard.study.memo import Memo
-from railyard.study.training.graphs import Graphs
-from railyard.study.training.hash_seeds import redrawn
-from railyard.study.training.prepare import Seats, prepare
-from railyard.workload.training.estimate import estimate
-from railyard.workload.training.layout import candidates
-from railyard.workload.training.spec import Layout
+from railyard.work.scenario import load
+from railyard.work.scenario.variants import expand
+from railyard.work.study import compose
+from railyard.work.study.memo import Memo
+from railyard.work.training.estimate import estimate
+from railyard.work.training.graphs import Graphs
+from railyard.work.training.hash_seeds import redrawn
+from railyard.work.training.layout import candidates
+from railyard.work.training.prepare import Seats, prepare
+from railyard.work.training.spec import Layout
 
 if TYPE_CHECKING:
-    from railyard.study.training.prepare import Prepared
+    from railyard.work.training.prepare import Prepared
 
 COLUMNS = ("number", "scenario", "chosen", "chosen_s", "fastest", "fastest_s", "behind", "fit", "simulated")
 # Computations beside collectives may take a little less in one than in the other closed form.

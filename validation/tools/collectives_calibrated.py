@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from railyard import catalog
-from railyard.calibrate.nccl.health import operator_of
-from railyard.calibrate.nccl.rows import MIB
-from railyard.calibrate.tables.collective_fit import Predicted
+from railyard.ask.calibrate.nccl.health import operator_of
+from railyard.ask.calibrate.nccl.rows import MIB
+from railyard.ask.calibrate.tables.collective_fit import Predicted
 from railyard_validation.collectives import left_out as left
 
 DATA = Path(__file__).resolve().parents[2] / "validation" / "data" / "nccl"

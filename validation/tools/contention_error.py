@@ -20,16 +20,16 @@ import numpy as np
 
 from railyard import engine
 from railyard.graph import Job
-from railyard.operate.contention.neighbours import Neighbours
-from railyard.operate.contention.pattern import canonical
-from railyard.operate.contention.speeds import mean_step_s
-from railyard.operate.contention.work import WorkClass
-from railyard.operate.jobs import JobTable
-from railyard.operate.rules import PPM, Rules
-from railyard.operate.state import State
-from railyard.operate.tree import NodeTree
-from railyard.scenario.load import from_values
-from railyard.study import compose
+from railyard.work.operate.contention.neighbours import Neighbours
+from railyard.work.operate.contention.pattern import canonical
+from railyard.work.operate.contention.speeds import mean_step_s
+from railyard.work.operate.contention.work import WorkClass
+from railyard.work.operate.jobs import JobTable
+from railyard.work.operate.rules import PPM, Rules
+from railyard.work.operate.state import State
+from railyard.work.operate.tree import NodeTree
+from railyard.work.scenario.load import from_values
+from railyard.work.study import compose
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

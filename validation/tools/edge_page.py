@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 from edge_papaya import papaya
 
-from railyard.edge.transport import transfer_s, transports
-from railyard.workload.federated.algorithm import algorithms
-from railyard.workload.federated.messages import Model, Scheme, messages
-from railyard.workload.federated.secret import secrecies
-from railyard.workload.local.methods.synchronous import BACKWARD, Synchronous
-from railyard.workload.training.sync.local import DiLoCo, LocalUpdates, StreamingDiLoCo, utilization
+from railyard.cluster.edge.transport import transfer_s, transports
+from railyard.work.federated.algorithm import algorithms
+from railyard.work.federated.messages import Model, Scheme, messages
+from railyard.work.federated.secret import secrecies
+from railyard.work.local.methods.synchronous import BACKWARD, Synchronous
+from railyard.work.training.sync.local import DiLoCo, LocalUpdates, StreamingDiLoCo, utilization
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "validation" / "data" / "edge"

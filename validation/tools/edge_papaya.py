@@ -6,11 +6,11 @@ import csv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from railyard import api
-from railyard.scenario import load
+from railyard.face import api
+from railyard.work.scenario import load
 
 if TYPE_CHECKING:
-    from railyard.result.federated import FederatedFigures
+    from railyard.measure.result.federated import FederatedFigures
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "validation" / "data" / "edge"

@@ -5,7 +5,7 @@ Usage: validation/tools/fabric_behavior.py [--fabrics NAME,...] [--check] [--pag
 
 Every fabric runs collectives of 64 accelerators packet by packet: alone, with one uplink, downlink or NIC at a quarter
 of its rate, with a dead spine, next to permutations that load every port to 30 %, and next to incasts. The values of
-`railyard.fabric.behavior.Behavior` are those with which the flow engine comes nearest to the slowdowns of packets (mean
+`railyard.cluster.fabric.behavior.Behavior` are those with which the flow engine comes nearest to the slowdowns of packets (mean
 absolute logarithm), each on the situations that it is about. `--check` prints the comparison with the values that stand
 in the package and writes nothing. One core takes about ten minutes.
 """
@@ -26,21 +26,21 @@ import numpy as np
 from railyard import catalog
 from railyard import engine as engines
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
+from railyard.cluster.fabric.behavior import Behavior
+from railyard.cluster.fabric.fabric import bought, fabrics
+from railyard.cluster.fault import DegradeLink, Fault, SwitchDown
 from railyard.cluster.topology import LeafSpine
 from railyard.engine.bursts import Bursts
 from railyard.engine.packet.engine import PacketEngine
-from railyard.fabric.behavior import Behavior
-from railyard.fabric.fabric import bought, fabrics
-from railyard.fault import DegradeLink, Fault, SwitchDown
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
-from railyard.percentile import percentile
+from railyard.kit.percentile import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from railyard.cluster import Cluster
 
-OUT = Path(__file__).parents[2] / "src/railyard/fabric/behavior.json"
+OUT = Path(__file__).parents[2] / "src/railyard/cluster/fabric/behavior.json"
 RANKS, SERVER, LEAF = 64, "hgx-h100", 16
 SPINES = {"scheduled": 9}
 """A scheduled leaf's uplinks divide by 9; the others have 8."""

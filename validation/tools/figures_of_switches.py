@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from figure import MB, Found, figure
 
+from railyard.cluster.fabric import fabrics
 from railyard.engine.packet import Settings, Traffic, leaf_spine, run
-from railyard.fabric import fabrics
 from railyard_validation.fabric.packets import RATE_BPS, ROCE_SETTINGS, SCHEDULED, permutation
 from railyard_validation.plot import Axis, Curve, Plot
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from railyard import catalog
-from railyard.workload.training.jitter import Interruption, JitterLaw
+from railyard.work.training.jitter import Interruption, JitterLaw
 from railyard_validation.training.cases import read_cases
 from railyard_validation.training.jitter import Steps, steps_of
 

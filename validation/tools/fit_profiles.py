@@ -14,7 +14,7 @@ from railyard_validation.training.fit import fit, smallest_scale
 from railyard_validation.training.leave_out import PUBLISHED
 
 ROOT = Path(__file__).resolve().parents[2]
-FITTED = ROOT / "src/railyard/workload/training/data/fitted.json"
+FITTED = ROOT / "src/railyard/work/training/data/fitted.json"
 
 
 def main() -> None:

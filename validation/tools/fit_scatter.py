@@ -1,4 +1,4 @@
-"""Writes src/railyard/workload/training/data/scatter.toml: how runs of one system scatter about left-out predictions.
+"""Writes src/railyard/work/training/data/scatter.toml: how runs of one system scatter about left-out predictions.
 
 python validation/tools/fit_scatter.py
 
@@ -17,7 +17,7 @@ from railyard_validation.training.leave_out import PUBLISHED, left_out
 from railyard_validation.training.scatter import fit_scatter, systems
 
 ROOT = Path(__file__).resolve().parents[2]
-SHIPPED = ROOT / "src/railyard/workload/training/data/scatter.toml"
+SHIPPED = ROOT / "src/railyard/work/training/data/scatter.toml"
 HEAD = """\
 # How published training steps of one system (source, software, device) scatter about predictions that never saw their
 # source: standard deviations of natural logarithms of the pace, and the distance over which runs are alike.

@@ -1,7 +1,7 @@
 """Fits the free effects of serving engines on a table of measured rows, and writes them.
 
 `python validation/tools/fit_serving.py TABLE.csv`: which effects are free stands in
-src/railyard/workload/serving/data/constants.toml, each with its cause.
+src/railyard/work/serving/data/constants.toml, each with its cause.
 """
 
 import json
@@ -15,7 +15,7 @@ from railyard_validation.serving import fit as fitting
 from railyard_validation.serving.left_out import EVERY, cases_of, evidence_of
 
 ROOT = Path(__file__).resolve().parents[2]
-FITTED = ROOT / "src/railyard/workload/serving/data/fitted.json"
+FITTED = ROOT / "src/railyard/work/serving/data/fitted.json"
 
 
 def main() -> None:

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 from railyard import catalog
-from railyard.calibrate.runs.fit import profiles_of
-from railyard.calibrate.runs.read import read_runs
-from railyard.workload.serving.devices import written
+from railyard.ask.calibrate.runs.fit import profiles_of
+from railyard.ask.calibrate.runs.read import read_runs
+from railyard.work.serving.devices import written
 
 ROOT = Path(__file__).resolve().parents[2]
-SHIPPED = ROOT / "src/railyard/workload/serving/data/devices.toml"
+SHIPPED = ROOT / "src/railyard/work/serving/data/devices.toml"
 SOURCE = "recorded runs of vLLM 0.19.0, casys-kaist/LLMServingSim bench/examples (MIT), April and August 2026"
 
 

@@ -25,10 +25,10 @@ from pathlib import Path
 import numpy as np
 from flower_model import POLL_S, Hosts, Work, rounds_s
 
-from railyard.scenario import load
-from railyard.scenario.variants import expand
-from railyard.study.federated.participants import Drawn, cohort, drawn
-from railyard.study.federated.prepare import Learning, prepare
+from railyard.work.federated.participants import Drawn, cohort, drawn
+from railyard.work.federated.prepare import Learning, prepare
+from railyard.work.scenario import load
+from railyard.work.scenario.variants import expand
 
 CLIENTS, PARAMETERS = 40, 400_000
 MASKED_BITS = 64

@@ -28,7 +28,7 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import LeafSpine
 from railyard.collective import CollectivePolicy
 from railyard.graph import CollectiveKind, Job
-from railyard.workload.replay.builder import GraphBuilder
+from railyard.work.trace.builder import GraphBuilder
 
 if TYPE_CHECKING:
     from railyard.cluster import Cluster

@@ -21,7 +21,7 @@ import serving_left_out
 
 from railyard import catalog
 from railyard.measure.model_error import UNKNOWN, serving_family, serving_key
-from railyard.workload.training import profiles
+from railyard.work.training import profiles
 from railyard_validation.bands import INSIDE, ErrorBand, Miss, bands
 from railyard_validation.collectives import left_out as collectives
 from railyard_validation.serving.left_out import cases_of, quarter_of, source_of

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railyard import catalog
-from railyard.scenario.section import keys_of
-from railyard.workload.training import profiles
-from railyard.workload.training.spec import SoftwareProfile
+from railyard.work.scenario.section import keys_of
+from railyard.work.training import profiles
+from railyard.work.training.spec import SoftwareProfile
 from railyard_validation.training.cases import read_cases
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Real QUIC (aioquic, CUBIC) over shaped paths in network namespaces, against `railyard.edge.transport`.
+"""Real QUIC (aioquic, CUBIC) over shaped paths in network namespaces, against `railyard.cluster.edge.transport`.
 
 As `transport_lab.py`, whose carrier it uses. The ends run under a Python with `aioquic`, the first argument.
 

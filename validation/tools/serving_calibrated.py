@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard import catalog
-from railyard.calibrate.tables.serving_fit import Loop, fitted
-from railyard.workload.serving.profiles import profile
-from railyard.workload.serving.software import columns
-from railyard.workload.serving.steady import ServingDemand
+from railyard.ask.calibrate.tables.serving_fit import Loop, fitted
+from railyard.work.serving.profiles import profile
+from railyard.work.serving.software import columns
+from railyard.work.serving.steady import ServingDemand
 from railyard_validation.serving import fit as fitting
 from railyard_validation.serving.left_out import cases_of, source_of
 from railyard_validation.serving.model import part, table
@@ -30,7 +30,7 @@ from railyard_validation.serving.model import part, table
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.workload.serving.software import ServingSoftware
+    from railyard.work.serving.software import ServingSoftware
     from railyard_validation.serving.model import Table
 
 TABLE = Path(__file__).resolve().parents[1] / "data" / "serving" / "measured.csv"

@@ -17,7 +17,7 @@ from railyard_validation.serving.left_out import EVERY, METRICS, PARTS, errors
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "validation" / "data" / "serving"
 TABLE, FOUND = DATA / "measured.csv", DATA / "left_out.csv"
-CONSTANTS_OF = ROOT / "src/railyard/workload/serving/data"
+CONSTANTS_OF = ROOT / "src/railyard/work/serving/data"
 
 
 def digest() -> str:

@@ -23,18 +23,18 @@ import numpy as np
 from railyard import catalog
 from railyard import engine as engines
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
+from railyard.cluster.fabric.fabric import bought, fabrics
 from railyard.cluster.topology import LeafSpine, MultiSite
 from railyard.engine.packet.engine import PacketEngine
-from railyard.fabric.fabric import bought, fabrics
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
-from railyard.percentile import percentile
+from railyard.kit.percentile import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from railyard.cluster import Cluster
 
-OUT = Path(__file__).parents[2] / "src/railyard/fabric/behavior.json"
+OUT = Path(__file__).parents[2] / "src/railyard/cluster/fabric/behavior.json"
 MIB = 1 << 20
 WORKS = {"ring": (CollectiveKind.ALL_GATHER, 256 * MIB), "all-to-all": (CollectiveKind.ALL_TO_ALL, 32 * MIB)}
 KM = (1, 10, 100, 1000)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard import catalog
-from railyard.workload.training.pace import scatter
+from railyard.work.training.pace import scatter
 from railyard_validation.training.cases import read_cases
 from railyard_validation.training.compare import validate_training
 from railyard_validation.training.scatter import halves, systems

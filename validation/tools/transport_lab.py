@@ -1,4 +1,4 @@
-"""Real TCP over a shaped path in network namespaces, against the closed forms of `railyard.edge.transport`.
+"""Real TCP over a shaped path in network namespaces, against the closed forms of `railyard.cluster.edge.transport`.
 
 Needs root, Linux with network namespaces and /dev/net/tun, and `tcp_bbr` for BBR. Two namespaces are joined by two TUN
 devices; this process carries packets between them with a rate, a drop-tail buffer, a delay and random loss, since not
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from railyard.edge.transport import transfer_s, transports
+from railyard.cluster.edge.transport import transfer_s, transports
 
 if TYPE_CHECKING:
     from collections.abc import Callable

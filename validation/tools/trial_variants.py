@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.errors import InputError, SimulationError
-from railyard.scenario.packet import assign, fabric
-from railyard.study.traffic.simulate import TrafficRun, run
+from railyard.kit.errors import InputError, SimulationError
+from railyard.work.scenario.packet import assign, fabric
+from railyard.work.traffic.simulate import TrafficRun, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.calibrate.nccl.rows import MIB
+from railyard.ask.calibrate.nccl.rows import MIB
 from railyard_validation import page as validation
 from railyard_validation.collectives import left_out as left
 from railyard_validation.collectives.compare import CollectivesReport, spread, validate_collectives
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from railyard.calibrate.nccl.rows import CollectiveResult
+    from railyard.ask.calibrate.nccl.rows import CollectiveResult
     from railyard.catalog import Catalog
 
 CLASSES = {"time": ("below 1 MiB", "12 %"), "busbw": ("from 1 MiB", "8 %")}

@@ -14,7 +14,7 @@ import validation_collectives
 import validation_serving
 
 from railyard import catalog
-from railyard.workload.training import profiles
+from railyard.work.training import profiles
 from railyard_validation import page as validation
 from railyard_validation.training.cases import kind, predicted_s, read_cases
 from railyard_validation.training.compare import validate_training

@@ -11,7 +11,7 @@ import numpy as np
 import serving_left_out as held_out
 from model_errors import serving_misses
 
-from railyard.workload.serving.profiles import free_effects
+from railyard.work.serving.profiles import free_effects
 from railyard_validation import page as validation
 from railyard_validation.bands import forecast_bands, later_by
 from railyard_validation.serving.cases import Case, case_of, drawn
@@ -42,7 +42,7 @@ STRANGER = """**Without the row's source in the fit: {source}**; without its mod
 fitted on what was published before the row's quarter alone: {time}.
 One row in {every} is predicted so, by constants that have not seen its source: so are the figure and the
 tables below. {coverage} of the rows that publish it can be predicted; the others are listed with the reason.
-{count} constants are fitted at all (`fitted` in `src/railyard/workload/serving/data/constants.toml`, by
+{count} constants are fitted at all (`fitted` in `src/railyard/work/serving/data/constants.toml`, by
 `validation/tools/fit_serving.py`): {names}. Before the constants of products, experts, attention and all-reduces were
 read off published measurements of single kernels there were 8."""
 LATER = """

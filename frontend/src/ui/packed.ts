@@ -1,4 +1,4 @@
-/** Columns of numbers as `railyard.web.views.packed` writes them, read in place. */
+/** Columns of numbers as `railyard.face.web.views.packed` writes them, read in place. */
 
 type Column = Uint8Array | Int16Array | Int32Array | Float32Array;
 

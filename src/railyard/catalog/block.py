@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from railyard.schema import field as f
+from railyard.kit.schema import field as f
 
 MIXERS = ("attention", "recurrent", "none")
 FEEDS = ("dense", "experts", "none")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from railyard.errors import did_you_mean
-from railyard.schema.yaml import events_of
+from railyard.kit.errors import did_you_mean
+from railyard.kit.schema.yaml import events_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from railyard.catalog.block import Block, Kind, Recurrent
 from railyard.catalog.types import Entry
-from railyard.schema import field as f
+from railyard.kit.schema import field as f
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

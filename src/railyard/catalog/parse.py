@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from railyard.catalog.checks import check
 from railyard.catalog.model import Model
 from railyard.catalog.types import CONFIDENCES, Entry, Price, Range
-from railyard.errors import InputError, Problem, did_you_mean
-from railyard.schema.field import PRICE_READERS, FieldRecord, records
-from railyard.schema.provenance import Provenance
-from railyard.schema.yaml import kind_of
+from railyard.kit.errors import InputError, Problem, did_you_mean
+from railyard.kit.schema.field import PRICE_READERS, FieldRecord, records
+from railyard.kit.schema.provenance import Provenance
+from railyard.kit.schema.yaml import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from railyard.schema.yaml import Mark, Node
+    from railyard.kit.schema.yaml import Mark, Node
 
 T = TypeVar("T", bound=Entry)
 

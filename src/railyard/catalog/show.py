@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from railyard import units
 from railyard.catalog.model import Model
 from railyard.catalog.types import (
     Accelerator,
@@ -22,7 +21,8 @@ from railyard.catalog.types import (
     Storage,
     Switch,
 )
-from railyard.schema.field import FieldRecord, records
+from railyard.kit import units
+from railyard.kit.schema.field import FieldRecord, records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -25,12 +25,12 @@ from railyard.catalog.types import (
     Storage,
     Switch,
 )
-from railyard.errors import InputError, Problem, did_you_mean
-from railyard.schema import yaml
-from railyard.schema.provenance import Provenance
+from railyard.kit.errors import InputError, Problem, did_you_mean
+from railyard.kit.schema import yaml
+from railyard.kit.schema.provenance import Provenance
 
 if TYPE_CHECKING:
-    from railyard.schema.yaml import Node
+    from railyard.kit.schema.yaml import Node
 
 T = TypeVar("T", bound=Entry)
 

@@ -14,7 +14,7 @@ from railyard.cluster.memory_pool import TIERS, PooledMemory, host_rates
 from railyard.cluster.network import Network
 from railyard.cluster.reach import credit_bps
 from railyard.cluster.topology.wiring import ACCESS_CROSSBAR
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

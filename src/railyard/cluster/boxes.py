@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from railyard.cluster.topology.wiring import Box, Parts
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
     from railyard.catalog import Catalog, Switch
+    from railyard.cluster.fabric.fabric import Fabric
     from railyard.cluster.spec import NetworkSpec
-    from railyard.fabric.fabric import Fabric
 
 
 def parts_of(

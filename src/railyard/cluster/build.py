@@ -12,7 +12,7 @@ from railyard.cluster.memory_pool import plan_pool
 from railyard.cluster.placement import place
 from railyard.cluster.plan import plan_networks
 from railyard.cluster.spec import PACKED
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from railyard.catalog import Catalog

@@ -19,8 +19,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from railyard.cluster.routes import Routes
     from railyard.cluster.topology.wiring import Wiring
-    from railyard.routes import Routes
 
 
 @dataclass(frozen=True, eq=False)

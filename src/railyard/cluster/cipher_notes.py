@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.cluster.ciphering import nic_bps
-from railyard.fabric.encryption import lost
+from railyard.cluster.fabric.encryption import lost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

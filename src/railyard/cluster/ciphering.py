@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Nic, Switch
+    from railyard.cluster.fabric.encryption import Encryption
     from railyard.cluster.host_path import HostPath
     from railyard.cluster.topology.wiring import Wiring
-    from railyard.fabric.encryption import Encryption
 
 
 def nic_bps(nic: Nic, encryption: Encryption) -> float | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from railyard.cluster.boxes import parts_of
 from railyard.cluster.topology.wiring import Endpoints
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from railyard.cluster.machine import Cluster

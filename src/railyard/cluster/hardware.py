@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from railyard.cluster import override
 from railyard.cluster.scale_up import ScaleUp, scale_up_of
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Catalog, Nic, Server

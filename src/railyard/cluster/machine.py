@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.cluster.memory_pool import TIERS
 from railyard.cluster.spec import PACKED
-from railyard.errors import InputError, did_you_mean
+from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Accelerator, Catalog, Nic, Server, Storage
+    from railyard.cluster.fabric.fabric import Fabric
     from railyard.cluster.hardware import Hardware
     from railyard.cluster.links import LinkTable
     from railyard.cluster.memory_pool import PooledMemory
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from railyard.cluster.scale_up import ScaleUp
     from railyard.cluster.spec import ClusterSpec, Placement
     from railyard.cluster.steering import Steering
-    from railyard.fabric.fabric import Fabric
 
 
 UNLIMITED = 1e6

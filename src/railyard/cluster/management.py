@@ -27,7 +27,7 @@ from railyard.cluster.hall.devices import (
     watts,
 )
 from railyard.cluster.ports import ports_of
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

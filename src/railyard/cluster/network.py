@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster.bundle import Bundles
+    from railyard.cluster.fabric.fabric import Fabric
+    from railyard.cluster.routes import Routes
     from railyard.cluster.steering import Steering
     from railyard.cluster.topology.wiring import SwitchGroup, Tier, Wiring
-    from railyard.fabric.fabric import Fabric
-    from railyard.routes import Routes
 
 
 _SOURCE_PORTS = np.uint64(0x3FFF)  # beside the two uppermost bits, which RoCE sets

@@ -12,7 +12,7 @@ from railyard.cluster.management import management_of
 from railyard.cluster.ports import ports_of
 from railyard.cluster.topology.rail_optimized import RailOptimized
 from railyard.cluster.topology.wiring import taken_bps
-from railyard.units import about_time, format_rate
+from railyard.kit.units import about_time, format_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from railyard.catalog.types import Server
-from railyard.errors import InputError, did_you_mean
+from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,12 +8,12 @@ import numpy as np
 
 from railyard.cluster import hashing
 from railyard.cluster.links import Csr, CsrWeighted
-from railyard.errors import InputError, SimulationError
+from railyard.kit.errors import InputError, SimulationError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.routes import Routes
+    from railyard.cluster.routes import Routes
 
 _MOST_HOPS = 1024
 

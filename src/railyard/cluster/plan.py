@@ -11,13 +11,13 @@ import numpy as np
 from railyard.cluster import cabling
 from railyard.cluster.boxes import longer_ps, parts_of
 from railyard.cluster.ciphering import bounded, switch_share
+from railyard.cluster.fabric.encryption import encrypted
 from railyard.cluster.host_path import HostSpec, host_path, unbounded
 from railyard.cluster.reach import headroom_bytes, headroom_left_bytes, headroom_share, round_trip_ps
 from railyard.cluster.spec import NetworkSpec
 from railyard.cluster.tenancy import check_network, tenancy_of
 from railyard.cluster.topology.wiring import PORT_GBPS, Endpoints, is_port, ports_of
-from railyard.errors import InputError
-from railyard.fabric.encryption import encrypted
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Catalog, Nic, Server, Storage, Switch
+    from railyard.cluster.fabric.fabric import Fabric
     from railyard.cluster.hardware import Hardware
     from railyard.cluster.host_path import HostPath
     from railyard.cluster.memory_pool import PoolPlan
     from railyard.cluster.spec import ClusterSpec, StorageSpec
     from railyard.cluster.tenancy import Tenancy, TenancySpec
     from railyard.cluster.topology.wiring import Parts, Wiring
-    from railyard.fabric.fabric import Fabric
 
 _SHOWN = 4
 VIRTUAL = ("AWS", "Google")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Switch
+    from railyard.cluster.fabric.fabric import Fabric
     from railyard.cluster.topology.wiring import Wiring
-    from railyard.fabric.fabric import Fabric
 
 MAX_FRAME_BYTES = 9216
 """Largest frame of lossless Ethernet, of which 802.1Qbb counts three beside what flies."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from railyard.cluster.links import Csr
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from railyard.cluster.fabric.encryption import Encryption
+from railyard.cluster.fabric.fabric import FabricSpec
 from railyard.cluster.hall.spec import HallSpec
 from railyard.cluster.host_path import HostSpec
 from railyard.cluster.topology.leaf_spine import LeafSpine
-from railyard.fabric.encryption import Encryption
-from railyard.fabric.fabric import FabricSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

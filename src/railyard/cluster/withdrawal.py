@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from railyard.routes import RouteBuilder
+from railyard.cluster.routes import RouteBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from railyard.cluster.routes import Routes
     from railyard.cluster.topology.wiring import Wiring
-    from railyard.routes import Routes
 
 
 class _Piece(NamedTuple):

@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from railyard.collective.measured import MEASURED, LogConstants
-from railyard.errors import InputError, did_you_mean
-from railyard.files import read_text
+from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.files import read_text
 
 if TYPE_CHECKING:
     from pathlib import Path

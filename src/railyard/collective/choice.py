@@ -23,8 +23,8 @@ from railyard.collective.timing import (
 from railyard.collective.tuner import nccl, rccl
 from railyard.collective.tuner.plan import ring_plan, switch_plan
 from railyard.collective.window import window_s
-from railyard.errors import InputError
 from railyard.graph import CollectiveKind
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

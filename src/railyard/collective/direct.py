@@ -13,8 +13,8 @@ import numpy as np
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
 from railyard.collective.pattern import Pattern
 from railyard.collective.schedule import Schedule, Send
-from railyard.errors import InputError
 from railyard.graph import CollectiveKind
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.measured import MEASURED, LogConstants
-from railyard.errors import InputError, did_you_mean
 from railyard.graph import CollectiveKind
+from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

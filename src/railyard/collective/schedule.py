@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from railyard.collective.pattern import Pattern
-from railyard.errors import SimulationError
 from railyard.graph import CollectiveKind
+from railyard.kit.errors import SimulationError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

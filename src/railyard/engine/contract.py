@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from railyard.errors import InputError
-from railyard.registry import Registry
+from railyard.kit.errors import InputError
+from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from railyard.cluster import Cluster
+    from railyard.cluster.fault import Fault
     from railyard.collective.policy import CollectivePolicy
-    from railyard.fault import Fault
     from railyard.graph import Job, Record
 
 Progress = Callable[[int, int, int], None]

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.fault import DegradeLink, LinkDown, SwitchDown
-from railyard.fault.cluster_places import ClusterPlaces
+from railyard.cluster.fault import DegradeLink, LinkDown, SwitchDown
+from railyard.cluster.fault.cluster_places import ClusterPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from railyard.cluster import Cluster
+    from railyard.cluster.fault import Fault
     from railyard.engine.bursts import Bursts
-    from railyard.fault import Fault
 
 WORDS = {
     "healthy": "nothing in the way",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from railyard import _core
-from railyard.errors import InputError
-from railyard.fault import LinkErrors, LinkRate, LinkSetting, RankDeath, RankDelay, RankSpeed
-from railyard.fault.effect import Spell
+from railyard.cluster.fault import LinkErrors, LinkRate, LinkSetting, RankDeath, RankDelay, RankSpeed
+from railyard.cluster.fault.effect import Spell
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.cluster.fault import Effect, Fault, Places
     from railyard.cluster.links import LinkTable
     from railyard.engine.outages import Outage
-    from railyard.fault import Effect, Fault, Places
 
 LINK_FACTOR, _RANK_SPEED, _RANK_LATE, REROUTED = 0, 1, 2, 3
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard import _core
+from railyard.cluster.fault import Late, LinkRate
+from railyard.cluster.fault.cluster_places import ClusterPlaces, LinkPlaces
 from railyard.engine import probing
 from railyard.engine.background import foreground, with_background
 from railyard.engine.bursts import Bursts, until
@@ -21,21 +23,19 @@ from railyard.engine.outages import outages_of
 from railyard.engine.priorities import prioritized
 from railyard.engine.rerouting import Rerouted, rerouted
 from railyard.engine.stalls import drawn, swung
-from railyard.errors import Hung, InputError, SimulationError
-from railyard.fault import Late, LinkRate
-from railyard.fault.cluster_places import ClusterPlaces, LinkPlaces
 from railyard.graph import Kind, Record
 from railyard.graph.record import fingerprint
+from railyard.kit.errors import Hung, InputError, SimulationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from railyard.cluster import Cluster
+    from railyard.cluster.fault import Effect, Fault
     from railyard.cluster.links import LinkTable
     from railyard.collective.policy import CollectivePolicy
     from railyard.engine.faults import Row
     from railyard.engine.joint import Keys
-    from railyard.fault import Effect, Fault
     from railyard.graph import Job, Merged, TaskGraph
     from railyard.graph.record import Table
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.engine.priorities import CLASSES
-from railyard.errors import InputError
 from railyard.graph.merge import Merged, merge
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

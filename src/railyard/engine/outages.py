@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.fault import LinkRate
+from railyard.cluster.fault import LinkRate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.cluster.fault import Effect
     from railyard.cluster.network import Network
-    from railyard.fault import Effect
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.fault import Late
+from railyard.cluster.fault import Late
 from railyard.graph import Kind, Stream
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from railyard.collective.choice import DEFAULT_POLICY
 from railyard.collective.connections import opened
 from railyard.collective.pat import hops
 from railyard.collective.shape import Shape
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from railyard.cluster.fault import LinkErrors, LinkRate, LinkSetting
+from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.engine.faults import effects_of
 from railyard.engine.flow import FLOW
 from railyard.engine.fluid import FluidEngine
-from railyard.fault import LinkErrors, LinkRate, LinkSetting
-from railyard.fault.cluster_places import ClusterPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from railyard.cluster import Cluster
+    from railyard.cluster.fault import Fault
     from railyard.collective.policy import CollectivePolicy
     from railyard.engine.contract import Engine
     from railyard.engine.lowering import Free
-    from railyard.fault import Fault
 
 
 FREED: tuple[Free, Free] = ("scale-out", "all")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.errors import InputError
-from railyard.registry import Registry
+from railyard.kit.errors import InputError
+from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.registry import Registry
+from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

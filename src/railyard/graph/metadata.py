@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
-from railyard.errors import InputError
 from railyard.graph.task_graph import Label
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

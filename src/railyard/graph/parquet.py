@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.errors import InputError
-from railyard.files import read_frame, read_metadata, write_frame
 from railyard.graph.columns import COLUMNS, CORE, TABLES
 from railyard.graph.metadata import entry, text_of
 from railyard.graph.record import Record
 from railyard.graph.task_graph import Communicators, TaskGraph
+from railyard.kit.errors import InputError
+from railyard.kit.files import read_frame, read_metadata, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.errors import InputError
 from railyard.graph.columns import COLUMNS, CORE, ROWS, TABLES
 from railyard.graph.request_table import RequestTable
 from railyard.graph.task_graph import TaskGraph
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from railyard.errors import InputError
 from railyard.graph.task_graph import Kind, Label, Stream, TaskGraph
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

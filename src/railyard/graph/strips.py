@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.errors import InputError
 from railyard.graph.lanes import track_name, tracks_of
 from railyard.graph.occupancy import tasks_of
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.percentile import percentile
-from railyard.result.packet import BackgroundRow
+from railyard.kit.percentile import percentile
+from railyard.measure.result.packet import BackgroundRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.errors import InputError
 from railyard.graph import HOST, Record, Stream
+from railyard.kit.errors import InputError
 from railyard.measure import walk
 from railyard.measure.causes import CAUSES, NETWORK_CAUSES, Cause, Vocabulary
 from railyard.measure.charge import AT_STEP_END, Charger

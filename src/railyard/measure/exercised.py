@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from railyard.result.model_error import Unexercised
-from railyard.result.section import SAME
-from railyard.result.variants.serving import ServedVariant
-from railyard.result.variants.variant import StepVariant
+from railyard.measure.result.model_error import Unexercised
+from railyard.measure.result.section import SAME
+from railyard.measure.result.variants.serving import ServedVariant
+from railyard.measure.result.variants.variant import StepVariant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from railyard.result.variants.variant import ComparedVariant
+    from railyard.measure.result.variants.variant import ComparedVariant
 
 _SPINES = frozenset({"fabric", "oversubscription", "qps", "topology"})
 """Words in keys of the back-end that matter, all or in part, on links between switches; short names of keys too."""

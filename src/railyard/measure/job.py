@@ -16,8 +16,8 @@ import math
 from dataclasses import dataclass
 
 from railyard.catalog import Range
-from railyard.errors import InputError
-from railyard.result.step import JobTimeFigures
+from railyard.kit.errors import InputError
+from railyard.measure.result.step import JobTimeFigures
 
 _HOUR_S = 3600.0
 _MTBF_H = Range(8 * 1000 / 6.50 * 24, 54 * 24 * 16_384 / 419, 8 * 1000 / 2.34 * 24)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.errors import RailyardError
 from railyard.graph import Kind
+from railyard.kit.errors import RailyardError
 from railyard.measure.causes import Cause
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.measure.causes import Cause
-from railyard.result.step import LateRank, LockstepFigures
+from railyard.measure.result.step import LateRank, LockstepFigures
 
 if TYPE_CHECKING:
     from railyard.measure.decompose import Decomposition

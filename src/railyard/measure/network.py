@@ -19,7 +19,7 @@ from railyard.cluster.names import link_name
 from railyard.graph import Kind
 from railyard.graph.occupancy import members_of
 from railyard.measure.bottleneck import SCALE_UP_TIER
-from railyard.result.network import HotLink, NetworkFigures, TierRow, Waited
+from railyard.measure.result.network import HotLink, NetworkFigures, TierRow, Waited
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

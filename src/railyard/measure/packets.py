@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
+from railyard.kit.percentile import percentile
 from railyard.measure.background import background
-from railyard.percentile import percentile
-from railyard.result.packet import FlowTimes, PacketFigures, QueueSeries, SenderSeries, StormFigures, TailRow
+from railyard.measure.result.packet import FlowTimes, PacketFigures, QueueSeries, SenderSeries, StormFigures, TailRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

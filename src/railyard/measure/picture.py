@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.cluster.ports import ports_of
-from railyard.result.answers.place import PicturePlace
-from railyard.result.network import Picture, PictureBox, PictureEdge, PictureTier, SwitchRow, TopologyFigures
+from railyard.measure.result.answers.place import PicturePlace
+from railyard.measure.result.network import Picture, PictureBox, PictureEdge, PictureTier, SwitchRow, TopologyFigures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.measure.causes import OUTAGE
-from railyard.result.tax import EXPOSED, TaxFigures, TaxShares
+from railyard.measure.result.tax import EXPOSED, TaxFigures, TaxShares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

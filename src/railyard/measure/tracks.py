@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.graph.lanes import track_name, tracks_of
 from railyard.graph.occupancy import tasks_of
-from railyard.result.training import Task, TimelineFigures, Track, TrackLabel
+from railyard.measure.result.training import Task, TimelineFigures, Track, TrackLabel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.measure.causes import Cause
-from railyard.result.step import RankSpread, UtilizationFigures
+from railyard.measure.result.step import RankSpread, UtilizationFigures
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -29,16 +29,16 @@ from typing import TYPE_CHECKING, Literal
 
 from railyard.measure.exercised import flat, unexercised
 from railyard.measure.model_error import collectives_scatter, slowed_error, unknown_error
-from railyard.result.model_error import Difference, Verdict
-from railyard.result.variants.serving import ServedVariant
-from railyard.result.variants.variant import StepVariant
+from railyard.measure.result.model_error import Difference, Verdict
+from railyard.measure.result.variants.serving import ServedVariant
+from railyard.measure.result.variants.variant import StepVariant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.result.model_error import ErrorRow, Unexercised
-    from railyard.result.section import Band
-    from railyard.result.variants.variant import ComparedVariant
+    from railyard.measure.result.model_error import ErrorRow, Unexercised
+    from railyard.measure.result.section import Band
+    from railyard.measure.result.variants.variant import ComparedVariant
 
 PRICED_ALIKE = 0.02
 """Typical costs that differ by less than this are equal within what prices are known: their bands span far more."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.errors import RailyardError
 from railyard.graph import Kind
+from railyard.kit.errors import RailyardError
 from railyard.measure.charge import Charger, Waiting
 from railyard.measure.lateness import Lateness, Membership, explain
 

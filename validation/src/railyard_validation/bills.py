@@ -9,9 +9,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from railyard.cluster import bill_of
-from railyard.errors import InputError
-from railyard.scenario import load
-from railyard.study import compose
+from railyard.kit.errors import InputError
+from railyard.work.scenario import load
+from railyard.work.study import compose
 from railyard_validation.csv_rows import read_rows
 
 if TYPE_CHECKING:

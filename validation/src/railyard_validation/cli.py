@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from railyard.cli.options import Json  # noqa: TC001 - typer reads the annotations when it runs
-from railyard.errors import InputError
+from railyard.face.cli.options import Json  # noqa: TC001 - typer reads the annotations when it runs
+from railyard.kit.errors import InputError
 
 app = typer.Typer(help="Predicted against measured, row by row.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -9,8 +9,8 @@ import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from railyard.errors import InputError, Problem, did_you_mean
-from railyard.files import read_text
+from railyard.kit.errors import InputError, Problem, did_you_mean
+from railyard.kit.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

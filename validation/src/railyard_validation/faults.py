@@ -17,8 +17,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from railyard.scenario import load
-from railyard.study import study
+from railyard.work.scenario import load
+from railyard.work.study import study
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 from railyard_validation.plot import Axis, Curve, Plot
 
 if TYPE_CHECKING:

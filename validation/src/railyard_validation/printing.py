@@ -9,12 +9,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from railyard import catalog
-from railyard.api.numbers import percent, seconds
-from railyard.cli.calibrate import runs_table
-from railyard.cli.progress import Progress
-from railyard.cli.tables import Table, emit
-from railyard.errors import InputError, Problem, RailyardError
-from railyard.files import write_text
+from railyard.face.api.numbers import percent, seconds
+from railyard.face.cli.calibrate import runs_table
+from railyard.face.cli.progress import Progress
+from railyard.face.cli.tables import Table, emit
+from railyard.kit.errors import InputError, Problem, RailyardError
+from railyard.kit.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -136,8 +136,8 @@ def serving_runs(folder: Path, *, profiles: Path | None, page: Path | None, as_j
         InputError: There is no run, or a record or the profiles cannot be read.
         RailyardError: No run of it could be replayed.
     """
-    from railyard.calibrate.runs.compare import validate_runs
-    from railyard.workload.serving.devices import read_profiles
+    from railyard.ask.calibrate.runs.compare import validate_runs
+    from railyard.work.serving.devices import read_profiles
     from railyard_validation import page as pages
     from railyard_validation.serving.runs_page import of_serving_runs
 

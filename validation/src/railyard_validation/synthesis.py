@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard import units
 from railyard.collective.synthesis.bound import lower_bound_us
 from railyard.collective.synthesis.network import read_network
 from railyard.collective.synthesis.search import synthesize
+from railyard.kit import units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

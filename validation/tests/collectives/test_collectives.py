@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard import catalog
-from railyard.calibrate.nccl import log as nccl_log
-from railyard.calibrate.nccl import log_tables as nccl_tables
-from railyard.calibrate.nccl.log import bus_factor, collective_of, parse
-from railyard.calibrate.nccl.machine import stated_nics
-from railyard.calibrate.nccl.rows import validate_log
-from railyard.errors import InputError
+from railyard.ask.calibrate.nccl import log as nccl_log
+from railyard.ask.calibrate.nccl import log_tables as nccl_tables
+from railyard.ask.calibrate.nccl.log import bus_factor, collective_of, parse
+from railyard.ask.calibrate.nccl.machine import stated_nics
+from railyard.ask.calibrate.nccl.rows import validate_log
+from railyard.kit.errors import InputError
 from railyard_validation.collectives.compare import spread, validate_collectives
 
 LOGS = Path(__file__).parents[2] / "data" / "nccl"

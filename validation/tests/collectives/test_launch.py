@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.calibrate.nccl import health
-from railyard.calibrate.nccl import log as nccl_log
-from railyard.calibrate.nccl.constants import CONSTANTS, Constants
-from railyard.calibrate.nccl.launch import BARE_METAL, CLOUD, PYTHON, Launch, launch_of
-from railyard.calibrate.nccl.log import Block, parse
-from railyard.calibrate.nccl.rows import validate_log
-from railyard.cli import guard
+from railyard.ask.calibrate.nccl import health
+from railyard.ask.calibrate.nccl import log as nccl_log
+from railyard.ask.calibrate.nccl.constants import CONSTANTS, Constants
+from railyard.ask.calibrate.nccl.launch import BARE_METAL, CLOUD, PYTHON, Launch, launch_of
+from railyard.ask.calibrate.nccl.log import Block, parse
+from railyard.ask.calibrate.nccl.rows import validate_log
 from railyard.collective.measured import MEASURED
-from railyard.errors import InputError
+from railyard.face.cli import guard
+from railyard.kit.errors import InputError
 from railyard_validation.collectives import left_out as left
 from railyard_validation.collectives.compare import validate_collectives
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from railyard.cli.guard import run as railyard
+from railyard.face.cli.guard import run as railyard
 from railyard_validation.fabric import FIGURES, validate_fabric
 from railyard_validation.fabric.figure import Case
 

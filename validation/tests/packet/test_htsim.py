@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from railyard.cli.guard import run as railyard
-from railyard.errors import InputError
+from railyard.face.cli.guard import run as railyard
+from railyard.kit.errors import InputError
 from railyard_validation.packet.htsim import validate_htsim
 from railyard_validation.packet.htsim_flags import command
 

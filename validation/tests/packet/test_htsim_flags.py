@@ -1,6 +1,6 @@
 """Recorded command lines of RoCE, in Railyard's words."""
 
-from railyard.scenario.packet import assign, fabric
+from railyard.work.scenario.packet import assign, fabric
 from railyard_validation.packet.htsim_flags import command
 
 

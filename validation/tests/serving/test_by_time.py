@@ -19,7 +19,7 @@ from railyard.measure.model_error import (
     serving_family,
     serving_key,
 )
-from railyard.workload.serving.software import CONSTANTS
+from railyard.work.serving.software import CONSTANTS
 from railyard_validation.serving import fit as fitting
 from railyard_validation.serving.cases import Case, case_of
 from railyard_validation.serving.left_out import evidence_of, quarter_of

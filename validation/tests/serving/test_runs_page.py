@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from railyard.cli.guard import run
+from railyard.face.cli.guard import run
 
 RUNS = Path(__file__).parents[2] / "data/serving_runs"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from railyard import catalog
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 from railyard.measure.model_error import serving_error
 from railyard_validation.serving.compare import METRICS, validate_serving
 

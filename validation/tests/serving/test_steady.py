@@ -7,12 +7,12 @@ import pytest
 
 from railyard import catalog
 from railyard.model.machine import Machine
-from railyard.workload.serving.columns import Deployments
-from railyard.workload.serving.iteration import IterationLoad, parts
-from railyard.workload.serving.layout import ServingLayout
-from railyard.workload.serving.profiles import profile
-from railyard.workload.serving.software import ServingSoftwareColumns, columns
-from railyard.workload.serving.steady import batched_prompt_s
+from railyard.work.serving.columns import Deployments
+from railyard.work.serving.iteration import IterationLoad, parts
+from railyard.work.serving.layout import ServingLayout
+from railyard.work.serving.profiles import profile
+from railyard.work.serving.software import ServingSoftwareColumns, columns
+from railyard.work.serving.steady import batched_prompt_s
 
 KNOWN = catalog.load()
 DEVICE = KNOWN.accelerator("h100-sxm")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.workload.serving.steady import batched_prompt_s
+from railyard.work.serving.steady import batched_prompt_s
 from railyard_validation.serving.cases import Case, case_of
 from railyard_validation.serving.metrics import measured, predict
 from railyard_validation.serving.model import deployment_software, steady, table

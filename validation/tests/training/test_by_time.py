@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from railyard import catalog
-from railyard.workload.training import profiles
+from railyard.work.training import profiles
 from railyard_validation.bands import Miss, later
 from railyard_validation.training.by_time import CUTS, forecasts, published
 from railyard_validation.training.cases import read_cases

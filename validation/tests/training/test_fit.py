@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.errors import InputError
-from railyard.workload.training import profiles
+from railyard.kit.errors import InputError
+from railyard.work.training import profiles
 from railyard_validation.training.cases import predicted_s, read_cases
 from railyard_validation.training.fit import fit, refitted, smallest_scale
 from railyard_validation.training.leave_out import left_out

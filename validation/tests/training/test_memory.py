@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from railyard import catalog as catalogue
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 from railyard_validation.training.memory import validate_memory
 
 RUNS = Path(__file__).parents[2] / "data/training/runs.csv"

@@ -7,7 +7,7 @@ import pytest
 
 from railyard import catalog
 from railyard.model.routing import UNBALANCED
-from railyard.workload.training.spec import DISPATCHERS, GRAPH_SCOPES, RECOMPUTE_MODULES
+from railyard.work.training.spec import DISPATCHERS, GRAPH_SCOPES, RECOMPUTE_MODULES
 from railyard_validation.training import recipes
 from railyard_validation.training import table as tables
 from railyard_validation.training.cases import case_of

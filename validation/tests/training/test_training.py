@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railyard import catalog as catalogue
-from railyard.cli.guard import run
-from railyard.errors import InputError
-from railyard.workload.training import profiles
+from railyard.face.cli.guard import run
+from railyard.kit.errors import InputError
+from railyard.work.training import profiles
 from railyard_validation.training.cases import family
 from railyard_validation.training.compare import validate_training
 from railyard_validation.training.table import COLUMNS

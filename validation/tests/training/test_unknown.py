@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from railyard import catalog as catalogue
-from railyard.workload.training import profiles
+from railyard.work.training import profiles
 from railyard_validation.training.cases import read_cases
 
 ROW = {

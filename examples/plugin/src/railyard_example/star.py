@@ -7,7 +7,7 @@ import numpy as np
 
 from railyard.cluster.topology import clos
 from railyard.cluster.topology.wiring import ACCESS_ROW, LEAF_SPINE, Endpoints, Parts, Wiring, impossible, topologies
-from railyard.schema import field as f
+from railyard.kit.schema import field as f
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import re
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from railyard.errors import InputError, Problem, did_you_mean
-from railyard.files import read_bytes
+from railyard.kit.errors import InputError, Problem, did_you_mean
+from railyard.kit.files import read_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from railyard.catalog.block import Block
-from railyard.registry import Registry
+from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

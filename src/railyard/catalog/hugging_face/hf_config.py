@@ -16,15 +16,15 @@ from railyard.catalog.hugging_face.family import families
 from railyard.catalog.hugging_face.key_names import NAMES
 from railyard.catalog.hugging_face.towers import estimated, towers
 from railyard.catalog.model import Model
-from railyard.errors import did_you_mean
-from railyard.files import read_text
-from railyard.schema.field import records
-from railyard.schema.provenance import Provenance
+from railyard.kit.errors import did_you_mean
+from railyard.kit.files import read_text
+from railyard.kit.schema.field import records
+from railyard.kit.schema.provenance import Provenance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from railyard.schema.yaml import Node
+    from railyard.kit.schema.yaml import Node
 
 # Configurations with the familiar keys that are nevertheless no decoders of text, or whose layers are not read.
 REFUSED = {

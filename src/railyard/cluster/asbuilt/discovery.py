@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from railyard.errors import Problem
+    from railyard.kit.errors import Problem
 
 
 @dataclass(frozen=True)

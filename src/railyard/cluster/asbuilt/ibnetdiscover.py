@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice, Twins
-from railyard.errors import Problem, abridged
+from railyard.kit.errors import Problem, abridged
 
 LANE_BPS = {
     "SDR": 2_000_000_000,

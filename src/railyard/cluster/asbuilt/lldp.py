@@ -16,8 +16,8 @@ from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevic
 from railyard.cluster.asbuilt.hosts import HOST_PORT, hosts_of
 from railyard.cluster.asbuilt.lldp_dialects import Neighbour, neighbours
 from railyard.cluster.asbuilt.port_names import same_port
-from railyard.errors import InputError, Problem
-from railyard.files import read_text
+from railyard.kit.errors import InputError, Problem
+from railyard.kit.files import read_text
 
 if TYPE_CHECKING:
     from pathlib import Path

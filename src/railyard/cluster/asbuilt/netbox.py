@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
 from railyard.cluster.asbuilt.hosts import hosts_of
-from railyard.errors import InputError, Problem, did_you_mean
-from railyard.files import read_text
-from railyard.table import Table
+from railyard.kit.errors import InputError, Problem, did_you_mean
+from railyard.kit.files import read_text
+from railyard.kit.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from railyard.errors import InputError, did_you_mean
+from railyard.kit.errors import InputError, did_you_mean
 
 SONIC_LANES = 8
 """Numbers by which SONiC counts a cage: `Ethernet8` is the second of a switch with eight lanes a cage."""

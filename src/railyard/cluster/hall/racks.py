@@ -11,7 +11,7 @@ from railyard.cluster.hall.floor import MOST_BANKS, NEARLY, Floor, floor_of, par
 from railyard.cluster.hall.patching import FIBRES, PANEL, Patching, patched, trunk_of, wanted
 from railyard.cluster.hall.rows import Filling, Row, network_rows, server_rows
 from railyard.cluster.hall.segments import reach_of, segments_of
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from railyard.errors import InputError
-from railyard.schema import field as f
-from railyard.schema.bounds import limits
-from railyard.schema.quantity import LENGTH, LOSS, POWER
+from railyard.kit.errors import InputError
+from railyard.kit.schema import field as f
+from railyard.kit.schema.bounds import limits
+from railyard.kit.schema.quantity import LENGTH, LOSS, POWER
 
 
 @dataclass(frozen=True, kw_only=True)

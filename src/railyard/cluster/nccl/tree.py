@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

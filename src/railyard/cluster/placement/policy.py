@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from railyard.errors import InputError
-from railyard.registry import Registry
+from railyard.kit.errors import InputError
+from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
     from railyard.cluster.machine import Cluster

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.tenancy.mechanism import MECHANISMS, Mechanism
-from railyard.errors import InputError, did_you_mean
+from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Switch
-    from railyard.fabric.fabric import Fabric
+    from railyard.cluster.fabric.fabric import Fabric
 
 Spans = tuple[tuple[int, int], ...]
 """First and last of each run of numbers."""

@@ -16,8 +16,8 @@ from railyard.cluster.topology.three_tier import ThreeTier
 from railyard.cluster.topology.torus import Torus
 from railyard.cluster.topology.wiring import Box, Endpoints, Parts, SwitchGroup, Tier, TopologySpec, Wiring, topologies
 from railyard.cluster.topology.zcube import ZCube
-from railyard.errors import InputError
-from railyard.schema import field as f
+from railyard.kit.errors import InputError
+from railyard.kit.schema import field as f
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

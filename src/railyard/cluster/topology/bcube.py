@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from railyard.cluster.routes import RouteBuilder
 from railyard.cluster.topology.grid import Grid
 from railyard.cluster.topology.torus import near_cube
 from railyard.cluster.topology.wiring import (
@@ -19,15 +20,14 @@ from railyard.cluster.topology.wiring import (
     impossible,
     topologies,
 )
-from railyard.routes import RouteBuilder
-from railyard.schema import field as f
-from railyard.schema.bounds import limits
+from railyard.kit.schema import field as f
+from railyard.kit.schema.bounds import limits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from railyard.cluster.routes import Routes
     from railyard.cluster.topology.wiring import Box
-    from railyard.routes import Routes
 
 
 @dataclass(frozen=True)

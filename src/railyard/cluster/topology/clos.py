@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.routes import RouteBuilder
 from railyard.cluster.topology.wiring import SwitchGroup, Tier, Wiring, cables, divisors, impossible, taken_bps
-from railyard.routes import RouteBuilder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from railyard.cluster.routes import Routes
     from railyard.cluster.topology.wiring import Box, Parts
-    from railyard.routes import Routes
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.routes import RouteBuilder
+from railyard.cluster.routes import RouteBuilder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from railyard.cluster.routes import RouteBuilder
 from railyard.cluster.topology.wiring import (
     Detour,
     Endpoints,
@@ -20,15 +21,14 @@ from railyard.cluster.topology.wiring import (
     taken_bps,
     topologies,
 )
-from railyard.routes import RouteBuilder
-from railyard.schema import field as f
-from railyard.schema.bounds import PORTS, limits
-from railyard.schema.quantity import LINK_RATE
+from railyard.kit.schema import field as f
+from railyard.kit.schema.bounds import PORTS, limits
+from railyard.kit.schema.quantity import LINK_RATE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.routes import Routes
+    from railyard.cluster.routes import Routes
 
 TIERS = (Tier("nic", 3.0, "access"), Tier("local", 10.0), Tier("global", 60.0))
 

@@ -20,9 +20,9 @@ from railyard.cluster.topology.wiring import (
     impossible,
     topologies,
 )
-from railyard.errors import InputError
-from railyard.schema import field as f
-from railyard.schema.bounds import limits
+from railyard.kit.errors import InputError
+from railyard.kit.schema import field as f
+from railyard.kit.schema.bounds import limits
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.routes import RouteBuilder
+    from railyard.cluster.routes import RouteBuilder
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from railyard.cluster.routes import RouteBuilder
 from railyard.cluster.topology.compose import Copies, copy_routes, side_by_side
 from railyard.cluster.topology.dual_plane import DualPlane
 from railyard.cluster.topology.three_tier import ThreeTier
@@ -24,15 +25,14 @@ from railyard.cluster.topology.wiring import (
     impossible,
     topologies,
 )
-from railyard.routes import RouteBuilder
-from railyard.schema import field as f
-from railyard.schema.bounds import limits
-from railyard.schema.quantity import LENGTH, LINK_RATE
+from railyard.kit.schema import field as f
+from railyard.kit.schema.bounds import limits
+from railyard.kit.schema.quantity import LENGTH, LINK_RATE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.routes import Routes
+    from railyard.cluster.routes import Routes
 
 BORDER = Tier("border", 30.0)
 

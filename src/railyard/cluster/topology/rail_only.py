@@ -12,10 +12,10 @@ from railyard.cluster.topology.compose import side_by_side
 from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.cluster.topology.three_tier import ThreeTier
 from railyard.cluster.topology.wiring import ACCESS_ROW, LEAF_SPINE, Endpoints, Parts, Wiring, impossible, topologies
-from railyard.errors import InputError
-from railyard.schema import field as f
-from railyard.schema.bounds import OVERSUBSCRIPTION, PORTS
-from railyard.schema.quantity import LINK_RATE
+from railyard.kit.errors import InputError
+from railyard.kit.schema import field as f
+from railyard.kit.schema.bounds import OVERSUBSCRIPTION, PORTS
+from railyard.kit.schema.quantity import LINK_RATE
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from railyard.cluster.topology.wiring import (
     impossible,
     topologies,
 )
-from railyard.schema import field as f
-from railyard.schema.bounds import OVERSUBSCRIPTION, PORTS
-from railyard.schema.quantity import LINK_RATE
+from railyard.kit.schema import field as f
+from railyard.kit.schema.bounds import OVERSUBSCRIPTION, PORTS
+from railyard.kit.schema.quantity import LINK_RATE
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import numpy as np
 
 from railyard.cluster import paths
 from railyard.cluster.links import Csr
+from railyard.cluster.routes import RouteBuilder, Routes
 from railyard.cluster.topology.wiring import Endpoints, Parts, Tier, Wiring, cables, impossible, topologies
-from railyard.routes import RouteBuilder, Routes
-from railyard.schema import field as f
+from railyard.kit.schema import field as f
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

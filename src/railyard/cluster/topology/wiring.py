@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
-from railyard.errors import InputError
-from railyard.registry import Registry
+from railyard.kit.errors import InputError
+from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.routes import Routes
+    from railyard.cluster.routes import Routes
 
 
 @dataclass(frozen=True)

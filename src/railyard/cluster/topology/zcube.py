@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from railyard.cluster.routes import RouteBuilder
 from railyard.cluster.topology.grid import Grid
 from railyard.cluster.topology.wiring import (
     ACCESS_ROW,
@@ -20,14 +21,13 @@ from railyard.cluster.topology.wiring import (
     impossible,
     topologies,
 )
-from railyard.routes import RouteBuilder
-from railyard.schema import field as f
-from railyard.schema.bounds import PORTS
-from railyard.schema.quantity import LINK_RATE
+from railyard.kit.schema import field as f
+from railyard.kit.schema.bounds import PORTS
+from railyard.kit.schema.quantity import LINK_RATE
 
 if TYPE_CHECKING:
+    from railyard.cluster.routes import Routes
     from railyard.cluster.topology.wiring import Box
-    from railyard.routes import Routes
 
 ROW_COLUMN = Tier("row-column", 30.0)
 

@@ -19,8 +19,8 @@ from railyard.collective.lowering.usage import stacked, usage
 from railyard.collective.machine import Case, machine_of
 from railyard.collective.timing import WIRE, exchanged_gbs, one_after_another, timing
 from railyard.collective.window import window_s
-from railyard.errors import InputError
 from railyard.graph import CollectiveKind
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.cluster.topology.torus import near_cube
 from railyard.collective.shape import Shape
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,7 +10,7 @@ from railyard.cluster import CsrWeighted
 from railyard.collective.connections import port_pairs
 from railyard.collective.lowering.routes import LinkLoads
 from railyard.collective.lowering.table import EntityTable, Limits, table
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

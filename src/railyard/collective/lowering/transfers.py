@@ -16,7 +16,7 @@ from railyard.collective.lowering.table import EntityTable, Limits, gather, tabl
 from railyard.collective.machine import CollectiveMachine, machine_of
 from railyard.collective.shape import Shape
 from railyard.collective.timing import WIRE, by_channels, transfer_us
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

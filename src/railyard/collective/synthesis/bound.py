@@ -12,7 +12,7 @@ import numpy as np
 
 from railyard.collective.synthesis.groups import exchanges_us, gathers_us, sums_us
 from railyard.collective.synthesis.routes import shortest_us
-from railyard.errors import InputError, SimulationError
+from railyard.kit.errors import InputError, SimulationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from railyard.collective.synthesis.images import timed_images
 from railyard.collective.synthesis.mirror import followed, mirrored
 from railyard.collective.synthesis.routes import Router
 from railyard.collective.synthesis.schedule import SendList
-from railyard.registry import Registry
+from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 
 from railyard.collective.policy import PROTOCOLS
 from railyard.collective.schedule import Schedule, Send, empty_chunks
-from railyard.errors import InputError, SimulationError, did_you_mean
 from railyard.graph import CollectiveKind
+from railyard.kit.errors import InputError, SimulationError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard import table
-from railyard.errors import InputError, did_you_mean
+from railyard.kit import table
+from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

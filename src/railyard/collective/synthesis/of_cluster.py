@@ -18,7 +18,7 @@ from railyard.collective.machine import Case, machine_of
 from railyard.collective.synthesis.network import LinkNetwork, joined
 from railyard.collective.synthesis.symmetry import MOST_ELEMENTS
 from railyard.collective.timing import kernel_gbs, pace
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

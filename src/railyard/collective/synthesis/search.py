@@ -15,7 +15,7 @@ from railyard.collective.synthesis.execute import faults
 from railyard.collective.synthesis.images import image_faults, whole, whole_faults
 from railyard.collective.synthesis.routes import MANY
 from railyard.collective.synthesis.symmetry import symmetry_of
-from railyard.errors import InputError, Interrupted
+from railyard.kit.errors import InputError, Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard import units
 from railyard.collective.policy import kind_word
 from railyard.collective.synthesis.msccl import msccl_xml
 from railyard.collective.synthesis.msccl_run import schedule_of
 from railyard.collective.synthesis.of_cluster import network_of
 from railyard.collective.synthesis.search import synthesize
 from railyard.collective.synthesis.written import make
-from railyard.errors import InputError
 from railyard.graph import CollectiveKind
+from railyard.kit import units
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

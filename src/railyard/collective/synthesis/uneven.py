@@ -16,9 +16,9 @@ import numpy as np
 from railyard.collective.synthesis.bound import need_solver, uneven_bound_us
 from railyard.collective.synthesis.collectives import Ask, collectives
 from railyard.collective.synthesis.search import MOST_SENDS, NEAR_ENOUGH, Synthesized, Try, best_of, best_two
-from railyard.errors import InputError
-from railyard.files import read_text
-from railyard.table import finite, headless
+from railyard.kit.errors import InputError
+from railyard.kit.files import read_text
+from railyard.kit.table import finite, headless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

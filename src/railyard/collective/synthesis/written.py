@@ -18,8 +18,8 @@ from railyard.collective.synthesis.msccl_run import schedule_of, spoken
 from railyard.collective.synthesis.network import LinkNetwork
 from railyard.collective.synthesis.schedule import SendList, timed
 from railyard.collective.timing import kernel_gbs
-from railyard.errors import InputError
-from railyard.files import read_text
+from railyard.kit.errors import InputError
+from railyard.kit.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

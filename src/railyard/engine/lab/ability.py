@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 NET_ADMIN, SYS_ADMIN = 12, 21
 """Numbers of capabilities (linux/capability.h)."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.fault import LinkRate, RankDelay, RankSpeed
+from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.engine.contract import Jitter, Probes, Progress, engines
 from railyard.engine.faults import effects_of
 from railyard.engine.faults import placed as placed_faults
@@ -20,9 +22,7 @@ from railyard.engine.lab.program import PIECE_S, PS, Pace, Work, programs
 from railyard.engine.lab.session import played
 from railyard.engine.lab.wiring import laid_out
 from railyard.engine.lowering import lower
-from railyard.errors import InputError
-from railyard.fault import LinkRate, RankDelay, RankSpeed
-from railyard.fault.cluster_places import ClusterPlaces
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.cluster.fault import Effect, Fault
     from railyard.collective.policy import CollectivePolicy
-    from railyard.fault import Effect, Fault
     from railyard.graph import Job, Record
 
 LONGEST_S = 600.0

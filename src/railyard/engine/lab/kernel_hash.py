@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.errors import SimulationError
+from railyard.kit.errors import SimulationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ from railyard.collective.shape import Shape
 from railyard.collective.timing import WIRE
 from railyard.engine.lab.blueprint import Program, Script, Step
 from railyard.engine.lab.scripts import Asked, Part, parts
-from railyard.errors import InputError
 from railyard.graph import CollectiveKind, Kind, Stream
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

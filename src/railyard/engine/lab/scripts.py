@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.engine.lab.blueprint import Script
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from railyard.collective.schedule import Schedule, Send

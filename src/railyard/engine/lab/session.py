@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railyard.engine.lab.frames import read_frame, write_frame
-from railyard.errors import SimulationError
+from railyard.kit.errors import SimulationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

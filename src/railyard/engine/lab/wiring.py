@@ -11,7 +11,7 @@ import numpy as np
 
 from railyard.cluster.names import node_name
 from railyard.engine.lab.blueprint import Node, Port, Wires
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from railyard.cluster.fault import Late, LinkRate, SlowAccelerator
+from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.engine.contract import Jitter, Probes, Progress, engines
 from railyard.engine.faults import effects_of, expand
 from railyard.engine.faults import placed as placed_faults
@@ -29,11 +31,9 @@ from railyard.engine.packet.slices import MODELLED, durations_ps, flow_ps, link_
 from railyard.engine.packet.stored import unsent_ps
 from railyard.engine.packet.task_flows import Slicing
 from railyard.engine.packet.tenants import classed, unclassed
-from railyard.errors import InputError, Stalled
-from railyard.fault import Late, LinkRate, SlowAccelerator
-from railyard.fault.cluster_places import ClusterPlaces
 from railyard.graph import Kind, Merged, Record
 from railyard.graph.record import fingerprint
+from railyard.kit.errors import InputError, Stalled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.cluster.fault import Effect, Fault
     from railyard.cluster.links import LinkTable
     from railyard.collective.policy import CollectivePolicy
     from railyard.engine.bursts import Bursts
     from railyard.engine.packet.records import PacketNetwork
     from railyard.engine.packet.settings import Settings
-    from railyard.fault import Effect, Fault
     from railyard.graph import Job, TaskGraph
 
 BUDGET_HOPS = 3e8

@@ -9,13 +9,13 @@ from railyard.engine.packet.mechanisms import CONSTANTS
 from railyard.engine.packet.placing import base_rtt_ps
 from railyard.engine.packet.settings import Settings
 from railyard.engine.packet.tenants import queues
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from railyard.cluster import Cluster
-    from railyard.fabric import Fabric
+    from railyard.cluster.fabric import Fabric
 
 _ANY_ORDER = frozenset({"adaptive", "spray"})
 """Load balancing by which packets of a connection overtake one another."""
@@ -67,7 +67,7 @@ def constants_of(fabric: Fabric) -> dict[str, Any]:
     Where the fabric's record is not the registered one (a scenario gives other queue pairs or another load balancing),
     its packets follow, so that a word means the same on every engine.
     """
-    from railyard.fabric import fabrics
+    from railyard.cluster.fabric import fabrics
 
     given = dict(fabric.packets.constants)
     given.setdefault("header_bytes", fabric.header_bytes)

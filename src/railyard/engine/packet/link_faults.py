@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from railyard.cluster.fault import LinkErrors, LinkRate, LinkSetting
 from railyard.engine.packet.faults import LinkFault
-from railyard.fault import LinkErrors, LinkRate, LinkSetting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from railyard.cluster.fault import Effect
     from railyard.engine.packet.placing import Placed
-    from railyard.fault import Effect
 
 
 def link_faults(effects: Sequence[Effect], placed: Placed, slices: float) -> tuple[LinkFault, ...]:

@@ -38,8 +38,8 @@ from railyard.engine.packet.plan import Planner
 from railyard.engine.packet.plans import Grain, plan
 from railyard.engine.packet.stored import storage_flows
 from railyard.engine.packet.task_flows import TaskFlows
-from railyard.errors import InputError
 from railyard.graph import CollectiveKind
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.routes import RouteBuilder
 from railyard.engine.packet.records import PacketNetwork
-from railyard.errors import InputError
-from railyard.routes import RouteBuilder
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

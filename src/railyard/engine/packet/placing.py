@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.routes import Routes
 from railyard.engine.packet.blocks import (
     PS_PER_S,
     NetworkBlock,
@@ -23,8 +24,7 @@ from railyard.engine.packet.blocks import (
 from railyard.engine.packet.crossing import sent_share
 from railyard.engine.packet.records import PacketNetwork
 from railyard.engine.packet.scale_up_block import scale_up_block
-from railyard.errors import InputError
-from railyard.routes import Routes
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

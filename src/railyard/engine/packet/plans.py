@@ -17,8 +17,8 @@ from railyard.collective.tree import rooted_channels
 from railyard.collective.window import SLOTS
 from railyard.engine.packet.plan import Planner, SendPlan, cuts
 from railyard.engine.packet.records import AT_RECEIVER, AT_SENDER
-from railyard.errors import InputError
 from railyard.graph import CollectiveKind
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

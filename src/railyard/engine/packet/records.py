@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from railyard.routes import Routes
+    from railyard.cluster.routes import Routes
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 

@@ -14,8 +14,8 @@ from railyard.engine.packet.faults import columns as fault_columns
 from railyard.engine.packet.queue_pairs import split
 from railyard.engine.packet.scheduled import counts
 from railyard.engine.packet.settings import core_options
-from railyard.errors import InputError, Stalled
 from railyard.graph import Label, Record
+from railyard.kit.errors import InputError, Stalled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

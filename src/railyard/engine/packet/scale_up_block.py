@@ -8,7 +8,7 @@ import numpy as np
 
 from railyard.collective.lowering.routes import scale_up_efficiency
 from railyard.engine.packet.blocks import INSIDE_PS, NetworkBlock, RoutingRecord
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from railyard.cluster import Cluster

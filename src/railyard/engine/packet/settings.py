@@ -14,7 +14,7 @@ from railyard.engine.packet.user.loading import is_user, load
 if TYPE_CHECKING:
     from railyard.engine.packet.faults import LinkFault
     from railyard.engine.packet.user.compiling import Functions
-    from railyard.registry import Registry
+    from railyard.kit.registry import Registry
 
 _Class = TypeVar("_Class")
 

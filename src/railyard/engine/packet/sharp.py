@@ -10,7 +10,7 @@ import numpy as np
 
 from railyard.engine.packet.records import AT_RECEIVER, PacketNetwork, Traffic
 from railyard.engine.packet.sharp_tree import AggregationTree, tree_of, with_aggregators
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.routes import Routes
 from railyard.engine.packet.records import PacketNetwork
-from railyard.errors import InputError
-from railyard.routes import Routes
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

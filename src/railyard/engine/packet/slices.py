@@ -17,8 +17,8 @@ from railyard.engine.flow import FLOW
 from railyard.engine.packet.crossing import crossing_hops, sent_share
 from railyard.engine.packet.fabrics import settings_of
 from railyard.engine.packet.task_flows import Slicing
-from railyard.errors import InputError
 from railyard.graph import Kind, Merged
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,7 +10,7 @@ import numpy as np
 
 from railyard import _core
 from railyard.engine.rounds.sharing import Tree
-from railyard.errors import SimulationError
+from railyard.kit.errors import SimulationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

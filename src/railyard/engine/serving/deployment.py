@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from railyard.errors import InputError, suggest
+from railyard.kit.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard import _core
 from railyard.engine.serving.deployment import LOADS, POLICIES, PREEMPTIONS, ROLES, ROUTERS, choice
-from railyard.errors import InputError, StaleCoreError
+from railyard.kit.errors import InputError, StaleCoreError
 
 if TYPE_CHECKING:
     from railyard.engine.serving.deployment import Autoscale, Deployment, Pool, Router

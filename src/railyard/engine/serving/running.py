@@ -10,9 +10,9 @@ import numpy as np
 from railyard import _core
 from railyard.engine.serving.lowering import lower
 from railyard.engine.serving.results import COLUMNS, outcome_of, replicas_of
-from railyard.errors import InputError
 from railyard.graph import Label, Record
 from railyard.graph.columns import TABLES
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

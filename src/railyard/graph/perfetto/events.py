@@ -13,7 +13,7 @@ import io
 import json
 from typing import TYPE_CHECKING, Any
 
-from railyard.files import appearing
+from railyard.kit.files import appearing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

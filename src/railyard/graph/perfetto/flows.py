@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.graph.perfetto.events import PS_PER_NS, event
-from railyard.units import format_size
+from railyard.kit.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

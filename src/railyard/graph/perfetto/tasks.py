@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.errors import InputError
 from railyard.graph.lanes import track_name, tracks_of
 from railyard.graph.occupancy import tasks_of
 from railyard.graph.perfetto.events import PS_PER_NS, metadata, microseconds
 from railyard.graph.task_graph import CollectiveKind, Kind
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

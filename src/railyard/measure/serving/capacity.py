@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from railyard.result.serving import LoadPoint
+    from railyard.measure.result.serving import LoadPoint
 
 MOST_DOUBLINGS = 12
 

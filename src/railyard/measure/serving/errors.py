@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from railyard.measure.model_error import Judged, ModelError, Question
-    from railyard.result.model_error import ErrorRow
-    from railyard.result.serving import ServingFigures
+    from railyard.measure.result.model_error import ErrorRow
+    from railyard.measure.result.serving import ServingFigures
 
 
 def serving_errors(serving: ServingFigures, **judged: Unpack[Judged]) -> tuple[ErrorRow, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.percentile import nearest_rank, percentile, percentile_bin
+from railyard.kit.percentile import nearest_rank, percentile, percentile_bin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from railyard.measure.result.serving import LEVELS
+from railyard.measure.result.tax import ServingTax, ServingTaxShares
 from railyard.measure.serving.objective import goodput
 from railyard.measure.serving.percentiles import quantiles
-from railyard.result.serving import LEVELS
-from railyard.result.tax import ServingTax, ServingTaxShares
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from railyard.measure.result.serving import Level
     from railyard.measure.serving.objective import Objective
     from railyard.measure.serving.served import Served
-    from railyard.result.serving import Level
 
 
 def serving_tax(

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.calibrate.nccl import log as nccl_log
-from railyard.calibrate.nccl.constants import CONSTANTS as MEASURED
-from railyard.calibrate.nccl.constants import Constants
-from railyard.calibrate.nccl.health import chosen_by_plugin, listed_as_odd, number_of, operator_of
-from railyard.calibrate.nccl.priors import CONSTANTS, STEP, constants_of
-from railyard.calibrate.nccl.rows import validate_log
+from railyard.ask.calibrate.nccl import log as nccl_log
+from railyard.ask.calibrate.nccl.constants import CONSTANTS as MEASURED
+from railyard.ask.calibrate.nccl.constants import Constants
+from railyard.ask.calibrate.nccl.health import chosen_by_plugin, listed_as_odd, number_of, operator_of
+from railyard.ask.calibrate.nccl.priors import CONSTANTS, STEP, constants_of
+from railyard.ask.calibrate.nccl.rows import validate_log
 from railyard.collective import model_error
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 from railyard_validation.bands import Miss, inside
 from railyard_validation.bands import bands as error_bands
 from railyard_validation.collectives.compare import spread
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.calibrate.nccl.log import NcclLog
-    from railyard.calibrate.nccl.rows import CollectiveResult
+    from railyard.ask.calibrate.nccl.log import NcclLog
+    from railyard.ask.calibrate.nccl.rows import CollectiveResult
     from railyard.catalog import Catalog
     from railyard_validation.bands import Later
     from railyard_validation.csv_rows import Cells

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard import catalog
-from railyard.calibrate.nccl.log import bus_factor
-from railyard.calibrate.nccl.machine import Setting
-from railyard.calibrate.nccl.rows import predict
+from railyard.ask.calibrate.nccl.log import bus_factor
+from railyard.ask.calibrate.nccl.machine import Setting
+from railyard.ask.calibrate.nccl.rows import predict
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import RailOptimized
 from railyard.collective import CollectivePolicy

@@ -6,7 +6,7 @@ import importlib
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from railyard.errors import InputError, did_you_mean
+from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

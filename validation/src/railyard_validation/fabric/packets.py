@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.fabric.roce import PACKETS as ROCE
 from railyard.engine.packet import PacketNetwork, Settings, Traffic, leaf_spine, run
-from railyard.fabric.roce import PACKETS as ROCE
 from railyard.graph import CollectiveKind, Communicators, Kind, Label, Stream, TaskGraph
 
 if TYPE_CHECKING:

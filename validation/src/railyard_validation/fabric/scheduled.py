@@ -10,11 +10,11 @@ import numpy as np
 
 from railyard import catalog, engine
 from railyard.cluster import Cluster, ClusterSpec, FabricSpec, NetworkSpec, build
+from railyard.cluster.fabric import fabrics
+from railyard.cluster.fault import DegradeLink
 from railyard.cluster.topology import LeafSpine
 from railyard.collective import CollectivePolicy
 from railyard.engine.packet import Settings, Traffic, leaf_spine, run
-from railyard.fabric import fabrics
-from railyard.fault import DegradeLink
 from railyard.graph import Job
 from railyard_validation.fabric.figure import Case, Row, figure
 from railyard_validation.fabric.packets import RATE_BPS, ROCE_SETTINGS, SCHEDULED, all_reduces

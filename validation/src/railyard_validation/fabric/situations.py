@@ -10,13 +10,13 @@ import numpy as np
 
 import railyard
 from railyard import catalog
-from railyard.calibrate.nccl.log import bus_factor
-from railyard.calibrate.nccl.machine import Setting
-from railyard.calibrate.nccl.rows import predict
+from railyard.ask.calibrate.nccl.log import bus_factor
+from railyard.ask.calibrate.nccl.machine import Setting
+from railyard.ask.calibrate.nccl.rows import predict
 from railyard.cluster import Cluster, ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import LeafSpine, MultiSite
 from railyard.collective import CollectivePolicy
-from railyard.result.variants.training import TrainingVariant
+from railyard.measure.result.variants.training import TrainingVariant
 from railyard_validation.fabric.figure import Case, Row, figure
 
 if TYPE_CHECKING:

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.errors import InputError
-from railyard.scenario.packet import assign, fabric, names
-from railyard.study.traffic.simulate import TrafficRun, run
+from railyard.kit.errors import InputError
+from railyard.work.scenario.packet import assign, fabric, names
+from railyard.work.traffic.simulate import TrafficRun, run
 from railyard_validation.packet.htsim_flags import Command, command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from railyard.study.traffic.report import Report
+    from railyard.work.traffic.report import Report
 
 MEAN, TAIL, SLOWED, HASHED = 0.02, 0.05, 0.08, 0.10
 """Tolerances: mean completion; tails and single completions; runs with slowed links; means over seeds of the hash."""

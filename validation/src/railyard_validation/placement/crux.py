@@ -16,11 +16,11 @@ import numpy as np
 from railyard.engine.priorities import CLASSES
 from railyard.engine.steering import steered
 from railyard.graph import Job
-from railyard.operate.contention import intensity
-from railyard.operate.contention.pattern import Member
-from railyard.operate.contention.speeds import Manner, Speeds
-from railyard.operate.contention.work import WorkClass
-from railyard.operate.tree import NodeTree
+from railyard.work.operate.contention import intensity
+from railyard.work.operate.contention.pattern import Member
+from railyard.work.operate.contention.speeds import Manner, Speeds
+from railyard.work.operate.contention.work import WorkClass
+from railyard.work.operate.tree import NodeTree
 from railyard_validation.placement.effects import cluster_of, steps_s
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.operate.contention.intensity import Turn
+    from railyard.work.operate.contention.intensity import Turn
 
 STEP_S = {"gpt": 1.53, "bert": 0.35, "resnet": 0.2}
 BESIDE = 0.5

@@ -14,17 +14,17 @@ import numpy as np
 
 from railyard import engine
 from railyard.graph import Job
-from railyard.operate.advice import advise, question
-from railyard.operate.contention.pattern import Member
-from railyard.operate.contention.shifts import TOLERANCE, off_beat, realigning, shifts
-from railyard.operate.contention.speeds import Manner, Speeds
-from railyard.operate.contention.work import WorkClass
-from railyard.operate.free import Free
-from railyard.operate.policy import policies
-from railyard.operate.request import Request
-from railyard.operate.tree import NodeTree
-from railyard.scenario.load import from_values
-from railyard.study import compose
+from railyard.work.operate.advice import advise, question
+from railyard.work.operate.contention.pattern import Member
+from railyard.work.operate.contention.shifts import TOLERANCE, off_beat, realigning, shifts
+from railyard.work.operate.contention.speeds import Manner, Speeds
+from railyard.work.operate.contention.work import WorkClass
+from railyard.work.operate.free import Free
+from railyard.work.operate.policy import policies
+from railyard.work.operate.request import Request
+from railyard.work.operate.tree import NodeTree
+from railyard.work.scenario.load import from_values
+from railyard.work.study import compose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
-from railyard.workload.serving.columns import Deployments
-from railyard.workload.serving.layout import ServingLayout
-from railyard.workload.serving.memory import cache_tokens
+from railyard.work.serving.columns import Deployments
+from railyard.work.serving.layout import ServingLayout
+from railyard.work.serving.memory import cache_tokens
 from railyard_validation.serving.layout import COUNTLESS, DRAFT_SHARE, FEWEST, Found, Pool, layout_of, widened
 from railyard_validation.serving.recipes import may_draft
 from railyard_validation.serving.settings import cache_bits

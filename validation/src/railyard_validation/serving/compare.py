@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.errors import InputError, did_you_mean
+from railyard.kit.errors import InputError, did_you_mean
 from railyard.measure.model_error import measured_deployments, power_error, serving_error, serving_key
 from railyard_validation.serving import metrics, service
 from railyard_validation.serving.cases import case_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.catalog import Catalog
-    from railyard.economics.serving import ServingCost
+    from railyard.measure.cost.serving import ServingCost
     from railyard.measure.model_error import ModelError, Question
     from railyard_validation.serving.cases import Case
     from railyard_validation.serving.table import Row

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.workload.serving.iteration import cache_bytes
-from railyard.workload.serving.memory import weight_bytes
-from railyard.workload.serving.power import WALL, accelerator_w
-from railyard.workload.serving.steady import batched_prompt_s
+from railyard.work.serving.iteration import cache_bytes
+from railyard.work.serving.memory import weight_bytes
+from railyard.work.serving.power import WALL, accelerator_w
+from railyard.work.serving.steady import batched_prompt_s
 from railyard_validation.serving.model import deployment_software, table
 from railyard_validation.serving.states import planned_states, run_states
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.workload.serving.software import ServingSoftwareColumns
+    from railyard.work.serving.software import ServingSoftwareColumns
     from railyard_validation.serving.cases import Case
     from railyard_validation.serving.model import Table
     from railyard_validation.serving.states import States

@@ -10,11 +10,11 @@ import numpy as np
 
 from railyard.model.columns import take
 from railyard.model.machine import Machine
-from railyard.workload.serving.columns import Deployments
-from railyard.workload.serving.memory import sequences
-from railyard.workload.serving.profiles import profile
-from railyard.workload.serving.software import columns
-from railyard.workload.serving.steady import (
+from railyard.work.serving.columns import Deployments
+from railyard.work.serving.memory import sequences
+from railyard.work.serving.profiles import profile
+from railyard.work.serving.software import columns
+from railyard.work.serving.steady import (
     ServingDemand,
     Steady,
     closed_loop,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Model
     from railyard.model.columns import F
-    from railyard.workload.serving.layout import ServingLayout
-    from railyard.workload.serving.software import ServingSoftwareColumns
+    from railyard.work.serving.layout import ServingLayout
+    from railyard.work.serving.software import ServingSoftwareColumns
     from railyard_validation.serving.cases import Case
 
 _SCALE_OUT_BPS = 400e9

@@ -15,9 +15,9 @@ import numpy as np
 
 from railyard.engine.serving import Cost, Deployment, Links, Pool, Router, Speculative, simulate
 from railyard.model.columns import take
-from railyard.workload.serving.cost import Prompting, crowded_s, iteration_costs, with_prompts
-from railyard.workload.serving.iteration import launches_s
-from railyard.workload.serving.memory import cache_tokens
+from railyard.work.serving.cost import Prompting, crowded_s, iteration_costs, with_prompts
+from railyard.work.serving.iteration import launches_s
+from railyard.work.serving.memory import cache_tokens
 from railyard_validation.serving.cases import drawn
 from railyard_validation.serving.schedulers import Scheduler, scheduler_of
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.graph import Record
-    from railyard.workload.serving.columns import Deployments
-    from railyard.workload.serving.cost import IterationCost, Role
-    from railyard.workload.serving.software import ServingSoftwareColumns
+    from railyard.work.serving.columns import Deployments
+    from railyard.work.serving.cost import IterationCost, Role
+    from railyard.work.serving.software import ServingSoftwareColumns
     from railyard_validation.serving.cases import Case
     from railyard_validation.serving.layout import Pool as PoolOf
     from railyard_validation.serving.model import Table

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from railyard.catalog import Range
-from railyard.economics.service import Day, Unit, service_cost
+from railyard.measure.cost.service import Day, Unit, service_cost
 from railyard_validation.serving import metrics
 from railyard_validation.serving.cases import case_of
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from railyard.catalog import Catalog
-    from railyard.economics.serving import ServingCost
+    from railyard.measure.cost.serving import ServingCost
     from railyard_validation.serving.table import Row
 
 _DAY = re.compile(r"24 h: ([\d.]+)B input tokens \(([\d.]+)B cached\), ([\d.]+)B output")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.workload.serving.steady import arrival_s
+from railyard.work.serving.steady import arrival_s
 from railyard_validation.serving.model import steady
 from railyard_validation.serving.queue import runs, served
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.workload.serving.software import ServingSoftwareColumns
+    from railyard.work.serving.software import ServingSoftwareColumns
     from railyard_validation.serving.cases import Case
     from railyard_validation.serving.model import Table
     from railyard_validation.serving.queue import Queued

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.observe.answer import answer_of
-from railyard.observe.diagnose import diagnose
+from railyard.ask.observe.answer import answer_of
+from railyard.ask.observe.diagnose import diagnose
 from railyard_validation.traces.cases import SITUATIONS, drawn
 
 if TYPE_CHECKING:

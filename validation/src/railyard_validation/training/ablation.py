@@ -18,8 +18,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from railyard.workload.training import compute, pipeline_ranks, profiles, rank_times, stages
-from railyard.workload.training.estimate import estimate
+from railyard.work.training import compute, pipeline_ranks, profiles, rank_times, stages
+from railyard.work.training.estimate import estimate
 from railyard_validation.training.cases import kind, predicted_s
 from railyard_validation.training.fit import fit, refitted, scored, smallest_scale
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Model
     from railyard.model.columns import F
-    from railyard.workload.training.columns import Columns
-    from railyard.workload.training.spec import Layout
+    from railyard.work.training.columns import Columns
+    from railyard.work.training.spec import Layout
     from railyard_validation.training.cases import Case
 
 # FLOP of 4-bit products that a joule paid for, as fitted while power and not the peak was taken to limit them.

@@ -12,14 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.workload.training import profiles
+from railyard.work.training import profiles
 from railyard_validation.training.cases import predicted_s
 from railyard_validation.training.fit import fit, refitted, smallest_scale
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from railyard.workload.training.spec import SoftwareProfile
+    from railyard.work.training.spec import SoftwareProfile
     from railyard_validation.training.cases import Case
 
 CUTS = ("2023-07", "2024-01", "2024-07", "2025-01", "2025-07", "2026-01", "2026-07")

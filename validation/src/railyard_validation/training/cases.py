@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 from railyard.model import flops
 from railyard.model.routing import UNBALANCED
-from railyard.workload.training.estimate import estimate
-from railyard.workload.training.spec import Lora, Training
+from railyard.work.training.estimate import estimate
+from railyard.work.training.spec import Lora, Training
 from railyard_validation.training import table as tables
 from railyard_validation.training.layout import layout_of, precision_of, software_of
 from railyard_validation.training.machine import device_of, machine_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.model.machine import Machine
-    from railyard.workload.training.estimate import Estimate
+    from railyard.work.training.estimate import Estimate
     from railyard_validation.training.table import Row
 
 # Methods that train a few weights beside a frozen model: LoRA is modelled; what dequantizes or normalizes is not.

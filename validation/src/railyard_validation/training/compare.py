@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 from railyard.measure.model_error import judged_software, step_error
-from railyard.workload.training import profiles
+from railyard.work.training import profiles
 from railyard_validation.training.cases import estimated, family, kind, read_cases
 from railyard_validation.training.fit import scored
 from railyard_validation.training.fixed_part import FixedPart, fixed_parts

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.calibrate.tables.posterior import Prior, posterior
-from railyard.workload.training import profiles
+from railyard.ask.calibrate.tables.posterior import Prior, posterior
+from railyard.work.training import profiles
 from railyard_validation.training.cases import predicted_s
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.workload.training.spec import SoftwareProfile
+    from railyard.work.training.spec import SoftwareProfile
     from railyard_validation.training.cases import Case
 
     F = NDArray[np.float64]

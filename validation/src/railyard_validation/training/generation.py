@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from railyard.workload.training import profiles
+from railyard.work.training import profiles
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from railyard.workload.training.jitter import law_of
+from railyard.work.training.jitter import law_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

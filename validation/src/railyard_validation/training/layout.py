@@ -6,20 +6,20 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING
 
-from railyard.calibrate.tables import facts
-from railyard.errors import InputError
-from railyard.workload.training import profiles
-from railyard.workload.training.layout import auto, check
-from railyard.workload.training.likely import likely
-from railyard.workload.training.memory import memory
-from railyard.workload.training.precision import supports
-from railyard.workload.training.spec import DISPATCHERS, GRAPH_SCOPES, RECOMPUTE_MODULES, Layout, Training
+from railyard.ask.calibrate.tables import facts
+from railyard.kit.errors import InputError
+from railyard.work.training import profiles
+from railyard.work.training.layout import auto, check
+from railyard.work.training.likely import likely
+from railyard.work.training.memory import memory
+from railyard.work.training.precision import supports
+from railyard.work.training.spec import DISPATCHERS, GRAPH_SCOPES, RECOMPUTE_MODULES, Layout, Training
 from railyard_validation.training.generation import profile_name
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Model
     from railyard.model.machine import Machine
-    from railyard.workload.training.spec import Precision, Recompute, Schedule, SoftwareProfile
+    from railyard.work.training.spec import Precision, Recompute, Schedule, SoftwareProfile
     from railyard_validation.training.recipes import Recipe
     from railyard_validation.training.table import Row
 

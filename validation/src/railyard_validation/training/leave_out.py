@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from railyard.errors import InputError, did_you_mean
-from railyard.workload.training import profiles
+from railyard.kit.errors import InputError, did_you_mean
+from railyard.work.training import profiles
 from railyard_validation.training.cases import read_cases
 from railyard_validation.training.fit import fit, refitted, smallest_scale
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
 
 if TYPE_CHECKING:

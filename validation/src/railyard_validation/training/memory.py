@@ -12,8 +12,8 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from railyard.errors import InputError
-from railyard.workload.training.memory import memory
+from railyard.kit.errors import InputError
+from railyard.work.training.memory import memory
 from railyard_validation.training import table as tables
 from railyard_validation.training.cases import is_wrong, job_of
 from railyard_validation.training.compare import TrainingReport, TrainingResult, skipped

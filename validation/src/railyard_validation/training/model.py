@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from railyard.catalog import MLA, Model
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from railyard.catalog import Catalog

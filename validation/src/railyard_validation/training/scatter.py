@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import minimize
 
-from railyard.calibrate.tables.training_fit import Paces, left_open, paces, predicted
+from railyard.ask.calibrate.tables.training_fit import Paces, left_open, paces, predicted
 from railyard.model.own_runs import TAIL, Scatter, noise
-from railyard.workload.training import profiles
+from railyard.work.training import profiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.model.machine import MachineColumns
-from railyard.workload.training import Layout, Machine, Training
-from railyard.workload.training import operators as op
-from railyard.workload.training.columns import Columns
-from railyard.workload.training.contention import concurrent_passes
-from railyard.workload.training.passes import layer_passes
-from railyard.workload.training.spec import SoftwareProfile
+from railyard.work.training import Layout, Machine, Training
+from railyard.work.training import operators as op
+from railyard.work.training.columns import Columns
+from railyard.work.training.contention import concurrent_passes
+from railyard.work.training.passes import layer_passes
+from railyard.work.training.spec import SoftwareProfile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

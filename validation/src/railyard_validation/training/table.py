@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from railyard.workload.training.spec import ATTENTION_PRECISIONS, DISPATCHERS, PRECISIONS
+from railyard.work.training.spec import ATTENTION_PRECISIONS, DISPATCHERS, PRECISIONS
 from railyard_validation.csv_rows import FLAG, Column, TableRow, checked, read_rows
 
 if TYPE_CHECKING:

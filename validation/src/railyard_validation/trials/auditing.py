@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from railyard.deploy.plan.cabling import plan_of
-from railyard.deploy.plan.drawn import dialects, drawn
-from railyard.scenario import load
-from railyard.study import compose
+from railyard.ask.deploy.plan.cabling import plan_of
+from railyard.ask.deploy.plan.drawn import dialects, drawn
+from railyard.work.scenario import load
+from railyard.work.study import compose
 from railyard_validation.trials.trial import Case, Trial, trials
 
 if TYPE_CHECKING:

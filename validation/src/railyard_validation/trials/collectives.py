@@ -14,8 +14,8 @@ from railyard import catalog
 from railyard.cluster import Cluster, ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import topologies
 from railyard.collective import CollectivePolicy, lower_collectives
-from railyard.errors import InputError
 from railyard.graph import CollectiveKind, Communicators
+from railyard.kit.errors import InputError
 from railyard_validation.trials.trial import Case, Trial, trials
 
 if TYPE_CHECKING:

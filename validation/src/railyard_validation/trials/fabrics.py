@@ -10,10 +10,10 @@ import numpy as np
 
 from railyard import catalog
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build, notes_of
+from railyard.cluster.fabric import fabrics
 from railyard.cluster.topology import LeafSpine, from_mapping
-from railyard.errors import InputError
-from railyard.fabric import fabrics
 from railyard.graph import CollectiveKind
+from railyard.kit.errors import InputError
 from railyard_validation.trials.trial import Case, Trial, trials
 
 if TYPE_CHECKING:

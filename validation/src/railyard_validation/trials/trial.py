@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.registry import Registry
+from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
     import signal

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from railyard.cluster.asbuilt.reported.reports import Report, Reports, readers
-from railyard.errors import InputError, Problem
-from railyard.files import read_text
+from railyard.kit.errors import InputError, Problem
+from railyard.kit.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from railyard.cluster.asbuilt.reported.reports import PortCount, Reader, Report, Reports, readers
-from railyard.errors import Problem
+from railyard.kit.errors import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

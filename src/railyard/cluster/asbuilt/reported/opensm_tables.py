@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from railyard.cluster.asbuilt.reported.reports import Reader, Report, Reports, readers
-from railyard.errors import Problem
+from railyard.kit.errors import Problem
 
 _SWITCH = re.compile(r"Unicast lids .*\bguid 0x([0-9a-fA-F]+)")
 _GUID = re.compile(r"portguid 0x([0-9a-fA-F]+)")

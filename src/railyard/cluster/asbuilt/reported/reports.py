@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from railyard.registry import Registry
+from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from railyard.errors import Problem
+    from railyard.kit.errors import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from railyard.engine.packet.mechanisms import names_of
 from railyard.engine.packet.user.compiling import Functions
 from railyard.engine.packet.user.control import functions_of, summary_of
 from railyard.engine.packet.user.records import BALANCER_HOOKS, check_state
-from railyard.errors import InputError
-from railyard.registry import Registry
+from railyard.kit.errors import InputError
+from railyard.kit.registry import Registry
 
 GOOD, MARKED, TRIMMED, TIMEOUT = range(4)
 """What came back over the path of an entropy."""

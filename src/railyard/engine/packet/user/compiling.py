@@ -20,7 +20,7 @@ from railyard.engine.packet.user.records import (
     flow_dtype,
     signature,
 )
-from railyard.errors import InputError, did_you_mean
+from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from railyard.engine.packet.mechanisms import names_of
 from railyard.engine.packet.user.compiling import Functions, check_function
 from railyard.engine.packet.user.records import CONTROL_HOOKS, check_state
-from railyard.errors import InputError, did_you_mean
-from railyard.registry import Registry
+from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.registry import Registry
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
-from railyard.errors import InputError, did_you_mean
-from railyard.plugins import module_of
+from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.plugins import module_of
 
 T = TypeVar("T")
 

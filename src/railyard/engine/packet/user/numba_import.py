@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from railyard.errors import InputError
+from railyard.kit.errors import InputError
 
 
 def numba_module() -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.engine.packet.user.numba_import import numba_module
-from railyard.errors import InputError, did_you_mean
+from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

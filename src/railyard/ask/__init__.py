@@ -1,0 +1,1 @@
+"""Questions: one folder for each, with all that answers it."""

@@ -1,0 +1,185 @@
+"""Tests of acceptance against what was measured: which passed, and where to look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from railyard.ask.accept.suspects import suspects
+from railyard.ask.accept.tests import BURN, CABLE, COUNTERS, NCCL, WRITE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.ask.accept.measured import Results
+    from railyard.ask.accept.tests import Mark, Test
+
+PASSED, FAILED, OUTSIDE, MISSING = "passed", "failed", "outside", "missing"
+"""Outside: better than the band, so that the test or the scenario is not what it is taken for."""
+
+ALIKE = 4
+"""Tests alike from which on they are compared with each other."""
+
+BEHIND = 0.05
+"""Share by which one may be behind the median of its like, from `SURE_BYTES` on: assumed, a few times the 1 to 2 %
+by which logs differ out of place and in place."""
+
+SURE_BYTES = 1 << 24
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One test at one size.
+
+    Attributes:
+        test: The test.
+        mark: What it should give.
+        verdict: `PASSED`, `FAILED`, `OUTSIDE` or `MISSING`.
+        measured: In the test's unit; None where missing.
+        why: What is wrong, in words; empty where nothing is.
+        look_at: Parts to look at, the likeliest first.
+    """
+
+    test: Test
+    mark: Mark
+    verdict: str
+    measured: float | None
+    why: str = ""
+    look_at: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Of the test, with its size where it has several."""
+        return f"{self.test.name} at {_size(self.mark.size_bytes)}" if self.mark.size_bytes else self.test.name
+
+    def plain(self) -> dict[str, object]:
+        """As JSON has it."""
+        return {
+            "test": self.test.name,
+            "scope": self.test.scope,
+            "method": self.test.method,
+            "size_bytes": self.mark.size_bytes or None,
+            "verdict": self.verdict,
+            "measured": self.measured,
+            "expected": self.mark.expected,
+            "low": self.mark.low,
+            "high": self.mark.high,
+            "unit": self.test.unit,
+            "why": self.why,
+            "look_at": list(self.look_at),
+        }
+
+
+def _size(size_bytes: int) -> str:
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size_bytes >= 1 << power:
+            return f"{size_bytes / (1 << power):g} {unit}"
+    return f"{size_bytes} B"
+
+
+def judged(tests: Sequence[Test], results: Results, members: dict[str, Sequence[str]]) -> list[Judged]:
+    """Every mark of every test, in their order.
+
+    Args:
+        tests: All tests.
+        results: What was measured.
+        members: Servers of each list of them, for what larger tests can point at.
+    """
+    middle = _medians(tests, results)
+    found = [_one(test, mark, results, middle) for test in tests for mark in test.marks]
+    failed = {one.test.name for one in found if one.verdict == FAILED}
+    passed = {one.test.name for one in found if one.verdict in (PASSED, OUTSIDE)} - failed
+    at = suspects(tests, passed, failed, members)
+    return [
+        one if one.verdict != FAILED else Judged(one.test, one.mark, FAILED, one.measured, one.why, at[one.test.name])
+        for one in found
+    ]
+
+
+def _medians(tests: Sequence[Test], results: Results) -> dict[tuple[object, ...], float]:
+    """Of tests alike in scope, method, collective, size of the group and message."""
+    alike: dict[tuple[object, ...], list[float]] = {}
+    for test in tests:
+        for mark in test.marks:
+            values = results.values.get((test.name, mark.size_bytes))
+            if values and mark.size_bytes >= SURE_BYTES / 2:
+                alike.setdefault(_likeness(test, mark), []).append(median(values))
+    return {key: median(values) for key, values in alike.items() if len(values) >= ALIKE}
+
+
+def _likeness(test: Test, mark: Mark) -> tuple[object, ...]:
+    return test.scope, test.method, test.collective, test.ranks, mark.size_bytes, round(mark.expected, 6)
+
+
+def _one(test: Test, mark: Mark, results: Results, middle: dict[tuple[object, ...], float]) -> Judged:
+    values = results.values.get((test.name, mark.size_bytes))
+    if not values:
+        return Judged(test, mark, MISSING, None, "nobody measured it")
+    value = median(values)
+    unshown = _unshown(test, mark, results, value)
+    if unshown:
+        return Judged(test, mark, MISSING, value, unshown)
+    why = _wrong(test, mark, results, value, middle.get(_likeness(test, mark)))
+    if why:
+        return Judged(test, mark, FAILED, value, why)
+    if value > mark.high * (1 + 1e-9):
+        return Judged(test, mark, OUTSIDE, value, _FASTER[test.method])
+    return Judged(test, mark, PASSED, value)
+
+
+def _unshown(test: Test, mark: Mark, results: Results, value: float) -> str:
+    """Why counters that show nothing wrong do not show enough, in words; empty where they do, or it fails anyway."""
+    if value > mark.high or test.name not in results.ends:
+        return ""
+    if len(results.ends[test.name]) < len(test.parts) - 1:
+        return f"read at {', '.join(results.ends[test.name])} only"
+    return results.short.get(test.name, "")
+
+
+_FASTER = {
+    NCCL: "faster than the model's band",
+    WRITE: "faster than its link",
+    CABLE: "faster than planned",
+}
+
+
+def _wrong(test: Test, mark: Mark, results: Results, value: float, usual: float | None) -> str:
+    """Why it fails, in words; empty where it does not."""
+    wrong = results.wrong.get(test.name, 0)
+    if wrong:
+        return f"{wrong:,} values came out wrong"
+    if test.method == BURN:
+        return f"{value:g} faults" if value > mark.high else ""
+    if test.method == COUNTERS:
+        return f"{value:.2g} {test.unit} or more, {mark.high:.2g} are allowed" if value > mark.high else ""
+    if value < mark.low * (1 - 1e-9):
+        return f"{1 - value / mark.expected:.0%} below what the model expects"
+    if usual is not None and value < usual * (1 - BEHIND):
+        return f"{1 - value / usual:.0%} behind the median of its like"
+    return ""
+
+
+def common(found: Sequence[Judged]) -> list[str]:
+    """What is off on nearly all tests alike, in words: one cause for all, and no part.
+
+    Args:
+        found: As `judged` gives them.
+    """
+    alike: dict[tuple[str, str, str, int], list[Judged]] = {}
+    for one in found:
+        if one.measured is not None and one.test.method in (NCCL, WRITE):
+            alike.setdefault((one.test.scope, one.test.method, one.test.collective, one.mark.size_bytes), []).append(
+                one
+            )
+    out = []
+    for (scope, method, collective, size), those in alike.items():
+        below = [one for one in those if one.measured is not None and one.measured < one.mark.low]
+        if len(those) >= ALIKE and len(below) > 0.8 * len(those):
+            ratio = median((one.measured or 0.0) / one.mark.expected for one in those)
+            what = f"{scope} {collective or method} at {_size(size)}"
+            out.append(
+                f"{what}: {len(below)} of {len(those)} are below the band, the median at {ratio:.2f} of what is"
+                " expected: a setting or the model, not a part"
+            )
+    return out

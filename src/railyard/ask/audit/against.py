@@ -1,0 +1,374 @@
+"""A network as found against its plan, cable by cable."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from railyard.ask.audit.design.port_map import UNKNOWN
+from railyard.ask.audit.finding import Finding
+from railyard.cluster.asbuilt.port_names import same_port
+
+if TYPE_CHECKING:
+    from railyard.cluster.asbuilt.discovery import Discovery
+
+LENGTH = 0.1
+"""A cable is of another length when it differs by more than this share, and half a metre."""
+
+FRAME_HEADER = 18
+"""Bytes by which some programs count a frame larger than what it carries: Ethernet's header and check."""
+
+PATH_MTU = (256, 512, 1024, 2048, 4096)
+"""Payloads of a packet that InfiniBand and RoCE know."""
+
+ROCE_HEADERS = 96
+"""Of an interface's frames, what is kept for headers when RoCE's payload is chosen (Linux, ib_addr.h: iboe_get_mtu)."""
+
+WIRE_HEADER = 82
+"""Bytes around a payload on the wire: the fabric `roce`'s."""
+
+_End = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A cable of a host that is in another switch than planned, and works there.
+
+    Attributes:
+        cable: Of the plan, by number.
+        switch: The one that it is in.
+        place: The planned cable whose port it has there; None: a port that the plan leaves free.
+    """
+
+    cable: int
+    switch: str
+    place: int | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A finding with the planned cables that it takes away or slows.
+
+    Attributes:
+        finding: What is wrong.
+        lost: Cables of the plan, by number, that do not carry what they should.
+        slow: Cables of the plan that are there, by number, and what they have of their rate.
+        added: Pairs of names of devices that are joined by a cable more than planned.
+        moved: Cables of hosts that are in other switches.
+    """
+
+    finding: Finding
+    lost: tuple[int, ...] = ()
+    slow: tuple[tuple[int, float], ...] = ()
+    added: tuple[tuple[str, str], ...] = ()
+    moved: tuple[Moved, ...] = ()
+
+
+@dataclass
+class _Side:
+    """Cables of one discovery by their ends."""
+
+    discovery: Discovery
+    ends: list[tuple[_End, _End]] = field(default_factory=list)
+    at: dict[_End, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, discovery: Discovery) -> _Side:
+        side = cls(discovery)
+        side.ends = ends_of(discovery)
+        for number, ends in enumerate(side.ends):
+            for end in ends:
+                side.at.setdefault(end, number)
+        return side
+
+    def far(self, end: _End) -> _End | None:
+        number = self.at.get(end)
+        if number is None:
+            return None
+        one, other = self.ends[number]
+        return other if one == end else one
+
+
+def ends_of(discovery: Discovery) -> list[tuple[_End, _End]]:
+    """Device and port at both ends of each cable, in one spelling."""
+    names = [device.described for device in discovery.devices]
+    return [
+        ((names[cable.a], same_port(cable.a_port)), (names[cable.b], same_port(cable.b_port)))
+        for cable in discovery.cables
+    ]
+
+
+def text(end: _End) -> str:
+    """`leaf1[5]`."""
+    return f"{end[0]}[{end[1]}]"
+
+
+def matched(planned: Discovery, found: Discovery) -> float:
+    """Share of a plan's ends that a discovery has, by name."""
+    plan, there = _Side.of(planned), _Side.of(found)
+    return sum(end in there.at for end in plan.at) / max(len(plan.at), 1)
+
+
+def compare(planned: Discovery, found: Discovery) -> list[Difference]:
+    """All differences; ends are those of the file where it has them, else of the plan."""
+    return _Comparison(_Side.of(planned), _Side.of(found)).differences()
+
+
+class _Comparison:
+    def __init__(self, plan: _Side, found: _Side) -> None:
+        self.plan, self.found = plan, found
+        self.known = {device.described: device.kind for device in plan.discovery.devices}
+        self.right: list[tuple[int, int]] = []
+        self.wrong: dict[int, None] = {}
+        self.gone: dict[int, None] = {}
+
+    def differences(self) -> list[Difference]:
+        kept = {}
+        for number, (one, other) in enumerate(self.found.ends):
+            planned = self.plan.at.get(one)
+            if planned is not None and self.plan.far(one) == other:
+                kept[planned] = number
+            else:
+                self.wrong[number] = None
+        self.right = sorted(kept.items())
+        self.gone = dict.fromkeys(number for number in range(len(self.plan.ends)) if number not in kept)
+        out = [*self._swaps(), *self._turns(), *self._relabelled(), *self._moves(), *self._renumbered()]
+        out += [self._left(number) for number in list(self.wrong)]
+        out += self._absent()
+        out += [self._missing(number) for number in self.gone]
+        return out + [one for planned, number in self.right for one in self._properties(planned, number)]
+
+    def _relabelled(self) -> list[Difference]:
+        """One end where it belongs, the other in another port of the right device."""
+        out = []
+        for number in list(self.wrong):
+            for one, other in (self.found.ends[number], self.found.ends[number][::-1]):
+                meant, planned = self.plan.far(one), self.plan.at.get(one)
+                if meant is not None and planned in self.gone and meant[0] == other[0]:
+                    out.append(self._mislabelled(number, planned))
+                    break
+        return out
+
+    def _renumbered(self) -> list[Difference]:
+        """The right two devices by other ports at both ends; one planned cable of theirs is then not missing."""
+        out = []
+        pairs: dict[frozenset[str], list[int]] = defaultdict(list)
+        for planned in self.gone:
+            one, other = self.plan.ends[planned]
+            pairs[frozenset((one[0], other[0]))].append(planned)
+        for number in list(self.wrong):
+            one, other = self.found.ends[number]
+            open_ = pairs.get(frozenset((one[0], other[0])))
+            if open_:
+                out.append(self._mislabelled(number, open_.pop(0)))
+        return out
+
+    def _mislabelled(self, number: int, planned: int) -> Difference:
+        one, other = self.found.ends[number]
+        meant = self.plan.ends[planned]
+        del self.wrong[number], self.gone[planned]
+        words = f"planned: {text(meant[0])} to {text(meant[1])}; the same two devices, so that only papers are wrong"
+        return Difference(Finding("mislabelled", text(one), text(other), words))
+
+    def _swaps(self) -> list[Difference]:
+        out = []
+        for number in list(self.wrong):
+            if number not in self.wrong:
+                continue
+            partner = self._partner(number)
+            if partner is None:
+                continue
+            other, lost = partner
+            out.append(self._exchanged([number, other], lost))
+        return out
+
+    def _turns(self) -> list[Difference]:
+        """Cables of hosts that each sit in the next one's place: an exchange of more than two."""
+        out = []
+        moved = {number: one for number in self.wrong if (one := self._moved(number)) and one.place in self.gone}
+        at = {one.cable: number for number, one in moved.items() if one.cable in self.gone}
+        while at:
+            turn = [at.pop(next(iter(at)))]
+            while (place := moved[turn[-1]].place) in at:
+                turn.append(at.pop(place))
+            if moved[turn[-1]].place == moved[turn[0]].cable:
+                out.append(self._exchanged(turn, tuple(moved[number].cable for number in turn)))
+        return out
+
+    def _exchanged(self, numbers: list[int], planned: tuple[int, ...]) -> Difference:
+        """Cables that have one another's ends; of hosts they carry what their new places let them."""
+        ends = [self.found.ends[number] for number in numbers]
+        (a, b), far = ends[0], ends[1]
+        moved = [one for number in numbers if (one := self._moved(number)) is not None]
+        for number in numbers:
+            del self.wrong[number]
+        for number in planned:
+            del self.gone[number]
+        plugs = f"exchange the plugs in {' and '.join(text(end) for _, end in ends)}"
+        finding = Finding("swapped", text(a), text(b), plugs, (text(far[0]), text(far[1])))
+        if len(moved) < len(numbers):
+            return Difference(finding, planned, (), tuple((one[0], other[0]) for one, other in ends))
+        away = tuple(one for one in moved if self._leaves(one))
+        if not away:
+            words = f"all are in {moved[0].switch}: no path changes, so that it is enough to correct the papers"
+            finding = replace(finding, detail=f"{plugs}; {words}")
+        slow = tuple(pair for number, one in zip(numbers, moved, strict=True) for pair in self._slowed(number, one))
+        return Difference(finding, (), slow, (), away)
+
+    def _moved(self, number: int) -> Moved | None:
+        """Where a wrong cable of a host is; None where it is no host's, or its switch is not in the plan."""
+        for one, other in (self.found.ends[number], self.found.ends[number][::-1]):
+            cable = self.plan.at.get(one)
+            if cable is not None and self.known[one[0]] == "host" and self.known.get(other[0]) == "switch":
+                return Moved(cable, other[0], self.plan.at.get(other))
+        return None
+
+    def _leaves(self, moved: Moved) -> bool:
+        """Whether a cable is in another switch than planned, or in a port of another rate."""
+        cables, ends = self.plan.discovery.cables, self.plan.ends[moved.cable]
+        same = moved.switch in (ends[0][0], ends[1][0])
+        return not same or (moved.place is not None and cables[moved.place].rate_bps != cables[moved.cable].rate_bps)
+
+    def _slowed(self, number: int, moved: Moved) -> list[tuple[int, float]]:
+        """What a cable has of its planned rate in its new place, where that is less."""
+        there, meant = self.found.discovery.cables[number].rate_bps, self.plan.discovery.cables[moved.cable].rate_bps
+        return [(moved.cable, there / meant)] if 0 < there < meant else []
+
+    def _partner(self, number: int) -> tuple[int, tuple[int, int]] | None:
+        """Another wrong cable with which this one makes two right ones, and those two of the plan."""
+        for one in self.found.ends[number]:
+            meant = self.plan.far(one)
+            other = None if meant is None else self.found.at.get(meant)
+            if other is None or other == number or other not in self.wrong:
+                continue
+            third = self.found.far(meant) if meant is not None else None
+            fourth = self.found.far(one)
+            if third is None or fourth is None or meant is None or meant[0] == fourth[0]:
+                continue  # of the same devices: only papers are wrong
+            if self.plan.far(third) == fourth:
+                lost = self.plan.at[one], self.plan.at[third]
+                if all(planned in self.gone for planned in lost):
+                    return other, lost
+        return None
+
+    def _moves(self) -> list[Difference]:
+        """One end where it belongs, the other in a port that is not its own while that is free."""
+        out = []
+        for number in list(self.wrong):
+            for one, other in (self.found.ends[number], self.found.ends[number][::-1]):
+                meant = self.plan.far(one)
+                planned = self.plan.at.get(one)
+                if meant is None or planned not in self.gone or meant in self.found.at or other[0] not in self.known:
+                    continue
+                del self.wrong[number], self.gone[planned]
+                words = f"move the plug from {text(other)} to {text(meant)}"
+                near, far = map(text, self.found.ends[number])
+                finding, moved = Finding("misplaced", near, far, words), self._moved(number)
+                if moved is None or moved.cable != planned:
+                    out.append(Difference(finding, (planned,), (), ((one[0], other[0]),)))
+                else:
+                    out.append(Difference(finding, (), tuple(self._slowed(number, moved)), (), (moved,)))
+                break
+        return out
+
+    def _left(self, number: int) -> Difference:
+        one, other = self.found.ends[number]
+        stranger = next((end for end in (one, other) if end[0] not in self.known), None)
+        if stranger is not None:
+            words = f"the plan has no {stranger[0]}"
+            lost = tuple(self.plan.at[end] for end in (one, other) if self.plan.at.get(end) in self.gone)
+            for planned in lost:
+                del self.gone[planned]
+            return Difference(Finding("unknown-neighbour", text(one), text(other), words), lost)
+        words = "the plan has no cable between these ports"
+        return Difference(Finding("extra", text(one), text(other), words), (), (), ((one[0], other[0]),))
+
+    def _absent(self) -> list[Difference]:
+        """Switches and hosts with no cable found, where several were planned: each is one finding."""
+        devices = self.found.discovery.devices
+        there = {devices[end].name for cable in self.found.discovery.cables for end in (cable.a, cable.b)}
+        out = []
+        for kind in ("switch", "host"):
+            lost: dict[str, list[int]] = defaultdict(list)
+            for number in self.gone:
+                cable = self.plan.discovery.cables[number]
+                for device in (self.plan.discovery.devices[cable.a], self.plan.discovery.devices[cable.b]):
+                    if device.kind == kind and device.name not in there:
+                        lost[device.name].append(number)
+            for name, numbers in lost.items():
+                left = tuple(number for number in numbers if number in self.gone)
+                if len(left) < 2:
+                    continue
+                for number in left:
+                    del self.gone[number]
+                words = f"the {kind} is not found, nor any of its {len(left)} planned cables"
+                out.append(Difference(Finding(f"missing-{kind}", name, UNKNOWN, words), left))
+        return out
+
+    def _missing(self, number: int) -> Difference:
+        one, other = self.plan.ends[number]
+        return Difference(Finding("missing", text(one), text(other), "planned, and not found"), (number,))
+
+    def _properties(self, planned: int, number: int) -> list[Difference]:
+        """What is otherwise than planned of a cable in its place."""
+        meant, there = self.plan.discovery.cables[planned], self.found.discovery.cables[number]
+        near, far = map(text, self.plan.ends[planned])
+        out = []
+        if there.rate_bps and meant.rate_bps and there.rate_bps != meant.rate_bps:
+            share = there.rate_bps / meant.rate_bps
+            few = 0 < there.lanes < meant.lanes and there.rate_bps * meant.lanes == meant.rate_bps * there.lanes
+            lanes = f" on {there.lanes} of {meant.lanes} lanes" if few else ""
+            words = f"{there.rate_bps / 1e9:g} Gb/s{lanes}, planned {meant.rate_bps / 1e9:g} Gb/s"
+            slow = ((planned, share),) if share < 1 else ()
+            out.append(Difference(Finding("degraded" if few else "wrong-speed", near, far, words), (), slow))
+        if (
+            there.length_m
+            and meant.length_m
+            and abs(there.length_m - meant.length_m) > max(LENGTH * meant.length_m, 0.5)
+        ):
+            words = f"{there.length_m:g} m, planned {meant.length_m:g} m"
+            out.append(Difference(Finding("wrong-length", near, far, words)))
+        return [*out, *self._frames(planned, number)]
+
+    def _frames(self, planned: int, number: int) -> list[Difference]:
+        """Ends that take smaller or larger frames; what is sent across a switch that takes less is dropped."""
+        meant, there = self.plan.discovery.cables[planned], self.found.discovery.cables[number]
+        devices = self.plan.discovery.devices
+        turned = self.found.ends[number][0] != self.plan.ends[planned][0]
+        found = (there.b_mtu, there.a_mtu) if turned else (there.a_mtu, there.b_mtu)
+        words, share = [], 1.0
+        for end, device, mine, wanted in zip(
+            self.plan.ends[planned], (meant.a, meant.b), found, (meant.a_mtu, meant.b_mtu), strict=True
+        ):
+            if mine and wanted and mine not in (wanted, wanted + FRAME_HEADER):
+                words.append(f"{text(end)} takes frames of {mine} bytes, planned {wanted}")
+                share = min(share, frames_share(mine, wanted, host=devices[device].kind == "host"))
+        if not words:
+            return []
+        near, far = map(text, self.plan.ends[planned])
+        words += ["full packets are dropped there"] if share == 0 else []
+        lost, slow = ((planned,), ()) if share == 0 else ((), ((planned, share),) if share < 1 else ())
+        return [Difference(Finding("wrong-mtu", near, far, "; ".join(words)), lost, slow)]
+
+
+def frames_share(found: int, wanted: int, *, host: bool) -> float:
+    """What a cable keeps of its rate when one end takes other frames than planned.
+
+    A host with smaller frames agrees with its peers on smaller payloads; a switch drops what is larger than its frames.
+
+    Args:
+        found: Largest frame that the end takes, bytes.
+        wanted: The planned one.
+        host: Whether it is a host's end.
+    """
+
+    def payload(frame: int) -> int:
+        return max((one for one in PATH_MTU if one + ROCE_HEADERS <= frame), default=0)
+
+    mine, planned = payload(found), payload(wanted)
+    if mine >= planned:
+        return 1.0
+    if not host or not mine:
+        return 0.0
+    return mine / (mine + WIRE_HEADER) * (planned + WIRE_HEADER) / planned

@@ -1,0 +1,221 @@
+"""The audit of a network as found: its faults, priced and in the order in which repairs pay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard import catalog as catalogs
+from railyard.ask.audit.design.absent import completed
+from railyard.ask.audit.design.infer import infer, tier_name
+from railyard.ask.audit.design.levels import levels
+from railyard.ask.audit.differences import differences
+from railyard.ask.audit.evidence.evidence import evidence
+from railyard.ask.audit.network import Found
+from railyard.ask.audit.placed import Places, placed
+from railyard.ask.audit.reference import Pricing, price_of
+from railyard.kit.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.ask.audit.against import Difference
+    from railyard.ask.audit.design.infer import Design
+    from railyard.ask.audit.finding import Finding
+    from railyard.ask.audit.planned import Expected, PlanPricing
+    from railyard.cluster.asbuilt.discovery import Discovery
+    from railyard.cluster.asbuilt.reported.reports import Reports
+    from railyard.kit.errors import Problem
+    from railyard.work.scenario.load import Draft
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found.
+
+    Attributes:
+        findings: Dearest first.
+        design: Against what, in figures; `doubts` says what is not sure.
+        repairs: Loss that is left after each repair, in the order of the findings.
+        problems: What of the input could not be read.
+        network: What findings are shown on: the plan where there is one, else what was found.
+        cables: Rows of the plan's cables that each finding takes away or slows; empty without a plan.
+    """
+
+    findings: tuple[Finding, ...]
+    design: dict[str, Any]
+    repairs: tuple[float, ...]
+    problems: tuple[Problem, ...]
+    network: Found
+    cables: tuple[tuple[int, ...], ...] = ()
+
+
+def audit(discovery: Discovery, reports: Reports | None = None) -> Audit:
+    """The audit of a network without a plan: against the regular design that explains it best.
+
+    Args:
+        discovery: The network.
+        reports: What else its devices say.
+    """
+    there = Found.of(discovery)
+    found, design, absent = completed(there, infer(there))
+    pricing = Pricing(found, design, price_of(found, catalogs.load()))
+    seen, places = evidence(there, reports), Places(design)
+    listed = differences(found, design, absent) + [placed(found, places, one) for one in seen.symptoms]
+    findings = in_order([pricing.priced(finding) for finding in listed])
+    left = pricing.left(findings)
+    figures = _design(found, design, pricing, findings) | {"loss": left[0], "usd_per_month": pricing.price.usd(left[0])}
+    problems = discovery.problems + seen.problems
+    return Audit(tuple(findings), figures | seen.figures, tuple(left[1:]), problems, there)
+
+
+def audit_plan(discovery: Discovery, draft: Draft, reports: Reports | None = None) -> Audit:
+    """The audit of a network against the plan of a scenario; by its shape where it has other names.
+
+    Args:
+        discovery: The network.
+        draft: The scenario.
+        reports: What else its devices say.
+
+    Raises:
+        InputError: The scenario's cluster cannot be built.
+    """
+    from railyard.ask.audit.planned import PlanPricing, expected
+
+    there = expected(draft, discovery)
+    if there is None:
+        blind = audit(discovery, reports)
+        words = f"no device or port of {draft.title}'s plan is in it by name: the design was inferred"
+        return replace(blind, design=blind.design | {"doubts": [words, *blind.design["doubts"]]})
+    return _against(discovery, PlanPricing(draft, there), reports)
+
+
+def audit_documented(discovery: Discovery, papers: Discovery, reports: Reports | None = None) -> Audit:
+    """The audit of a network against papers, such as NetBox's cables; priced by a job of reference.
+
+    Args:
+        discovery: The network.
+        papers: What was planned.
+        reports: What else its devices say.
+
+    Raises:
+        InputError: No device and port of the papers is in the network.
+    """
+    from railyard.ask.audit.against import matched
+    from railyard.ask.audit.planned import Expected, PlanPricing
+
+    if not matched(papers, discovery):
+        raise InputError(
+            "no device and port of it is in the network that was found", file=papers.file,
+            hint="names of devices and ports have to be those that the devices give themselves",
+        )  # fmt: skip
+    rows = np.arange(len(papers.cables))
+    audit = _against(discovery, PlanPricing(None, Expected(None, papers, rows, {papers.file: ""})), reports)
+    return replace(audit, problems=papers.problems + audit.problems)
+
+
+def _against(discovery: Discovery, pricing: PlanPricing, reports: Reports | None) -> Audit:
+    from railyard.ask.audit.against import compare
+    from railyard.ask.audit.planned import LEFT
+
+    there = pricing.there
+    built = Found.of(discovery)
+    seen = evidence(built, reports, there.plan)
+    listed = compare(there.discovery, discovery) + [pricing.difference(discovery, one) for one in seen.symptoms]
+    pairs = [(pricing.priced(one), one) for one in listed]
+    pairs.sort(key=lambda pair: _rank(pair[0]))
+    differences = [one for _, one in pairs]
+    loss, usd = pricing.together(differences)
+    left = [pricing.together(differences[done:])[0] for done in range(1, len(pairs) + 1)] if len(pairs) <= LEFT else []
+    found = Found.of(there.discovery)
+    figures = _design(found, pricing.design, pricing.reference, ()) | {
+        "source": "planned",
+        "networks": there.networks,
+        "cables": len(there.discovery.cables),
+        "kinds": dict(Counter(finding.kind for finding, _ in pairs)),
+        "uneven": uneven(built),
+        "remarks": there.plan.remarks if there.plan is not None else [],
+        "loss": loss,
+        "usd_per_month": usd,
+        "assumptions": pricing.words if pricing.step else pricing.words + pricing.reference.price.words,
+    }
+    problems = discovery.problems + seen.problems
+    listed_findings = tuple(finding for finding, _ in pairs)
+    cables = tuple(_rows(there, one) for one in differences) if there.plan is not None else ()
+    return Audit(listed_findings, figures | seen.figures, tuple(left), problems, found, cables)
+
+
+def _rows(there: Expected, difference: Difference) -> tuple[int, ...]:
+    """Of the plan's cables, those that a difference concerns."""
+    numbers = [*difference.lost, *(number for number, _ in difference.slow)]
+    return tuple(there.rows[numbers].tolist())
+
+
+def uneven(found: Found) -> list[dict[str, Any]]:
+    """Switches that reach the tier above over unequally many cables: equal-cost paths of unequal width."""
+    level = levels(found)
+    ends = found.ends[found.between]
+    above: dict[int, Counter[int]] = {}
+    for one, other in ends.tolist():
+        low, high = (one, other) if level[one] < level[other] else (other, one)
+        if 0 < level[low] < level[high]:
+            above.setdefault(low, Counter())[high] += 1
+    return [
+        {"switch": found.device(low).described, "widths": sorted(count.values())}
+        for low, count in sorted(above.items())
+        if len(set(count.values())) > 1
+    ]
+
+
+def in_order(findings: Sequence[Finding]) -> list[Finding]:
+    """Dearest first; equals by name."""
+    return sorted(findings, key=_rank)
+
+
+def _rank(one: Finding) -> tuple[float, float, bool, str, str]:
+    """Equal prices by the most that it may cost; what has no price before what costs nothing."""
+    return -one.usd_per_month, -(one.band[1] if one.band else 0.0), not one.unpriced, one.a, one.b
+
+
+def _design(found: Found, design: Design, pricing: Pricing, findings: Sequence[Finding]) -> dict[str, Any]:
+    return {
+        "source": "inferred",
+        "regular": design.regular,
+        "doubts": list(design.doubts),
+        "tiers": {tier_name(tier): design.count(tier) for tier in range(1, int(design.level.max(initial=0)) + 1)},
+        "host_ports": len(found.access),
+        "blocks": [
+            {
+                "lower": tier_name(block.tier),
+                "switches": [len(block.low), len(block.high)],
+                "cables_a_pair": block.trunk,
+                "cables": int(block.meant.sum()),
+                "found": int(block.found.sum()),
+                "rate_bps": block.rate_bps,
+                "worst_shift_load": _worst(pricing, number, findings),
+                "worst_shift_load_designed": _worst(pricing, number, None),
+            }
+            for number, block in enumerate(design.blocks)
+        ],
+        "rails": [len(group.leaf_of) for group in design.groups],
+        "kinds": dict(Counter(finding.kind for finding in findings)),
+        "accelerators": pricing.price.accelerators,
+        "uneven": uneven(found),
+        "assumptions": pricing.price.words,
+    }
+
+
+def _worst(pricing: Pricing, number: int, findings: Sequence[Finding] | None) -> list[float] | None:
+    """Least and most over the shifts of the flows on the fullest cable; None where it is too large to be played.
+
+    As found: on tables made for what is there, as a subnet manager makes them.
+    """
+    site = pricing.sites[number]
+    if not site.played_whole:
+        return None
+    mine = [change for one in findings or () if one.block == number for change in one.changes]
+    played = site.designed if findings is None else site.found(mine)
+    return [float(played.worst.min()), float(played.worst.max())]

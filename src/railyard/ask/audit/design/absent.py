@@ -1,0 +1,253 @@
+"""Missing switches in a network without a plan: all other switches leave a port free for them.
+
+A switch that is absent takes all of its cables with it, so that no pair of switches lacks any. But every switch of the
+tier below (or above) has the same ports free for it. Free ports alone mean nothing: many are meant to be free. They
+are taken for an absent switch where they lie between those of its like, where the names of its like begin after its
+own, where hosts lack a rail, or where one upper switch more makes an odd ratio of what leads down and up a whole one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.ask.audit.design.infer import tier_name
+from railyard.ask.audit.design.numbered import Series, every_port, grid_gap
+from railyard.ask.audit.network import Found
+from railyard.cluster.asbuilt.discovery import FoundDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.ask.audit.design.blocks import Block
+    from railyard.ask.audit.design.hosts import Group
+    from railyard.ask.audit.design.infer import Design
+
+FEW = 4
+"""One switch at least, and one in so many, may be absent: more are a smaller network."""
+
+LEAST_PARTS = 3
+"""Ports that hosts must have for one more to be missed on all of them."""
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A switch that is not found.
+
+    Attributes:
+        block: Number of the block that it belongs to; -1: none, of a network of leafs alone.
+        low: Whether it is one of the lower switches.
+        name: As its like are called.
+        ports: That the switches at the far ends have free for it.
+        hosts: Ports of hosts that have no cable for want of it.
+        words: How that is known.
+    """
+
+    block: int
+    low: bool
+    name: str
+    ports: tuple[str, ...]
+    hosts: int
+    words: str
+
+
+def completed(found: Found, design: Design) -> tuple[Found, Design, tuple[Absent, ...]]:
+    """A network with the switches that are absent, without cables, and its design with theirs.
+
+    Args:
+        found: The network as found.
+        design: Inferred of what is there.
+    """
+    absent: list[Absent] = []
+    for number in range(len(design.blocks)):
+        absent += [*_above(found, design, number), *_below(found, design, number)]
+    known: dict[str, Absent] = {}
+    for one in absent:  # of a tier in the middle both its blocks tell: the lower one, whose load is larger
+        known.setdefault(one.name, one)
+    absent = list(known.values())
+    if not absent:
+        return found, design, ()
+    first = len(found.discovery.devices)
+    fresh = tuple(FoundDevice(f"absent {one.name}", one.name, "switch") for one in absent)
+    whole = Found.of(replace(found.discovery, devices=(*found.discovery.devices, *fresh)))
+    level, blocks, ports = [*design.level.tolist()], list(design.blocks), list(design.ports)
+    for device, one in enumerate(absent, first):
+        block = blocks[one.block]
+        level.append(block.tier + (not one.low))
+        blocks[one.block] = _with(block, one, device)
+        ports[one.block] = ports[one.block].with_switch(device, one.ports, low=one.low, trunk=block.trunk)
+    return (
+        whole,
+        replace(design, level=np.array(level, np.int8), blocks=tuple(blocks), ports=tuple(ports)),
+        tuple(absent),
+    )
+
+
+def _with(block: Block, one: Absent, device: int) -> Block:
+    """A block with one more switch that has no cables."""
+    axis = 0 if one.low else 1
+    shape = (1, block.found.shape[1]) if one.low else (block.found.shape[0], 1)
+    return replace(
+        block,
+        low=np.append(block.low, device) if one.low else block.low,
+        high=block.high if one.low else np.append(block.high, device),
+        found=np.concatenate([block.found, np.zeros(shape, np.int64)], axis=axis),
+        meant=np.concatenate([block.meant, np.full(shape, block.trunk)], axis=axis),
+        absent=(*block.absent, device),
+    )
+
+
+@dataclass(frozen=True)
+class _Tier:
+    """One side of a block, and the ports that all switches of the other side have free.
+
+    Attributes:
+        number, block, low: Which side of which block.
+        names: Of its switches.
+        series: Of their names; None where they do not count.
+        first: From which number the names of other tiers count; None where they do not.
+        before, between, after: Free ports by where they are to those of this side; before and after the nearest first.
+    """
+
+    number: int
+    block: Block
+    low: bool
+    names: list[str]
+    series: Series | None
+    first: int | None
+    before: list[str]
+    between: list[str]
+    after: list[str]
+
+    @classmethod
+    def of(cls, found: Found, design: Design, number: int, *, low: bool) -> _Tier | None:
+        """A side of a block; None where names of ports do not count."""
+        block, ports = design.blocks[number], design.ports[number]
+        near, far = (block.low, block.high) if low else (block.high, block.low)
+        mine = {port for listed in (ports.down if low else ports.up).values() for port in listed}
+        count = {found.device(one).ports for one in far.tolist()}
+        used = {port for one in np.flatnonzero(found.switch).tolist() for port in found.ports_of[one]}
+        at = {port: place for place, port in enumerate(every_port(used, count.pop() if len(count) == 1 else 0))}
+        if not mine or not mine <= at.keys() or not block.trunk:
+            return None
+        taken = {port for one in far.tolist() for port in found.ports_of[one]}
+        free, places = [port for port in at if port not in taken], [at[port] for port in mine]
+        names = [found.device(one).name for one in near.tolist()]
+        others = (design.level > 0) & (design.level != block.tier + (not low))
+        base = Series.of(found.device(one).name for one in np.flatnonzero(others).tolist())
+        return cls(
+            number,
+            block,
+            low,
+            names,
+            Series.of(names),
+            min(base.numbers) if base and min(base.numbers) <= 1 else None,
+            [port for port in reversed(free) if at[port] < min(places)],
+            [port for port in free if min(places) < at[port] < max(places)],
+            [port for port in free if at[port] > max(places)],
+        )
+
+    @property
+    def most(self) -> int:
+        """Switches that may be absent."""
+        return max(1, len(self.names) // FEW)
+
+    def inside(self) -> list[Absent]:
+        """Those whose ports are between those of their like; one far switch alone says so only where names do too."""
+        count, rest = divmod(len(self.between), self.block.trunk)
+        gaps = (self.series.between if self.series else []) or grid_gap(self.names)
+        alone = len(self.block.high if self.low else self.block.low) < 2 and len(gaps) != count
+        if rest or count > self.most or alone:
+            return []
+        names = gaps if len(gaps) == count else [f"a {self.word} switch ({at + 1})" for at in range(count)]
+        return [self._absent(at, name, self.between, "between its peers") for at, name in enumerate(names)]
+
+    def leading(self) -> list[Absent]:
+        """Those whose names, and ports, are before those of their like."""
+        names = self.series.before(self.first) if self.series and self.first is not None else []
+        needed = self.block.trunk * len(names)
+        if not 0 < len(names) <= self.most or len(self.before) < needed:
+            return []
+        ports = self.before[:needed][::-1]
+        why = "before its peers, whose names begin after it"
+        return [self._absent(at, name, ports, why) for at, name in enumerate(names)]
+
+    def trailing(self, why: str) -> Absent:
+        """One whose ports come after those of its peers."""
+        return self._absent(0, self.series.after if self.series else f"a {self.word} switch", self.after, why)
+
+    @property
+    def word(self) -> str:
+        """What its switches are."""
+        return tier_name(self.block.tier + (not self.low))
+
+    def _absent(self, at: int, name: str, free: list[str], why: str) -> Absent:
+        ports = tuple(free[at * self.block.trunk : (at + 1) * self.block.trunk])
+        far, tier = (self.block.high, self.block.tier + 1) if self.low else (self.block.low, self.block.tier)
+        listed = f"ports {ports[0]} to {ports[-1]} are" if len(ports) > 1 else f"port {''.join(ports)} is"
+        free_on = f"{listed} free on all {len(far)} {tier_name(tier)} switches, " if ports else ""
+        return Absent(self.number, low=self.low, name=name, ports=ports, hosts=0, words=f"{free_on}{why}")
+
+
+def _above(found: Found, design: Design, number: int) -> list[Absent]:
+    """Upper switches of a block for which all lower ones have the same ports free."""
+    tier = _Tier.of(found, design, number, low=False)
+    if tier is None or len(tier.block.low) < 2:
+        return []
+    listed = tier.inside() or tier.leading()
+    if listed or len(tier.after) < tier.block.trunk or not _evens_out(found, tier):
+        return listed
+    return [tier.trailing("after its peers, and with it as much leads up as down")]
+
+
+def _evens_out(found: Found, tier: _Tier) -> bool:
+    """Whether what is below is no multiple of half of what is above, and is one of all with an upper switch more.
+
+    Only where one of the two tiers has no other port free: else there may be few hosts as yet.
+    """
+    block = tier.block
+    spines_full = all(found.device(one).ports == len(found.ports_of[one]) for one in block.high.tolist())
+    if block.tier > 1 or not (spines_full or len(tier.after) == block.trunk):
+        return False
+    down, up = int(np.bincount(found.hosts_of[block.low]).argmax()), block.trunk * len(block.high)
+    return down > 0 and 2 * down % up > 0 and down % (up + block.trunk) == 0
+
+
+def _below(found: Found, design: Design, number: int) -> list[Absent]:
+    """Lower switches of a block for which all upper ones have the same ports free, with the hosts that lack them."""
+    tier = _Tier.of(found, design, number, low=True)
+    if tier is None:
+        return []
+    lacked = _rails(design.groups) if tier.block.tier == 1 else []
+    listed = [*tier.leading(), *tier.inside()]
+    if not listed and len(lacked) == 1:
+        listed = [tier.trailing("after its peers")]
+    usual = int(np.bincount(found.hosts_of[tier.block.low]).argmax()) if tier.block.tier == 1 else 0
+    return [
+        replace(one, hosts=lacked[at], words=f"{one.words}; {lacked[at]} hosts lack their cable to it")
+        if at < len(lacked)
+        else replace(one, hosts=usual, words=f"{one.words}; {usual} host ports, as its like have, are not found either")
+        if usual
+        else one
+        for at, one in enumerate(listed)
+    ]
+
+
+def _rails(groups: Sequence[Group]) -> list[int]:
+    """Of each rail that all hosts of a group lack, how many they are: all others of their parts are there.
+
+    What hosts have is known from a group that has one part more, from a number that their parts leave out, or from
+    being one short of a power of two.
+    """
+    every = [set(group.leaf_of) for group in groups]
+    out = []
+    for group, mine in zip(groups, every, strict=True):
+        series = Series.of(mine)
+        lack = any(mine < other and len(other) == len(mine) + 1 for other in every)
+        gap = series is not None and len(series.between) == 1
+        short = not lack and len({*map(len, every)}) == 1 and len(mine) + 1 == 1 << len(mine).bit_length()
+        if len(mine) >= LEAST_PARTS and (lack or gap or short):
+            out.append(len(group.hosts))
+    return out

@@ -1,0 +1,231 @@
+"""The regular design that explains a network best, and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.ask.audit.design.blocks import Block, blocks
+from railyard.ask.audit.design.hosts import Group, groups
+from railyard.ask.audit.design.levels import levels
+from railyard.ask.audit.design.port_map import PortMap
+from railyard.cluster.asbuilt.order import natural
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.ask.audit.network import Found
+
+SURE = 0.7
+"""Blocks in which fewer cables agree with the design are not held against it: it would be a guess."""
+
+STRANGE = 0.05
+"""Share of cables between switches outside all blocks from which on it is no fat tree."""
+
+_TIERS = {1: "leaf", 2: "spine", 3: "core"}
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """What was meant.
+
+    Attributes:
+        level: int8[devices], tier of each switch, 0 for others.
+        blocks: Pairs of tiers that are joined completely, those that are sure.
+        ports: What each block's ports are for.
+        groups: Hosts with several ports that have the same leafs.
+        nameless: Leafs with ports of hosts without a name of their own.
+        stray: Cables between switches that belong to no block.
+        doubts: What is not sure, in words.
+    """
+
+    level: NDArray[np.int8]
+    blocks: tuple[Block, ...]
+    ports: tuple[PortMap, ...]
+    groups: tuple[Group, ...]
+    nameless: frozenset[int]
+    stray: tuple[int, ...]
+    doubts: tuple[str, ...]
+
+    @property
+    def meant_leaf(self) -> dict[int, int]:
+        """The leaf of the design of each cable of a host that is on another, by number of the cable."""
+        ports = [
+            (group, part, port) for group in self.groups for one in group.hosts.values() for part, port in one.items()
+        ]
+        return {
+            port.cable: group.leaf_of[part]
+            for group, part, port in ports
+            if group.leaf_of.get(part, port.leaf) != port.leaf
+        }
+
+    @property
+    def regular(self) -> bool:
+        """Whether it is a fat tree of which nothing is in doubt that changes what is missing."""
+        return bool(self.blocks) and not self.doubts
+
+    def count(self, tier: int) -> int:
+        """Switches of a tier."""
+        return int(np.count_nonzero(self.level == tier))
+
+
+def infer(found: Found) -> Design:
+    """The design of a network as found."""
+    level = levels(found)
+    every = blocks(found, level)
+    free = [block for block in every if block.wrong and _into_boards(found, block)]
+    sure = [block for block in every if block.sure >= SURE and block not in free]
+    hosts, nameless = groups(found)
+    stray, paired = _paired(found, level, _stray(found, sure))
+    kept = [block for block in every if block not in free]
+    doubts = [
+        *_doubts(found, level, kept),
+        *_boards(found, free),
+        *_strange(found, level),
+        *paired,
+        *_partly(found, sure),
+    ]
+    ports = tuple(PortMap.of(found, block) for block in sure)
+    return Design(level, tuple(sure), ports, tuple(hosts), frozenset(nameless), stray, tuple(doubts))
+
+
+def tier_name(tier: int) -> str:
+    """`leaf`, `spine`, `core`, or its number."""
+    return _TIERS.get(tier, f"tier {tier}")
+
+
+def _stray(found: Found, sure: list[Block]) -> tuple[int, ...]:
+    """Cables between switches of tiers that have blocks, but not of one."""
+    inside: set[tuple[int, int]] = set()
+    for block in sure:
+        lows, highs = block.low.tolist(), block.high.tolist()
+        inside.update((low, high) for low in lows for high in highs)
+    ends = found.ends[found.between].tolist()
+    known = {one for pair in inside for one in pair}
+    return tuple(
+        int(number)
+        for number, (one, other) in zip(found.between.tolist(), ends, strict=True)
+        if one in known
+        and other in known
+        and (one, other) not in inside
+        and (other, one) not in inside
+        and not any(_into_board(found, *pair) for pair in ((one, other), (other, one)))
+    )
+
+
+def _into_board(found: Found, low: int, high: int) -> bool:
+    """Whether the upper switch is a board of a director that the lower one stands outside of."""
+    chassis = found.device(high).chassis
+    return bool(chassis) and chassis != found.device(low).chassis
+
+
+def _into_boards(found: Found, block: Block) -> bool:
+    return any(
+        _into_board(found, int(block.low[row]), int(block.high[column])) for row, column in np.argwhere(block.found)
+    )
+
+
+def _boards(found: Found, free: list[Block]) -> list[str]:
+    if not free:
+        return []
+    lows = {low for block in free for low in block.low.tolist()}
+    directors = {found.device(high).chassis for block in free for high in block.high.tolist()} - {""}
+    return [
+        f"{len(lows)} switches are cabled to boards of {len(directors)} directors in no regular order, and any board"
+        " leads to all others: nothing is said to be missing or misplaced there"
+    ]
+
+
+def _doubts(found: Found, level: NDArray[np.int8], every: list[Block]) -> list[str]:
+    out = []
+    for block in every:
+        lower, upper = tier_name(block.tier), tier_name(block.tier + 1)
+        if block.sure < SURE:
+            first = found.device(int(block.low[0])).name
+            out.append(
+                f"{len(block.low)} {lower} and {len(block.high)} {upper} switches from {first} on are joined"
+                f" irregularly ({block.sure:.0%} of the cables agree with {block.trunk} a pair): nothing is said to be"
+                " missing there"
+            )
+            continue
+        out += [_odd(found, block, one) for one in block.odd]
+    out += _headless(found, level)
+    unreached = int(np.count_nonzero(found.switch & (level == 0)))
+    if unreached and level.any():
+        out.append(f"{unreached} switches are joined to no leaf; they were left out")
+    return out
+
+
+def _odd(found: Found, block: Block, one: int) -> str:
+    """A switch with a number of cables of its own."""
+    below = one in block.low
+    rows = block.meant[block.low == one] if below else block.meant[:, block.high == one].T
+    far = tier_name(block.tier + 1) if below else tier_name(block.tier)
+    mine = int(np.bincount(rows[0]).argmax())
+    return f"{found.device(one).name} has {mine} cables to each {far} where others have {block.trunk}: taken as meant"
+
+
+def _partly(found: Found, sure: list[Block]) -> list[str]:
+    """Few switches that are joined to a part of what more of their like are joined to: meant so, or half gone."""
+    out = []
+    for block in sure:
+        mine = set(block.high.tolist())
+        larger = [one for one in sure if one.tier == block.tier and len(one.low) > len(block.low)]
+        whole = next((one for one in larger if mine < set(one.high.tolist())), None)
+        if whole is not None:
+            names = ", ".join(found.device(low).name for low in block.low.tolist())
+            upper = tier_name(block.tier + 1)
+            out.append(
+                f"{names}: joined to {len(mine)} of the {len(whole.high)} {upper} switches that {len(whole.low)} like"
+                " switches are joined to; whether the others are missing is not known"
+            )
+    return out
+
+
+def _paired(found: Found, level: NDArray[np.int8], stray: tuple[int, ...]) -> tuple[tuple[int, ...], list[str]]:
+    """Cables inside a tier, where most of its switches have some: peers that are meant to be joined."""
+    inside = [number for number in stray if len(set(level[found.ends[number]].tolist())) == 1]
+    joined: dict[int, set[int]] = {}
+    for number in inside:
+        joined.setdefault(int(level[found.ends[number, 0]]), set()).update(found.ends[number].tolist())
+    meant = {tier for tier, devices in joined.items() if 2 * len(devices) > np.count_nonzero(level == tier)}
+    kept = tuple(n for n in stray if n not in inside or int(level[found.ends[n, 0]]) not in meant)
+    words = [
+        f"most {tier_name(tier)} switches are joined to others of their tier: taken as meant" for tier in sorted(meant)
+    ]
+    return kept, words
+
+
+def _headless(found: Found, level: NDArray[np.int8]) -> list[str]:
+    """Switches that nothing of the next tier is joined to, where their like have something."""
+    ends = found.ends[found.between]
+    tiers = level[ends]
+    up = np.zeros(len(level), np.bool_)
+    for near, far in ((0, 1), (1, 0)):
+        up[ends[tiers[:, near] < tiers[:, far], near]] = True
+    alone = np.flatnonzero((level > 0) & (level < level.max(initial=0)) & ~up).tolist()
+    return [
+        f"{found.device(one).name} is joined to no {tier_name(int(level[one]) + 1)} switch, where its like are"
+        for one in alone
+        if up[level == level[one]].any()
+    ]
+
+
+def _strange(found: Found, level: NDArray[np.int8]) -> list[str]:
+    if not len(found.between):
+        return [] if level.any() else ["no host is cabled to a switch: no design can be inferred"]
+    ends = level[found.ends[found.between]]
+    flat = np.abs(ends[:, 0].astype(int) - ends[:, 1]) != 1
+    if flat.mean() <= STRANGE:
+        return []
+    return [
+        f"{np.count_nonzero(flat)} of {len(flat)} cables between switches join no two neighbouring tiers: this is no"
+        " fat tree, and which of those cables are meant is not known"
+    ]
+
+
+def by_name(found: Found, devices: list[int]) -> list[int]:
+    """Devices in the order of their names, those without one by their addresses."""
+    return sorted(devices, key=lambda one: (natural(found.device(one).described), found.device(one).key))

@@ -1,0 +1,333 @@
+"""The audit of a network against a scenario's plan."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard import catalog as catalogs
+from railyard.ask.audit.against import Difference, ends_of, matched
+from railyard.ask.audit.design.infer import infer
+from railyard.ask.audit.network import Found
+from railyard.ask.audit.placed import Places
+from railyard.ask.audit.reference import Pricing, price_of
+from railyard.ask.audit.settings.price import priced as settings_price
+from railyard.ask.audit.step_price import StepPricing, Wrong
+from railyard.ask.deploy.plan.as_set import as_set
+from railyard.ask.deploy.plan.cabling import plan_of
+from railyard.ask.deploy.plan.drawn import dialects, drawn
+from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
+from railyard.cluster.asbuilt.port_names import same_port
+from railyard.kit.errors import InputError, SimulationError
+from railyard.work.study import compose
+from railyard.work.study.study import prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from railyard.ask.audit.against import Moved
+    from railyard.ask.audit.evidence.symptom import Symptom
+    from railyard.ask.audit.finding import Finding
+    from railyard.ask.audit.loads import Change, Move
+    from railyard.ask.audit.settings.setting import Setting
+    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.work.scenario.load import Draft
+
+KNOWN = 0.3
+"""Share of a network's planned ends that a file must have by name for the network to be the one that was found."""
+
+MOST_RANKS = 16_384
+"""Accelerators up to which faults are priced by the step of the scenario."""
+
+RANK_RUNS = 200_000
+"""Accelerators of all simulated steps together; faults beyond it cost what their like cost."""
+
+LEFT = 24
+"""Findings up to which what is left after each repair is simulated."""
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What of a plan was looked at.
+
+    Attributes:
+        plan: The plan; None where papers are all that there is.
+        discovery: Its networks that are in the file, as found.
+        rows: int64[cables of the discovery], rows of the plan's cables.
+        networks: Which they are, and in what dialect.
+    """
+
+    plan: Plan | None
+    discovery: Discovery
+    rows: np.ndarray[Any, np.dtype[np.int64]]
+    networks: dict[str, str]
+
+
+def expected(draft: Draft, found: Discovery) -> Expected | None:
+    """The plan of a scenario in the words of a file; None where the file calls everything otherwise."""
+    plan = plan_of(as_set(compose.cluster_of(draft, compose.catalog_of(draft)), draft))
+    parts: list[tuple[int, Discovery, str]] = []
+    for number in range(len(plan.networks)):
+        choices = [(matched(one, found), dialect.name, one) for dialect, one in _drawings(plan, number)]
+        share, name, best = max(choices, key=lambda choice: choice[0])
+        if share >= KNOWN:
+            parts.append((number, best, name))
+    if not parts:
+        return None
+    rows = np.concatenate([plan.of_network(plan.networks[number]) for number, _, _ in parts])
+    names = {plan.networks[number]: name for number, _, name in parts}
+    return Expected(plan, _joined([one for _, one, _ in parts]), rows, names)
+
+
+def _drawings(plan: Plan, number: int) -> list[tuple[Any, Discovery]]:
+    return [(dialect, drawn(plan, number, dialect)) for dialect in dialects(plan, number)]
+
+
+def _joined(parts: list[Discovery]) -> Discovery:
+    """Several networks as one: a server that is in both is one device."""
+    number: dict[str, int] = {}
+    devices: list[FoundDevice] = []
+    cables: list[FoundCable] = []
+    for part in parts:
+        for device in part.devices:
+            if device.key not in number:
+                number[device.key] = len(devices)
+                devices.append(device)
+        place = [number[device.key] for device in part.devices]
+        cables += (
+            [replace(cable, a=place[cable.a], b=place[cable.b]) for cable in part.cables] if len(parts) > 1 else []
+        )
+    return Discovery("the plan", tuple(devices), tuple(cables)) if len(parts) > 1 else parts[0]
+
+
+class PlanPricing:
+    """Prices differences: loads from the plan's own blocks, time and money from the scenario's job where it trains."""
+
+    def __init__(self, draft: Draft | None, there: Expected) -> None:
+        self.there = there
+        planned = Found.of(there.discovery)
+        self.design = infer(planned)
+        catalog = catalogs.load() if draft is None else compose.catalog_of(draft)
+        fabric = None if there.plan is None else next(iter(there.plan.cluster.plans.values())).fabric
+        self.reference = Pricing(planned, self.design, price_of(planned, catalog), fabric)
+        self.place = {device.described: number for number, device in enumerate(there.discovery.devices)}
+        self.places = Places(self.design)
+        self.cable_at = {end: number for number, ends in enumerate(ends_of(there.discovery)) for end in ends}
+        self.step: StepPricing | None = None
+        self.words = ""
+        if draft is not None and there.plan is not None:
+            self.step, self.words = _step_pricing(draft, there.plan)
+        self.runs = 0
+        self.like: dict[tuple[Any, ...], list[Finding]] = defaultdict(list)
+
+    def priced(self, difference: Difference) -> Finding:
+        """A finding with its figures."""
+        finding = self.reference.priced(replace(difference.finding, **self._changes(difference)))
+        if self.step is None or finding.unpriced:
+            return finding
+        if finding.settings:
+            return self._set(finding)
+        wrong, lost = self._wrong([difference]), self._parts_usd(difference)
+        if not wrong and not lost:
+            waits = finding.slower > 1 or finding.idle > 0
+            return finding if waits else replace(finding, loss=0.0, usd_per_month=0.0, step_s=self.step.step_s)
+        kind = (finding.kind, self._tiers(difference), difference.slow[:1])
+        if self.runs * self.step.job.cluster.ranks >= RANK_RUNS and self.like[kind]:
+            return _as_its_like(finding, self.like[kind])
+        self.runs += 1
+        cost = self.step.cost(wrong)
+        out = replace(
+            finding, loss=cost.loss * finding.part, usd_per_month=cost.usd_per_month * finding.part, step_s=cost.step_s
+        )
+        if cost.step_s is None:
+            out = replace(out, detail=f"{finding.detail}; the job hangs: some have no path")
+        elif out.usd_per_month < lost:
+            words = "the scenario's step does not wait for it; its price is what the absent parts cost a month"
+            out = replace(out, loss=lost / self.step.usd_per_month, usd_per_month=lost, priced_by=words)
+        self.like[kind].append(out)
+        return out
+
+    def _parts_usd(self, difference: Difference) -> float:
+        """What the parts of a difference that are not there cost a month: cables, and a whole switch."""
+        if self.step is None or not difference.finding.kind.startswith("missing"):
+            return 0.0
+        assert self.there.plan is not None
+        plan, usd = self.there.plan, 0.0
+        rows = self.there.rows[list(difference.lost)]
+        tiers = Counter((plan.tiers[tier].network, plan.tiers[tier].name) for tier in plan.cables.tier[rows].tolist())
+        for (network, name), count in tiers.items():
+            usd += self.step.parts_usd(network, {name: count})
+        if difference.finding.kind == "missing-switch" and difference.finding.a in plan.devices.name:
+            device = plan.devices.name.index(difference.finding.a)
+            usd += self.step.parts_usd(str(plan.devices.network[device]), {str(plan.devices.role[device]): 1})
+        return usd
+
+    def _set(self, finding: Finding) -> Finding:
+        """Of wrong settings: the scenario's step while the cables of the wrong ports carry as much less."""
+        assert self.step is not None
+        step, rack = self.step, self.reference.rack
+        assert rack is not None
+        links = self._cables_of(finding.settings)
+
+        def loss(slower: float) -> float:
+            late = Wrong(np.empty(0, np.int64), dict.fromkeys(links, 1.0 / slower), {})
+            return step.cost(late).loss if slower > 1 else 0.0
+
+        cost = settings_price(rack, finding.settings, loss, "flow: the scenario's step, its cables so much slower")
+        usd = cost.loss * step.usd_per_month
+        step_s = step.step_s / max(1.0 - cost.loss, 1e-9)
+        return replace(finding, loss=cost.loss, usd_per_month=usd, band=cost.band, priced_by=cost.words, step_s=step_s)
+
+    def _cables_of(self, settings: tuple[Setting, ...]) -> list[int]:
+        """Links of wrong ports, both directions."""
+        assert self.there.plan is not None
+        wanted = {(one.device, same_port(port)) for one in settings for port in one.ports}
+        every = {one.device for one in settings if not one.ports}
+        rows = [self.there.rows[number] for end, number in self.cable_at.items() if end in wanted or end[0] in every]
+        first = self.there.plan.cables.link[np.unique(rows)]
+        links: list[int] = np.concatenate([first, first + 1]).tolist()
+        return links
+
+    def together(self, differences: list[Difference]) -> tuple[float, float]:
+        """Loss and dollars a month of all of them at once."""
+        if self.step is not None:
+            time = self.step.cost(self._wrong([one for one in differences if one.finding.part >= 1])).loss
+            parts = sum(self._parts_usd(one) for one in differences) / self.step.usd_per_month
+            loss = min(max(time, parts) + self._apart(differences), 1.0)
+            return loss, loss * self.step.usd_per_month
+        findings = [self.reference.priced(replace(one.finding, **self._changes(one))) for one in differences]
+        loss = self.reference.left(findings)[0]
+        return loss, self.reference.price.usd(loss)
+
+    def _apart(self, differences: list[Difference]) -> float:
+        """Loss of what the step does not show: part of the traffic, and tables of routes."""
+        listed = [self.priced(one) for one in differences]
+        return sum(
+            one.loss for one in listed if one.part < 1 or one.settings or (one.step_s is None and one.slower > 1)
+        )
+
+    def _tiers(self, difference: Difference) -> tuple[int, ...]:
+        assert self.there.plan is not None
+        rows = self.there.rows[[*difference.lost, *(number for number, _ in difference.slow)]]
+        return tuple(self.there.plan.cables.tier[rows].tolist())
+
+    def _wrong(self, differences: list[Difference]) -> Wrong:
+        """What is otherwise than planned, in links and ports of the scenario's cluster."""
+        assert self.there.plan is not None
+        link = self.there.plan.cables.link
+        lost = [number for one in differences for number in one.lost]
+        ports: dict[int, int] = {}
+        for one in (moved for difference in differences for moved in difference.moved):
+            there = self._port_there(one, ports)
+            if there is None:
+                lost.append(one.cable)
+            else:
+                ports[self._port(one.cable)] = there
+        for port in set(ports.values()) - set(ports):  # whose place was taken gets what is left: each port is one's
+            ports[port] = next(mine for mine in ports if mine not in ports.values())
+        dead = link[self.there.rows[lost]] if lost else np.empty(0, np.int64)
+        slow: dict[int, float] = {}
+        for number, share in (pair for one in differences for pair in one.slow):
+            first = int(link[self.there.rows[number]])
+            slow |= {first: share, first + 1: share}
+        return Wrong(np.sort(np.concatenate([dead, dead + 1])), slow, ports)
+
+    def _port(self, cable: int) -> int:
+        """The back-end's port of a planned cable of a host; -1 where it is on another network."""
+        assert self.there.plan is not None
+        cluster = self.there.plan.cluster
+        port = int(cluster.links.source[self.there.plan.cables.link[self.there.rows[cable]]])
+        port -= cluster.back_end.node_offset
+        return port if 0 <= port < cluster.back_end.ports else -1
+
+    def _port_there(self, moved: Moved, taken: Mapping[int, int]) -> int | None:
+        """The port whose place in a switch a cable has: that of the plan, else one that is free; None: none is."""
+        assert self.there.plan is not None
+        if self._port(moved.cable) < 0:
+            return None
+        if moved.place is not None:
+            port = self._port(moved.place)
+            return port if port >= 0 else None
+        network = self.there.plan.cluster.back_end
+        wiring = network.wiring
+        here = next(
+            (self._port(n) for n, ends in enumerate(ends_of(self.there.discovery)) if moved.switch == ends[1][0]), -1
+        )
+        if here < 0:
+            return None
+        access = wiring.source < wiring.ports
+        leaf = wiring.target[access & (wiring.source == here)]
+        free = np.setdiff1d(wiring.source[access & np.isin(wiring.target, leaf)], [*wiring.used, *taken.values()])
+        return int(free[0]) if len(free) else None
+
+    def _changes(self, difference: Difference) -> dict[str, Any]:
+        """What it changes in the tables of a block; a cable of a server makes it wait, or idle."""
+        cables = self.there.discovery.cables
+        changes: dict[int, list[Change | Move]] = defaultdict(list)
+        figures: dict[str, Any] = {}
+        for number in difference.lost:
+            one = cables[number]
+            self._change(changes, one.a, one.b, -1, 1.0)
+            if self.there.discovery.devices[one.a].kind == "host":
+                figures["idle"] = figures.get("idle", 0.0) + 1.0
+        for number, share in difference.slow:
+            one = cables[number]
+            self._change(changes, one.a, one.b, 0, share)
+            if self.there.discovery.devices[one.a].kind == "host":
+                figures["slower"] = 1.0 / share
+        for moved in difference.moved:
+            one = cables[moved.cable]
+            move = self.places.move(one.a, one.b, self.place[moved.switch])
+            if move is not None:
+                changes[move[0]].append(move[1])
+        for near, far in difference.added:
+            if near in self.place and far in self.place:
+                self._change(changes, self.place[near], self.place[far], 1, 1.0)
+        if changes:
+            block = next(iter(changes))
+            figures |= {"block": block, "changes": tuple(changes[block])}
+        return figures
+
+    def _change(self, changes: dict[int, list[Change | Move]], one: int, other: int, count: int, speed: float) -> None:
+        placed = self.places.change(one, other, count, speed)
+        if placed is not None:
+            changes[placed[0]].append(placed[1])
+
+    def difference(self, found: Discovery, symptom: Symptom) -> Difference:
+        """A symptom with the planned cables that it takes away or slows; cables that were not planned cost nothing."""
+        ends = ends_of(Discovery(found.file, found.devices, tuple(found.cables[n] for n, _ in symptom.cables)))
+        lost, slow = [], []
+        for (_, share), pair in zip(symptom.cables, ends, strict=True):
+            planned = next((self.cable_at[end] for end in pair if end in self.cable_at), None)
+            if planned is not None and share > 0:
+                slow.append((planned, share))
+            elif planned is not None:
+                lost.append(planned)
+        return Difference(replace(symptom.finding, part=symptom.part), tuple(lost), tuple(slow))
+
+
+def _as_its_like(finding: Finding, like: list[Finding]) -> Finding:
+    count = len(like)
+    loss, usd = sum(one.loss for one in like) / count, sum(one.usd_per_month for one in like) / count
+    step = sum(one.step_s or 0.0 for one in like) / count
+    return replace(finding, loss=loss, usd_per_month=usd, step_s=step, detail=f"{finding.detail}; priced as its like")
+
+
+def _step_pricing(draft: Draft, plan: Plan) -> tuple[StepPricing | None, str]:
+    if draft.kind != "training":
+        return None, f"the scenario's work is {draft.kind}, no training: "
+    if plan.cluster.ranks > MOST_RANKS:
+        return None, f"more than {MOST_RANKS:,} accelerators: "
+    try:
+        pricing = StepPricing(prepare(draft)[0])
+    except (InputError, SimulationError) as error:
+        return None, f"the job cannot be run ({str(error).splitlines()[0]}): "
+    words = (
+        f"the scenario's own step, {pricing.step_s:.4g} s as planned, with each fault alone; the cluster costs"
+        f" ${pricing.usd_per_month:,.0f} a month; exchanged cables of hosts carry what their new places let them, those"
+        " between switches count as not there; what is absent costs at least what its parts cost a month"
+    )
+    return pricing, words

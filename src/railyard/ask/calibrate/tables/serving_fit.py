@@ -1,0 +1,192 @@
+"""Constants of a serving engine from a few measured loads, with how sure they are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.ask.calibrate.tables.kind import Calibrated, Constant, Judged
+from railyard.ask.calibrate.tables.posterior import Prior, posterior
+from railyard.ask.calibrate.tables.serving_rows import rows_of
+from railyard.work.serving.columns import Deployments
+from railyard.work.serving.devices import DeviceProfile, written
+from railyard.work.serving.memory import sequences
+from railyard.work.serving.profiles import LEVEL_SPREAD, constants, profile
+from railyard.work.serving.software import CONSTANTS, columns
+from railyard.work.serving.steady import ServingDemand, closed_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.ask.calibrate.tables.kind import Source
+    from railyard.ask.calibrate.tables.serving_rows import ServedRow
+    from railyard.catalog import Catalog
+    from railyard.work.serving.software import ServingSoftware, ServingSoftwareColumns
+
+    F = NDArray[np.float64]
+
+SPREAD = 0.03
+"""What one user's measurements of loads leave: nightly runs of one recipe differ by 2 to 4 %."""
+# Constants that say less than this of what was open stay as they are in what is written.
+_SETTLED = 0.05
+# Of drafts, of pools apart and of the closed form alone, a closed loop of one replica says nothing.
+_SILENT = ("acceptance", "split_wave_share", "skew")
+
+
+def calibrate(source: Source, catalog: Catalog) -> Calibrated:
+    """Constants of each engine and device of a table's rows, from these rows alone.
+
+    Raises:
+        InputError: The table is wrong.
+    """
+    rows = rows_of(source, catalog)
+    moved: list[Constant] = []
+    judged: list[Judged] = []
+    profiles = {}
+    for engine, name in dict.fromkeys((row.software, row.device.name) for row in rows):
+        those = [row for row in rows if (row.software, row.device.name) == (engine, name)]
+        found = fitted(loop_of(those), profile(engine, those[0].device))
+        of = [_constant(f"{engine}.{name}", one) for one in zip(*found.by_constant, strict=True)]
+        kept = [one for one in of if one.settled >= _SETTLED]
+        moved += kept
+        judged += _judged(those, found)
+        values = {one.name: one.value for one in kept}
+        text = f"{len(those)} rows of {source.path.name}"
+        profiles[engine, name] = DeviceProfile(engine, name, text, values)
+    judged.sort(key=lambda row: (row.line, row.name))
+    use = "`profiles: FILE` in a scenario's serving section"
+    return Calibrated("serving", "s", tuple(moved), tuple(judged), written(profiles), use)
+
+
+def _constant(of: str, one: tuple[str, float, float, float, float]) -> Constant:
+    name, before, value, width, settled = one
+    return Constant(of, name, before, value, value * math.exp(-width), value * math.exp(width), settled)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Closed loops of replicas, and what was measured of them.
+
+    Attributes:
+        replicas: Rows.
+        demand: Rows as long.
+        measured_s: [2, row], seconds a token and to the first one; 0 where not measured.
+        queue: [2, row], by what the closed form is to be multiplied where an engine's schedule is known better; 1 else.
+    """
+
+    replicas: Deployments
+    demand: ServingDemand
+    measured_s: F
+    queue: F
+
+    def seconds(self, known: ServingSoftwareColumns) -> F:
+        """[2, row], seconds a token and to the first one, by the closed form."""
+        found = closed_loop(self.replicas, known, self.demand)
+        both: F = np.stack([found.tpot_s, found.ttft_s]) * self.queue
+        return both
+
+
+def loop_of(rows: Sequence[ServedRow]) -> Loop:
+    """Rows as columns."""
+    replicas = Deployments.of(*((row.model, row.layout, row.machine) for row in rows))
+    prompt, output, users, most = (
+        np.array([getattr(row, name) for row in rows]) for name in ("prompt", "output", "users", "most")
+    )
+    none, one = np.zeros_like(users), np.ones_like(users)
+    room = sequences(replicas, prompt + output / 2.0, most * replicas.layout.dp)
+    demand = ServingDemand(users, none, prompt, output, room, none, one, np.full_like(users, np.inf), none)
+    measured = np.array([[row.tpot_s for row in rows], [row.ttft_s for row in rows]])
+    return Loop(replicas, demand, measured, np.ones_like(measured))
+
+
+@dataclass(frozen=True)
+class FittedLoop:
+    """Constants of one engine on one device.
+
+    Attributes:
+        names, before, values, width, settled: Of each constant: shipped, most likely, one standard deviation of the
+            logarithm, share of what was open that the rows settled.
+        seconds: [3, 2, row]: as shipped, with these constants, and each row without itself.
+    """
+
+    names: tuple[str, ...]
+    before: tuple[float, ...]
+    values: tuple[float, ...]
+    width: tuple[float, ...]
+    settled: tuple[float, ...]
+    seconds: F
+
+    @property
+    def by_constant(self) -> tuple[tuple[object, ...], ...]:
+        """The columns of a constant."""
+        return self.names, self.before, self.values, self.width, self.settled
+
+
+def fitted(loop: Loop, shipped: ServingSoftware) -> FittedLoop:
+    """The constants that measured loops leave most likely.
+
+    Args:
+        loop: Rows of one engine on one device.
+        shipped: Its constants.
+    """
+    names = tuple(name for name in CONSTANTS if name not in _SILENT)
+    before = np.array([getattr(shipped, name) for name in names])
+    prior = prior_of(names, before)
+    asked = np.flatnonzero(loop.measured_s.ravel() > 0)
+    at = posterior(_misses(loop, shipped, names, asked), prior, SPREAD)
+    moved = np.exp(at.at)
+    shape = loop.measured_s.shape
+    left_out = np.full(loop.measured_s.size, np.nan)
+    left_out[asked] = loop.measured_s.ravel()[asked] * np.exp(at.left_out)
+    seconds = [loop.seconds(_with(loop, shipped, names, each)) for each in (before, moved)]
+    return FittedLoop(
+        names,
+        tuple(before.tolist()),
+        tuple(float(f"{value:.4g}") for value in moved),
+        tuple(at.width.tolist()),
+        tuple((1.0 - (at.width / prior.width) ** 2).tolist()),
+        np.stack([*seconds, left_out.reshape(shape)]),
+    )
+
+
+def prior_of(names: Sequence[str], before: F) -> Prior:
+    """What is known of constants before a user's rows: what ships, as sure as an engine on an architecture is."""
+    known = [constants()[name] for name in names]
+    at = np.log(before)
+    return Prior(
+        at,
+        np.array([max(one.spread, LEVEL_SPREAD) for one in known]),
+        np.minimum(np.log([one.low for one in known]), at),
+        np.maximum(np.log([one.high for one in known]), at),
+    )
+
+
+def _misses(loop: Loop, shipped: ServingSoftware, names: Sequence[str], asked: NDArray[np.int64]) -> Callable[[F], F]:
+    measured = loop.measured_s.ravel()[asked]
+
+    def misses(logs: F) -> F:
+        found = loop.seconds(_with(loop, shipped, names, np.exp(logs))).ravel()[asked]
+        return np.log(found / measured)
+
+    return misses
+
+
+def _with(loop: Loop, shipped: ServingSoftware, names: Sequence[str], values: F) -> ServingSoftwareColumns:
+    changed: dict[str, Any] = dict(zip(names, values.tolist(), strict=True))
+    return columns([replace(shipped, **changed)] * loop.measured_s.shape[1])
+
+
+def _judged(rows: Sequence[ServedRow], found: FittedLoop) -> list[Judged]:
+    judged = []
+    for number, row in enumerate(rows):
+        for metric, name in enumerate(("TPOT", "TTFT")):
+            measured = (row.tpot_s, row.ttft_s)[metric]
+            if measured:
+                before, after, left_out = (float(each[metric, number]) for each in found.seconds)
+                judged.append(Judged(row.line, f"{row.name} {name}", measured, before, after, left_out))
+    return judged

@@ -1,0 +1,223 @@
+"""Tables of routes as BGP would fill them, with some parts down: the shortest paths, and all of equal length.
+
+What is modelled: eBGP between all switches, loops refused by the numbers on the path, prefixes that are attached where
+they are announced, routes taken from another table of the switch, EVPN's prefix routes (type 5) by route targets. The
+VNI into which a packet is put is the one that came with the route (RFC 9136), or that of its table (Linux without
+downstream VNIs): systems differ, so that both are tried.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from railyard.ask.check.isolation.configured import ALL, network
+from railyard.ask.check.isolation.wired import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from railyard.ask.check.isolation.configured import Line, Prefix
+    from railyard.ask.check.isolation.wired import Session, Wired
+
+
+class Hop(NamedTuple):
+    """Where a packet goes on.
+
+    Attributes:
+        node: The next table.
+        lines: By which it does.
+        tunnel: Whether between switches that need not be next to each other.
+    """
+
+    node: Node
+    lines: tuple[Line, ...]
+    tunnel: bool = False
+
+
+@dataclass
+class Route:
+    """The best of a prefix in a table.
+
+    Attributes:
+        path: Numbers of systems that it came through.
+        hops: All of equal length; none: it is attached here.
+    """
+
+    path: tuple[int, ...]
+    hops: list[Hop]
+
+
+@dataclass(frozen=True)
+class Down:
+    """What is lost.
+
+    Attributes:
+        words: In reports.
+        switch: Its name; empty: none.
+        cable: Its number; -1: none.
+    """
+
+    words: str = ""
+    switch: str = ""
+    cable: int = -1
+
+
+Table = dict["Prefix", Route]
+
+
+class Routes:
+    """All tables of a component.
+
+    Attributes:
+        wired: Of what.
+        tables: By node.
+    """
+
+    def __init__(self, wired: Wired, nodes: frozenset[Node], down: Down) -> None:
+        self.wired, self.nodes, self.down = wired, nodes, down
+        self.carrier = wired.carrier or wired
+        self.inside: dict[Node, list[Session]] = defaultdict(list)
+        self.under: dict[Node, list[Session]] = defaultdict(list)
+        for one in self._alive(wired):
+            if one.source in nodes:
+                self.inside[one.source].append(one)
+        for one in self._alive(self.carrier):
+            if one.source.table == ALL and one.target.table == ALL:
+                self.under[one.source].append(one)
+        self.tables: dict[Node, Table] = {node: {} for node in nodes if node.switch != down.switch}
+        self.takers: dict[Node, list[tuple[str, Line]]] = defaultdict(list)
+        for node in self.tables:
+            for leak in wired.switches[node.switch].tables[node.table].leaks:
+                if leak.prefix is None:
+                    self.takers[Node(node.switch, leak.vrf)].append((node.table, leak.line))
+        self._reached: dict[str, dict[str, Route]] = {}
+        for prefix, origins in sorted(self._origins().items()):
+            self._spread(prefix, origins)
+        self._take_static()
+
+    def _alive(self, wired: Wired) -> Iterator[Session]:
+        lost = wired.cables[self.down.cable] if self.down.cable >= 0 else None
+        yield from (one for one in wired.sessions if one.cable is not lost and not self._dead(one))
+
+    def _dead(self, session: Session) -> bool:
+        return self.down.switch in (session.source.switch, session.target.switch) if self.down.switch else False
+
+    def _origins(self) -> dict[Prefix, dict[Node, Line]]:
+        """Prefixes and the tables that announce them."""
+        found: dict[Prefix, dict[Node, Line]] = defaultdict(dict)
+        for node in self.tables:
+            switch = self.wired.switches[node.switch]
+            own = {one.address.network for one in switch.ports.values() if one.address and one.vrf == node.table}
+            static = {leak.prefix for leak in switch.tables[node.table].leaks if leak.prefix is not None}
+            for prefix, line in switch.tables[node.table].announced.items():
+                if prefix in own or prefix in static:
+                    found[prefix][node] = line
+        return found
+
+    def _spread(self, prefix: Prefix, origins: dict[Node, Line]) -> None:
+        """A prefix from the tables that announce it to all that hear of it, shortest paths first."""
+        for node in origins:
+            self.tables[node][prefix] = Route((), [])
+        front = sorted([*origins, *self._leaked(prefix, origins)])
+        if self._is_overlay:
+            self._spread_overlay(prefix)
+        while front:
+            heard: dict[Node, list[tuple[tuple[int, ...], Hop]]] = defaultdict(list)
+            for node in front:
+                best = self.tables[node][prefix]
+                path = (self.wired.switches[node.switch].asn, *best.path)
+                for one in self.inside[node]:
+                    if one.target in self.tables and self.wired.switches[one.target.switch].asn not in path:
+                        heard[one.target].append((path, Hop(node, one.lines)))
+            fresh = list(self._accept(prefix, heard))
+            front = sorted([*fresh, *self._leaked(prefix, fresh)])
+
+    def _leaked(self, prefix: Prefix, fresh: Iterable[Node]) -> list[Node]:
+        """Tables of the same switches that take a route from these; what was taken so is not taken on."""
+        found = []
+        for node in fresh:
+            for table, line in self.takers.get(node, ()):
+                other = Node(node.switch, table)
+                if other in self.tables and prefix not in self.tables[other]:
+                    self.tables[other][prefix] = Route(self.tables[node][prefix].path, [Hop(node, (line,))])
+                    found.append(other)
+        return found
+
+    def _accept(self, prefix: Prefix, heard: dict[Node, list[tuple[tuple[int, ...], Hop]]]) -> Iterator[Node]:
+        """Takes what is heard where it is better than, or as good as, what is there."""
+        for node, routes in heard.items():
+            mine, shortest = self.tables[node].get(prefix), min(len(path) for path, _ in routes)
+            if mine is not None and (not mine.hops or len(mine.path) <= shortest):
+                continue
+            good = [(path, hop) for path, hop in routes if len(path) == shortest]
+            self.tables[node][prefix] = Route(good[0][0], [hop for _, hop in good])
+            yield node
+
+    @property
+    def _is_overlay(self) -> bool:
+        return any(one.overlay is not None for one in self.wired.switches.values())
+
+    def _spread_overlay(self, prefix: Prefix) -> None:
+        """A prefix by EVPN, from the tables that have it to those that import a target of it."""
+        heard: dict[Node, list[tuple[tuple[int, ...], Hop]]] = defaultdict(list)
+        for origin in sorted(node for node, table in self.tables.items() if prefix in table):
+            source = self.wired.switches[origin.switch]
+            table = source.tables[origin.table]
+            if source.overlay is None or "overlay" not in table.lines:
+                continue
+            reached = self._from(origin.switch)
+            for node in self.tables:
+                there = self.wired.switches[node.switch].tables[node.table]
+                shared = table.exports.keys() & there.imports.keys()
+                if shared and node.switch != origin.switch and node.switch in reached:
+                    lines = (table.exports[min(shared)], there.imports[min(shared)])
+                    hops = self._tunnels(origin, {table.vni, there.vni}, lines)
+                    heard[node] += [(reached[node.switch].path, hop) for hop in hops]
+        list(self._accept(prefix, heard))
+
+    def _tunnels(self, origin: Node, vnis: set[int], lines: tuple[Line, ...]) -> Iterator[Hop]:
+        """Into which tables of a switch packets come by these VNIs."""
+        source = self.wired.switches[origin.switch]
+        for vni in sorted(vnis - {0}):
+            at = source.of_vni(vni)
+            if at is not None:
+                mark = source.tables[at].lines
+                more = tuple(mark[key] for key in ("vni", "tunnel") if key in mark)
+                yield Hop(Node(origin.switch, at), (*lines, *more), tunnel=True)
+
+    def _from(self, switch: str) -> dict[str, Route]:
+        """Switches that hear of the loopback of one, and so reach its end of a tunnel; with EVPN on the way."""
+        if switch in self._reached:
+            return self._reached[switch]
+        configured = self.carrier.switches[switch]
+        found: dict[str, Route] = {}
+        loopback = configured.loopback
+        if loopback and network(f"{loopback}/32") in configured.tables[ALL].announced:
+            found[switch] = Route((), [])
+        front = list(found)
+        while front:
+            fresh: list[str] = []
+            for name in front:
+                path = (self.carrier.switches[name].asn, *found[name].path)
+                for one in self.under[Node(name, ALL)]:
+                    far = self.carrier.switches[one.target.switch]
+                    if far.name not in found and far.asn not in path and far.overlay is not None:
+                        found[far.name] = Route(path, [])
+                        fresh.append(far.name)
+            front = sorted(fresh)
+        self._reached[switch] = found
+        return found
+
+    def _take_static(self) -> None:
+        """Static routes into another table of the switch: better than BGP's, not than what is attached."""
+        for node, table in self.tables.items():
+            attached = self._attached(node)
+            for leak in self.wired.switches[node.switch].tables[node.table].leaks:
+                if leak.prefix is not None and leak.prefix not in attached:
+                    table[leak.prefix] = Route((), [Hop(Node(node.switch, leak.vrf), (leak.line,))])
+
+    def _attached(self, node: Node) -> set[Prefix]:
+        switch = self.wired.switches[node.switch]
+        return {one.address.network for one in switch.ports.values() if one.address and one.vrf == node.table}

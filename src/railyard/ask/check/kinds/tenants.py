@@ -1,0 +1,106 @@
+"""`tenants isolated`: by the files of switches no tenant's packets reach another's, whatever one part is lost."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from railyard.ask.check.assertion import Outcome, assertions
+from railyard.ask.check.isolation.judged import PARTITIONS, judge, rendered
+from railyard.ask.check.isolation.read import ENDINGS, INTERFACES
+from railyard.ask.check.kinds.configurations import system_of
+from railyard.ask.deploy.emit.configurations import WRITERS
+from railyard.ask.deploy.plan.cabling import plan_of
+from railyard.kit.errors import InputError
+from railyard.kit.files import read_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from railyard.ask.check.assertion import Subject
+    from railyard.ask.check.isolation.judged import Judgement
+    from railyard.ask.deploy.plan.cabling import Plan
+
+SHOWN = 8
+_FORM = re.compile(r"tenants isolated(?: in (\S.*))?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class TenantsIsolated:
+    """No tenant reaches another.
+
+    Attributes:
+        folder: Where files of switches (or `partitions.conf`) lie, relative to the scenario; empty: those that
+            `railyard deploy` would write, of every operating system.
+    """
+
+    forms: ClassVar[tuple[str, ...]] = ("tenants isolated", "tenants isolated in plan/switches")
+
+    folder: str = ""
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """See `Assertion`."""
+        found = _FORM.fullmatch(text)
+        if found is None:
+            raise InputError(f"`{text}` asserts nothing of tenants", found=text, allowed=list(cls.forms))
+        return cls(found[1] or "")
+
+    def check(self, subject: Subject) -> None:
+        """See `Assertion`."""
+        if subject.cluster.plans["back_end"].tenancy is None:
+            raise InputError("nobody shares the cluster", found="no `cluster.tenancy`", allowed="tenants")
+        if self.folder:
+            folder = subject.draft.folder / self.folder
+            if not folder.is_dir():
+                raise InputError("there is no such folder", found=folder)
+            if not (folder / PARTITIONS).is_file():
+                system_of(folder)
+
+    def judge(self, subject: Subject) -> Outcome:
+        """See `Assertion`."""
+        plan = plan_of(subject.cluster)
+        judged = partial(judge, progress=subject.progress)
+        if self.folder:
+            system, texts = _files(subject.draft.folder / self.folder)
+            return _outcome([judged(plan, system, texts)], "")
+        systems = _systems(plan)
+        found = [judged(plan, system, rendered(plan, system)) for system in systems]
+        return _outcome(found, f" as {', '.join(systems)}" if len(systems) > 1 else "")
+
+
+def _systems(plan: Plan) -> list[str]:
+    """Operating systems whose files can keep these tenants apart; one, where subnet managers do."""
+    back_end = plan.cluster.plans["back_end"]
+    tenancy = back_end.tenancy
+    by = "" if tenancy is None else tenancy.mechanism.name
+    if by == "pkey":
+        return ["frr"]
+    return [name for name in WRITERS if not (by == "acl" and name == "frr")]
+
+
+def _files(folder: Path) -> tuple[str, dict[str, str]]:
+    """The operating system of the files in a folder, and those by name."""
+    if (folder / PARTITIONS).is_file():
+        return "frr", {PARTITIONS: read_text(folder / PARTITIONS)}
+    system, _ = system_of(folder)
+    endings = (ENDINGS[system], ENDINGS["frr"], INTERFACES)
+    paths = [path for path in sorted(folder.iterdir()) if path.name.endswith(endings)]
+    return system, {path.name: read_text(path) for path in paths}
+
+
+def _outcome(found: list[Judgement], where: str) -> Outcome:
+    findings = [words for one in found for words in one.findings]
+    remark = "; ".join(dict.fromkeys(words for one in found for words in one.remarks))
+    files = sum(one.files for one in found)
+    if not findings:
+        pairs = f"{found[0].pairs:,} ordered pairs of tenants"
+        return Outcome(f"none of {pairs} reach each other by {files:,} files{where}", holds=True, remark=remark)
+    more = f"; and {len(findings) - SHOWN:,} more" if len(findings) > SHOWN else ""
+    count = f"{len(findings):,} ways" if len(findings) > 1 else "1 way"
+    return Outcome(f"{count} from tenant to tenant: {'; '.join(findings[:SHOWN])}{more}", holds=False, remark=remark)
+
+
+assertions.add("tenants", TenantsIsolated)

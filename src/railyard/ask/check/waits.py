@@ -1,0 +1,138 @@
+"""Which links wait for which: the channel dependency graph of a network's routes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster.routes import Routes
+    from railyard.cluster.topology.wiring import Wiring
+
+
+def waits(wiring: Wiring) -> NDArray[np.int64]:
+    """Pairs of links of which the first waits for the second when the second is paused, each once, int64[2, waits].
+
+    A pair is there where some port can send through both, one after the other, on its way to some other. Links out of
+    ports wait, and nothing waits for them; links into ports are waited for, and wait for nothing: both are in no
+    circle, and left out.
+
+    Args:
+        wiring: A network whose ports pass nothing on.
+    """
+    table = wiring.routing
+    groups, widths = np.empty(0, np.int64), np.empty(0, np.int64)
+    found: list[NDArray[np.int64]] = []
+    size = max(len(table.choices), 1)
+    for port in destinations(wiring).tolist():
+        link, first, width = _arriving(wiring, port)
+        groups, at = np.unique(np.concatenate([groups, first]), return_index=True)
+        widths = np.concatenate([widths, width])[at]
+        found.append(link * size + first)
+        if len(found) > 64:
+            found = [np.unique(np.concatenate(found))]
+    keys = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+    link, first = keys // size, keys % size
+    width = widths[np.searchsorted(groups, first)]
+    within = np.arange(width.sum()) - np.repeat(np.cumsum(width) - width, width)
+    second = table.choices[np.repeat(first, width) + within].astype(np.int64)
+    pairs = np.repeat(link, width) * wiring.links + second
+    pairs = np.unique(pairs[(second >= 0) & (wiring.target[second] >= wiring.ports)])
+    return np.stack([pairs // wiring.links, pairs % wiring.links])
+
+
+def circle(edges: NDArray[np.int64]) -> list[int]:
+    """Links that wait for one another in a circle, in its order; empty where there is none.
+
+    Args:
+        edges: int64[2, waits].
+    """
+    if not edges.shape[1]:
+        return []
+    alive = np.ones(edges.shape[1], np.bool_)
+    size = int(edges.max()) + 1
+    while True:
+        leaving = np.bincount(edges[0, alive], minlength=size) > 0
+        still = alive & leaving[edges[1]]
+        if np.array_equal(still, alive):
+            break
+        alive = still
+    if not alive.any():
+        return []
+    following = dict(zip(edges[0, alive].tolist(), edges[1, alive].tolist(), strict=True))
+    walked: list[int] = []
+    link = int(edges[0, alive][0])
+    while link not in walked:
+        walked.append(link)
+        link = following[link]
+    return walked[walked.index(link) :]
+
+
+def destinations(wiring: Wiring) -> NDArray[np.int64]:
+    """One port in use for each set of them that all switches reach by the same links between switches.
+
+    Ports between which no group of any record changes, except for groups of links into ports, are of one set.
+    """
+    table = wiring.routing
+    cuts = [np.array([0], np.int64)]
+    inner = _leads_to_switches(wiring)
+    for record in np.flatnonzero(inner).tolist():
+        cuts.append(np.arange(table.lo[record], table.hi[record], table.stride[record], dtype=np.int64))
+        cuts.append(np.array([table.hi[record]], np.int64))
+    cuts += [table.lo[~inner].astype(np.int64), table.hi[~inner].astype(np.int64)]
+    ports = wiring.used.astype(np.int64)
+    belongs = np.searchsorted(np.unique(np.concatenate(cuts)), ports, side="right")
+    return ports[np.unique(belongs, return_index=True)[1]]
+
+
+def _leads_to_switches(wiring: Wiring) -> NDArray[np.bool_]:
+    """bool[records], whether any of a record's choices ends at a switch."""
+    table = wiring.routing
+    switch = np.concatenate([[0], np.cumsum((wiring.target >= wiring.ports)[np.maximum(table.choices, 0)])])
+    end = table.first + table.groups() * table.width
+    leads: NDArray[np.bool_] = switch[end] > switch[table.first]
+    return leads
+
+
+def _arriving(wiring: Wiring, port: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Links between switches by which traffic to one port arrives, and the groups of links by which it goes on.
+
+    Returns:
+        int64[], links; int64[], where their groups begin among all choices; int64[], how wide these are.
+    """
+    table, reached = wiring.routing, wiring.used[wiring.used != port].astype(np.int64)
+    seen = np.zeros(wiring.nodes, np.bool_)
+    seen[reached] = True
+    arriving: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    while len(reached):
+        _, link = choices(table, reached, port)
+        between = (wiring.target[link] >= wiring.ports) & (wiring.source[link] >= wiring.ports)
+        arriving.append(link[between])
+        ahead = np.unique(wiring.target[link]).astype(np.int64)
+        reached = ahead[~seen[ahead] & (ahead >= wiring.ports)]
+        seen[reached] = True
+    link = np.unique(np.concatenate(arriving))
+    node, first, width = _groups(table, wiring.target[link].astype(np.int64), port)
+    return link[node], first, width
+
+
+def _groups(
+    table: Routes, node: NDArray[np.int64], port: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Groups of links by which nodes send on what is for a port: places of the nodes that have one, begin, width."""
+    record = table.find(node.astype(np.int32), np.full(len(node), port, np.int32))
+    there = np.flatnonzero(record >= 0)
+    record = record[there]
+    width = table.width[record].astype(np.int64)
+    return there, table.first[record] + (port - table.lo[record]) // table.stride[record] * width, width
+
+
+def choices(table: Routes, node: NDArray[np.int64], port: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The links by which nodes may send on what is for a port, with the node of each; none where there is no route."""
+    there, first, width = _groups(table, node, port)
+    within = np.arange(width.sum()) - np.repeat(np.cumsum(width) - width, width)
+    link = table.choices[np.repeat(first, width) + within].astype(np.int64)
+    return np.repeat(node[there], width)[link >= 0], link[link >= 0]

@@ -1,0 +1,285 @@
+"""A plan as tables: cables, devices, racks, bill of materials, addresses."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.ask.deploy.plan.addresses import addresses_of
+from railyard.ask.deploy.plan.drawn import is_infiniband
+from railyard.cluster.bill import bill_of
+from railyard.cluster.hall.devices import NETWORKS
+from railyard.cluster.hall.hall import trunks
+from railyard.cluster.hall.patching import trunk_of
+
+if TYPE_CHECKING:
+    import polars as pl
+    from numpy.typing import NDArray
+
+    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.cluster.asbuilt.port_names import Dialect
+
+
+@lru_cache(1)
+def cables(plan: Plan, ethernet: Dialect) -> pl.DataFrame:
+    """A row a cable in the order in which they are pulled: both ends with rack, unit, port and lane, length, medium.
+
+    Args:
+        plan: The plan.
+        ethernet: How ports of Ethernet switches are called.
+    """
+    import polars as pl
+
+    rows, racks, devices = plan.cables, plan.racks, plan.devices
+    name, rack = np.array(devices.name, object), np.array(racks.names(), object)
+    tier = rows.tier.astype(int)
+    stems = [f"{NETWORKS[one.network]}-{one.name}-" for one in plan.tiers]
+    data: dict[str, Any] = {"pull": rows.order, "stem": _pick(stems, tier), "number": rows.number}
+    for side, device in (("a", rows.a), ("b", rows.b)):
+        data[f"{side}_device"] = name[device]
+        data[f"{side}_port"] = _ports(plan, side, ethernet)
+        data[f"{side}_lane"] = np.where(getattr(rows, f"{side}_lanes") > 1, getattr(rows, f"{side}_lane"), -1)
+        data[f"{side}_rack"] = rack[racks.rack[device]]
+        data[f"{side}_unit"] = racks.unit[device]
+    data |= {
+        "network": _pick(list(plan.networks), rows.network.astype(int)),
+        "tier": _pick([one.name for one in plan.tiers], tier),
+        "rate_gbps": rows.rate_bps / 1e9,
+        "length_m": rows.length_m,
+        "medium": _pick([one.medium for one in plan.tiers], tier),
+        "fibre": _pick([one.fibre for one in plan.tiers], tier),
+        "loss_db": np.round(plan.loss_db, 3),
+        "budget_db": np.array([one.budget_db for one in plan.tiers])[tier],
+        **_patched(plan),
+    }
+    frame = pl.DataFrame({key: _column(value) for key, value in data.items()})
+    label = (pl.col("stem") + pl.col("number").cast(pl.String).str.zfill(6)).alias("label")
+    lane = [pl.when(pl.col(f"{side}_lane") >= 0).then(pl.col(f"{side}_lane")).alias(f"{side}_lane") for side in "ab"]
+    unknown = pl.when(pl.col("budget_db") > 0).then(pl.col("budget_db")).alias("budget_db")
+    frame = frame.with_columns(label, *lane, unknown).sort("pull")
+    order = ["pull", "label", *(key for key in data if key not in ("pull", "stem", "number"))]
+    return frame.select(order)
+
+
+def _patched(plan: Plan) -> dict[str, Any]:
+    """Panel and port at each end of every cable, trunk and leg between; empty where it goes straight."""
+    one = plan.racks.patching
+    if one is None:
+        nothing = [None] * len(plan.cables)
+        return dict.fromkeys(("a_panel", "trunk", "leg", "b_panel"), nothing)
+    names, labels = panel_names(plan), trunk_labels(plan)
+    found: dict[str, Any] = {}
+    for side in "ab":
+        panel, port = getattr(one, f"{side}_panel").tolist(), getattr(one, f"{side}_port").tolist()
+        found[f"{side}_panel"] = [
+            f"{names[at]}:{number:02d}" if at >= 0 else None for at, number in zip(panel, port, strict=True)
+        ]
+    trunk, leg = one.trunk.tolist(), one.leg.tolist()
+    found["trunk"] = [labels[at] if at >= 0 else None for at in trunk]
+    found["leg"] = [number + 1 if number >= 0 else None for number in leg]
+    return {key: found[key] for key in ("a_panel", "trunk", "leg", "b_panel")}
+
+
+def panel_names(plan: Plan) -> list[str]:
+    """`A09-P1`: the rack, and the number of the panel in it."""
+    one, racks = plan.racks.patching, plan.racks.names()
+    if one is None:
+        return []
+    places = zip(one.panel_rack.tolist(), one.panel_number.tolist(), strict=True)
+    return [f"{racks[rack]}-P{number}" for rack, number in places]
+
+
+def trunk_labels(plan: Plan) -> list[str]:
+    """`be-leaf-spine-T0001`: network, tier and number of a trunk."""
+    one = plan.racks.patching
+    if one is None:
+        return []
+    stems = [f"{NETWORKS[tier.network]}-{tier.name}-T" for tier in plan.tiers]
+    count = [0] * len(stems)
+    labels = []
+    for tier in one.trunk_tier.tolist():
+        labels.append(f"{stems[tier]}{count[tier]:04d}")
+        count[tier] += 1
+    return labels
+
+
+def trunk_table(plan: Plan) -> pl.DataFrame | None:
+    """A row a trunk: label, panel and first port at both ends, legs that are used, length, kind; None without any."""
+    import polars as pl
+
+    one = plan.racks.patching
+    if one is None:
+        return None
+    names = panel_names(plan)
+    used = one.trunk >= 0
+    legs = np.unique(np.stack([one.trunk[used], one.leg[used]]), axis=1)[0]
+    kinds = [trunk_of(tier.fibre) if tier.fibre else "" for tier in plan.tiers]
+    data: dict[str, Any] = {"trunk": trunk_labels(plan)}
+    for at, side in enumerate("ab"):
+        data[f"{side}_panel"] = [names[panel] for panel in one.trunk_panels[:, at].tolist()]
+        data[f"{side}_first_port"] = one.trunk_first[:, at]
+    data["legs"] = np.full(len(one.trunk_tier), one.legs, np.int32)
+    data["used"] = np.bincount(legs, minlength=len(one.trunk_tier)).astype(np.int32)
+    data["length_m"] = trunks(plan.racks, one)
+    data["kind"] = [kinds[tier] for tier in one.trunk_tier.tolist()]
+    return pl.DataFrame(data)
+
+
+def panel_table(plan: Plan, ethernet: Dialect) -> pl.DataFrame | None:
+    """A row a port of a panel that has a cord: the port map, with the device that it leads to; None without any."""
+    import polars as pl
+
+    one = plan.racks.patching
+    if one is None:
+        return None
+    names, racks = panel_names(plan), plan.racks.names()
+    frame = cables(plan, ethernet)
+    unit = dict(
+        zip(names, zip([racks[at] for at in one.panel_rack], one.panel_unit.tolist(), strict=True), strict=True)
+    )
+    sides = []
+    for side, far in (("a", "b"), ("b", "a")):
+        mine = frame.filter(pl.col(f"{side}_panel").is_not_null())
+        place = mine[f"{side}_panel"].str.split_exact(":", 1).struct
+        sides.append(
+            mine.select(
+                panel=place.field("field_0"),
+                port=place.field("field_1").cast(pl.Int32),
+                device=f"{side}_device",
+                device_port=f"{side}_port",
+                cord=pl.col("label") + f"-{side.upper()}",
+                trunk="trunk",
+                leg="leg",
+                far_panel=f"{far}_panel",
+                far_device=f"{far}_device",
+                far_port=f"{far}_port",
+            )
+        )
+    both = pl.concat(sides).unique(["panel", "port"], maintain_order=True)
+    rack = {name: place for name, (place, _) in unit.items()}
+    units = {name: number for name, (_, number) in unit.items()}
+    both = both.with_columns(
+        rack=pl.col("panel").replace_strict(rack), unit=pl.col("panel").replace_strict(units, return_dtype=pl.Int32)
+    )
+    return both.select("rack", "unit", *both.columns[:-2]).sort("rack", "unit", "port", descending=[False, True, False])
+
+
+def _column(values: Any) -> Any:
+    return values.tolist() if isinstance(values, np.ndarray) and values.dtype == object else values
+
+
+def _pick(words: list[str], index: NDArray[Any]) -> NDArray[Any]:
+    picked: NDArray[Any] = np.array(words, object)[index]
+    return picked
+
+
+def _ports(plan: Plan, side: str, ethernet: Dialect) -> NDArray[Any]:
+    """Names of the ports at one end, each name made once."""
+    rows = plan.cables
+    port, cage, lane, lanes = (
+        getattr(rows, f"{side}_{key}").astype(np.int64) for key in ("port", "cage", "lane", "lanes")
+    )
+    server = plan.devices.level[rows.a if side == "a" else rows.b] == 0
+    infiniband = np.array([is_infiniband(plan, number) for number in range(len(plan.networks))])[rows.network]
+    kind = np.where(server, 2 + rows.network, infiniband)
+    key = np.stack([kind, port, cage, lane, lanes])
+    key[2:, (kind != 0)] = 0
+    key[1, kind == 0] = 0
+    different, back = np.unique(key, axis=1, return_inverse=True)
+    names = [_name(plan, ethernet, column) for column in different.T.tolist()]
+    return np.array(names, object)[back.ravel()]
+
+
+def _name(plan: Plan, ethernet: Dialect, column: list[int]) -> str:
+    kind, port, cage, lane, lanes = column
+    if kind >= 2:
+        return f"{NETWORKS[plan.networks[kind - 2]]}{port - 1}"
+    return str(port) if kind == 1 else ethernet.port(cage, None if lanes == 1 else lane, lanes)
+
+
+@lru_cache(1)
+def devices(plan: Plan) -> pl.DataFrame:
+    """A row a device: name, role, box, rack and lowest unit, height, power, management, loopback, AS."""
+    import polars as pl
+
+    from railyard.ask.deploy.plan.addresses import ipv4
+
+    rows, numbers = plan.devices, addresses_of(plan)
+    return pl.DataFrame(
+        {
+            "device": rows.name,
+            "role": rows.role.tolist(),
+            "network": rows.network.tolist(),
+            "box": rows.box.tolist(),
+            "rack": np.array(plan.racks.names(), object)[plan.racks.rack].tolist(),
+            "unit": plan.racks.unit,
+            "height_u": rows.height_u,
+            "power_w": rows.power_w,
+            "management": [ipv4(one) if one else None for one in numbers.management.tolist()],
+            "loopback": [ipv4(one) if one else None for one in numbers.loopback.tolist()],
+            "asn": [one or None for one in numbers.asn.tolist()],
+        }
+    )
+
+
+def racks(plan: Plan) -> pl.DataFrame:
+    """A row a rack: place in its row and in the hall, zone of power and cooling, power, units that are taken."""
+    import polars as pl
+
+    floor, devices = plan.racks.floor, plan.devices
+    units = np.bincount(plan.racks.rack, weights=devices.height_u, minlength=len(plan.racks))
+    frame = pl.DataFrame(
+        {
+            "rack": plan.racks.names(),
+            "row": floor.row + 1,
+            "column": floor.column + 1,
+            "zone": floor.zone + 1,
+            "x_m": np.round(floor.x_m, 3),
+            "y_m": np.round(floor.y_m, 3),
+            "power_w": plan.racks.power_w,
+            "units": units.astype(np.int32),
+        }
+    )
+    return frame.sort("row", "column")
+
+
+@lru_cache(1)
+def addresses(plan: Plan) -> pl.DataFrame:
+    """A row a cable of a server: names, addresses of both ends in both families."""
+    import polars as pl
+
+    from railyard.ask.deploy.plan.addresses import HOSTS6, ipv4, ipv6
+
+    numbers = addresses_of(plan)
+    own = np.flatnonzero(numbers.access)
+    rows, name = plan.cables, plan.devices.name
+    listed = []
+    for row, first in zip(own.tolist(), numbers.access[own].tolist(), strict=True):
+        port = f"{NETWORKS[plan.networks[int(rows.network[row])]]}{int(rows.a_port[row]) - 1}"
+        host, switch = name[int(rows.a[row])], name[int(rows.b[row])]
+        ends = ipv4(first + 1), ipv4(first), ipv6(HOSTS6, first + 1), ipv6(HOSTS6, first)
+        listed.append((host, port, f"{host}-{port}", switch, *ends))
+    heads = ["device", "interface", "name", "switch", "ipv4", "switch_ipv4", "ipv6", "switch_ipv6"]
+    return pl.DataFrame(listed, schema=heads, orient="row")
+
+
+def bill(plan: Plan) -> pl.DataFrame:
+    """The bill of materials, as the economics have it."""
+    import polars as pl
+
+    return pl.DataFrame(
+        [
+            {
+                "kind": row.kind,
+                "item": row.name,
+                "count": row.count,
+                "network": row.network,
+                "tier": row.tier,
+                "price_usd": row.price_usd.typical,
+                "total_usd": row.total_usd.typical,
+            }
+            for row in bill_of(plan.cluster)
+        ]
+    )

@@ -1,0 +1,152 @@
+"""Whose each cable of a plan is, and which tenants' routes go over it: what configurations keep apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Network, collapse_addresses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.ask.deploy.plan.addresses import addresses_of, ipv4
+from railyard.cluster.tenancy import NOBODY
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.cluster.tenancy import Tenancy
+
+TARGET_AS = 64_512
+"""First half of route targets: a private number (RFC 6996), since those of switches take 32 bits and leave too few."""
+
+FIRST_VLAN = 101
+"""Of tenants, inside switches and between them."""
+
+
+@dataclass(frozen=True)
+class Vrf:
+    """A tenant's table of routes.
+
+    Attributes:
+        name: Of the tenant.
+        number: Its VLAN or VNI.
+        row: Its number among all tenants, from 0.
+    """
+
+    name: str
+    number: int
+    row: int
+
+    @property
+    def target(self) -> str:
+        """Route target of its routes in EVPN."""
+        return f"{TARGET_AS}:{self.number}"
+
+    @property
+    def vlan(self) -> int:
+        """VLAN that carries it inside a switch."""
+        return FIRST_VLAN + self.row
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Whose a server's port is, in the words of its leaf.
+
+    Attributes:
+        vrf: Name of the table of routes; empty: that of all.
+        permits: Prefixes to which it may send; empty: to all.
+        share: Of the port's rate that its tenant gets.
+    """
+
+    vrf: str = ""
+    permits: tuple[str, ...] = ()
+    share: float = 1.0
+
+
+EVERYBODYS = Holder()
+NOBODYS = Holder("nobody")
+"""Of a port that no tenant has where tenants are kept apart: it gets no address, and leads nowhere."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """A network's tenants.
+
+    Attributes:
+        plan: The plan.
+        tenancy: Who shares the network; None: nobody.
+        owner: int32[cables], of servers' cables their tenant; -1: nobody's, or no server's.
+        carried: bool[devices, tenants], whose routes a switch has to have.
+    """
+
+    plan: Plan
+    tenancy: Tenancy | None
+    owner: NDArray[np.int32]
+    carried: NDArray[np.bool_]
+    prefixes: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def by(self) -> str:
+        """What keeps tenants apart in switches; empty: nothing does."""
+        return self.tenancy.mechanism.name if self.tenancy is not None and self.tenancy.mechanism.family else ""
+
+    def tenant(self, row: int) -> Holder:
+        """Whose a server's cable is."""
+        if self.tenancy is None:
+            return EVERYBODYS
+        owner = int(self.owner[row])
+        if owner == NOBODY:
+            return NOBODYS if self.by else EVERYBODYS
+        tenant = self.tenancy.tenants[owner]
+        permits = self.prefixes[owner] if self.by == "acl" else ()
+        return Holder(tenant.name if self.tenancy.mechanism.routed else "", permits, tenant.share)
+
+    def between(self, row: int) -> tuple[Vrf, ...]:
+        """Tenants whose routes go over a cable between switches, each in a VLAN."""
+        return self.vrfs(int(self.plan.cables.a[row])) if self.by == "vrf" else ()
+
+    def vrfs(self, device: int) -> tuple[Vrf, ...]:
+        """Tenants that have tables of routes in a switch."""
+        if self.tenancy is None or not self.tenancy.mechanism.routed:
+            return ()
+        if self.by == "evpn" and self.plan.devices.level[device] > 1:
+            return ()
+        mine = np.flatnonzero(self.carried[device]).tolist()
+        return tuple(Vrf(self.tenancy.tenants[one].name, self.tenancy.tenants[one].identifier, one) for one in mine)
+
+    def second_file(self, device: int, system: str) -> bool:
+        """Whether a switch needs a second file: routing in SONiC, devices and shares beside FRR."""
+        mine = (self.plan.cables.b == device) & (self.owner >= 0)
+        shares = [self.tenancy.tenants[one].share < 1 for one in self.owner[mine].tolist()] if self.tenancy else []
+        return (system in ("sonic", "frr") and bool(self.vrfs(device))) or (system == "frr" and any(shares))
+
+
+def shared_of(plan: Plan, network: int) -> Shared:
+    """Whose the cables of a network are."""
+    cables, devices = plan.cables, plan.devices
+    key = list(plan.cluster.plans)[network]
+    tenancy = plan.cluster.plans[key].tenancy
+    owner = np.full(len(cables), NOBODY, np.int32)
+    if tenancy is None:
+        return Shared(plan, None, owner, np.zeros((len(devices), 0), np.bool_))
+    servers = len(tenancy.owner)
+    mine = np.flatnonzero((cables.network == network) & (cables.a < servers) & (devices.level[cables.a] == 0))
+    owner[mine] = tenancy.owner[cables.a[mine], cables.a_port[mine] - 1]
+    carried = np.zeros((len(devices), len(tenancy.tenants)), np.bool_)
+    had = mine[owner[mine] >= 0]
+    carried[cables.b[had], owner[had]] = True
+    for level in range(1, int(devices.level.max(initial=1)) + 1):
+        up = np.flatnonzero((cables.network == network) & (devices.level[cables.a] == level))
+        np.logical_or.at(carried, cables.b[up], carried[cables.a[up]])
+    return Shared(plan, tenancy, owner, carried, _prefixes(plan, owner, len(tenancy.tenants)))
+
+
+def _prefixes(plan: Plan, owner: NDArray[np.int32], tenants: int) -> tuple[tuple[str, ...], ...]:
+    """Prefixes of each tenant's servers, put together where they lie side by side."""
+    access = addresses_of(plan).access
+    found = []
+    for number in range(tenants):
+        nets = [IPv4Network(f"{ipv4(int(one))}/31") for one in access[owner == number].tolist()]
+        found.append(tuple(str(one) for one in collapse_addresses(nets)))
+    return tuple(found)

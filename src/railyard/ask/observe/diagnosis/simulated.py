@@ -1,0 +1,170 @@
+"""The diagnosis of a record with its task graph: what computes by its peers, then the network by replay.
+
+Nothing of the record is read but what happened and what ran: not what its `meta` says of faults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.ask.observe.diagnosis import compute, network
+from railyard.ask.observe.diagnosis.beside import slowed_ps
+from railyard.ask.observe.diagnosis.routes import routed
+from railyard.ask.observe.diagnosis.verdict import UNPRICED, Diagnosis, Suspect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from railyard.ask.observe.diagnosis.compute import Paces, Slow
+    from railyard.ask.observe.diagnosis.network import Guess, Weighed
+    from railyard.ask.observe.diagnosis.routes import Routed
+    from railyard.ask.observe.diagnosis.verdict import Price
+    from railyard.cluster import Cluster
+    from railyard.graph import Record, TaskGraph
+
+NEGLIGIBLE = 1e-4
+"""Delays of communications that are less of the step than this name nothing."""
+
+NOTICED = 0.01
+"""Of the step: what communications must have lost together to be worth an "I do not know"."""
+
+ODDS = 8.0
+"""Log of the odds against none, beyond those of so many guesses, at which a part may be named."""
+
+MILDEST = 0.94
+"""Share of its rate above which a part is as good as whole: engines and clusters differ by as much."""
+
+SURE = 0.75
+"""Least confidence, against all other parts, at which one is named."""
+
+EXPLAINED, POINTED = (0.6, 0.3), 0.5
+"""Of the time that communications over it lost, what a part must give back to be named; the second where counters point
+at it by `POINTED` or more: how much a part costs differs by engine more than which it is."""
+
+TEMPERATURE = 2.0
+"""By which differences of likelihood are divided: communications of one step are not independent."""
+
+
+def diagnose(record: Record, cluster: Cluster | None, price: Price = UNPRICED, seeds: Iterable[int] = ()) -> Diagnosis:
+    """What is wrong.
+
+    Args:
+        record: Of tasks, with their graph.
+        cluster: On which they ran; None: only accelerators and stages can be named.
+        price: What the cluster costs.
+        seeds: By how much the seed of the switches' hashes may have been moved on.
+    """
+    answer = Diagnosis()
+    measured = record.has("slowed_ps")
+    record = record if measured else _with_slowed(record, slowed_ps(record))
+    groups = compute.stages(record.graph)
+    per_host = 0 if cluster is None else cluster.ranks_per_server
+    found = compute.relative(compute.paces(record), groups, per_host)
+    if cluster is None:
+        slow = compute.slow_parts(found, groups, per_host)
+        answer.verdict = [_computing(one, found, None) for one in slow]
+        answer.notes.append("without --cluster no link, NIC or host can be named")
+        return answer
+    paths = routed(measured_graph(record), cluster, record, seeds)
+    healthy = paths.replay()
+    if not measured and healthy.has("slowed_ps"):
+        usual = _with_slowed(record, healthy.column("slowed_ps"))
+        found = compute.agreed(found, compute.relative(compute.paces(usual), groups, per_host))
+    slow = compute.slow_parts(found, groups, per_host)
+    healed = _healed(found, slow, paths)
+    share = 1 - healed / max(healthy.makespan_ps, 1)
+    answer.verdict = [_computing(one, found, price.of(share)) for one in slow]
+    answer.what_if = {
+        "S": record.makespan_ps / max(healed, 1),
+        "S_communication": record.makespan_ps / max(healthy.makespan_ps, 1),
+        "S_computation": healthy.makespan_ps / max(healed, 1),
+    }
+    _networking(network.weigh(record, paths, healthy), paths, record, price, answer)
+    return answer
+
+
+def _with_slowed(record: Record, slowed: NDArray[np.int64]) -> Record:
+    """The record with what communications took from computations."""
+    return replace(record, optional={**record.optional, "slowed_ps": slowed})
+
+
+def measured_graph(record: Record) -> TaskGraph:
+    """The tasks with computations as long as they were measured."""
+    graph = record.graph
+    return replace(graph, duration_ps=np.where(graph.on_accelerator, compute.computed_ps(record), graph.duration_ps))
+
+
+def _healed(found: Paces, slow: list[Slow], paths: Routed) -> int:
+    """The step without slow parts, on a healthy network, ps."""
+    graph = paths.merged.graph
+    factor = np.ones(graph.ranks)
+    for one in slow:
+        factor[list(one.ranks)] = 1 / found.relative[list(one.ranks)]
+    mine = graph.on_accelerator
+    faster = np.where(mine, graph.duration_ps * factor[np.where(mine, graph.rank, 0)], graph.duration_ps)
+    merged = replace(paths.merged, graph=replace(graph, duration_ps=np.rint(faster).astype(np.int64)))
+    return replace(paths, merged=merged).replay().makespan_ps
+
+
+def _computing(one: Slow, found: Paces, usd: float | None) -> Suspect:
+    count = f"its {len(one.ranks)} accelerators compute" if len(one.ranks) > 1 else "it computes"
+    words = f"{count} {one.ratio:.3f} times as long as the others, whose spread is {found.sigma:.2%}"
+    return Suspect(one.name, one.kind, round(float(min(0.99, 1 - 0.5 * np.exp(-one.spreads / 2))), 3), words, usd)
+
+
+def _networking(found: Weighed, paths: Routed, record: Record, price: Price, answer: Diagnosis) -> None:
+    if not paths.known:
+        answer.notes.append(
+            f"{paths.astray:.0%} of the bytes that switches counted lie on other cables than the file's paths:"
+            " cables may be named wrongly, and none is"
+        )
+    if found.lost_ps < NEGLIGIBLE * record.makespan_ps or not found.guesses:
+        return
+    best = found.guesses[0]
+    odds = best.likelihood - found.nothing - np.log(max(found.tried, 1))
+    if odds < ODDS or best.factor > MILDEST:
+        return
+    against = network.rivals(found.guesses)
+    confidence = 1 / (1 + sum(float(np.exp((one.weight - best.weight) / TEMPERATURE)) for one in against))
+    if confidence < SURE or best.explained < _enough(best) or not _sure_of_path(best, paths):
+        _not_known(found, best, record, answer)
+        return
+    slower = answer.what_if["S_communication"]
+    answer.verdict.append(_suspect(best, min(confidence, 1 - 0.5 * float(np.exp(-odds / ODDS))), slower, price))
+
+
+def _sure_of_path(best: Guess, paths: Routed) -> bool:
+    """A cable is named where its paths are known; where packets are led around it only if counters point at it too."""
+    return best.part.kind != "cable" or (paths.known and (paths.fixed or best.pointed_at >= POINTED))
+
+
+def _enough(best: Guess) -> float:
+    return EXPLAINED[best.pointed_at >= POINTED]
+
+
+def _suspect(best: Guess, confidence: float, slower: float, price: Price) -> Suspect:
+    words = (
+        f"communications are late as if it carried {best.factor:.0%} of its rate, which explains {best.explained:.0%}"
+        f" of that; the step is {slower:.4f} times as long"
+    )
+    sure = round(min(0.99, confidence), 3)
+    return Suspect(best.part.name, best.part.kind, sure, words, price.of(1 - 1 / slower))
+
+
+def _not_known(found: Weighed, best: Guess, record: Record, answer: Diagnosis) -> None:
+    if found.lost_ps < NOTICED * record.makespan_ps and best.explained < _enough(best):
+        return
+    answer.unknown = True
+    near = [one.part.name for one in found.guesses if best.weight - one.weight < 2 * TEMPERATURE]
+    if best.explained < _enough(best):
+        answer.notes.append(
+            f"communications take longer than they should, and no part explains that; nearest: {near[0]}"
+        )
+    else:
+        answer.notes.append(f"several parts explain the delays about equally well: {', '.join(near[:5])}")
+        answer.notes.append("a transfer between two hosts over each of them alone would settle which it is")

@@ -1,0 +1,178 @@
+"""Everything that lies at a path, read by whoever recognises it; what cannot be read is named and skipped."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from railyard.ask.observe.reader import readers
+from railyard.ask.observe.sources import sources
+from railyard.kit.errors import InputError, SimulationError
+from railyard.work.study.tasks import Task
+from railyard.work.study.workers import Local
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from railyard.ask.observe.reader import Piece, Reader
+    from railyard.ask.observe.sources import Source
+    from railyard.work.study.tasks import Done
+
+
+WORTH_PROCESSES = 1 << 26
+"""Bytes in all from which files are read by several processes."""
+
+MOST_RANKS, SHOWN = 1 << 20, 16
+"""Ranks of a job that are looked for, and named where they are missing."""
+
+
+@dataclass
+class Gathered:
+    """What a path holds.
+
+    Attributes:
+        pieces: What was read, traces of times in the order of ranks first.
+        skipped: Names of files that were not, and why.
+    """
+
+    pieces: list[Piece] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def remarks(self) -> list[str]:
+        """All that a reader of the result must know."""
+        read = [f"{piece.source}: {remark}" for piece in self.pieces for remark in piece.remarks]
+        return read + [f"{name} was skipped: {why}" for name, why in self.skipped.items()] + self.missing
+
+    @property
+    def world(self) -> int:
+        """Ranks of the job, as far as traces know: by their number of ranks, their groups, or the highest rank."""
+        timed = [piece for piece in self.pieces if piece.timed]
+        highest = max((piece.rank for piece in timed if piece.rank is not None), default=-1)
+        return max([highest + 1, *(piece.world for piece in timed)])
+
+    @property
+    def missing_ranks(self) -> list[int]:
+        """Ranks of the job without a trace."""
+        timed = {piece.rank for piece in self.pieces if piece.timed}
+        return [rank for rank in range(min(self.world, MOST_RANKS)) if rank not in timed] if timed else []
+
+    @property
+    def missing(self) -> list[str]:
+        """The same in words."""
+        gone = [str(rank) for rank in self.missing_ranks]
+        if not gone:
+            return []
+        more = ", ..." if len(gone) > SHOWN else ""
+        return [
+            f"of {self.world} ranks {self.world - len(gone)} have a trace; missing: {', '.join(gone[:SHOWN])}{more}"
+        ]
+
+
+def gather(path: Path) -> Gathered:
+    """Reads everything.
+
+    Raises:
+        InputError: There is nothing at the path that could be read.
+    """
+    found = Gathered()
+    for name, read in _read_all(sources(path)):
+        if isinstance(read, str):
+            found.skipped[name] = read
+        else:
+            found.pieces.append(read)
+    _place_lone(found)
+    found.pieces = list(_once(found))
+    if not found.pieces:
+        listed = "; ".join(f"{name}: {why}" for name, why in list(found.skipped.items())[:8])
+        formats = ", ".join(reader.summary for _, reader in readers.items())
+        raise InputError("nothing here could be read", file=path, found=listed or "no file", allowed=formats)
+    return found
+
+
+def _read_all(every: Iterable[Source]) -> Iterator[tuple[str, Piece | str]]:
+    """Every source and what it says, or why it was not read; by as many processes as there are processors."""
+    plain, listed = [], []
+    for source in every:
+        if source.size_bytes:
+            plain.append(source)
+        else:  # a member of an archive, which is open only now
+            listed.append((source.name, _read(source)))
+    processes = min(os.cpu_count() or 1, len(plain))
+    if processes < 2 or sum(source.size_bytes for source in plain) < WORTH_PROCESSES:
+        yield from ((source.name, _read(source)) for source in plain)
+    else:
+        yield from zip((source.name for source in plain), _in_processes(plain, processes), strict=True)
+    yield from listed
+
+
+def _in_processes(plain: list[Source], processes: int) -> list[Piece | str]:
+    """The same as `_read` of each, in order.
+
+    Raises:
+        SimulationError: A process was killed.
+    """
+    pool = Local(processes)
+    try:
+        done = sorted(pool.run([Task("railyard.ask.observe.gather:_read", source) for source in plain]), key=_number)
+    finally:
+        pool.close()
+    for one in done:
+        if one.error:
+            raise SimulationError(f"{plain[one.number].name} was not read: {one.error}")
+    return [one.value for one in done]
+
+
+def _number(done: Done) -> int:
+    return done.number
+
+
+def _read(source: Source) -> Piece | str:
+    try:
+        return _reader(source).read(source)
+    except InputError as error:
+        return error.problems[0].headline()
+
+
+def _reader(source: Source) -> Reader:
+    head = source.head()
+    if not head.strip():
+        raise InputError("the file is empty")
+    for name in readers:
+        reader = readers.get(name)
+        if reader.recognises(source.name, head):
+            return reader
+    raise InputError("no reader knows its format")
+
+
+def _place_lone(found: Gathered) -> None:
+    """A trace that names no rank is rank 0 where it is the only one."""
+    timed = [piece for piece in found.pieces if piece.timed]
+    if len(timed) == 1 and timed[0].rank is None:
+        timed[0].rank = 0
+        timed[0].remarks.append("the trace names no rank, it is taken for rank 0")
+
+
+def _once(found: Gathered) -> Iterable[Piece]:
+    """Of every rank and kind of file the first, and those of one job."""
+    seen: dict[tuple[bool, int | None], str] = {}
+    world = 0
+    for piece in sorted(found.pieces, key=lambda one: (not one.timed, one.rank is None, one.rank or 0, one.source)):
+        key = (piece.timed, piece.rank)
+        if (
+            piece.members or piece.well or piece.cabling or piece.counts or piece.timings or piece.edges
+        ):  # of many ranks, or of none
+            yield piece
+        elif piece.rank is None:
+            told = piece.timed or piece.calls
+            found.skipped[piece.source] = "it names no rank, and there are others" if told else "nothing is said in it"
+        elif key in seen:
+            found.skipped[piece.source] = f"rank {piece.rank} is there already, from {seen[key]}"
+        elif piece.timed and world and piece.world and piece.world != world:
+            found.skipped[piece.source] = f"it is of a job of {piece.world} ranks, the others of {world}"
+        else:
+            seen[key] = piece.source
+            world = world or (piece.world if piece.timed else 0)
+            yield piece

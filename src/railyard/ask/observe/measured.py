@@ -1,0 +1,222 @@
+"""What was read as a record: a row a kernel, times of one clock from the first of them on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.ask.observe.clocks import aligned, odd
+from railyard.ask.observe.kernels import COMMUNICATION, PHASES
+from railyard.ask.observe.steps import Launched, steps_of
+from railyard.graph import Label, Record
+from railyard.kit.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.ask.observe.clocks import Clock, Ends
+    from railyard.ask.observe.gather import Gathered
+    from railyard.ask.observe.kernels import Kernels
+    from railyard.ask.observe.reader import Piece
+
+    Table = dict[str, NDArray[Any]]
+
+_READ = (
+    "phase",
+    "name",
+    "kind",
+    "group",
+    "start_ns",
+    "duration_ns",
+    "stream",
+    "launch",
+    "blocks",
+    "sequence",
+    "size_bytes",
+)
+_COLUMNS = (*_READ, "number")
+_LONGEST_NS = (1 << 63) // 2000
+"""Longest trace in nanoseconds of which picoseconds still fit in 64 bits, with room to spare: 53 days."""
+
+
+def record_of(found: Gathered) -> Record:
+    """The kernels of all ranks.
+
+    Raises:
+        InputError: No trace of times was read, or its times lie too far apart.
+    """
+    pieces = [piece for piece in found.pieces if piece.timed and piece.kernels]
+    if not pieces:
+        raise InputError("no kernel was found: there is nothing to measure", found="; ".join(found.remarks[:4]) or None)
+    words = _words(pieces)
+    tables = _joined(pieces, words)
+    clocks = aligned({rank: _ends(table, words) for rank, table in tables.items()})
+    step, numbers = _steps(tables, pieces)
+    ahead = {rank: clock.ahead_ns for rank, clock in clocks.items()}
+    first = _first(tables, ahead)
+    begin = np.concatenate([table["start_ns"] - (ahead[rank] + first) for rank, table in tables.items()])
+    rows = {name: np.concatenate([table[name] for table in tables.values()]) for name in _COLUMNS}
+    labels, what = _labels(rows, words)
+    who = np.repeat(np.fromiter(tables, np.int32, len(tables)), [len(table["name"]) for table in tables.values()])
+    groups, communicator = _groups(rows, who, pieces, words)
+    return Record(
+        rows="kernels",
+        who=who,
+        what=what,
+        start_ps=begin * 1000,
+        end_ps=(begin + rows["duration_ns"]) * 1000,
+        size_bytes=rows["size_bytes"],
+        labels=labels,
+        optional={
+            "communicator": communicator,
+            "sequence": rows["number"],
+            "stream": rows["stream"],
+            "step": step,
+            "blocks": rows["blocks"],
+        },
+        meta={
+            **_meta(found, pieces, clocks, groups),
+            "steps": numbers,
+            "began_ps": {
+                str(piece.rank): 1000 * (piece.began_ns - ahead[_rank(piece)] - first)
+                for piece in pieces
+                if piece.began_ns >= 0
+            },
+        },
+    )
+
+
+def _rank(piece: Piece) -> int:
+    return -1 if piece.rank is None else piece.rank
+
+
+def _words(pieces: Sequence[Piece]) -> list[str]:
+    """Of all ranks, each once."""
+    return list(dict.fromkeys(word for piece in pieces for word in ("", *_of(piece).words)))
+
+
+def _of(piece: Piece) -> Kernels:
+    if piece.kernels is None:
+        raise InputError("the file is no trace", file=piece.source)
+    return piece.kernels
+
+
+def _joined(pieces: Sequence[Piece], words: Sequence[str]) -> dict[int, Table]:
+    """Columns of every rank in the order of time, words by their number among those of all."""
+    number = {word: index for index, word in enumerate(words)}
+    tables = {}
+    for piece in pieces:
+        kernels = _of(piece)
+        order = np.lexsort((kernels.stream, kernels.start_ns))
+        place = np.array([number[word] for word in kernels.words] or [0], np.int64)
+        table: Table = {name: getattr(kernels, name)[order] for name in _READ}
+        for name in ("name", "kind", "group"):
+            table[name] = place[table[name]]
+        table["number"] = _numbers(table)
+        tables[_rank(piece)] = table
+    return tables
+
+
+def _numbers(table: Table) -> NDArray[np.int64]:
+    """Of each communication in its group: as noted, else counted by kind in the order of time; -1 of others."""
+    number = np.full(len(table["phase"]), -1, np.int64)
+    rows = np.flatnonzero(table["phase"] == PHASES.index(COMMUNICATION))
+    _, key = np.unique(np.stack([table["group"][rows], table["kind"][rows]]), axis=1, return_inverse=True)
+    order = np.argsort(key.ravel(), kind="stable")
+    count = np.bincount(key.ravel())
+    first = np.repeat(np.cumsum(count) - count, count)
+    number[rows[order]] = np.arange(len(rows)) - first
+    noted = table["sequence"][rows]
+    number[rows] = np.where(noted >= 0, noted, number[rows])
+    return number
+
+
+def _steps(tables: Mapping[int, Table], pieces: Sequence[Piece]) -> tuple[NDArray[np.int32], list[int]]:
+    """int32[n], the step of each kernel as a place among the numbers of steps, and these numbers."""
+    marked = {_rank(piece): piece for piece in pieces}
+    launched = {
+        rank: Launched(
+            (table["name"] * (1 << 20) + table["group"]) * len(PHASES) + table["phase"],
+            table["launch"],
+            table["start_ns"],
+            marked[rank].steps,
+            marked[rank].exact,
+        )
+        for rank, table in tables.items()
+    }
+    found, numbers = steps_of(launched)
+    return np.concatenate([found[rank] for rank in tables]), numbers
+
+
+def _ends(table: Table, words: Sequence[str]) -> Ends:
+    """Of what ends at once on all members: not of messages between two ranks."""
+    pairs = [words.index(word) for word in ("send", "recv", "send_recv") if word in words]
+    rows = np.flatnonzero((table["number"] >= 0) & ~np.isin(table["kind"], pairs))
+    keys = (table[name][rows].tolist() for name in ("group", "kind", "number"))
+    ends = (table["start_ns"][rows] + table["duration_ns"][rows]).tolist()
+    return dict(zip(zip(*keys, strict=True), ends, strict=True))
+
+
+def _first(tables: Mapping[int, Table], ahead_ns: Mapping[int, int]) -> int:
+    """When the first kernel of all started, ns by one clock.
+
+    Raises:
+        InputError: They lie too far apart.
+    """
+    bounds = [
+        (
+            int(table["start_ns"].min()) - ahead_ns[rank],
+            int((table["start_ns"] + table["duration_ns"]).max()) - ahead_ns[rank],
+        )
+        for rank, table in tables.items()
+    ]
+    first, last = min(low for low, _ in bounds), max(high for _, high in bounds)
+    if last - first > _LONGEST_NS or any(int(table["duration_ns"].max()) > _LONGEST_NS for table in tables.values()):
+        raise InputError("times of the traces lie more than 53 days apart", found=f"{last - first} ns")
+    return first
+
+
+def _labels(rows: Table, words: Sequence[str]) -> tuple[list[Label], NDArray[np.int32]]:
+    operation = np.where(rows["kind"] == words.index(""), rows["name"], rows["kind"])
+    code = (rows["phase"].astype(np.int64) * len(words) + operation) * len(words) + rows["group"]
+    found, first, what = np.unique(code, return_index=True, return_inverse=True)
+    by_row = np.argsort(first, kind="stable")
+    place = np.empty(len(found), np.int32)
+    place[by_row] = np.arange(len(found))
+    chosen = first[by_row].tolist()
+    labels = [Label(PHASES[rows["phase"][row]], words[operation[row]], words[rows["group"][row]]) for row in chosen]
+    return labels, place[what.ravel()]
+
+
+def _groups(
+    rows: Table, who: NDArray[np.int32], pieces: Sequence[Piece], words: Sequence[str]
+) -> tuple[list[dict[str, Any]], NDArray[np.int32]]:
+    """Process groups by number, and that of each row. Groups of equal name and different members are different ones."""
+    members = {(_rank(piece), name): ranks for piece in pieces for name, ranks in piece.groups.items()}
+    mine = np.flatnonzero(rows["phase"] == PHASES.index(COMMUNICATION))
+    found, inverse = np.unique(np.stack([who[mine], rows["group"][mine]]), axis=1, return_inverse=True)
+    number: dict[tuple[str, tuple[int, ...]], int] = {}
+    keys = [(words[group], members.get((rank, words[group]), ())) for rank, group in found.T.tolist()]
+    of = np.array([number.setdefault(key, len(number)) for key in keys], np.int32)
+    column = np.full(len(who), -1, np.int32)
+    column[mine] = of[inverse.ravel()] if len(mine) else 0
+    return [{"name": name, "ranks": list(ranks)} for name, ranks in number], column
+
+
+def _meta(
+    found: Gathered, pieces: Sequence[Piece], clocks: dict[int, Clock], groups: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "sources": {str(piece.rank): piece.source for piece in pieces},
+        "world": found.world,
+        "devices": {str(piece.rank): piece.device for piece in pieces},
+        "communicators": groups,
+        "clocks": {
+            str(rank): {"ahead_ns": one.ahead_ns, "error_ns": one.error_ns, "shared": one.shared}
+            for rank, one in clocks.items()
+        },
+        "warnings": found.remarks + odd(clocks),
+    }

@@ -1,0 +1,330 @@
+"""From a symptom or a verdict to the test that would settle it: ordered, with the value that the model expects.
+
+Each step says what to run, what comes out where that part is well, and what it means where it does not. Cheap tests
+that disturb nobody come first, those that need idle hosts after them, changes of hardware last.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from railyard.ask.observe.collective_names import BUSBW
+from railyard.ask.observe.expected import expected_s
+from railyard.kit.errors import InputError, did_you_mean
+from railyard.measure.result.answers.diagnosis import EVEN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from railyard.ask.observe.diagnosis.verdict import Diagnosis
+    from railyard.cluster import Cluster
+
+SIZE = 1 << 30
+"""Bytes of the collectives that are run: large enough that latency does not matter."""
+
+TOO_LOW = 0.8
+"""Of what is expected, below which something is wrong: nine of ten published runs are nearer to the model
+(docs/validation/collectives.md)."""
+
+CLOCKS = "nvidia-smi -q -d CLOCK,PERFORMANCE,ECC,TEMPERATURE"
+COUNTERS = "railyard diagnose counters/, on two captures of perfquery, ethtool -S or node_exporter a minute apart"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A test.
+
+    Attributes:
+        run: What to do.
+        expected: What comes out where it is well.
+        otherwise: What it means where that does not come out.
+    """
+
+    run: str
+    expected: str
+    otherwise: str
+
+
+_TRACES = Step(
+    "record ten steps or so on all ranks (torch.profiler) and run railyard diagnose traces/ --cluster FILE",
+    "nothing is wrong",
+    "a rank, accelerator or host is named: go on with its tests",
+)
+
+
+def after(answer: Diagnosis, cluster: Cluster | None) -> list[Step]:
+    """What to do after a diagnosis: about the surest part, or more traces first; where none can be named, halves."""
+    more = [_TRACES] if answer.short else []
+    if answer.verdict:
+        first = answer.verdict[0]
+        tests = _KINDS.get(first.kind, _software)(first.part, cluster)
+        return more + tests if first.confidence < EVEN else tests + more
+    return more + _halves(cluster) if answer.unknown else []
+
+
+def of_symptom(symptom: str, cluster: Cluster | None) -> list[Step]:
+    """What to do where nothing but the symptom is known.
+
+    Raises:
+        InputError: It is none of those that are known.
+    """
+    if symptom not in _SYMPTOMS:
+        raise InputError(
+            "unknown symptom",
+            key="--symptom",
+            found=symptom,
+            allowed=list(SYMPTOMS),
+            hint=did_you_mean(symptom, SYMPTOMS),
+        )
+    return _SYMPTOMS[symptom](cluster)
+
+
+def plain(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """Steps as JSON values."""
+    return [asdict(step) for step in steps]
+
+
+def _busbw(cluster: Cluster | None, hosts: int) -> str:
+    """What an all-reduce over so many hosts should reach, in words."""
+    if cluster is None:
+        return "what hosts alike reach (with --cluster: what the model expects)"
+    ranks = min(hosts * cluster.ranks_per_server, cluster.ranks)
+    seconds = expected_s(cluster, "all_reduce", SIZE, ranks)
+    if not seconds:
+        return "what hosts alike reach"
+    rate = SIZE * BUSBW["all_reduce"](ranks) / seconds / 1e9
+    return f"about {rate:.0f} GB/s busbw on {ranks} ranks, at least {TOO_LOW * rate:.0f}"
+
+
+def _link_gbs(cluster: Cluster | None) -> str:
+    """What one flow over a NIC should reach, in words."""
+    if cluster is None:
+        return "what the same test between two other hosts reaches"
+    links, network = cluster.links, cluster.back_end
+    source = links.source[: links.physical]
+    nic = int(((source >= network.node_offset) & (source < network.node_offset + network.ports)).argmax())
+    rate = float(links.rate_bps[nic]) * cluster.fabric.payload_efficiency / 8e9
+    return f"about {rate:.1f} GB/s, at least {0.95 * rate:.1f}"
+
+
+def _perf(where: str) -> str:
+    return f"all_reduce_perf -b 1G -e 1G {where}"
+
+
+def _network(part: str, cluster: Cluster | None) -> list[Step]:
+    return [
+        Step(
+            f"{COUNTERS}; look at {part}",
+            "symbol errors, CRC errors, links down do not grow",
+            "they grow: the cable or its modules; clean, reseat, then replace",
+        ),
+        Step(
+            f"ib_write_bw (or iperf3) over {part} alone, both ways, hosts idle",
+            _link_gbs(cluster),
+            "less on one way: that end's NIC, its PCIe slot or the module; on both: the cable or its switch port",
+        ),
+        Step(
+            _perf(f"on two hosts whose path crosses {part}, then on two whose path does not"),
+            f"{_busbw(cluster, 2)}, and the same on both pairs",
+            "only the first pair is slow: it is this part; both: look at hosts and settings",
+        ),
+        Step(
+            f"lead traffic around {part} (admin down, or another host) for some steps",
+            "the job's step gets as short as `what_if` says",
+            "it does not: it was not this part; put it back and diagnose a new record",
+        ),
+    ]
+
+
+def _accelerator(part: str, cluster: Cluster | None) -> list[Step]:
+    return [
+        Step(
+            f"{CLOCKS} on {part} and on two others",
+            "the same clocks, no reason for throttling, no ECC errors",
+            "throttling: cooling or power; ECC: rows are remapped, drain it",
+        ),
+        Step(
+            f"dcgmi diag -r 3 on {part}, host idle",
+            "all tests pass",
+            "the test that fails says which: memory, PCIe, power, SM stress",
+        ),
+        Step(
+            _perf(f"on the host of {part} alone"),
+            _busbw(cluster, 1),
+            "less: its scale-up links (nvidia-smi nvlink -e), not its compute",
+        ),
+        Step(
+            f"the job without the host of {part} for some steps",
+            "the step gets as short as `what_if` says",
+            "it does not: input data or software that goes with the rank, not with the machine",
+        ),
+    ]
+
+
+def _host(part: str, cluster: Cluster | None) -> list[Step]:
+    return [
+        Step(
+            f"py-spy record of the processes of {part} and of their data workers; with mpstat and iostat",
+            "they launch kernels, and wait for nothing but the accelerator",
+            "they read, decode, collect garbage, or share their cores with another process",
+        ),
+        Step(
+            f"{CLOCKS}; dmesg; cpupower frequency-info; numastat on {part}",
+            "as on its neighbours",
+            "power cap, thermal limit, another process, wrong NUMA binding",
+        ),
+        *_accelerator(part, cluster)[2:],
+    ]
+
+
+def _rank(part: str, cluster: Cluster | None) -> list[Step]:
+    return [
+        Step(
+            "a second capture of RAS (ncclras) or the flight recorder half a minute later",
+            "counts have grown: the job goes on",
+            f"they have not, and {part} is behind: it hangs",
+        ),
+        Step(
+            f"py-spy dump of the process of {part}, and of one that waits",
+            "both stand in the same collective",
+            "it stands elsewhere: data loader, checkpoint, another branch of the program",
+        ),
+        Step(
+            f"dmesg and XID on the host of {part}",
+            "nothing",
+            "XID 79, 94, 95 or a link that went down: drain the host",
+        ),
+        Step(
+            _perf(f"on the host of {part} and one other, job stopped"),
+            _busbw(cluster, 2),
+            "it hangs or is slow: the host; it is well: the program",
+        ),
+    ]
+
+
+def _software(part: str, _: Cluster | None) -> list[Step]:
+    return [
+        Step(
+            f"compare shapes and order of the collectives of {part} (flight recorder, NCCL_DEBUG_SUBSYS=COLL)",
+            "equal on all members",
+            "they differ from one call on: the branch of the program before that call",
+        )
+    ]
+
+
+def _sequences(part: str, _: Cluster | None) -> list[Step]:
+    return [
+        Step(
+            f"log the lengths of the sequences in each micro-batch, on {part} and on two others",
+            "the same sum of their squares, which attention's time follows",
+            "they differ: pack or sort batches by that sum",
+        ),
+        Step(
+            f"give {part} the batches of another rank for some steps",
+            "attention is slow on the other rank now",
+            f"it is still slow on {part}: {CLOCKS}",
+        ),
+    ]
+
+
+def _experts(part: str, _: Cluster | None) -> list[Step]:
+    return [
+        Step(
+            f"log the tokens that the router sends to each expert, on {part} and on two others",
+            "about as many on every rank",
+            "more than the mean: a larger balancing loss or bias, a capacity factor, or hot experts on different ranks",
+        ),
+        Step(
+            "the same job with routing forced to be even (Megatron: --moe-router-force-load-balancing)",
+            "expert GEMMs take as long on every rank",
+            f"they are still slow on {part}: {CLOCKS}",
+        ),
+    ]
+
+
+def _halves(cluster: Cluster | None) -> list[Step]:
+    """Bisection over hosts: as many rounds as the logarithm of their number."""
+    hosts = 0 if cluster is None else -(-cluster.ranks // cluster.ranks_per_server)
+    half = max(hosts // 2, 1)
+    rounds = f"{max(math.ceil(math.log2(max(hosts, 2))), 1)} rounds" if hosts else "about log2(hosts) rounds"
+    return [
+        Step(
+            COUNTERS,
+            "no port errs; ports that wait are followed by ibnetdiscover's output beside them",
+            "a port is named: go on with it",
+        ),
+        Step(
+            _perf("on all hosts, job stopped"),
+            _busbw(cluster, hosts),
+            "less: go on; as expected: it is the program, its data or its placement",
+        ),
+        Step(
+            _perf("on each half of the hosts, by leafs, at the same time")
+            + f"; then on halves of the slow half, {rounds}",
+            f"{_busbw(cluster, half)} on both halves",
+            "one half is slow: it holds the part; both are well: a cable between them",
+        ),
+    ]
+
+
+def _slow(cluster: Cluster | None) -> list[Step]:
+    return [
+        _TRACES,
+        Step(
+            "NCCL inspector's log: railyard observe inspector/ --cluster FILE",
+            f"every collective at {TOO_LOW:.0%} of the model or more",
+            "slow are all kinds of one communicator: its network; all of one size: settings (algorithm, protocol)",
+        ),
+        *_halves(cluster),
+    ]
+
+
+def _flapping(cluster: Cluster | None) -> list[Step]:
+    return [
+        Step(
+            "link_downed and carrier transitions of both ends, twice, ten minutes apart",
+            "they do not grow",
+            "one end alone grows: its module or port; both: the cable",
+        ),
+        Step(
+            "the module's light and temperature at both ends (mlxlink -m, ethtool -m)",
+            "receive power within the module's range, equal within 2 dB over lanes",
+            "one lane is low: clean the fibre; all are low: bent or too long; hot: airflow",
+        ),
+        Step(
+            "exchange the modules of the two ends",
+            "the flapping goes with one of the modules",
+            "it stays at the port: the port; it stays with the cable: the cable",
+        ),
+        Step("ib_write_bw over the cable for ten minutes", _link_gbs(cluster), "dips: keep it out of the fabric"),
+    ]
+
+
+def _hang(cluster: Cluster | None) -> list[Step]:
+    return [
+        Step(
+            "ncclras -f json (SET FORMAT json, STATUS at port 28028), or flight recorder dumps, in a folder:"
+            " railyard diagnose FOLDER",
+            "nobody is missing, counts agree: it is no hang of a collective",
+            "a rank is named: go on with it",
+        ),
+        *_rank("that rank", cluster),
+    ]
+
+
+_KINDS: dict[str, Callable[[str, Cluster | None], list[Step]]] = {
+    "cable": _network,
+    "nic": _network,
+    "switch": _network,
+    "accelerator": _accelerator,
+    "stage": _accelerator,
+    "host": _host,
+    "rank": _rank,
+    "software": _software,
+    "sequences": _sequences,
+    "experts": _experts,
+}
+_SYMPTOMS: dict[str, Callable[[Cluster | None], list[Step]]] = {"slow": _slow, "flapping": _flapping, "hang": _hang}
+SYMPTOMS = tuple(_SYMPTOMS)

@@ -1,0 +1,240 @@
+"""PyTorch profiler (Kineto): Chrome trace JSON of one rank, with kernels of NCCL, RCCL and calls of gloo."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from railyard.ask.observe.collective_names import is_communication, kind_of
+from railyard.ask.observe.events import EventFile
+from railyard.ask.observe.kernels import COMMUNICATION, COMPUTE, COPY, KernelRows
+from railyard.ask.observe.reader import Piece, Reader, readers
+from railyard.kit.errors import InputError
+
+if TYPE_CHECKING:
+    from railyard.ask.observe.sources import Source
+
+_RANK = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
+_BYTES = {
+    "float": 4, "float32": 4, "int": 4, "int32": 4, "uint32": 4, "half": 2, "float16": 2, "bfloat16": 2, "short": 2,
+    "double": 8, "float64": 8, "long": 8, "int64": 8, "uint64": 8, "byte": 1, "char": 1, "int8": 1, "uint8": 1,
+    "bool": 1,
+}  # fmt: skip
+_WANTED = re.compile(rb'"cat"\s*:\s*"(?:[Kk]ernel|gpu_mem|[Mm]emcpy|[Mm]emset|[Uu]ser_annotation)"?|ProfilerStep#')
+"""Of the text of an event that may be worth decoding."""
+_STEP = re.compile(r"ProfilerStep#(\d{1,12})")
+"""How `torch.profiler` marks a step of its schedule."""
+_NUMBER = re.compile(r"\d{1,9}")
+_COPIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
+
+
+def recognises(_: str, head: bytes) -> bool:
+    """By its keys."""
+    keys = (b'"traceEvents"', b'"schemaVersion"', b'"distributedInfo"', b'"deviceProperties"')
+    bare = head.lstrip()
+    return bare[:1] in (b"{", b"[") and (any(key in head for key in keys) or (b'"ph"' in head and b'"ts"' in head))
+
+
+def read(source: Source) -> Piece:
+    """Kernels, copies and communications of one rank.
+
+    Raises:
+        InputError: The file has no events.
+    """
+    file = EventFile(source, _WANTED)
+    piece = Piece(source.name, timed=True)
+    found = _Found(piece)
+    for event in file.events():
+        found.take(event)
+    if not file.count:
+        raise InputError(f"the file has no events: {file.damage or 'its list is empty'}", file=source.name)
+    _about(piece, file)
+    found.settle(_whole(file.about.get("baseTimeNanoseconds"), 0))
+    if found.annotated and piece.kernels is not None and not piece.kernels.communicates.any():
+        piece.remarks.append(f"{found.annotated} calls of NCCL are seen on the host and none of their kernels")
+    if found.timeless:
+        piece.remarks.append(f"{found.timeless} kernels have no usable time and were left out")
+    if file.damage:
+        piece.remarks.append(f"only the first {file.count} events could be read: {file.damage}")
+    return piece
+
+
+@dataclass
+class _Found:
+    """What was found in a file so far.
+
+    Attributes:
+        piece: What it goes to.
+        rows: Kernels.
+        annotated: Calls of NCCL that the host noted.
+        timeless: Kernels without a usable time.
+        messages: Of messages between two ranks, by the word for their group, the other rank and whether it receives.
+        marks: Start and end of each step by number, on the host and on the device, ns.
+    """
+
+    piece: Piece
+    rows: KernelRows = field(default_factory=KernelRows)
+    annotated: int = 0
+    timeless: int = 0
+    messages: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    marks: dict[bool, dict[int, tuple[int, int]]] = field(default_factory=lambda: {False: {}, True: {}})
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Notes an event, if it says anything of kernels or steps."""
+        category, name = str(event.get("cat", "")).lower(), str(event.get("name", ""))
+        phase = _phase(category, name)
+        if phase:
+            self.timeless += not self._note(event, phase, name)
+        elif category.endswith("user_annotation"):
+            self.annotated += name.startswith("nccl:")
+            self._mark(event, name, device=category.startswith("gpu"))
+
+    def _mark(self, event: dict[str, Any], name: str, *, device: bool) -> None:
+        """Notes where a step begins and ends; a device marks it once per stream, and their union counts."""
+        step = _STEP.fullmatch(name)
+        if step is None:
+            return
+        try:
+            start = _ns(event["ts"])
+            end = start + _ns(event["dur"])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return
+        known = self.marks[device].get(int(step[1]), (start, end))
+        self.marks[device][int(step[1])] = min(start, known[0]), max(end, known[1])
+
+    def _note(self, event: dict[str, Any], phase: str, name: str) -> bool:
+        """Adds an event that has a time; False where it has none."""
+        try:
+            start, duration = _ns(event["ts"]), _ns(event["dur"])
+            if duration < 0:
+                return False
+            noted = event.get("args")
+            args = noted if isinstance(noted, dict) else {}
+            common: dict[str, Any] = {
+                "stream": _whole(args.get("stream", event.get("tid")), 0),
+                "launch": _whole(args.get("correlation"), -1),
+            }
+            if phase == COMMUNICATION:
+                common |= self._communication(name, args)
+            elif phase == COMPUTE:
+                common["blocks"] = _blocks(args.get("grid"))
+            self.rows.add(phase, name, start, duration, **common)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return False
+        if self.piece.device < 0:
+            self.piece.device = _whole(args.get("device"), -1)
+        return True
+
+    def _communication(self, name: str, args: dict[str, Any]) -> dict[str, Any]:
+        """What the library of collectives told the profiler."""
+        called, group = str(args.get("Collective name", "")), str(args.get("Process Group Name", ""))
+        kind = (kind_of(called) if called else "") or kind_of(name)
+        self._members(group, args)
+        peer = _whole(args.get("Dst Rank", args.get("Src Rank")), -1)
+        if kind in ("send", "recv") and peer >= 0:
+            receives = "Dst Rank" in args
+            word = f"{group} {'to' if receives else 'from'} {peer}"
+            self.messages[word] = peer, receives
+            kind, group = "send_recv", word
+        return {"kind": kind, "group": group, "sequence": _whole(args.get("Seq"), -1), "size_bytes": _size(args)}
+
+    def _members(self, group: str, args: dict[str, Any]) -> None:
+        """Notes who is in a process group; the profiler lists up to 30 ranks, then only the first and the last."""
+        listed = args.get("Process Group Ranks")
+        if not isinstance(listed, str) or group in self.piece.groups:
+            return
+        ranks = tuple(int(rank) for rank in _NUMBER.findall(listed))
+        self.piece.world = max(self.piece.world, _whole(args.get("Group size"), 0), *(rank + 1 for rank in ranks), 0)
+        self.piece.groups[group] = () if "..." in listed else ranks
+
+    def settle(self, base_ns: int) -> None:
+        """Gives messages one group at both ends, and kernels and steps the base that their file counts from."""
+        piece, kernels = self.piece, self.rows.columns()
+        if piece.rank is not None and self.messages:
+            names = {}
+            for word, (peer, receives) in self.messages.items():
+                pair = (piece.rank, peer) if receives else (peer, piece.rank)
+                names[word] = f"{pair[0]} to {pair[1]}"
+                piece.groups[names[word]] = pair
+            kernels = replace(kernels, words=tuple(names.get(word, word) for word in kernels.words))
+        starts = kernels.start_ns
+        counts = 0 < base_ns < 1 << 62 and len(starts) and starts.min() < base_ns and starts.max() < 1 << 62
+        later = base_ns if counts else 0
+        piece.kernels = kernels.later(later)
+        piece.exact = bool(self.marks[True])
+        marks = sorted(self.marks[piece.exact].items())
+        piece.steps = [(number, start + later, end + later) for number, (start, end) in marks]
+        piece.began_ns = min((start + later for start, _ in self.marks[False].values()), default=-1)
+
+
+def _phase(category: str, name: str) -> str:
+    """Of an event of a device, or of a library that runs on the host; empty for any other."""
+    if category == "kernel":
+        return COMMUNICATION if is_communication(name) else COMPUTE
+    if category in _COPIES:
+        return COPY
+    return COMMUNICATION if category == "user_annotation" and name.startswith("gloo:") else ""
+
+
+def _blocks(grid: Any) -> int:
+    """Thread blocks of a grid; 0 where the profiler noted none."""
+    if not isinstance(grid, list):
+        return 0
+    sizes = [_whole(one, 0) for one in grid]
+    found = math.prod(sizes) if sizes else 0
+    return found if 0 < found < 1 << 62 else 0
+
+
+def _ns(microseconds: Any) -> int:
+    """Exactly: parts of a microsecond have three digits, and a double keeps them only up to 10^13 us."""
+    if isinstance(microseconds, bool) or not isinstance(microseconds, int | float | str):
+        raise TypeError
+    if isinstance(microseconds, int):
+        return microseconds * 1000
+    number = float(microseconds)
+    return int(number) * 1000 + round((number - int(number)) * 1000)
+
+
+def _whole(value: Any, otherwise: int) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return otherwise
+    return number if abs(number) < 1 << 62 else otherwise
+
+
+def _size(args: dict[str, Any]) -> int:
+    elements = max(_whole(args.get("In msg nelems"), 0), _whole(args.get("Out msg nelems"), 0))
+    size = elements * _BYTES.get(str(args.get("dtype", "")).lower(), 0)
+    return size if 0 <= size < 1 << 62 else 0
+
+
+def _about(piece: Piece, file: EventFile) -> None:
+    about = file.about.get("distributedInfo")
+    info = about if isinstance(about, dict) else {}
+    rank = _whole(info.get("rank"), -1)
+    named = _RANK.search(PurePath(piece.source).name)
+    piece.rank = rank if rank >= 0 else int(named[1]) if named else None
+    groups = info.get("pg_config")
+    for group in groups if isinstance(groups, list) else ():
+        if isinstance(group, dict):
+            name = str(group.get("pg_name", ""))
+            piece.groups[name] = _ranks(group.get("ranks")) or piece.groups.get(name, ())
+    members = [one for ranks in piece.groups.values() for one in ranks]
+    world = _whole(info.get("world_size"), 0)
+    piece.world = world if world > 0 else max([piece.world, *(one + 1 for one in members)])
+
+
+def _ranks(found: Any) -> tuple[int, ...]:
+    try:
+        listed = json.loads(found) if isinstance(found, str) else found
+    except ValueError:
+        return ()
+    return tuple(_whole(rank, -1) for rank in listed) if isinstance(listed, list) else ()
+
+
+readers.add("kineto", Reader("kineto", "PyTorch profiler: Chrome trace JSON of a rank", recognises, read))

@@ -1,0 +1,226 @@
+"""What waits for what in a hybrid-parallel step, read off its operations.
+
+Computations of a stage follow one another as they were seen to. A receive comes before its computation and, like a
+send, after the computation before; each kind of transfer of a stage has a stream of its own. A send and the receive of
+its peer form a group. Then come, in this order, the garbage collector, gradients of norms, of the embedding (first with
+last stage), of the rest, clipping (all ranks), and the optimizer; with gradients that are reduced while the backward
+pass runs, each reduction follows the last backward pass of its chunk. (Section 3.2 of the paper; see `operations.py`.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.ask.observe.whatif import operations as ops
+from railyard.ask.observe.whatif.replay import Dependencies, Group
+from railyard.kit.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from railyard.ask.observe.whatif.operations import Operations
+
+CLOCK_S = np.float32(5e-5)
+"""What clocks of ranks may differ by where the order of two of their moments is asked for."""
+
+_TOWARD = {"forward-send": 1, "forward-recv": -1, "backward-send": -1, "backward-recv": 1}
+"""Where the peer of a transfer is, in stages."""
+
+_PEER = {
+    "forward-send": "forward-recv",
+    "forward-recv": "forward-send",
+    "backward-send": "backward-recv",
+    "backward-recv": "backward-send",
+}
+
+
+def dependencies(found: Operations) -> Dependencies:
+    """What waits for what.
+
+    Raises:
+        InputError: The operations are not those of a pipeline: a transfer has no peer.
+    """
+    builder = _Builder(found)
+    for stage in range(found.stages):
+        builder.computations(stage)
+        builder.transfers(stage)
+        builder.first_backward(stage)
+        builder.parameters(stage)
+        builder.after_backward(stage)
+    return Dependencies(builder.waits, builder.groups())
+
+
+class _Builder:
+    """Dependencies while they are gathered; moments are those of the first step of data-parallel rank 0."""
+
+    def __init__(self, found: Operations) -> None:
+        self.found = found
+        self.number = {operation: number for number, operation in enumerate(found.operations)}
+        self.start = found.start[:, 0, 0]
+        self.end = found.end[:, 0, 0]
+        self.waits: list[list[int]] = [[] for _ in found.operations]
+        self.carried: dict[int, bool] = {}
+        kinds = {operation.kind for operation in found.operations}
+        self.parallel = found.data_parallel > 1 or bool(kinds & set(ops.DATA_PARALLEL))
+        self.overlapped = ops.SEPARATE in kinds
+
+    def of(self, stage: int, *kinds: str) -> list[int]:
+        """Operations of a stage, as they started."""
+        every = self.found.operations
+        mine = [number for number, one in enumerate(every) if one.stage == stage and one.kind in kinds]
+        return sorted(mine, key=lambda number: (self.start[number], every[number].number, every[number].kind))
+
+    def chain(self, numbers: Iterable[int]) -> None:
+        """Each waits for the one before."""
+        before = -1
+        for number in numbers:
+            if before >= 0:
+                self.waits[number].append(before)
+            before = number
+
+    def computations(self, stage: int) -> None:
+        """Computations one after another."""
+        self.chain(self.of(stage, ops.FORWARD, ops.BACKWARD))
+
+    def transfers(self, stage: int) -> None:
+        """Each kind one after another, and around the computations that they are of."""
+        for kind in ops.POINT_TO_POINT:
+            mine = self.of(stage, kind)
+            self.chain(mine)
+            computed = self.of(stage, f"{kind.split('-')[0]}-compute")
+            launched = [number for number in mine if self._launched(kind, number, computed)]
+            skipped = len(computed) - len(launched)
+            if launched and (skipped < 0 or skipped > 1):
+                raise InputError(
+                    f"{len(launched)} operations `{kind}` of stage {stage} do not fit its computations",
+                    found=len(launched),
+                    allowed=f"{len(computed)}, or one fewer",
+                )
+            first = skipped if kind in ops.RECEIVES else 0
+            for place, number in enumerate(launched):
+                self._around(kind, number, stage, place + first)
+
+    def _launched(self, kind: str, number: int, computed: list[int]) -> bool:
+        """Whether it lies where data could move: profilers also note transfers that never ran."""
+        if not computed:
+            return False
+        if kind in ops.RECEIVES:
+            return bool(self.start[number] <= max(self.start[one] for one in computed) + CLOCK_S)
+        return bool(self.end[number] >= min(self.end[one] for one in computed) - CLOCK_S)
+
+    def _around(self, kind: str, number: int, stage: int, place: int) -> None:
+        """A send after its computation; a receive before its own and after the one before."""
+        computation = f"{kind.split('-', maxsplit=1)[0]}-compute"
+        own = self.number.get(ops.Operation(computation, place, stage))
+        if own is None:
+            raise InputError(f"`{kind}` of stage {stage} has no computation {place}")
+        chunk = self.found.model_chunk[own] + _TOWARD[kind]
+        chunks = (max(self.found.chunk) + 1) * self.found.stages
+        self.carried[number] = 0 <= chunk < chunks
+        if kind in ops.SENDS:
+            self.waits[number].append(own)
+            return
+        self.waits[own].append(number)
+        before = self.number.get(ops.Operation(computation, place - 1, stage))
+        if before is not None:
+            self.waits[number].append(before)
+
+    def first_backward(self, stage: int) -> None:
+        """Backward transfers begin no earlier than the last forward pass but one before the first backward pass."""
+        order = self.of(stage, ops.FORWARD, ops.BACKWARD)
+        kinds = [self.found.operations[number].kind for number in order]
+        first = kinds.index(ops.BACKWARD) if ops.BACKWARD in kinds else 0
+        if first < 2:
+            return
+        for kind in ("backward-recv", "backward-send"):
+            number = self.number.get(ops.Operation(kind, 0, stage))
+            if number is not None:
+                self.waits[number].append(order[first - 2])
+
+    def parameters(self, stage: int) -> None:
+        """Data-parallel collectives one after another; a chunk computes when its parameters are there."""
+        if not self.parallel:
+            return
+        self.chain(self.of(stage, ops.GATHER, ops.SCATTER))
+        order = self.of(stage, ops.FORWARD, ops.BACKWARD)
+        last = {self.found.chunk[number]: number for number in self._counted(stage, ops.GATHER)}
+        for chunk, number in last.items():
+            passes = [one for one in order if self._is(one, ops.FORWARD, chunk)]
+            if passes:
+                self.waits[min(passes, key=lambda one: self.start[one])].append(number)
+        if self.overlapped:
+            self._reductions(stage, order)
+
+    def _reductions(self, stage: int, order: list[int]) -> None:
+        first: dict[int, int] = {}
+        for number in self._counted(stage, ops.SCATTER):
+            first.setdefault(self.found.chunk[number], number)
+        for chunk, number in first.items():
+            passes = [one for one in order if self._is(one, ops.BACKWARD, chunk)]
+            if passes:
+                self.waits[number].append(max(passes, key=lambda one: self.end[one]))
+
+    def _is(self, number: int, kind: str, chunk: int) -> bool:
+        return self.found.operations[number].kind == kind and self.found.chunk[number] == chunk
+
+    def _counted(self, stage: int, kind: str) -> list[int]:
+        """Operations of one kind of a stage, by their number."""
+        found = [n for n, one in enumerate(self.found.operations) if (one.stage, one.kind) == (stage, kind)]
+        return sorted(found, key=lambda number: self.found.operations[number].number)
+
+    def after_backward(self, stage: int) -> None:
+        """What follows the last computation, to the optimizer."""
+        order = self.of(stage, ops.FORWARD, ops.BACKWARD)
+        if not order:
+            raise InputError(f"stage {stage} computes nothing")
+        collector = self._counted(stage, ops.COLLECTOR)[:1]
+        last = max(order, key=lambda number: self.end[number])
+        for number in collector:
+            self.waits[number].append(last)
+        before = collector or [last]
+        scatters = self._counted(stage, ops.SCATTER)
+        edge = stage in (0, self.found.stages - 1)
+        tail = self._counted(stage, ops.NORM)[:1] + (self._counted(stage, ops.EMBEDDING)[:1] if edge else [])
+        if self.overlapped:
+            before = [*scatters[-1:], *before]
+            tail += self._counted(stage, ops.SEPARATE)[:1]
+        elif self.parallel:
+            tail += scatters
+        tail += self._counted(stage, ops.CLIP)[:1] + self._counted(stage, ops.OPTIMIZER)[:1]
+        if tail:
+            self.waits[tail[0]].extend(before)
+        self.chain(tail)
+
+    def groups(self) -> list[Group]:
+        """Who waits for whom: pairs of transfers, data-parallel collectives, the embedding's ends, all that clip."""
+        every = self.found.operations
+        groups = self._pairs()
+        if self.parallel:
+            groups += [Group((n,), True, True) for n, one in enumerate(every) if one.kind in ops.DATA_PARALLEL]
+        edges = {0, self.found.stages - 1}
+        embedding = tuple(n for n, one in enumerate(every) if one.kind == ops.EMBEDDING and one.stage in edges)
+        clip = tuple(n for n, one in enumerate(every) if one.kind == ops.CLIP)
+        groups += [Group(embedding, True, False)] if embedding else []
+        groups += [Group(clip, True, True)] if clip else []
+        known = {member for group in groups for member in group.members}
+        return groups + [Group((n,), False, False) for n in range(len(every)) if n not in known]
+
+    def _pairs(self) -> list[Group]:
+        place = {
+            number: (kind, stage, index)
+            for kind in ops.POINT_TO_POINT
+            for stage in range(self.found.stages)
+            for index, number in enumerate(n for n in self.of(stage, kind) if self.carried.get(n, False))
+        }
+        number_at = {where: number for number, where in place.items()}
+        groups = []
+        for number, (kind, stage, index) in place.items():
+            peer = number_at.get((_PEER[kind], (stage + _TOWARD[kind]) % self.found.stages, index))
+            if peer is None:
+                raise InputError(f"`{kind}` {index} of stage {stage} has no peer in the trace")
+            if number < peer:
+                groups.append(Group((number, peer), True, False))
+        alone = [n for n, one in enumerate(self.found.operations) if one.kind in ops.POINT_TO_POINT and n not in place]
+        return groups + [Group((number,), True, False) for number in alone]

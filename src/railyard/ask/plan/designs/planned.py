@@ -1,0 +1,209 @@
+"""What a plan has found so far, and how points are judged by it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from railyard.ask.plan.designs.constraints import Constraint, constraints_of, named
+from railyard.ask.plan.designs.misspelt import refuse_misspelt, refuse_misspelt_demands
+from railyard.ask.plan.designs.objectives import merged, objective
+from railyard.ask.plan.designs.space import space_of
+from railyard.kit.errors import InputError
+from railyard.work.scenario import override
+from railyard.work.study import compose
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from railyard.ask.plan.designs.constraints import Relaxed
+    from railyard.ask.plan.designs.decide import BreakEven, PortPrice, Sure
+    from railyard.ask.plan.designs.doubt import Choice
+    from railyard.ask.plan.designs.objectives import Objective
+    from railyard.ask.plan.designs.outcome import Outcome, Unverified, Verified
+    from railyard.ask.plan.designs.space import Space
+    from railyard.work.scenario.load import Draft
+    from railyard.work.scenario.plan_section import PlanSection
+
+_UNKNOWN_SPREAD = 0.05
+"""Spread of the closed form's error where fewer than three designs were run, as a logarithm."""
+
+
+ENGINES = {"training": "flow", "serving": "serving"}
+"""What runs promising designs, by kind of work."""
+
+_GRIDS = frozenset({("economics",), *(("economics", key) for key in ("grid", "site", "sites"))})
+"""Keys that may name a grid."""
+
+
+@dataclass
+class Planned:
+    """What a plan found.
+
+    Attributes:
+        space: All designs.
+        objectives: The first ranks.
+        constraints: What was to be kept.
+        outcomes: Every point that was looked at, by point, demand and engine.
+        failed: Points that cannot be, and why.
+        missed: Points that miss a constraint, and the name of the first that they miss.
+        choices: Designs that were looked at closely, the best first.
+        on_front: Of each choice, whether nothing beats it in every objective.
+        regret: By point, objectives that compare it with the best for each demand.
+        sure: How sure the choice is.
+        relaxed: What constraints cost.
+        even: Break-even prices.
+        ports: What networks may cost a port.
+        closed_form: Mean and spread of the logarithm of an engine's step over that in closed form, and of how many.
+        layouts: That were looked at in closed form.
+        points: That were looked at in closed form, in order.
+        stopped: What stopped it before its end: `user`, `time`; empty where nothing did.
+        engine: That runs the promising: `flow` of training, `serving` of what answers requests.
+        engines: That designs are judged by, the dearest first; packets only where they ran two designs or more, for
+            a design on packets and one on flow are not compared by the same measure.
+        unverified: Families of designs that may be the best within the closed form's error, and did not run.
+        verified: What ran of the best design and its nearest rivals; None where the best did not run.
+    """
+
+    space: Space
+    objectives: tuple[Objective, ...]
+    constraints: tuple[Constraint, ...]
+    outcomes: dict[tuple[int, int, str], Outcome] = field(default_factory=dict)
+    failed: dict[int, str] = field(default_factory=dict)
+    missed: dict[int, str] = field(default_factory=dict)
+    choices: list[Choice] = field(default_factory=list)
+    on_front: list[bool] = field(default_factory=list)
+    regret: dict[int, Mapping[str, float]] = field(default_factory=dict)
+    sure: Sure | None = None
+    relaxed: list[Relaxed] = field(default_factory=list)
+    even: tuple[BreakEven, ...] = ()
+    ports: tuple[PortPrice, ...] = ()
+    closed_form: tuple[float, float, int] = (0.0, _UNKNOWN_SPREAD, 0)
+    layouts: int = 0
+    points: list[int] = field(default_factory=list)
+    stopped: str = ""
+    engine: str = "flow"
+    engines: tuple[str, ...] = ("flow", "analytic")
+    unverified: list[Unverified] = field(default_factory=list)
+    verified: Verified | None = None
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Of the demands."""
+        return tuple(demand.share for demand in self.space.demands)
+
+    def seen(self, point: int, demand: int) -> Outcome | None:
+        """The best that is known of a point, by the dearest engine that judges; None where nothing is."""
+        for engine in self.engines:
+            found = self.outcomes.get((point, demand, engine))
+            if found is not None and not found.error:
+                return found
+        return None
+
+    def rows(self, point: int, engine: str = "") -> list[Mapping[str, float]] | None:
+        """Figures of a point under each demand, by one engine where it is named; None where one is missing."""
+        demands = range(len(self.space.demands))
+        found = [self.outcomes.get((point, one, engine)) if engine else self.seen(point, one) for one in demands]
+        return None if any(one is None or one.error for one in found) else [one.figures for one in found if one]
+
+    def figures(self, point: int, engine: str = "") -> dict[str, float] | None:
+        """Objectives of a point, all demands together, by one engine where it is named."""
+        rows = self.rows(point, engine)
+        if rows is None:
+            return None
+        return {**merged(rows, self.shares), **self.regret.get(point, {})}
+
+    def ran(self, point: int, engine: str = "") -> bool:
+        """Whether an engine ran a point under every demand; that of the promising where none is named."""
+        found = [self.outcomes.get((point, demand, engine or self.engine)) for demand in range(len(self.space.demands))]
+        return all(one is not None and not one.error for one in found)
+
+
+def begin(draft: Draft) -> tuple[Planned, PlanSection]:
+    """A plan before anything is looked at.
+
+    Raises:
+        InputError: Its space is empty or without end, its constraints cannot be kept, no engine gives an objective.
+    """
+    space = space_of(draft)
+    section = draft.scenario.plan
+    if section is None:  # `space_of` has refused it
+        raise InputError("there is nothing to plan", key="plan")
+    work = draft.kind
+    if work not in ENGINES:
+        pipeline = "`railyard plan serving` plans the stages of a pipeline" if work == "pipeline" else None
+        raise draft.blame(
+            InputError(
+                f"designs are planned for {' and '.join(ENGINES)}, and this scenario has `{work}`",
+                key="workload",
+                hint=pipeline,
+            )
+        )
+    refuse_misspelt(space, lambda point, demand: compose.catalog_of(space.draft(point, demand)))
+    refuse_misspelt_demands(space, lambda point, demand: compose.catalog_of(space.draft(point, demand)))
+    lacks = _lacking(draft, space)
+    demands = len(space.demands)
+    try:
+        names = list(dict.fromkeys(section.objectives))
+        objectives = tuple(
+            objective(name, f"plan.objectives.{number}", demands=demands, lacks=lacks, work=work)
+            for number, name in enumerate(names)
+        )
+        keys = [f"plan.delivery.{name}" for name in section.delivery]
+        named(list(section.delivery), keys, compose.catalog_of(draft))
+        catalog = compose.catalog_of(draft)
+        constraints = constraints_of(section.constraints, catalog, demands=demands, lacks=lacks, work=work)
+        if work == "serving":
+            constraints += _in_time(draft)
+            _refuse_packets(section)
+    except InputError as error:
+        raise draft.blame(error) from None
+    engine = ENGINES[work]
+    return Planned(space, objectives, tuple(constraints), engine=engine, engines=(engine, "analytic")), section
+
+
+def _in_time(draft: Draft) -> list[Constraint]:
+    """What a scenario's limits of latency ask of every design; nothing where it has none."""
+    slo = draft.scenario.serving.slo
+    if slo.ttft is None and slo.tpot is None and slo.e2e is None:
+        return []
+    return [Constraint("slo", "attainment", slo.attainment, large=True)]
+
+
+def _refuse_packets(section: PlanSection) -> None:
+    """Raises InputError where designs of a service are to run on packets."""
+    if section.effort.verify:
+        raise InputError("no engine runs requests on packets", key="plan.effort.verify", allowed="0 s")
+
+
+def _lacking(draft: Draft, space: Space) -> frozenset[str]:
+    """What objectives may need and the scenario does not have."""
+    has = {"tokens": _with_end(draft, space), "grid": _with_grid(space)}
+    return frozenset(name for name, there in has.items() if not there)
+
+
+def _with_grid(space: Space) -> bool:
+    """Whether the grid of every design is known."""
+    told = [override.full_path(key)[:2] in _GRIDS for key in space.keys]
+    places = itertools.product(
+        *(range(len(each) if here else 1) for here, each in zip(told, space.values, strict=True))
+    )
+    return all(_grid_of(space, space.number(place), one) for place in places for one in range(len(space.demands)))
+
+
+def _grid_of(space: Space, point: int, demand: int) -> bool:
+    """Whether the grid of a design is known; of one that cannot be read nothing is asked."""
+    try:
+        return space.draft(point, demand).scenario.economics.at_site("grid") is not None
+    except InputError:
+        return True
+
+
+def _with_end(draft: Draft, space: Space) -> bool:
+    """Whether every job has a budget of tokens."""
+    if draft.kind != "training":
+        return False
+    key = override.full_path("tokens")
+    keys = [*space.keys, *(set.intersection(*(set(demand.changes) for demand in space.demands)))]
+    return bool(draft.scenario.training.tokens) or key in map(override.full_path, keys)

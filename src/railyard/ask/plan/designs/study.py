@@ -1,0 +1,132 @@
+"""A plan as one call: read, work out on all cores, keep what is found, write the folder."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.ask.plan.designs import files
+from railyard.ask.plan.designs.judgement import sorted_out
+from railyard.ask.plan.designs.planned import begin
+from railyard.ask.plan.designs.summary import answer_of
+from railyard.kit.files import expect_folder
+from railyard.work.study.folder import slug
+from railyard.work.study.journal import Journal, key_of
+from railyard.work.study.workers import workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from railyard.ask.plan.designs.files import Face
+    from railyard.ask.plan.designs.planned import Planned
+    from railyard.measure.result.answers.plan import PlanAnswer
+    from railyard.work.scenario.load import Draft
+    from railyard.work.scenario.plan_section import PlanSection
+    from railyard.work.study.tasks import Workers
+
+    Report = Callable[[str, float], None]
+
+STATES = ".points"
+"""Folder beside the runs for points that are known already."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A plan that is done.
+
+    Attributes:
+        planned: What was found.
+        answer: The same as a document.
+        folder: Of its files; None: none were written, for nothing was found or no place was given.
+    """
+
+    planned: Planned
+    answer: PlanAnswer
+    folder: Path | None
+
+
+def plan(
+    draft: Draft,
+    *,
+    out: Path | None = None,
+    pool: Callable[[], Workers] = workers,
+    faces: Sequence[Face] = (),
+    report: Callable[[str, float], None] | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> Finished:
+    """Which cluster to build.
+
+    Args:
+        draft: A scenario with `plan.space`.
+        out: Where the folder of the plan is put, and what is known meanwhile; None writes nothing.
+        pool: Makes what designs are worked out on, closed at the end; this machine's cores where nothing is said.
+        faces: Write further files of the answer into the folder.
+        report: Called with what is being done and the best design so far, and the share of it from 0 to 1.
+        ready: Called once the plan is read; a `KeyboardInterrupt` in it or later ends the plan with what was found.
+
+    Raises:
+        InputError: The plan is wrong, nothing keeps its constraints, or `out` is no place for a folder.
+    """
+    if out is not None:
+        expect_folder(out)
+    planned = worked_out(draft, out=out, pool=pool, report=report, ready=ready)
+    answer = answer_of(planned)
+    if out is None or not planned.choices:
+        return Finished(planned, answer, None)
+    return Finished(planned, answer, files.write(planned, answer, draft, out, faces))
+
+
+def worked_out(
+    draft: Draft,
+    *,
+    out: Path | None = None,
+    pool: Callable[[], Workers] = workers,
+    report: Callable[[str, float], None] | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> Planned:
+    """What a plan finds, without its folder; arguments and errors as of `plan`."""
+    planned, section = begin(draft)
+    name = draft.scenario.name
+    path = None if out is None else out / STATES / f"{slug(name)}-{key_of(str(draft.folder.resolve()), name)[:8]}.jsonl"
+    with ending_at_once(planned, section):
+        ready()
+        _work_out(draft, planned, section, path, pool=pool, report=report or (lambda _what, _share: None))
+    return planned
+
+
+def _work_out(
+    draft: Draft,
+    planned: Planned,
+    section: PlanSection,
+    path: Path | None,
+    *,
+    pool: Callable[[], Workers],
+    report: Report,
+) -> None:
+    from railyard.ask.plan.designs.planning import (
+        Planner,  # all engines, which take longer to import than to be stopped
+    )
+
+    journal = Journal(path)
+    several = pool()
+    try:
+        Planner.of(draft, planned, section, several, journal, report=report).run()
+    finally:
+        several.close()
+        journal.close()
+
+
+@contextmanager
+def ending_at_once(planned: Planned, section: PlanSection) -> Iterator[None]:
+    """A `KeyboardInterrupt` within ends a plan with what was found until then."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        planned.stopped = "user"
+        if planned.outcomes:
+            from railyard.ask.plan.designs.conclusion import conclude_at_once
+
+            sorted_out(planned)
+            conclude_at_once(planned, rivals=section.effort.rivals)

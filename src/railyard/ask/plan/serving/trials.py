@@ -1,0 +1,174 @@
+"""Trials of deployments by simulation, each made once: whole pipelines, and stages as if all others took no time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from railyard.ask.plan.serving.bounds import least_replicas
+from railyard.kit.errors import InputError
+from railyard.measure.serving.percentiles import quantiles
+from railyard.work.pipeline.bench import Bench, idle_usd_per_h, objective_alone, served_by, takers_alone, tried
+from railyard.work.serving.scaling import scaled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.ask.plan.serving.options import Option
+    from railyard.measure.serving.objective import Objective
+    from railyard.work.pipeline.bench import PipelineTrial
+    from railyard.work.pipeline.prepare import PipelineJob
+    from railyard.work.scenario.load import Draft
+
+_LIGHT = 50.0
+"""A load so many times lighter shows what is left when nobody waits."""
+_FEW = 300
+"""Requests that show it."""
+_MANY = 3
+"""So many times the fewest replicas, and so many more, are many."""
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What is known of an option without simulating the pipeline.
+
+    Attributes:
+        least: Replicas of each pool below which it cannot keep up.
+        usd_per_h: Of one replica of each pool, at least.
+        fixed_usd_per_h: Of what is not counted in replicas.
+        why_not: Why it can never do; empty where it may.
+    """
+
+    least: tuple[int, ...]
+    usd_per_h: tuple[float, ...]
+    fixed_usd_per_h: float = 0.0
+    why_not: str = ""
+
+
+@dataclass(eq=False)
+class Trials:
+    """Everything that is tried for one scenario.
+
+    Attributes:
+        draft: The scenario.
+        count: Simulations so far.
+    """
+
+    draft: Draft
+    count: int = 0
+    _alone: dict[Option, Alone] = field(default_factory=dict)
+    _enough: dict[tuple[Option, tuple[int, ...]], bool] = field(default_factory=dict)
+    _floor: dict[Option, tuple[int, ...] | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._bench = Bench(self.draft)
+
+    def job(self, choice: Sequence[tuple[Option, tuple[int, ...]]]) -> PipelineJob:
+        """The pipeline with these options and replicas.
+
+        Raises:
+            InputError: It cannot be built.
+        """
+        changes: dict[str, Any] = {}
+        for option, replicas in choice:
+            changes |= option.changes(replicas)
+        return self._bench.job(changes)
+
+    def full_trial(self, choice: Sequence[tuple[Option, tuple[int, ...]]]) -> PipelineTrial:
+        """Simulates the pipeline with these options and replicas."""
+        self.count += 1
+        return tried(self.job(choice))
+
+    def alone(self, option: Option) -> Alone:
+        """What is known of an option by closed forms, and by a trial under a light load."""
+        if option not in self._alone:
+            try:
+                self._alone[option] = self._look_at(option)
+            except InputError as error:
+                self._alone[option] = Alone((), (), why_not=error.problems[0].message)
+        return self._alone[option]
+
+    def _look_at(self, option: Option) -> Alone:
+        job = self._alone_job(option, (1,) * len(option.pools))
+        stage = job.stages[option.stage]
+        taken = takers_alone(job, option.stage)
+        usd = [idle_usd_per_h(job, one) for one in stage.hardware]
+        if not option.pools:
+            return Alone((), (), fixed_usd_per_h=sum(usd))
+        least = least_replicas(stage, taken)
+        counted, rest = usd[: len(option.pools)], usd[len(option.pools) :]
+        slow = self._late_without_load(job, option)
+        return Alone(least, tuple(counted), sum(rest), slow)
+
+    def _late_without_load(self, job: PipelineJob, option: Option) -> str:
+        """Why an option is too slow even when nobody waits; empty where it is not."""
+        self.count += 1
+        few = job.requests.head(_FEW)
+        light = scaled(few, rate=few.rate_per_s / _LIGHT)
+        objective = self._objective(job, option.stage)
+        found = served_by(job, light)
+        share = float(objective.met(found).mean())
+        if share >= objective.attainment:
+            return ""
+        limits = [
+            f"{name} p90 {value['p90']:.3g} s of {limit:.3g} s"
+            for name, value, limit in (
+                ("TTFT", quantiles(found.ttft_s), objective.ttft_s),
+                ("TPOT", quantiles(found.tpot_s), objective.tpot_s),
+                ("end to end", quantiles(found.e2e_s), objective.e2e_s),
+            )
+            if limit is not None and value["p90"] is not None and value["p90"] > limit
+        ]
+        return f"too slow even without load: {share:.0%} in time" + (f" ({', '.join(limits)})" if limits else "")
+
+    def enough(self, option: Option, replicas: tuple[int, ...]) -> bool:
+        """Whether a stage of so many replicas is in time if all other stages took none of it."""
+        if not option.pools or self._cannot_be_judged(option.stage):
+            return True
+        key = (option, replicas)
+        if key not in self._enough:
+            self.count += 1
+            job = self._alone_job(option, replicas)
+            objective = self._objective(job, option.stage)
+            found = served_by(job, job.requests)
+            self._enough[key] = float(objective.met(found).mean()) >= objective.attainment
+        return self._enough[key]
+
+    def floor(self, option: Option) -> tuple[int, ...] | None:
+        """Fewer replicas of each pool are late even with many of the others; None where the most there may be are.
+
+        What is in time stays so with another replica, so doubling and halving find the number.
+        """
+        if option not in self._floor:
+            least = self.alone(option).least
+            many = tuple(min(_MANY * count + _MANY, option.most) for count in least)
+            found = [self._needed(option, pool, least[pool], many) for pool in range(len(least))]
+            self._floor[option] = None if None in found else tuple(count for count in found if count is not None)
+        return self._floor[option]
+
+    def _needed(self, option: Option, pool: int, least: int, many: tuple[int, ...]) -> int | None:
+        def does(count: int) -> bool:
+            return self.enough(option, (*many[:pool], count, *many[pool + 1 :]))
+
+        low, high = least - 1, least
+        while not does(high):
+            if high >= option.most:
+                return None
+            low, high = high, min(2 * high, option.most)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if does(middle) else (middle, high)
+        return high
+
+    def _cannot_be_judged(self, name: str) -> bool:
+        """Whether others decide who takes the stage, or whether it is waited for."""
+        stages = self.draft.scenario.pipeline.stages
+        return stages[name].when.unless is not None or any(stage.quorum is not None for stage in stages.values())
+
+    def _objective(self, job: PipelineJob, name: str) -> Objective:
+        """What of the objective the stage alone must meet."""
+        return objective_alone(job, self.draft.scenario.pipeline, name)
+
+    def _alone_job(self, option: Option, replicas: tuple[int, ...]) -> PipelineJob:
+        """A pipeline of that stage only."""
+        return self._bench.job_alone(option.stage, option.changes(replicas))

@@ -1,0 +1,243 @@
+"""What a little more of each thing is worth to one training job, in dollars a year."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from railyard.ask.plan.worth.moved import Bench, Change, Moved
+from railyard.ask.plan.worth.nines import Outages, availability, spares_for
+from railyard.catalog.types import Range
+from railyard.measure.cost.assumptions import HOURS_PER_YEAR
+from railyard.measure.cost.carbon import ABSENT, Carbon, carbon
+from railyard.measure.cost.grids import SOURCE, USUAL, grid
+from railyard.measure.cost.parts import NETWORK_COMPONENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from railyard.measure.result.section import Band
+    from railyard.measure.result.variants.training import TrainingVariant
+    from railyard.work.scenario.load import Draft
+    from railyard.work.scenario.plan_section import WorthSection
+
+Z999 = 3.090232306167813
+"""Standard normal quantile of 99.9 %: a spread of sigma makes the slowest of 1,000 so many sigma slower."""
+
+PS = 1e12
+ENDS = ("low", "typical", "high")
+NETWORK_POWER = ("nic", "switch", "optics")
+
+
+@dataclass(frozen=True)
+class Nine:
+    """One level of availability.
+
+    Attributes:
+        wanted: Share of the time in which all servers that the job needs are up.
+        spares: Servers beside them, few, usual and many failures; None where half as many do not do.
+        reached: What these give, usual failures; None where there are none.
+        usd_per_year: Of these spares: capital, space, operations, idle power.
+        step_usd_per_year: Of it, beyond the level before.
+        worth_usd_per_year: What the cluster costs in the time that the level before does not run and this one does.
+    """
+
+    wanted: float
+    spares: tuple[int | None, int | None, int | None]
+    reached: float | None
+    usd_per_year: Range | None
+    step_usd_per_year: float | None
+    worth_usd_per_year: float | None
+
+
+@dataclass(frozen=True)
+class NetworkShare:
+    """What the network is of everything.
+
+    Attributes:
+        capex: Of what is bought, installation apart.
+        usd: Of the dollars of an hour.
+        joules: Of the joules of all parts, cooling apart.
+        usd_per_year: Dollars a year, typical.
+    """
+
+    capex: Range
+    usd: Range
+    joules: Range
+    usd_per_year: float
+
+
+@dataclass(frozen=True)
+class Worth:
+    """All of it.
+
+    Attributes:
+        name: Of the scenario.
+        usd_per_year: Of the cluster.
+        hop: A microsecond more in every switch.
+        tail: 0.1 % more of the slowest of 1,000 computations.
+        nines: Levels of availability, in the order asked for.
+        network: Its share.
+        carbon: By grid.
+    """
+
+    name: str
+    usd_per_year: Range
+    hop: Moved
+    tail: Moved
+    nines: tuple[Nine, ...]
+    network: NetworkShare
+    carbon: tuple[Carbon, ...]
+
+
+def worth(draft: Draft, progress: Callable[[str, float], None]) -> Worth:
+    """What a little more is worth to the job of a scenario.
+
+    Args:
+        draft: One training job; `plan.worth` says how far things are moved.
+        progress: Takes what is being done, and its share from 0 to 1.
+
+    Raises:
+        InputError: It does not train, cannot be run, or names an unknown grid.
+    """
+    from railyard.work.scenario.plan_section import PlanSection
+
+    section = (draft.scenario.plan or PlanSection()).worth
+    own = draft.scenario.economics.at_site("grid")
+    named = [*([own] if own else []), *(section.grids or USUAL)]
+    places = list(dict.fromkeys(grid(name, "plan.worth.grids") for name in named))
+    progress("running the scenario", 0.0)
+    bench = Bench.of(draft)
+    base = bench.run({})
+    progress("with a slower hop", 0.1)
+    key = "cluster.back_end.fabric.hop_latency"
+    held = {key: f"{bench.hop_ps} ps"}
+    slower = {key: f"{bench.hop_ps + round(section.hop * PS)} ps"}
+    hop = bench.moved(Change("latency of every switch", section.hop * 1e6, "us", held, slower), section.draws)
+    progress("with a longer tail", 0.5)
+    calm, shaky = {"jitter": {"law": "none"}}, {"jitter": {"sigma": section.tail / Z999}}
+    tail = bench.moved(Change("slowest of 1,000", section.tail * 1e3, "0.1 %", calm, shaky), section.draws)
+    progress("drawing outages", 0.9)
+    year = Range(*(getattr(base.cpmt.usd_per_gpu_h, end) * bench.ranks * HOURS_PER_YEAR for end in ENDS))
+    return Worth(
+        name=draft.title,
+        usd_per_year=year,
+        hop=hop,
+        tail=tail,
+        nines=_nines(section, base, bench, year),
+        network=_network(base, year),
+        carbon=tuple(carbon(one, _range(base.power.total_w), _range(base.cpmt.joules_per_token)) for one in places),
+    )
+
+
+def _range(band: Band) -> Range:
+    return Range(band.low, band.typical, band.high)
+
+
+def _nines(section: WorthSection, base: TrainingVariant, bench: Bench, year: Range) -> tuple[Nine, ...]:
+    """Levels, each with what it costs beyond the one before and what it gives."""
+    servers = bench.servers
+    drawn = [
+        Outages(
+            servers,
+            hours * servers / bench.ranks / section.out_share,
+            section.repair / 3600,
+            section.repair_p90 / 3600,
+            section.years,
+            bench.draft.seed,
+        ).out()
+        for hours in (bench.mtbf_h.high, bench.mtbf_h.typical, bench.mtbf_h.low)
+    ]
+    each = spare_usd_per_year(base, year, servers)
+    found: list[Nine] = []
+    before_usd, before_up = 0.0, availability(drawn[1], 0)
+    for wanted in sorted(section.nines):
+        few, usual, many = (spares_for(out, wanted, servers) for out in drawn)
+        if usual is None:
+            found.append(Nine(wanted, (few, usual, many), None, None, None, None))
+            continue
+        up, usd = availability(drawn[1], usual), usual * each.typical
+        price = Range((few or 0) * each.low, usd, (usual if many is None else many) * each.high)
+        gain = (up - before_up) * year.typical
+        found.append(Nine(wanted, (few, usual, many), up, price, usd - before_usd, gain))
+        before_usd, before_up = usd, up
+    return tuple(found)
+
+
+def spare_usd_per_year(base: TrainingVariant, year: Range, servers: int) -> Range:
+    """Dollars a year of a spare server, cabled and idle: its part of all but the energy that work draws.
+
+    Args:
+        base: The run.
+        year: Dollars a year of the cluster.
+        servers: Of the cluster.
+    """
+    shares = {row.name: row for row in base.cpmt.breakdown}
+    found = []
+    for end, whole in zip(ENDS, (year.low, year.typical, year.high), strict=True):
+        total = getattr(base.cpmt, end)
+        idle = sum(getattr(shares[name], end) for name in ("capital", "space", "operations"))
+        found.append(whole * idle / total / servers)
+    return Range(*found)
+
+
+def _network(base: TrainingVariant, year: Range) -> NetworkShare:
+    """The network's part of capital, of the dollars of an hour and of joules; ends of all prices together."""
+    parts = {row.name: row for row in base.cpmt.breakdown}
+    capex, usd, joules = [], [], []
+    for end in ENDS:
+        bought = {row.name: getattr(row, f"{end}_usd") for row in base.capex.components}
+        drawn = {row.name: getattr(row, f"{end}_w") for row in base.power.components}
+        of_capex = sum(bought.get(name, 0.0) for name in NETWORK_COMPONENTS) / (
+            sum(bought.values()) - bought.get("installation", 0.0)
+        )
+        network_w = sum(drawn.get(name, 0.0) for name in NETWORK_POWER)
+        of_joules = network_w / getattr(base.power.it_w, end)
+        of_space = network_w / getattr(base.power.provisioned_w, end)
+        shares = {"capital": of_capex, "operations": of_capex, "energy": of_joules, "space": of_space}
+        paid = sum(getattr(parts[name], end) * share for name, share in shares.items())
+        capex.append(of_capex)
+        usd.append(paid / getattr(base.cpmt, end))
+        joules.append(of_joules)
+    return NetworkShare(_spread(capex), _spread(usd), _spread(joules), usd[1] * year.typical)
+
+
+def _spread(values: Sequence[float]) -> Range:
+    """Typical prices, and the least and the most of all ends."""
+    return Range(min(values), values[1], max(values))
+
+
+def to_json(found: Worth) -> dict[str, Any]:
+    """As `--json` prints it; docs/how-to/plan.md names every key."""
+    return {
+        "name": found.name,
+        "usd_per_year": asdict(found.usd_per_year),
+        "hop_us": _moved(found.hop),
+        "tail_0_1_percent": _moved(found.tail),
+        "nines": [asdict(one) for one in found.nines],
+        "network": asdict(found.network),
+        "carbon": {
+            "grids": [
+                {
+                    "grid": one.grid.name,
+                    "g_per_kwh": one.grid.g_per_kwh,
+                    "year": one.grid.year,
+                    "tonnes_per_year": asdict(one.tonnes_per_year),
+                    "grams_per_million_tokens": asdict(one.grams_per_million),
+                }
+                for one in found.carbon
+            ],
+            "source": SOURCE,
+            "absent": ABSENT,
+        },
+    }
+
+
+def _moved(one: Moved) -> dict[str, Any]:
+    return {
+        "moved": one.name,
+        "by": one.by,
+        "unit": one.unit,
+        "usd_per_year": asdict(one.usd_per_year),
+        "draws": [{"step_s": before, "step_moved_s": after} for before, after in one.steps],
+    }

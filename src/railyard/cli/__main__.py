@@ -1,5 +1,0 @@
-"""`python -m railyard.cli`."""
-
-from railyard.cli import main
-
-main()

@@ -1,0 +1,179 @@
+"""A population of clients: shares of devices, links and regions. Only those who are asked are ever drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.edge import draws
+from railyard.cluster.edge.access import Paths, paths
+from railyard.cluster.edge.network import Network
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.catalog.types import AccessLink, Device
+    from railyard.cluster.edge.draws import Floats, Ids
+    from railyard.cluster.edge.presence import Presence
+
+_MOST_TRIES = 64
+"""Batches of candidates before a round is said to lack clients."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """Clients in one part of the world.
+
+    Attributes:
+        name: As in tables.
+        share: Of all clients.
+        offset_s: Of its time zone from UTC.
+        far_s: ROUND TRIP from the end of an access link there to the server.
+        loss: Share of packets that the way from there loses, besides the access link's.
+    """
+
+    name: str
+    share: float
+    offset_s: float
+    far_s: float
+    loss: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Clients:
+    """A population: independent clients of the same mixture.
+
+    Attributes:
+        count: How many.
+        devices: With the share of each; they add up to 1.
+        links: With the share of each; they add up to 1.
+        regions: Their shares add up to 1.
+        presence: When they are there.
+        mean_samples: Training samples of a client, mean.
+        sample_spread: Standard deviation of the logarithm of them.
+        seed: Of everything that is a client's own.
+        able: Whether each device has the memory to take part.
+        network: What they share on their way to the server.
+    """
+
+    count: int
+    devices: tuple[tuple[Device, float], ...]
+    links: tuple[tuple[AccessLink, float], ...]
+    regions: tuple[Region, ...]
+    presence: Presence
+    mean_samples: float
+    sample_spread: float
+    seed: int
+    able: tuple[bool, ...] = ()
+    network: Network = field(default_factory=Network)
+
+    @property
+    def able_share(self) -> float:
+        """Of the clients, those whose device may take part."""
+        total = sum(share for _, share in self.devices)
+        return sum(share for (_, share), able in zip(self.devices, self._able, strict=True) if able) / total
+
+    @property
+    def _able(self) -> tuple[bool, ...]:
+        return self.able or (True,) * len(self.devices)
+
+    def devices_of(self, who: Ids) -> NDArray[np.intp]:
+        """Index of each client's device."""
+        return _drawn(self.seed, "device", who, [share for _, share in self.devices])
+
+    def links_of(self, who: Ids) -> NDArray[np.intp]:
+        """Index of each client's access link."""
+        return _drawn(self.seed, "access", who, [share for _, share in self.links])
+
+    def regions_of(self, who: Ids) -> NDArray[np.intp]:
+        """Index of each client's region."""
+        return _drawn(self.seed, "region", who, [region.share for region in self.regions])
+
+    def flops(self, who: Ids, devices: NDArray[np.intp]) -> Floats:
+        """float64[clients], FLOP/s that training reaches: its class's median times its device's own factor."""
+        middle = np.array([max(device.flops.values()) * device.training_efficiency for device, _ in self.devices])
+        spread = np.array([device.spread for device, _ in self.devices])
+        out: Floats = middle[devices] * np.exp(spread[devices] * draws.normal(self.seed, "speed", who))
+        return out
+
+    def samples(self, who: Ids) -> Floats:
+        """float64[clients], training samples: log-normal with the given mean, at least 1."""
+        sigma = self.sample_spread
+        drawn = np.exp(sigma * draws.normal(self.seed, "samples", who) - sigma * sigma / 2.0)
+        return np.maximum(np.rint(self.mean_samples * drawn), 1.0)
+
+    def behind_nat(self, who: Ids, links: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """bool[clients], who cannot be reached by a peer without a relay."""
+        share = np.array([link.nat for link, _ in self.links])
+        out: NDArray[np.bool_] = draws.uniform(self.seed, "nat", who) < share[links]
+        return out
+
+    def paths(self, who: Ids, links: NDArray[np.intp], regions: NDArray[np.intp], at_s: float) -> Paths:
+        """Paths between clients and the server at a time, seconds."""
+        far = np.array([region.far_s for region in self.regions])[regions]
+        lost = np.array([region.loss for region in self.regions])[regions]
+        found = [np.zeros(len(who)) for _ in range(4)]
+        for kind in np.unique(links):
+            rows = np.flatnonzero(links == kind)
+            link = self.links[kind][0]
+            one = paths(link, self.seed, who[rows], at_s, far[rows])
+            for column, values in zip(found, (one.down_bps, one.up_bps, one.rtt_s, one.loss), strict=True):
+                column[rows] = values
+        found[3] = 1.0 - (1.0 - found[3]) * (1.0 - lost)
+        return Paths(*found)
+
+    def there(self, who: Ids, regions: NDArray[np.intp], now_s: float) -> NDArray[np.bool_]:
+        """bool[clients], who is there at a time, seconds of UTC."""
+        offset = np.array([region.offset_s for region in self.regions])[regions]
+        out: NDArray[np.bool_] = self.presence.there(self.seed, who, now_s, offset)
+        return out if all(self._able) else out & np.array(self._able)[self.devices_of(who)]
+
+    def share_there(self, now_s: float) -> float:
+        """Probability that a client is there, and able, at a time, seconds of UTC."""
+        offset = np.array([region.offset_s for region in self.regions])
+        share = np.array([region.share for region in self.regions])
+        return self.able_share * float((share * self.presence.share(now_s + offset)).sum() / share.sum())
+
+    def draw(self, wanted: int, now_s: float, number: int) -> Ids:
+        """Clients chosen uniformly, without replacement, among those who are there.
+
+        Candidates are drawn uniformly among all clients and passed over when they are away or drawn already: what is
+        left is a uniform sample of those there, whatever the population's size.
+
+        Args:
+            wanted: How many.
+            now_s: Seconds of UTC.
+            number: Of the round; another number, another draw.
+
+        Returns:
+            int64, `wanted` of them, fewer where so many are not there.
+        """
+        random = np.random.Generator(np.random.Philox(key=np.array([self.seed, number], np.uint64)))
+        if wanted * 4 >= self.count * self.share_there(now_s):
+            everyone = np.arange(self.count)
+            here = everyone[self.there(everyone, self.regions_of(everyone), now_s)]
+            if len(here) > wanted:
+                here = np.sort(random.permutation(here)[:wanted])  # in their order: columns are read in theirs
+            return here
+        found = np.zeros(0, np.int64)
+        for _ in range(_MOST_TRIES):
+            batch = int(1.2 * (wanted - len(found)) / self.share_there(now_s)) + 16
+            some = random.integers(0, self.count, batch)
+            some = some[self.there(some, self.regions_of(some), now_s)]
+            together = np.concatenate([found, some])
+            found = together[np.sort(np.unique(together, return_index=True)[1])]
+            if len(found) >= wanted:
+                return found[:wanted]
+        return found
+
+
+def _drawn(seed: int, stream: str, who: Ids, shares: list[float]) -> NDArray[np.intp]:
+    """Which of several kinds each client is."""
+    edges = np.cumsum(shares)[:-1] / np.sum(shares)
+    drawn = draws.uniform(seed, stream, who)
+    found = np.zeros(len(drawn), np.intp)
+    for edge in edges:  # a few comparisons of all are quicker than a search for each
+        found += drawn >= edge
+    return found

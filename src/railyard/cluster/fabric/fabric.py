@@ -1,0 +1,339 @@
+"""What a fabric is at flow level: how it balances load, what it adds to packets and hops, what sharing costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from railyard.cluster.fabric.behavior import OBLIVIOUS, Behavior, measured
+from railyard.kit.errors import InputError
+from railyard.kit.registry import Registry
+from railyard.kit.schema import field as f
+from railyard.kit.schema.bounds import SOME_SHARE, limits
+from railyard.kit.schema.quantity import SIZE, TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from railyard.cluster.fabric.packets import Packets
+    from railyard.kit.schema.provenance import Provenance
+
+SOURCE_PORTS = ("queue-pair", "pair-of-ports")
+CREDITS = ("egress", "site")
+LOAD_BALANCING = ("ecmp", "flowlet", "spray", "adaptive", "cells", "ideal")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fabric:
+    """A fabric technology as the flow and analytic engines see it.
+
+    Every number is a parameter with a stated default and a source; see `sources`. `hop_latency_ps` and
+    `nic_latency_ps` are one way and without queueing. Efficiencies are about sharing done well; collisions come from
+    hashed paths, never from these.
+
+    Attributes:
+        switches: Catalogue names of leaf and spine switch, the usual ones for the rate first.
+        families: Of switches that may stand in it.
+        packets: The same fabric packet by packet.
+        model_of: The simulator whose model of the fabric this is; empty: a fabric that is bought. What flows see of
+            such a model is what they see of the fabric that it models.
+        behavior: How it behaves where links differ or others share them; None: as packet runs of its composition.
+    """
+
+    name: str
+    summary: str
+    load_balancing: str = field(
+        metadata=f.choice("load_balancing", "How flows find their way over equal-cost links", LOAD_BALANCING)
+    )
+    header_bytes: int = field(
+        metadata=f.size(
+            "header",
+            "Added to every packet on the wire, preamble and gap included",
+            "4 KiB",
+            bounds=SIZE.within(
+                "0 B", "4 KiB", usual=("20 B", "256 B"), source="Ethernet, IP, UDP and BTH headers with gap: 82 to 94 B"
+            ),
+        )
+    )
+    hop_latency_ps: int = field(
+        metadata=f.time(
+            "hop_latency",
+            "One switch with its error correction, without the cable",
+            "1 us",
+            bounds=TIME.within(
+                "0 s",
+                "1 s",
+                usual=("50 ns", "20 us"),
+                source="switch data sheets: 90 ns cut-through to 10 us deep-buffer",
+            ),
+        )
+    )
+    nic_latency_ps: int = field(
+        metadata=f.time(
+            "nic_latency",
+            "Sending and receiving NIC with PCIe together, one way",
+            "1 us",
+            bounds=TIME.within(
+                "0 s", "1 s", usual=("100 ns", "100 us"), source="RDMA NICs 1 to 3 us, kernel TCP to 50 us"
+            ),
+        )
+    )
+    setup_latency_ps: int = field(
+        default=0,
+        metadata=f.time(
+            "setup_latency",
+            "Before the first packet of a message may leave: a credit's round trip",
+            "1 us",
+            bounds=TIME.within("0 s", "1 s"),
+        ),
+    )
+    credits: str = field(
+        default="egress",
+        metadata=f.choice(
+            "credits",
+            "Who grants a message to another site its credit: the egress leaf there, or the border of each site",
+            CREDITS,
+        ),
+    )
+    switches: tuple[tuple[str, str], ...]
+    families: tuple[str, ...]
+    packets: Packets = field(repr=False)
+    model_of: str = ""
+    qps: int = field(
+        default=1,
+        metadata=f.count(
+            "qps",
+            "Queue pairs of a connection, which all carry the same bytes",
+            bounds=limits(1, 65_536, usual=(1, 128), source="NCCL_IB_QPS_PER_CONNECTION, 1 to 128"),
+        ),
+    )
+    source_port: str = field(
+        default="queue-pair",
+        metadata=f.choice(
+            "source_port",
+            "Whether each queue pair has a UDP source port of its own, or all between two ports one",
+            SOURCE_PORTS,
+        ),
+    )
+    e_ecmp: bool = field(
+        default=False,
+        metadata=f.flag("e_ecmp", "Whether switches hash the number of the queue pair too, whatever its source port"),
+    )
+    shared_hash: bool = field(
+        default=False,
+        metadata=f.flag("shared_hash", "Whether all switches hash with one seed, so that tiers choose alike"),
+    )
+    flowlets: int = field(
+        default=8, metadata=f.count("flowlets", "Paths among which a flow's flowlets settle", bounds=limits(1, 65_536))
+    )
+    mtu_bytes: int = field(
+        default=4096,
+        metadata=f.size(
+            "mtu",
+            "Payload of a full packet",
+            "4 KiB",
+            bounds=SIZE.within(
+                "64 B",
+                "64 KiB",
+                usual=("256 B", "9216 B"),
+                source="InfiniBand MTU 256 B to 4 KiB, Ethernet jumbo frames to 9,216 B",
+            ),
+        ),
+    )
+    transport_efficiency: float = field(
+        default=1.0,
+        metadata=f.fraction(
+            "transport_efficiency", "What one unhindered flow gets of the rate left by headers", bounds=SOME_SHARE
+        ),
+    )
+    cell_efficiency: float = field(
+        default=1.0,
+        metadata=f.fraction("cell_efficiency", "Payload share of a cell on links between switches", bounds=SOME_SHARE),
+    )
+    congestion_efficiency: float = field(
+        default=1.0,
+        metadata=f.fraction(
+            "congestion_efficiency", "Utilization that links between switches reach when saturated", bounds=SOME_SHARE
+        ),
+    )
+    incast_efficiency: float = field(
+        default=1.0,
+        metadata=f.fraction(
+            "incast_efficiency", "Utilization of a receiver's link under many senders", bounds=SOME_SHARE
+        ),
+    )
+    reroute_ps: int = field(
+        default=100_000_000_000,
+        metadata=f.time(
+            "reroute",
+            "From a link's death, or return, to routes that know of it everywhere",
+            "100 ms",
+            bounds=TIME.within("0 s", "1 h"),
+        ),
+    )
+    retransmit_ps: int = field(
+        default=0,
+        metadata=f.time(
+            "retransmit",
+            "Until a sender repeats what was lost without a trace; each further try too",
+            "4.2 ms",
+            bounds=TIME.within("0 s", "1 h"),
+        ),
+    )
+    credit_buffer_bytes: int = field(
+        default=0,
+        metadata=f.size(
+            "credit_buffer",
+            "Input buffer of a link for each virtual lane; 0: no link credits",
+            "128 KiB",
+            bounds=SIZE.within("0 B", "1 GB"),
+        ),
+    )
+    credit_update_bytes: int = field(
+        default=0,
+        metadata=f.size(
+            "credit_update",
+            "Space set free before the sender is told of it",
+            "16 KiB",
+            bounds=SIZE.within("0 B", "1 GB"),
+        ),
+    )
+    pauses: bool = field(default=False, metadata=f.flag("pauses", "Whether switches pause their neighbours (PFC)"))
+    headroom_bytes: int = field(
+        default=0,
+        metadata=f.size(
+            "headroom",
+            "Buffer of a link for what comes after a pause; 0: as the switch has",
+            "1 MiB",
+            bounds=SIZE.within("0 B", "1 GB"),
+        ),
+    )
+    sharp: bool = field(default=False, metadata=f.flag("sharp", "Whether switches reduce in the network"))
+    behavior: Behavior | None = field(default=None, repr=False)
+    left_out: tuple[str, ...] = ()
+    sources: Mapping[str, Provenance] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def payload_efficiency(self) -> float:
+        """Goodput of one unhindered flow over line rate: headers and transport."""
+        return self.mtu_bytes / (self.mtu_bytes + self.header_bytes) * self.transport_efficiency
+
+    @property
+    def end_latency_ps(self) -> int:
+        """What a message pays at its ends: both NICs and the setup, one way."""
+        return self.nic_latency_ps + self.setup_latency_ps
+
+    @property
+    def fabric_efficiency(self) -> float:
+        """Usable share of the line rate of links between switches."""
+        return self.cell_efficiency * self.congestion_efficiency
+
+    def recovery_ps(self, reroute_ps: int | None = None) -> int:
+        """From a link's death until its traffic moves again on other paths.
+
+        Whatever is on its way is lost, and what follows until routes know; senders try again whenever their timer runs
+        out, first with success after that.
+
+        Args:
+            reroute_ps: Until routes know; None: the fabric's.
+        """
+        known = self.reroute_ps if reroute_ps is None else reroute_ps
+        return known if self.retransmit_ps <= 0 else -(-known // self.retransmit_ps) * self.retransmit_ps
+
+    @property
+    def bundled(self) -> bool:
+        """Whether transfers spread so evenly that parallel links act as one."""
+        return self.load_balancing in {"spray", "adaptive", "cells"}
+
+    @property
+    def hashed(self) -> bool:
+        """Whether flows are hashed onto equal links, where they can collide."""
+        return self.load_balancing in {"ecmp", "flowlet"}
+
+    @property
+    def composition(self) -> str:
+        """Load balancing, flow control and congestion control of its packets, as `behavior.json` names them."""
+        given = self.packets.constants
+        control = given.get("rdma_control") if given.get("transport") == "rdma" else given.get("congestion_control")
+        balancing = "cells" if given.get("switching") == "scheduled" else given.get("load_balancing")
+        if self.load_balancing != fabrics.get(self.name).load_balancing:
+            balancing = self.load_balancing
+        return f"{balancing}, {given.get('switching')}, {control}"
+
+    @property
+    def behaves(self) -> Behavior:
+        """How it behaves where links differ or others share them; what was not measured is taken to be without loss.
+
+        An oblivious spray is the exception: by its definition no load moves.
+        """
+        if self.behavior is not None:
+            return self.behavior
+        plain = OBLIVIOUS if self.composition.startswith("spray, lossy, ") else Behavior()
+        return measured().get(self.composition, plain)
+
+    @property
+    def paths(self) -> int:
+        """Hashed paths over which one transfer is split."""
+        if self.load_balancing == "flowlet":
+            return self.qps * self.flowlets
+        return self.qps if self.tells_queue_pairs_apart else 1
+
+    @property
+    def tells_queue_pairs_apart(self) -> bool:
+        """Whether queue pairs between the same two ports may take different paths."""
+        return self.e_ecmp or self.source_port == "queue-pair"
+
+    def as_modelled(self, simulator: str, name: str, summary: str, packets: Packets) -> Fabric:
+        """This fabric under another name, with the packets of a simulator."""
+        timer_ps = packets.constants.get("rdma_rto_ps", self.retransmit_ps)
+        return replace(self, name=name, summary=summary, packets=packets, model_of=simulator, retransmit_ps=timer_ps)
+
+    def scaled(self, latency: float) -> Fabric:
+        """A copy with all latencies multiplied."""
+        return replace(
+            self,
+            hop_latency_ps=round(self.hop_latency_ps * latency),
+            nic_latency_ps=round(self.nic_latency_ps * latency),
+            setup_latency_ps=round(self.setup_latency_ps * latency),
+        )
+
+
+@dataclass(frozen=True)
+class FabricSpec:
+    """A fabric by name, with the parameters that differ from its record.
+
+    Attributes:
+        name: Name in the registry `fabrics`.
+        overrides: Values by attribute name of `Fabric`, in base units.
+    """
+
+    name: str
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    def resolve(self) -> Fabric:
+        """The fabric with its overrides.
+
+        Raises:
+            InputError: The fabric is unknown, or a value is out of range.
+        """
+        fabric = replace(fabrics.get(self.name), **self.overrides)
+        _at_least_one(fabric.qps, "qps")
+        _at_least_one(fabric.flowlets, "flowlets")
+        _at_least_one(fabric.mtu_bytes, "mtu")
+        for name in ("transport_efficiency", "cell_efficiency", "congestion_efficiency", "incast_efficiency"):
+            if not 0 < getattr(fabric, name) <= 1:
+                raise InputError("an efficiency is more than 0 and at most 1", key=name, found=getattr(fabric, name))
+        return fabric
+
+
+def _at_least_one(value: int, key: str) -> None:
+    if value < 1:
+        raise InputError("expected at least 1", key=key, found=value)
+
+
+fabrics: Registry[Fabric] = Registry("fabric", package="railyard.cluster.fabric")
+
+
+def bought() -> list[str]:
+    """Names of the fabrics that are bought: without simulators' models of them."""
+    return [name for name, fabric in fabrics.items() if not fabric.model_of]

@@ -1,0 +1,196 @@
+"""The base of every kind of fault: when it comes, what it asks of places, and the registry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+
+import numpy as np
+
+from railyard.cluster.fault.effect import Spell
+from railyard.kit.errors import InputError
+from railyard.kit.registry import Registry
+from railyard.kit.schema import field as f
+from railyard.kit.schema.bounds import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster.fault.effect import Effect
+
+    Links = NDArray[np.int64]
+
+MOST_SPELLS = 10_000
+
+
+class Places(Protocol):
+    """Names of links, switches and hosts as numbers of directed links.
+
+    Every method raises InputError for a place that is not there, with the nearest that is.
+    """
+
+    def link(self, number: int) -> Links:
+        """One directed link by its number."""
+        ...
+
+    def tier(self, name: str) -> Links:
+        """Both directions of all links of a tier."""
+        ...
+
+    def cable(self, ends: str, cables: int | Literal["all"] = 1, first: int = 0) -> Links:
+        """Both directions of some of the cables between two nodes, `leaf 0 - spine 1`; see `some_cables`."""
+        ...
+
+    def switch(self, name: str) -> Links:
+        """Both directions of all links of a switch."""
+        ...
+
+    def out_of(self, switch: str) -> Links:
+        """Links that a switch sends over."""
+        ...
+
+    def nic(self, host: int, nic: int, port: int | None) -> Links:
+        """Both directions of the links of a host's NIC, or of one of its ports."""
+        ...
+
+    def host(self, host: int) -> Links:
+        """Both directions of all links of a host."""
+        ...
+
+    def ranks_of_host(self, host: int) -> tuple[int, ...]:
+        """The ranks that run on a host."""
+        ...
+
+    def rank(self, rank: int) -> int:
+        """The rank, if there is one."""
+        ...
+
+    def every_link(self) -> Links:
+        """All links."""
+        ...
+
+
+class Fault(Protocol):
+    """Something that goes wrong: a frozen record of its keys, and what it does."""
+
+    kind: ClassVar[str]
+
+    def effects(self, places: Places) -> Iterator[Effect]:
+        """What it does to links and ranks.
+
+        Raises:
+            InputError: A place that it names is not there.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spells:
+    """When a fault holds: once or several times, for a while or for good.
+
+    Attributes:
+        at_ps: When it begins, ps from the start of the run.
+        for_ps: How long it lasts; None: for good.
+        every_ps: From one beginning to the next; None: it comes once.
+        times: How often it comes, with `every_ps`.
+    """
+
+    at_ps: int = field(default=0, metadata=f.time("at", "When it begins, from the start of the run", "20 ms"))
+    for_ps: int | None = field(default=None, metadata=f.time("for", "How long it lasts; for good when left out", "5 s"))
+    every_ps: int | None = field(
+        default=None, metadata=f.time("every", "From one beginning to the next, of what flaps", "30 s")
+    )
+    times: int = field(
+        default=1, metadata=f.count("times", "How often it comes, with `every`", bounds=limits(1, MOST_SPELLS))
+    )
+
+    def __post_init__(self) -> None:
+        """Refuses times that cannot be."""
+        expect(self.at_ps >= 0, "a fault begins before the run", "at", f"{self.at_ps} ps", "at least 0 s")
+        expect(self.for_ps is None or self.for_ps > 0, "a fault lasts some time", "for", self.for_ps, "above 0 s")
+        expect(1 <= self.times <= MOST_SPELLS, "expected a number of times", "times", self.times, f"1 to {MOST_SPELLS}")
+        if self.times == 1 and self.every_ps is None:
+            return
+        expect(self.every_ps is not None, "what comes several times has a period", "every", None, "a time")
+        expect(self.for_ps is not None, "what comes several times lasts some time", "for", None, "a time")
+        between = self.every_ps is not None and self.for_ps is not None and self.every_ps > self.for_ps
+        expect(between, "it comes again before it is over", "every", self.every_ps, f"above {self.for_ps} ps")
+
+    @property
+    def spells(self) -> tuple[Spell, ...]:
+        """From when on and until when, in the order of time."""
+        step = self.every_ps or 0
+        begins = [self.at_ps + turn * step for turn in range(self.times)]
+        return tuple(Spell(begin, None if self.for_ps is None else begin + self.for_ps) for begin in begins)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnCable(Spells):
+    """A fault of a cable: of one, unless more of the bundle between two nodes are asked for.
+
+    Attributes:
+        cables: How many of the cables between the two nodes.
+        first: The first of them, where several join the two nodes.
+    """
+
+    cables: int | Literal["all"] = field(
+        default=1,
+        metadata=f.how_many("cables", "How many of the cables between the two nodes, or `all`; one when left out"),
+    )
+    first: int = field(
+        default=0, metadata=f.count("first", "The first of these cables, from 0, where several join the two nodes")
+    )
+
+    def links(self, places: Places, ends: str) -> Links:
+        """Both directions of the cables."""
+        return places.cable(ends, self.cables, self.first)
+
+    def need_cable(self, cable: str | None) -> None:
+        """Refuses to count cables where none is named.
+
+        Raises:
+            InputError: There is a count and no cable.
+        """
+        if cable is None and (self.cables != 1 or self.first):
+            key, found = ("first", self.first) if self.first else ("cables", self.cables)
+            raise InputError(f"`{key}` is about a `cable`, and none is named", key=key, found=found)
+
+
+def some_cables(forth: Links, back: Links, cables: int | Literal["all"], first: int) -> Links:
+    """Both directions of some of the cables between two nodes.
+
+    Args:
+        forth: int64[n], links from one node to the other, one a cable.
+        back: int64[n], links in the other direction, in the same order.
+        cables: How many.
+        first: The first of them.
+
+    Raises:
+        InputError: There are fewer cables.
+    """
+    last = len(forth) - 1
+    expect(0 <= first <= last, "fewer cables join the two nodes", "first", first, f"0 to {last}")
+    count = len(forth) - first if cables == "all" else cables
+    expect(
+        1 <= count <= len(forth) - first,
+        "fewer cables join the two nodes",
+        "cables",
+        cables,
+        f"`all`, or 1 to {len(forth) - first}",
+    )
+    return np.sort(np.concatenate([forth[first : first + count], back[first : first + count]]))
+
+
+def expect(holds: bool, message: str, key: str, found: object, allowed: str) -> None:
+    """Refuses a key's value.
+
+    Raises:
+        InputError: `holds` is false.
+    """
+    if not holds:
+        raise InputError(message, key=key, found=found, allowed=allowed)
+
+
+faults: Registry[type[Fault]] = Registry("fault", package="railyard.cluster.fault")

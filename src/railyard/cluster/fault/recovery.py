@@ -1,0 +1,78 @@
+"""How a job gets over a death that its network cannot route around: abort, replacement, restart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from railyard.kit.errors import InputError
+from railyard.kit.schema.bounds import bounded, limits
+
+LOCAL_TIMEOUT_S = 4.096e-6
+"""Unit of InfiniBand's local acknowledgement timeout: 4.096 us x 2^timeout (InfiniBand architecture, 9.7.6)."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What happens between a death that hangs a job and its next step; see docs/explanation/faults.md for the sources.
+
+    Attributes:
+        ib_timeout: Exponent of a queue pair's timeout, 4.096 us x 2^n (`NCCL_IB_TIMEOUT`, default 20: 4.3 s).
+        ib_retries: How often it is waited for (`NCCL_IB_RETRY_CNT`, default 7: 30 s in all).
+        watchdog_s: After which a hanging collective is aborted whatever the NIC says (PyTorch: 10 min).
+        process_s: Until the launcher sees that a process is gone and ends the others (torchrun's agents look every few
+            seconds; an assumption).
+        diagnosis_s: Until it is known what is to be replaced (MegaScale, NSDI 2024: less than 10 min on average).
+        spares: Hosts that stand ready.
+        schedule_s: Until a spare has the place of a dead host (an assumption).
+        repair_s: Until what is dead is back where no spare helps (median of 309 faults of 400 servers in the
+            InfiniteHBD trace, SIGCOMM 2025: 1.3 days; quartiles 0.1 and 4.5).
+        init_s: From the start of the processes to the first step, without loading (MLPerf Training v5.0, 8,192 H100:
+            374 s).
+    """
+
+    ib_timeout: int = field(default=20, metadata=bounded(limits(1, 31)))
+    ib_retries: int = field(default=7, metadata=bounded(limits(0, 7)))
+    watchdog_s: float = 600.0
+    process_s: float = 5.0
+    diagnosis_s: float = 600.0
+    spares: int = 0
+    schedule_s: float = 60.0
+    repair_s: float = 1.3158 * 86_400
+    init_s: float = 374.0
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be."""
+        if not 1 <= self.ib_timeout <= 31:
+            raise InputError("the timeout's exponent", key="ib_timeout", found=self.ib_timeout, allowed="1 to 31")
+        if not 0 <= self.ib_retries <= 7:
+            raise InputError("three bits count retries", key="ib_retries", found=self.ib_retries, allowed="0 to 7")
+
+    def restart(
+        self, *, hosts: int, spell_s: float | None, read_s: float, unsaved_s: float
+    ) -> tuple[tuple[str, float], ...]:
+        """From the abort of a job to where it was: causes and seconds.
+
+        Args:
+            hosts: That are gone, or cut off.
+            spell_s: How long what is wrong lasts; None: until it is repaired.
+            read_s: Loading of the checkpoint.
+            unsaved_s: Work since it.
+        """
+        place = ("until it is repaired", self.repair_s)
+        if 0 < hosts <= self.spares:
+            place = ("until a spare has its place", self.schedule_s)
+        elif spell_s is not None:
+            place = ("until it is back", max(spell_s - self.abort_s - self.diagnosis_s, 0.0))
+        return (
+            ("diagnosis", self.diagnosis_s),
+            place,
+            ("start of the processes", self.init_s),
+            ("loading the checkpoint", read_s),
+            ("work since the last checkpoint, on the mean", unsaved_s),
+        )
+
+    @property
+    def abort_s(self) -> float:
+        """From the first packet that nobody acknowledges to the abort of the communicator."""
+        retries_s = LOCAL_TIMEOUT_S * 2.0**self.ib_timeout * max(self.ib_retries, 1)
+        return min(retries_s, self.watchdog_s)

@@ -1,0 +1,195 @@
+"""Railyard from Python: the words of the command line, results as tables, and a card for notebooks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from railyard.face.api.finished import OPERATED_TABLES, SERVED_TABLES, TABLES, Run
+from railyard.face.api.query import query
+from railyard.face.api.view import view
+from railyard.kit.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from railyard.measure.result.result import Result
+    from railyard.work.scenario.load import Draft
+    from railyard.work.scenario.model import Scenario
+    from railyard.work.serving.explain import ServedExplanation
+    from railyard.work.study.tasks import Workers
+    from railyard.work.training.explain import Explanation
+
+__all__ = [
+    "OPERATED_TABLES",
+    "SERVED_TABLES",
+    "TABLES",
+    "Run",
+    "compare",
+    "compare_runs",
+    "explain",
+    "load",
+    "query",
+    "run",
+    "view",
+]
+
+
+def load(path: str | Path, *, overrides: Mapping[str, Any] | None = None) -> Scenario:
+    """Reads and checks a scenario without running it.
+
+    Args:
+        path: A scenario file.
+        overrides: Other values by dotted key: `{"cluster.accelerators": 2048}`.
+
+    Raises:
+        InputError: With the place of every fault.
+    """
+    return _draft(path, overrides).scenario
+
+
+def run(
+    scenario: str | Path | Mapping[str, Any] | Scenario,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    engine: str | None = None,
+    out: str | Path | None = "runs",
+    progress: Callable[[str, float], None] | None = None,
+) -> Run:
+    """Runs a scenario with every variant that it compares.
+
+    Args:
+        scenario: A file, a mapping as in a file, or a `Scenario`.
+        overrides: Other values by dotted key.
+        engine: In place of the scenario's.
+        out: Where the folder of the run is put; None writes nothing.
+        progress: Told what is being done, and its share from 0 to 1.
+
+    Raises:
+        InputError: The scenario is wrong, with the place of every fault.
+        SimulationError: The run cannot finish.
+    """
+    return execute(_draft(scenario, overrides), [], engine=engine, out=out, progress=progress)
+
+
+def compare(
+    scenario: str | Path | Mapping[str, Any] | Scenario,
+    *,
+    vary: Mapping[str, Sequence[Any]],
+    overrides: Mapping[str, Any] | None = None,
+    engine: str | None = None,
+    out: str | Path | None = "runs",
+    progress: Callable[[str, float], None] | None = None,
+) -> Run:
+    """Runs a scenario once for every combination of values.
+
+    Args:
+        scenario: A file, a mapping as in a file, or a `Scenario`.
+        vary: Values by dotted key: `{"fabric": ["roce", "uec"]}`.
+        overrides: Other values by dotted key.
+        engine: In place of the scenario's.
+        out: Where the folder of the run is put; None writes nothing.
+        progress: Told what is being done, and its share from 0 to 1.
+
+    Raises:
+        InputError: The scenario is wrong, with the place of every fault.
+        SimulationError: The run cannot finish.
+    """
+    changes = {**(overrides or {}), "compare": {"vary": {key: list(values) for key, values in vary.items()}}}
+    return execute(_draft(scenario, changes), [], engine=engine, out=out, progress=progress)
+
+
+def compare_runs(runs: Sequence[str | Path], *, out: str | Path | None = "runs") -> Run:
+    """Sets runs that were kept side by side, as if one scenario had compared them.
+
+    Args:
+        runs: Folders of runs, or their `result.json`; at least two.
+        out: Where a folder with the joined result and its report is put; None writes nothing.
+
+    Raises:
+        InputError: A run cannot be read, one stands twice, or they are of different kinds of work.
+    """
+    from railyard.face.report import write_report
+    from railyard.work.study.joined import joined
+    from railyard.work.study.kept import read_all
+    from railyard.work.study.study import keep
+
+    result = joined(read_all([Path(run) for run in runs]))
+    place = (
+        None
+        if out is None
+        else keep(result, Path(out), lambda found, folder: write_report(found, folder / "report.html"))
+    )
+    return Run(result.name, result, place)
+
+
+def explain(
+    run: str | Path | Run, *, variant: str | None = None, remedies: bool = True
+) -> Explanation | ServedExplanation:
+    """Explains a run that was kept: where its time goes, and what each remedy would give.
+
+    A training step is a tree that adds up; of a serving run it is where requests wait, pool by pool and over time, and
+    what one more replica of each pool would give.
+
+    Args:
+        run: A folder of a run, its `result.json`, or what `run` or `compare` gave back.
+        variant: Which; the first when None.
+        remedies: Whether remedies are simulated too; each takes about as long as the run's own step.
+
+    Raises:
+        InputError: There is no such run or variant, its files cannot be read, or the run kept no folder.
+    """
+    from railyard.work.study import explain as explaining
+
+    if isinstance(run, Run):
+        if run.folder is None:
+            raise InputError("the run kept no folder to explain", key="out", hint="run it with `out=` a folder")
+        run = run.folder
+    return explaining.explain(Path(run), variant=variant, with_remedies=remedies)
+
+
+def execute(
+    draft: Draft,
+    varies: Sequence[str],
+    *,
+    engine: str | None = None,
+    out: str | Path | None = "runs",
+    progress: Callable[[str, float], None] | None = None,
+    pool: Callable[[], Workers] | None = None,
+) -> Run:
+    """Runs a scenario that was read already, and writes its folder; the common end of Python and the command line.
+
+    Raises:
+        InputError: The scenario cannot be run, or its kind of work cannot on a Ray cluster.
+        SimulationError: The run cannot finish.
+    """
+    from railyard.face.report import write_report
+    from railyard.work.study import study
+
+    def face(result: Result, folder: Path) -> None:
+        write_report(result, folder / "report.html")
+
+    place = None if out is None else Path(out)
+    if draft.kind == "operate":
+        from railyard.work.operate import study as operating
+
+        if pool is not None:
+            raise InputError("months of jobs run on this machine alone, on all of its cores", key="--ray")
+        operating.check_engine(engine)
+        played = operating.operate(draft, varies, out=place, faces=[face], progress=progress)
+        return Run(played.result.name, played.result, played.folder)
+    finished = study.run(draft, varies, engine=engine, out=place, faces=[face], progress=progress, pool=pool)
+    return Run(finished.result.name, finished.result, finished.folder)
+
+
+def _draft(scenario: str | Path | Mapping[str, Any] | Scenario, overrides: Mapping[str, Any] | None) -> Draft:
+    from railyard.kit.schema import yaml
+    from railyard.work.scenario import load as loading
+
+    if not isinstance(scenario, str | Path):
+        return loading.from_values(scenario, overrides)
+    draft = loading.load(scenario)
+    changes = {
+        key: yaml.from_plain(value, yaml.Mark(f"{key} given in Python")) for key, value in (overrides or {}).items()
+    }
+    return draft.changed(changes) if changes else draft

@@ -1,0 +1,181 @@
+"""How far to believe a result, in words: bands of model error beside those of prices, and ties called ties."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.face.api import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from railyard.measure.result.model_error import Difference, ErrorRow, Verdict
+    from railyard.measure.result.result import Result
+    from railyard.measure.result.variants.variant import BaseVariant
+
+_FIGURES: dict[str, tuple[str, Callable[[float | None], str]]] = {
+    "step_s": ("step", numbers.seconds),
+    "network_tax": ("network tax", numbers.percent),
+    "ttft_s": ("TTFT p50", numbers.seconds),
+    "tpot_s": ("TPOT p50", numbers.seconds),
+    "cpmt": ("$/Mtoken", numbers.short),
+    "tokens_per_s_per_gpu": ("tokens/s per GPU", numbers.short),
+    "power_w": ("power", numbers.power),
+}
+_IN_CARD = ("step_s", "ttft_s", "tpot_s", "cpmt")
+_BY = {"cpmt": "dollars a token", "step_s": "step time", "goodput_rps": "requests in time"}
+
+
+def band_of(variant: BaseVariant, figure: str) -> str:
+    """`7.66 to 9.84 s`, or N/A where nothing was validated."""
+    row = _row(variant, figure)
+    return numbers.NOT_APPLICABLE if row is None else _range(row)
+
+
+def step_band(variant: BaseVariant) -> str:
+    """The band of a step, with what it is in percent: `7.66 to 9.84 s (-5 to +22 %)`."""
+    row = _row(variant, "step_s")
+    if row is None:
+        return numbers.NOT_APPLICABLE
+    low, high = (100 * (end / row.typical - 1) for end in (row.low, row.high))
+    return f"{_range(row)} ({low:+.0f} to {high:+.0f} %)"
+
+
+def lines(variant: BaseVariant) -> list[str]:
+    """The card's line on model error; none where nothing was validated."""
+    rows = [row for figure in _IN_CARD if (row := _row(variant, figure)) is not None]
+    if not rows:
+        return []
+    return ["model error " + ", ".join(f"{_FIGURES[row.figure][0]} {_range(row)}" for row in rows)]
+
+
+def _row(variant: BaseVariant, figure: str) -> ErrorRow | None:
+    return next((row for row in variant.model_error or () if row.figure == figure), None)
+
+
+def _range(row: ErrorRow) -> str:
+    show = _FIGURES[row.figure][1]
+    return numbers.pair(show(row.low), show(row.high), "to")
+
+
+def peers(result: Result) -> tuple[str, ...]:
+    """Names of the variants that cannot be told from the leading one."""
+    return () if result.verdict is None else result.verdict.ties
+
+
+def all_tied(result: Result) -> bool:
+    """Whether no variant that can be bought can be told from the leading one."""
+    verdict = result.verdict
+    return verdict is not None and 0 < len(verdict.ties) == len(verdict.ranking) - 1
+
+
+def title(result: Result, single: str) -> str:
+    """What the card calls the variant that it tells of: `best` only where nothing is tied with it."""
+    verdict = result.verdict
+    if verdict is None or verdict.unlike:
+        return single
+    if verdict.leading is None:
+        return "loses least" if verdict.ranking else "bound"
+    return "best" if verdict.best is not None else "tied"
+
+
+def unlike(result: Result) -> str:
+    """A sentence on variants that do different work; empty where all do the same."""
+    verdict = result.verdict
+    if verdict is None or not verdict.unlike:
+        return ""
+    values = ", ".join(f"{key} {_values(result, key)}" for key in verdict.unlike[:_MOST_KEYS])
+    more = len(verdict.unlike) - _MOST_KEYS
+    values += f" and {more} more keys" if more > 0 else ""
+    return f"The variants do different work ({values}): none of them is the better one."
+
+
+_MOST_KEYS = 3
+
+
+def _values(result: Result, key: str) -> str:
+    """`4 against 9`: what each variant has under a key."""
+    found = [_under(variant.settings, key) for variant in result.variants]
+    return " against ".join(dict.fromkeys(found))
+
+
+def _under(settings: Mapping[str, object], key: str) -> str:
+    """The value under a dotted key of settings whose keys may be dotted themselves."""
+    if key in settings:
+        return str(settings[key])
+    for name, value in settings.items():
+        if key.startswith(f"{name}.") and isinstance(value, dict):
+            return _under(value, key[len(name) + 1 :])
+    return "its default"
+
+
+def unexercised(result: Result) -> str:
+    """A sentence on what is varied and not shown, with a space behind it; empty where all is."""
+    if result.verdict is None:
+        return ""
+    crossing = [one for one in result.verdict.unexercised if one.crossing]
+    still = [one.key for one in result.verdict.unexercised if not one.crossing]
+    said = ""
+    if crossing:
+        low, high = crossing[0].from_servers, crossing[0].to_servers
+        would = "" if low is None else f"; it would from {low:,} servers"
+        would += "" if high in (None, low) else f", in all variants from {high:,}"
+        keys = ", ".join(one.key for one in crossing)
+        said = f"This job does not cross the spine{would}: what {keys} would change there does not show. "
+    if still:
+        said += f"{', '.join(still)} changes no figure of this job. "
+    return said
+
+
+def bound(result: Result) -> str:
+    """A sentence on how far the leading variant is from what no product reaches, with a space before it; or empty."""
+    verdict = result.verdict
+    if verdict is None or verdict.bound is None or verdict.leading is None or verdict.above_bound is None:
+        return ""
+    if verdict.above_bound < _LEAST_SEEN:
+        return f" {verdict.leading} does as well as {verdict.bound}, a bound with the same NICs."
+    more = _MORE[verdict.by].format(numbers.percent(verdict.above_bound))
+    return f" {verdict.bound}, a bound with the same NICs, {more} than {verdict.leading}."
+
+
+_LEAST_SEEN = 0.0005
+"""What would be printed as 0.0 %."""
+
+_MORE = {
+    "cpmt": "gets {} more tokens out of a GPU",
+    "step_s": "does {} more steps per second",
+    "goodput_rps": "answers {} more requests in time",
+}
+
+
+def ties(result: Result) -> str:
+    """A sentence on what cannot be told apart, with a space before it; empty where everything can."""
+    verdict = result.verdict
+    if verdict is None or not verdict.ties:
+        return ""
+    tied = [row for row in verdict.differences if row.tied]
+    widest = max(tied, key=lambda row: abs(row.difference))
+    who = f"{_every(result, verdict)} are tied" if all_tied(result) else _names(verdict)
+    return f" {who}: {_inside(widest, verdict)}."
+
+
+def _every(result: Result, verdict: Verdict) -> str:
+    """`Both variants`, or `All 5 variants that are compared` where some cannot be bought or are late."""
+    many = len(verdict.ranking)
+    sold = "" if many == len(result.variants) else " that are compared"
+    return f"{'Both' if many == 2 else f'All {many}'} variants{sold}"
+
+
+def _names(verdict: Verdict) -> str:
+    names = ", ".join(verdict.ties)
+    return f"{names} {'is' if len(verdict.ties) == 1 else 'are'} tied with {verdict.leading}"
+
+
+def _inside(row: Difference, verdict: Verdict) -> str:
+    """`they differ by 0.9 % in dollars a token, within the error of model and prices (2.1 %)`."""
+    of = "of model and prices" if row.price_band else "of the model"
+    most = "" if len(verdict.ties) == 1 else "at most "
+    difference = numbers.percent(abs(row.difference))
+    return (
+        f"they differ by {most}{difference} in {_BY[verdict.by]}, within the error {of} ({numbers.percent(row.band)})"
+    )

@@ -1,0 +1,275 @@
+"""Which figures head a result, how they are called and shown, and which of them moved."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, TypeGuard
+
+from railyard.face.api import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from railyard.measure.result.leaves import Leaf
+
+ROUNDING = 5e-4
+"""Figures that differ by no more than this share of the larger one are the same in three digits."""
+
+_UNITS: Mapping[str, Callable[[float, float], str]] = {
+    "s": numbers.seconds,
+    "us": lambda value, like: numbers.seconds(value * 1e-6, like * 1e-6),
+    "share": lambda value, _: f"{100 * value:.3g} %",
+    "USD": numbers.dollars,
+    "W": numbers.power,
+    "bytes": lambda value, like: f"{numbers.short(value / 2**30)} GiB" if abs(like) >= 2**27 else f"{value:,.0f} B",
+    "bps": lambda value, _: f"{numbers.short(value / 1e9)} Gb/s",
+    "": lambda value, _: numbers.short(value, 4),
+}
+"""How values of a unit are shown; the largest one decides on the prefix."""
+
+_ENDINGS = (("_s", "s"), ("_us", "us"), ("_usd", "USD"), ("_w", "W"), ("_bytes", "bytes"), ("_bps", "bps"))
+"""How keys of results end, and the unit that this says."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A word that heads two documents, and differs."""
+
+    variant: str
+    what: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure that heads results.
+
+    Attributes:
+        path: Within a variant; `*` stands for anything, such as the name of a row.
+        words: How it is called; `*` is what stood for it.
+        unit: Of `_UNITS`.
+        detail: Whether it is a part of another figure.
+    """
+
+    path: str
+    words: str
+    unit: str = ""
+    detail: bool = False
+
+
+FIGURES: tuple[Figure, ...] = (
+    Figure("step.seconds", "step", "s"),
+    Figure("serving.ttft_s.p99", "TTFT p99", "s"),
+    Figure("serving.tpot_s.p99", "TPOT p99", "s"),
+    Figure("serving.ttft_s.p50", "TTFT p50", "s"),
+    Figure("serving.tpot_s.p50", "TPOT p50", "s"),
+    Figure("serving.e2e_s.p99", "time to the last token p99", "s"),
+    Figure("serving.slo.attainment", "requests within the limits", "share"),
+    Figure("serving.slo.goodput_rps", "goodput (requests/s)"),
+    Figure("tax.goodput_lost", "goodput lost to the scale-out network", "share"),
+    Figure("objectives.cpmt", "cost per million tokens", "USD"),
+    Figure("objectives.jct", "JCT", "s"),
+    Figure("objectives.step", "step", "s"),
+    Figure("objectives.capex", "capex", "USD"),
+    Figure("objectives.power", "power", "W"),
+    Figure("objectives.*", "*"),
+    Figure("operate.utilization", "utilization", "share"),
+    Figure("operate.goodput", "goodput", "share"),
+    Figure("operate.ettr", "ETTR", "share"),
+    Figure("operate.*.per_useful_accelerator_hour.typical", "cost per useful GPU-hour", "USD"),
+    Figure("operate.queue_s.p50", "wait in the queue p50", "s"),
+    Figure("operate.queue_s.p99", "wait in the queue p99", "s"),
+    Figure("operate.jct_s.p50", "JCT p50", "s"),
+    Figure("operate.jct_s.p99", "JCT p99", "s"),
+    Figure("jobs[*].together.step_s", "step of *", "s"),
+    Figure("jobs[*].together.ttft_s.p50", "TTFT p50 of *", "s"),
+    Figure("jobs[*].slowdown", "slowdown of *"),
+    Figure("tax.tokens_lost", "network tax", "share"),
+    Figure("tax.scale_up.tokens_lost", "scale-up tax", "share"),
+    Figure("jct.seconds", "JCT", "s"),
+    Figure("cpmt.typical", "cost per million tokens", "USD"),
+    Figure("serving.cpmt.total.typical", "cost per million tokens", "USD"),
+    Figure("utilization.gpu", "GPU utilization", "share"),
+    Figure("utilization.mfu", "MFU", "share"),
+    Figure("utilization.tokens_per_s_per_gpu", "tokens/s per GPU"),
+    Figure("*power.total_w.typical", "power", "W"),
+    Figure("*capex.total_usd.typical", "capex", "USD"),
+    Figure("packet.fct_us.p50", "FCT p50", "us"),
+    Figure("packet.fct_us.p99", "FCT p99", "us"),
+    Figure("packet.fct_us.max", "slowest flow", "us"),
+    Figure("faults[*].lost_s", "lost to *", "s"),
+    Figure("memory.rows[*].total_bytes", "memory of stage *", "bytes", detail=True),
+    Figure("collectives[*].mean_s", "collective *", "s", detail=True),
+    Figure("power.components[*].typical_w", "power of *", "W", detail=True),
+    Figure("capex.components[*].typical_usd", "capex of *", "USD", detail=True),
+    Figure("network.tiers[*].max_utilization", "fullest link of *", "share", detail=True),
+)
+"""In the order in which people ask for them."""
+
+CHOICES: Mapping[str, str] = {
+    "verdict.leading": "leading variant",
+    "verdict.best": "best variant",
+    "best": "best design",
+    "outcome": "outcome",
+    "serving.outcome": "outcome",
+    "bottleneck.name": "bottleneck",
+}
+"""Words that head results, by path."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A figure that differs between two documents.
+
+    Attributes:
+        variant: Whose; empty where the document has one part.
+        path: Within the variant.
+        words: How it is called.
+        unit: Unit of both values, empty for a plain number.
+        old, new: Its values.
+        rank: Place among `FIGURES`; behind them where it is none of these.
+        detail: Whether it is a part of another figure.
+    """
+
+    variant: str
+    path: str
+    words: str
+    unit: str
+    old: float
+    new: float
+    rank: int
+    detail: bool
+
+    @property
+    def change(self) -> float:
+        """New minus old."""
+        return self.new - self.old
+
+    @property
+    def share(self) -> float | None:
+        """The change over the old value; None where that is 0."""
+        return self.change / abs(self.old) if self.old else None
+
+    @property
+    def size(self) -> float:
+        """The change over the larger of both, 0 to 2."""
+        return abs(self.change) / max(abs(self.old), abs(self.new))
+
+
+@dataclass(frozen=True)
+class OneSided:
+    """A headline figure that only one of two documents has.
+
+    Attributes:
+        variant: Whose; empty where the document has one part.
+        path: Within the variant.
+        figure: How it is called.
+        unit: Unit of the value, empty for a plain number.
+        old, new: Its value; None on the side that has none.
+        absent: Whether that side lacks the key; its value is null otherwise.
+    """
+
+    variant: str
+    path: str
+    figure: str
+    unit: str
+    old: float | None
+    new: float | None
+    absent: bool
+
+
+def one_sided(variant: str, old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> list[OneSided]:
+    """Headline figures of one variant that only one document has, in the order of `FIGURES`."""
+    rows = []
+    for path in dict.fromkeys((*old, *new)):
+        leaves = [each.get(path) for each in (old, new)]
+        values = [float(leaf) if _number(leaf) else None for leaf in leaves]
+        known = _known(path) if values.count(None) == 1 else None
+        if known is not None and not known[1].detail:
+            absent = path not in (old if values[0] is None else new)
+            rows.append((known[0], OneSided(variant, path, known[2], known[1].unit, values[0], values[1], absent)))
+    return [row for _, row in sorted(rows, key=lambda item: item[0])]
+
+
+def moved(variant: str, old: Mapping[str, Leaf], new: Mapping[str, Leaf], *, every: bool) -> list[Moved]:
+    """Figures of one variant that moved beyond rounding: those that head results first, then by size.
+
+    Args:
+        variant: Name of the variant.
+        old: Leaves of the variant in the old document, by path.
+        new: Leaves of the variant in the new document, by path.
+        every: Whether every number counts where it has none that heads results.
+    """
+    pairs = list(_pairs(old, new))
+    rows = [_moved(variant, known, *pair) for pair in pairs if (known := _known(pair[0])) is not None]
+    if every and not rows:
+        rows = [
+            _moved(variant, (len(FIGURES), Figure(path, path, _unit_of(path)), path), path, *both)
+            for path, *both in pairs
+        ]
+    rows = [row for row in rows if beyond_rounding(row.old, row.new)]
+    return sorted(rows, key=lambda row: (row.detail, row.rank if not row.detail else 0, -row.size, row.path))
+
+
+def _moved(variant: str, known: tuple[int, Figure, str], path: str, old: float, new: float) -> Moved:
+    rank, figure, words = known
+    return Moved(variant, path, words, figure.unit, old, new, rank, figure.detail)
+
+
+def beyond_rounding(old: float, new: float, scale: float = 0.0) -> bool:
+    """Whether two values differ by more than rounding, of themselves or of what they are a part of."""
+    return abs(new - old) > ROUNDING * max(abs(old), abs(new), scale)
+
+
+def _pairs(old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[tuple[str, float, float]]:
+    """Paths of numbers that both have."""
+    for path, before in old.items():
+        after = new.get(path)
+        if _number(before) and _number(after):
+            yield path, float(before), float(after)
+
+
+def _number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+@cache
+def _patterns() -> list[re.Pattern[str]]:
+    return [re.compile("(.*)".join(map(re.escape, figure.path.split("*")))) for figure in FIGURES]
+
+
+@cache
+def _known(path: str) -> tuple[int, Figure, str] | None:
+    """Place, record and words of a figure that heads results."""
+    for rank, (figure, pattern) in enumerate(zip(FIGURES, _patterns(), strict=True)):
+        match = pattern.fullmatch(path)
+        if match is not None:
+            star = match[1].replace("_", " ") if match.groups() else ""
+            return rank, figure, figure.words.replace("*", star)
+    return None
+
+
+def _unit_of(path: str) -> str:
+    return next((unit for ending, unit in _ENDINGS if path.endswith(ending)), "")
+
+
+def shown(value: float, unit: str, like: float | None = None) -> str:
+    """A value for people, with the prefix that suits it or another value."""
+    return _UNITS[unit](value, value if like is None else like)
+
+
+def shown_pair(old: float, new: float, unit: str) -> str:
+    """Two values with one unit: `9.12 -> 8.71 s`."""
+    like = max(abs(old), abs(new))
+    return numbers.pair(shown(old, unit, like), shown(new, unit, like), "->")
+
+
+def shown_change(old: float, new: float, unit: str) -> str:
+    """How far a value moved: `-4.5 %`; of shares in points, `+0.2 pt`."""
+    if unit == "share":
+        return f"{100 * (new - old):+.3g} pt"
+    return "from 0" if old == 0 else f"{100 * (new - old) / abs(old):+.1f} %"

@@ -1,0 +1,77 @@
+"""Figures for people: three or four digits, the unit that suits, N/A rather than a misleading number."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from railyard.measure.result.section import Band
+
+NOT_APPLICABLE = "N/A"
+_STEPS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
+
+
+def short(value: float | None, digits: int = 3) -> str:
+    """Three or so digits, thousands with a separator."""
+    if value is None or not math.isfinite(value):
+        return NOT_APPLICABLE
+    if value == 0:
+        return "0"
+    decimals = digits - 1 - math.floor(math.log10(abs(value)))
+    return f"{round(value, decimals):,.{max(decimals, 0)}f}"
+
+
+def percent(share: float | None) -> str:
+    """A share as percent with one decimal."""
+    return NOT_APPLICABLE if share is None else f"{100 * share:.1f} %"
+
+
+def seconds(value: float | None, like: float | None = None) -> str:
+    """A time in the unit that suits it, or another."""
+    if value is None or not math.isfinite(value):
+        return NOT_APPLICABLE
+    for scale, unit in ((86400 * 2, "d"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if abs(value if like is None else like) >= scale:
+            return f"{short(value / (86400 if unit == 'd' else scale))} {unit}"
+    return "0 s" if value == 0 else f"{short(value * 1e9)} ns"
+
+
+def power(watts: float | None, like: float | None = None) -> str:
+    """A power in the unit that suits it, or another."""
+    if watts is None:
+        return NOT_APPLICABLE
+    return f"{short(watts / 1e6)} MW" if (watts if like is None else like) >= 1e6 else f"{short(watts / 1e3)} kW"
+
+
+def dollars(value: float | None, like: float | None = None) -> str:
+    """An amount of money, `$41.2M`, in the unit that suits it, or another."""
+    if value is None:
+        return NOT_APPLICABLE
+    for scale, prefix in _STEPS:
+        if abs(value if like is None else like) >= scale:
+            return f"${short(value / scale)}{prefix}"
+    return f"${short(value)}"
+
+
+def pair(one: str, other: str, between: str) -> str:
+    """Two values in words, with their unit once: `9.12 -> 8.71 s`."""
+    number, _, unit = one.rpartition(" ")
+    return f"{number if number and other.endswith(f' {unit}') else one} {between} {other}"
+
+
+def count(value: float | None) -> str:
+    """A count: `15 T`."""
+    if value is None:
+        return NOT_APPLICABLE
+    for scale, prefix in _STEPS:
+        if abs(value) >= scale:
+            return f"{short(value / scale)} {prefix}"
+    return short(value)
+
+
+def band(values: Band | None) -> str:
+    """A range as low / typical / high."""
+    if values is None:
+        return NOT_APPLICABLE
+    return " / ".join(short(end) for end in values.ends)

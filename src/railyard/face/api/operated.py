@@ -1,0 +1,310 @@
+"""A cluster in time in words: a row a variant, where its time went, tenants, sizes, who slowed whom."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from railyard.face.api import numbers
+from railyard.kit.interval import interval
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from railyard.measure.result.operate import DrawBand, OperateFigures, ServiceRow, SpreadFigures
+    from railyard.measure.result.result import Result
+    from railyard.measure.result.variants.operate import OperateVariant
+
+LITTLE = 0.0005
+"""Of all time: less is shown as 0.0 %."""
+MOST_TIED = 4
+"""Variants that are named as tied."""
+MOST_NOISY = 3
+"""Pairs of a job and its neighbour that a variant's table names."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table of text.
+
+    Attributes:
+        headings: One a column; all but the first are set to the right.
+        rows: Cells.
+    """
+
+    headings: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+def are_operated(result: Result) -> bool:
+    """Whether a result is of a cluster in time."""
+    return len(result.operated) == len(result.variants)
+
+
+def sheets(result: Result) -> Iterator[Sheet]:
+    """The tables of a result, the comparison first; details of tenants and sizes where there is one variant."""
+    yield Sheet(HEADINGS, [_row(one) for one in result.operated])
+    yield Sheet(PARTS, [_parts(one) for one in result.operated])
+    names = [part.name for part in result.operated[0].operate.time]
+    yield Sheet(
+        ("accelerator time", *names),
+        [(one.name, *(numbers.percent(part.share) for part in one.operate.time)) for one in result.operated],
+    )
+    yield from _draws(result.operated)
+    yield from _services(result.operated)
+    if len(result.operated) == 1:
+        yield from _details(result.operated[0].operate)
+    noisy = [(one.name, row) for one in result.operated for row in one.operate.slowed_by[:MOST_NOISY]]
+    if noisy:
+        rows = [(name, row.job, row.by, numbers.short(row.accelerator_hours)) for name, row in noisy]
+        yield Sheet(("variant", "job", "most slowed by", "GPU-h lost"), rows)
+
+
+HEADINGS = (
+    "variant",
+    "jobs done",
+    "JCT p50 / p99",
+    "queue mean / p99",
+    "slowdown p50",
+    "fairness mean / p95",
+    "utilization",
+    "goodput",
+    "ETTR",
+    "idle while jobs wait",
+    "$/useful GPU-h low/typ/high",
+)
+
+
+def _row(variant: OperateVariant) -> tuple[str, ...]:
+    found = variant.operate
+    return (
+        variant.name,
+        f"{found.jobs.done:,} of {found.jobs.all:,}",
+        _two(found.jct_s, "p50", "p99", numbers.seconds),
+        _two(found.queue_s, "mean", "p99", numbers.seconds),
+        numbers.short(None if found.slowdown is None else found.slowdown.p50),
+        _two(found.finish_time_fairness, "mean", "p95", numbers.short),
+        numbers.percent(found.utilization),
+        numbers.percent(found.goodput),
+        numbers.percent(found.ettr),
+        f"{numbers.percent(found.fragmentation.idle_while_jobs_wait)},"
+        f" {numbers.dollars(found.fragmentation.usd_while_jobs_wait.typical)}",
+        numbers.band(found.usd.per_useful_accelerator_hour),
+    )
+
+
+PARTS = ("variant", "figures are of", "from", "to", "jobs at its end", "drain: length, utilization", "whole run")
+
+
+def _parts(variant: OperateVariant) -> tuple[str, ...]:
+    """The steady window, which all other figures describe, and the time before and after it."""
+    found = variant.operate
+    steady, drain, whole = found.steady, found.drain, found.whole
+    per_hour = whole.usd_per_useful_accelerator_hour
+    late = "none" if drain is None else numbers.seconds(drain.end_s - drain.start_s)
+    return (
+        variant.name,
+        _window(found),
+        numbers.seconds(steady.start_s),
+        numbers.seconds(steady.end_s),
+        f"{steady.running_at_end:,} run, {steady.waiting_at_end:,} wait",
+        late if drain is None else f"{late}, {numbers.percent(drain.utilization)}",
+        f"{numbers.percent(whole.utilization)}"
+        + ("" if per_hour is None else f", ${numbers.short(per_hour.typical)}/useful GPU-h"),
+    )
+
+
+def _two(spread: SpreadFigures | None, first: str, second: str, show: Any) -> str:
+    if spread is None:
+        return numbers.NOT_APPLICABLE
+    return f"{show(getattr(spread, first))} / {show(getattr(spread, second))}"
+
+
+def _one(spread: SpreadFigures | None, name: str, show: Any) -> str:
+    return numbers.NOT_APPLICABLE if spread is None else str(show(getattr(spread, name)))
+
+
+def _details(found: OperateFigures) -> Iterator[Sheet]:
+    """By tenant, and by size."""
+    if len(found.tenants) > 1:
+        heads = ("tenant", "jobs", "GPU-h", "useful", "queue mean", "JCT p50", "finish-time fairness", "$/useful GPU-h")
+        yield Sheet(
+            heads,
+            [
+                (
+                    row.name,
+                    f"{row.jobs:,}",
+                    numbers.short(row.accelerator_hours),
+                    numbers.short(row.useful_accelerator_hours),
+                    _one(row.queue_s, "mean", numbers.seconds),
+                    _one(row.jct_s, "p50", numbers.seconds),
+                    _one(row.finish_time_fairness, "mean", numbers.short),
+                    numbers.band(row.usd_per_useful_accelerator_hour),
+                )
+                for row in found.tenants
+            ],
+        )
+    if len(found.sizes) > 1:
+        yield Sheet(
+            ("accelerators", "jobs", "GPU-h", "queue mean", "slowdown p50", "ETTR", "MTBF"),
+            [
+                (
+                    row.accelerators,
+                    f"{row.jobs:,}",
+                    numbers.short(row.accelerator_hours),
+                    _one(row.queue_s, "mean", numbers.seconds),
+                    _one(row.slowdown, "p50", numbers.short),
+                    numbers.percent(row.ettr),
+                    numbers.NOT_APPLICABLE if row.mtbf_h is None else numbers.seconds(row.mtbf_h * 3600),
+                )
+                for row in found.sizes
+            ],
+        )
+
+
+def _draws(variants: Sequence[OperateVariant]) -> Iterator[Sheet]:
+    """What hangs on when things fail."""
+    drawn = [(one.name, one.operate.draws) for one in variants if one.operate.draws is not None]
+    if not drawn:
+        return
+    count = max(len(draws.by_draw) for _, draws in drawn)
+    yield Sheet(
+        (f"{count} draws of failures: low/mean/high", "goodput", "ETTR", "$/useful GPU-h (typical prices)"),
+        [
+            (
+                name,
+                _band(draws.goodput, numbers.percent),
+                _band(draws.ettr, numbers.percent),
+                _band(draws.usd_per_useful_accelerator_hour, numbers.short),
+            )
+            for name, draws in drawn
+        ],
+    )
+
+
+def _band(band: DrawBand | None, show: Any) -> str:
+    return numbers.NOT_APPLICABLE if band is None else " / ".join(show(one) for one in (band.low, band.mean, band.high))
+
+
+def _services(variants: Sequence[OperateVariant]) -> Iterator[Sheet]:
+    """What users of serving jobs saw."""
+    rows = [(one.name, row) for one in variants for row in one.operate.services]
+    if not rows:
+        return
+    yield Sheet(
+        (
+            "variant",
+            "service",
+            "replicas",
+            "load",
+            "all answer",
+            "TTFT p99: all / over the run",
+            "TPOT p99: all / over the run",
+            "answered in time",
+            "failed",
+        ),
+        [
+            (
+                name,
+                row.name,
+                f"{row.jobs} x {row.replicas}" if row.jobs > 1 else str(row.replicas),
+                numbers.percent(row.load),
+                numbers.percent(sum(one.time for one in row.states if one.answer == row.replicas)),
+                _latencies(row, "ttft_p99_s"),
+                _latencies(row, "tpot_p99_s"),
+                numbers.percent(row.in_time),
+                f"{100 * row.failed:.3f} %",
+            )
+            for name, row in rows
+        ],
+    )
+
+
+def _latencies(row: ServiceRow, name: str) -> str:
+    """With all replicas, and over the run."""
+    full = next((getattr(one, name) for one in row.states if one.answer == one.asked == row.replicas), None)
+    return " / ".join("queue grows" if one is None else numbers.seconds(one) for one in (full, getattr(row, name)))
+
+
+def why(result: Result) -> str:
+    """Which variant's useful hour is cheapest and which dearest, and what of the time sets them apart most.
+
+    Where failures were drawn several times it is the mean of the draws, and variants whose difference over the same
+    draws may as well be none (90 % interval) are called tied.
+    """
+    priced = [(cost, one) for one in result.operated if (cost := _cost(one)) is not None]
+    if len(priced) < 2:
+        return "\n".join(f"{_time(one)}; {_drained(one.operate)}" for one in result.operated)
+    (low, best), (high, worst) = min(priced, key=lambda pair: pair[0]), max(priced, key=lambda pair: pair[0])
+    tied = [one.name for _, one in priced if one is not best and _tied(best, one)]
+    words = f"{_window(best.operate)}: a useful GPU-hour costs ${low:.2f} with {best.name}"
+    if tied:
+        more = f" and {len(tied) - MOST_TIED} more" if len(tied) > MOST_TIED else ""
+        words += f" (tied over the draws of failures: {', '.join(tied[:MOST_TIED])}{more})"
+    if worst.name in tied:
+        return f"{words}: which variant is cheapest depends on when things fail, not on the variant"
+    apart = {part.name: worst.operate.share(part.name) - part.share for part in best.operate.time[1:]}
+    name = max(apart, key=lambda part: apart[part])
+    points = 100 * apart[name]
+    return f"{words} and ${high:.2f} with {worst.name}, where {name} takes {points:.1f} points more of all GPU time"
+
+
+def _window(found: OperateFigures) -> str:
+    """Whose figures they are."""
+    chosen = {"scenario": "steady window as given", "whole run": "the whole run"}
+    return chosen.get(found.steady.chosen, f"steady window, {found.steady.chosen}")
+
+
+def _drained(found: OperateFigures) -> str:
+    """Whose figures they are, and what is left out."""
+    if found.drain is None:
+        return _window(found)
+    late, used = numbers.seconds(found.drain.end_s - found.drain.start_s), numbers.percent(found.drain.utilization)
+    return f"{_window(found)}: the drain of {late} after it, {used} in use, is left out"
+
+
+def _cost(variant: OperateVariant) -> float | None:
+    """Dollars of a useful hour at typical prices, a mean over the draws of failures."""
+    found = variant.operate
+    if found.draws is not None:
+        band = found.draws.usd_per_useful_accelerator_hour
+        return None if band is None else band.mean
+    return None if found.usd.per_useful_accelerator_hour is None else found.usd.per_useful_accelerator_hour.typical
+
+
+def _tied(best: OperateVariant, other: OperateVariant) -> bool:
+    """Whether two variants differ by no more than their draws would by chance: ratios of costs, draw by draw."""
+    if best.operate.draws is None or other.operate.draws is None:
+        return False
+    usd = [
+        {row.seed: row.usd_per_useful_accelerator_hour for row in one.operate.draws.by_draw}
+        for one in (best, other)
+        if one.operate.draws is not None
+    ]
+    apart = [math.log(high / low) for seed, low in usd[0].items() if low and (high := usd[1].get(seed))]
+    return len(apart) > 1 and interval(apart)[1] <= 0.0
+
+
+def _time(variant: OperateVariant) -> str:
+    found = variant.operate
+    most = max(found.time[1:], key=lambda part: part.share)
+    if most.share < LITTLE:
+        return f"{variant.name}: {numbers.percent(found.goodput)} of all GPU time is work"
+    return (
+        f"{variant.name}: {numbers.percent(found.goodput)} of all GPU time is work; most of the rest is {most.name},"
+        f" {numbers.percent(most.share)}"
+    )
+
+
+def card(result: Result, report: Path | None) -> str:
+    """A line a variant, and where the report is."""
+    lines = [f"{result.name}: {len(result.operated)} runs of many jobs on one cluster"]
+    lines += [
+        f"{one.name} ({_window(one.operate)}): utilization {numbers.percent(one.operate.utilization)}, goodput"
+        f" {numbers.percent(one.operate.goodput)},"
+        f" ${numbers.band(one.operate.usd.per_useful_accelerator_hour)} a useful GPU-hour"
+        for one in result.operated
+    ]
+    return "\n".join([*lines, f"report      {report if report is not None else 'not written'}"])

@@ -1,0 +1,260 @@
+"""A serving result in words: the comparison's figures, a card, and what the first token waits for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.face.api import believed, numbers
+from railyard.measure.result.variants.serving import ServingVariant
+from railyard.measure.verdict import may_be_in_time
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from railyard.measure.result.result import Result
+    from railyard.measure.result.serving import (
+        CapacityFigures,
+        Level,
+        Percentiles,
+        PoolQueueRow,
+        ReplicaTrial,
+        ServingFigures,
+    )
+    from railyard.measure.result.tax import ServingTax, ServingTaxShares
+    from railyard.measure.result.variants.serving import ServedVariant
+
+HEADINGS = (
+    "variant",
+    "requests/s",
+    "TTFT p50 / p99",
+    "TPOT p50 / p99",
+    "queue p99",
+    "in time",
+    "goodput req/s",
+    "most req/s in time",
+    "tokens/s per GPU",
+    "tokens/s per user",
+    "network tax of goodput / p99 TTFT / TPOT",
+    "scale-up tax",
+    "KV hits",
+    "$/M tokens",
+    "its model error",
+    "$/M input, split",
+    "$/M output, split",
+    "power",
+)
+RIGHT = tuple(range(1, len(HEADINGS)))
+_LEVELS = "▁▂▃▄▅▆▇█"
+_NOBODY = 0.05
+"""Requests that wait in the mean of a span, below which a pool is said to have no queue."""
+_HELPS = 0.01
+"""Share by which a trial must differ to be said to help."""
+PARTS = (("queue_s", "queue"), ("compute_s", "compute"), ("collectives_s", "collectives"), ("transfer_s", "transfer"))
+
+
+def is_served(result: Result) -> bool:
+    """Whether a result is of requests and not of a training step."""
+    return len(result.served) == len(result.variants)
+
+
+def row(variant: ServedVariant) -> list[str]:
+    """One variant's cells under `HEADINGS`."""
+    serving = variant.serving
+    cost, taxes = serving.cpmt, _taxes(variant)
+    return [
+        variant.name,
+        numbers.short(serving.requests.rate_per_s),
+        _pair(serving.ttft_s),
+        _pair(serving.tpot_s),
+        numbers.seconds(serving.queue_s.p99),
+        numbers.percent(serving.slo.attainment),
+        numbers.short(serving.slo.goodput_rps),
+        capacity_words(serving.capacity),
+        numbers.short(serving.throughput.per_gpu),
+        numbers.short(serving.throughput.per_user),
+        *map(_tax, (taxes, taxes and taxes.scale_up)),
+        numbers.percent(serving.kv.hit_rate),
+        numbers.band(None if cost is None else cost.total),
+        believed.band_of(variant, "cpmt"),
+        numbers.band(None if cost is None else cost.split_input),
+        numbers.band(None if cost is None else cost.split_output),
+        numbers.power(serving.power.total_w.typical),
+    ]
+
+
+def _taxes(variant: ServedVariant) -> ServingTax | None:
+    """What networks take of a service; None of a pipeline, which has none."""
+    return variant.tax if isinstance(variant, ServingVariant) else None
+
+
+def _tax(shares: ServingTaxShares | None) -> str:
+    """`0.0 % / 2.1 % / 0.4 %`: of goodput, of the 99th percentiles of the first token and of each further one."""
+    if shares is None:
+        return numbers.NOT_APPLICABLE
+    lost = (shares.goodput_lost, shares.ttft.get("p99"), shares.tpot.get("p99"))
+    return " / ".join(map(numbers.percent, lost))
+
+
+def taxed(variant: ServedVariant, name: str = "") -> str:
+    """What networks take of a variant, the first sentence of an answer; empty for a pipeline."""
+    tax = _taxes(variant)
+    if tax is None:
+        return ""
+    of = f" of {name}" if name else ""
+    return f"The scale-out network takes {_parts(tax)}{of}; scale-up networks take {_parts(tax.scale_up)}."
+
+
+def _parts(shares: ServingTaxShares) -> str:
+    """`0.0 % of the goodput, 2.1 % of the p99 of first tokens and 0.4 % of that of further tokens`."""
+    first, further = shares.ttft.get("p99"), shares.tpot.get("p99")
+    lost = f"{numbers.percent(shares.goodput_lost)} of the goodput"
+    if first is None or further is None:
+        return lost
+    return (
+        f"{lost}, {numbers.percent(first)} of the p99 of first tokens and {numbers.percent(further)} of that of further"
+        " tokens"
+    )
+
+
+def capacity_words(capacity: CapacityFigures | None) -> str:
+    """The largest load within the objective; `>` where no load beyond it was found."""
+    if capacity is None:
+        return numbers.NOT_APPLICABLE
+    if capacity.rate_per_s <= 0:
+        return "none"
+    return f"{'' if capacity.bounded else '> '}{numbers.short(capacity.rate_per_s)}"
+
+
+def _pair(values: Percentiles) -> str:
+    return f"{numbers.seconds(values.p50)} / {numbers.seconds(values.p99)}"
+
+
+def _in_time(result: Result) -> list[ServedVariant]:
+    """Variants that may answer as large a share of the requests in time as was asked for."""
+    return [each for each in result.served if may_be_in_time(each)]
+
+
+def best_variant(result: Result) -> ServedVariant:
+    """The variant that leads the comparison: the cheapest in time, or the one with most goodput."""
+    name = None if result.verdict is None else result.verdict.leading
+    return next((variant for variant in result.served if variant.name == name), result.served[0])
+
+
+def first_token(variant: ServedVariant, level: Level = "p99") -> str:
+    """`p99 of the first token, 2.1 s: queue 1.2 s, compute 0.7 s, collectives 0.1 s, transfer 0.1 s`."""
+    serving = variant.serving
+    parts = serving.ttft_parts.get(level)
+    if not parts:
+        return "No request was answered."
+    shares = ", ".join(f"{word} {numbers.seconds(getattr(parts, name))}" for name, word in PARTS)
+    return f"{level} of the time to the first token, {numbers.seconds(getattr(serving.ttft_s, level))}: {shares}"
+
+
+def queues(variant: ServedVariant) -> list[str]:
+    """A line a pool: how many requests wait for it, when most of them, how long, and a picture over time."""
+    return [_queue(row) for row in getattr(variant.serving, "queues", ())]
+
+
+def _queue(row: PoolQueueRow) -> str:
+    if row.waiting_peak < _NOBODY:
+        return f"{row.pool}: nobody waits"
+    waits = (
+        ""
+        if row.wait_p99_s is None
+        else f", each {numbers.seconds(row.wait_p50_s)} / {numbers.seconds(row.wait_p99_s)} (p50 / p99)"
+    )
+    most = f"most {numbers.short(row.waiting_peak)} at {numbers.seconds(row.peak_s)}"
+    picture = "".join(_LEVELS[round(count / row.waiting_peak * (len(_LEVELS) - 1))] for count in row.over_time)
+    return f"{row.pool}: {numbers.short(row.waiting_mean)} requests wait, {most}{waits}  {picture}"
+
+
+def trials(variant: ServedVariant) -> list[str]:
+    """A line a pool: what one more replica of it gave, simulated."""
+    return [_trial(variant.serving, one) for one in getattr(variant.serving, "trials", ())]
+
+
+def _trial(serving: ServingFigures, one: ReplicaTrial) -> str:
+    what = f"one more {_of(one.pool)}replica ({one.accelerators} accelerators)"
+    if one.reason:
+        return f"{what} was not tried: {one.reason}"
+    first = f"TTFT p99 {numbers.seconds(serving.ttft_s.p99)} -> {numbers.seconds(one.ttft_p99_s)}"
+    token = f"TPOT p99 {numbers.seconds(serving.tpot_s.p99)} -> {numbers.seconds(one.tpot_p99_s)}"
+    in_time = f"in time {numbers.percent(serving.slo.attainment)} -> {numbers.percent(one.attainment)}"
+    return f"{what}: {first}, {token}, {in_time}"
+
+
+def _of(pool: str) -> str:
+    return "" if pool == "both" else f"{pool} "
+
+
+def bottleneck(variant: ServedVariant) -> str:
+    """The pool whose growth helps most, `""` where none was tried: the one that requests wait for.
+
+    More requests in time go before a sooner first token: where few are in time because answers are slow, a pool that
+    only brings first tokens forward is not what they wait for.
+    """
+    serving = variant.serving
+    tried = [one for one in getattr(serving, "trials", ()) if one.ttft_p99_s is not None]
+    now = serving.ttft_s.p99
+    if not tried or now is None:
+        return ""
+    best = min(tried, key=lambda one: (-round(one.attainment or 0.0, 2), one.ttft_p99_s))
+    more = (best.attainment or 0.0) > serving.slo.attainment + _HELPS
+    best = best if more else min(tried, key=lambda one: one.ttft_p99_s)
+    sooner = best.ttft_p99_s < (1.0 - _HELPS) * now
+    if not more and not sooner:
+        return "one more replica of any pool changes next to nothing: the wait is not for replicas"
+    what = "first tokens" if sooner else "answers"
+    return f"{what} wait for the {_of(best.pool)}replicas: {_trial(serving, best)}"
+
+
+def why(result: Result) -> str:
+    """What networks take, which variant costs least per token in time, and what its first tokens wait for."""
+    best = best_variant(result)
+    if len(result.served) == 1:
+        return "\n".join(filter(None, (taxed(best), first_token(best), bottleneck(best))))
+    if unlike := believed.unlike(result):
+        return unlike
+    cost = best.serving.cpmt
+    price = f"at ${numbers.band(cost.total)} per million tokens in time" if cost else "with most requests in time"
+    many, good = len(result.served), len(_in_time(result))
+    share = f"at least {100 * best.serving.slo.target:g} % of the requests in time"
+    among = f"of the {good} of {many} variants with {share}" if good else f"though no variant has {share}"
+    leads = "comes out best" if not believed.peers(result) else "leads, tied with others,"
+    said = f"{best.name} {leads} {among}, {price}.{believed.ties(result)}{believed.bound(result)}"
+    lines = (taxed(best, best.name), f"{believed.unexercised(result)}{said}", f"{best.name}: {first_token(best)}")
+    return "\n".join(filter(None, lines))
+
+
+def explain(result: Result) -> str:
+    """What the first tokens of every variant wait for: percentile by percentile, pool by pool, and what would help."""
+    return "\n".join(line for variant in result.served for line in (variant.name, *explained(variant)))
+
+
+def explained(variant: ServedVariant) -> list[str]:
+    """The same of one variant, without its name."""
+    parts = [first_token(variant, level) for level in ("p50", "p90", "p99", "p999")]
+    lines = (taxed(variant), *parts, *queues(variant), *trials(variant))
+    return [f"  {line}" for line in lines if line]
+
+
+def card(result: Result, report: Path | None) -> str:
+    """Eight lines on a run."""
+    best = best_variant(result)
+    serving = best.serving
+    many = len(result.served)
+    cost = serving.cpmt
+    lines = [
+        f"{result.name}: {many} variant{'s' if many > 1 else ''}, {serving.requests.count} requests",
+        f"{believed.title(result, 'latency'):<12}{best.name}: TTFT {_pair(serving.ttft_s)},"
+        f" TPOT {_pair(serving.tpot_s)} (p50 / p99)",
+        f"network tax {_tax(_taxes(best))} of goodput, p99 of the first token, p99 of further ones",
+        *believed.lines(best),
+        f"in time     {numbers.percent(serving.slo.attainment)},"
+        f" goodput {numbers.short(serving.slo.goodput_rps)} requests/s",
+        f"waiting     {first_token(best)}",
+        f"cost        ${numbers.band(cost.total if cost else None)} per million tokens in time,"
+        f" {numbers.power(serving.power.total_w.typical)}",
+        f"report      {report if report is not None else 'not written'}",
+    ]
+    return "\n".join(lines)

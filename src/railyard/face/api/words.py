@@ -1,0 +1,326 @@
+"""A result in words: the comparison's figures, a card of eight lines, and an explanation."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from railyard.face.api import believed, faults, jobs, numbers, operated, served, taxes, wide
+from railyard.measure.bottleneck import CONTENTION, SCALE_UP_TIER
+from railyard.measure.result.variants.trace import TraceVariant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from railyard.measure.result.result import Result
+    from railyard.measure.result.variants.variant import StepVariant
+
+HEADINGS = (
+    "variant",
+    "network tax",
+    "scale-up tax",
+    "other waits",
+    "GPU utilization",
+    "MFU",
+    "step",
+    "tokens/s per GPU",
+    "JCT",
+    "power",
+    "capex",
+    "switch ports used",
+    "$/Mtoken low/typ/high",
+    "model error",
+    "bottleneck",
+)
+RIGHT = (4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
+
+
+def row(variant: StepVariant) -> list[str]:
+    """One variant's cells under `HEADINGS`."""
+    return [
+        variant.name,
+        taxes.cell(variant.tax),
+        taxes.cell(variant.tax.scale_up),
+        taxes.others_cell(variant),
+        numbers.percent(variant.utilization.gpu),
+        numbers.percent(variant.utilization.mfu),
+        step_words(variant),
+        numbers.short(variant.utilization.tokens_per_s_per_gpu),
+        numbers.seconds(None if variant.jct is None else variant.jct.seconds),
+        numbers.power(variant.power.total_w.typical),
+        numbers.dollars(variant.capex.total_usd.typical),
+        ports_words(variant),
+        numbers.band(variant.cpmt),
+        believed.step_band(variant),
+        variant.bottleneck.name,
+    ]
+
+
+def step_words(variant: StepVariant) -> str:
+    """`13.4 s`, or `13.4 s (11.9 to 15.2 s)` where seeds differ."""
+    step = variant.step
+    middle, samples = numbers.seconds(step.seconds), step.samples
+    low, high = numbers.seconds(min(samples)), numbers.seconds(max(samples))
+    if low == high:
+        return middle
+    value, _, unit = low.rpartition(" ")
+    return f"{middle} ({value if high.endswith(f' {unit}') else low} to {high})"
+
+
+def ports_words(variant: StepVariant) -> str:
+    """`72 of 576 (504 stranded)`: ports of the back-end's switches that have a link, and those that are empty."""
+    used, ports, stranded = (
+        sum(getattr(row, name) for row in variant.topology.switches) for name in ("used", "ports", "stranded")
+    )
+    return f"{used:,} of {ports:,} ({stranded:,} stranded)"
+
+
+def card(result: Result, report: Path | None) -> str:
+    """Eight lines on a run; of several jobs a line each."""
+    if jobs.are_jobs(result):
+        return jobs.card(result, report)
+    if operated.are_operated(result):
+        return operated.card(result, report)
+    if wide.are_wide(result):
+        return wide.card(result, report)
+    if served.is_served(result):
+        return served.card(result, report)
+    best = best_variant(result)
+    variants = result.steps
+    title = believed.title(result, "step")
+    lines = [
+        f"{result.name}: {_many(variants)}, engine {result.provenance.engine}",
+        f"{title:<12}{best.name}: step {numbers.seconds(best.step.seconds)}, GPU utilization "
+        f"{numbers.percent(best.utilization.gpu)}, MFU {numbers.percent(best.utilization.mfu)}",
+        f"network tax {taxes.cell(best.tax)}{taxes.error(best)}; scale-up tax {taxes.cell(best.tax.scale_up)}",
+        *believed.lines(best),
+        f"other waits {taxes.others_cell(best)}",
+        f"cost        {_price(best)}, "
+        f"capex {numbers.dollars(best.capex.total_usd.typical)}, "
+        f"{numbers.power(best.power.total_w.typical)}",
+        f"bottleneck  {headline(best)}",
+        f"report      {report if report is not None else 'not written'}",
+    ]
+    return "\n".join(lines)
+
+
+def _many(variants: Sequence[StepVariant]) -> str:
+    return f"{len(variants)} variant{'s' if len(variants) > 1 else ''}"
+
+
+def _price(variant: StepVariant) -> str:
+    """Dollars per million tokens, or an hour of work that makes none."""
+    if isinstance(variant, TraceVariant):
+        return f"${numbers.band(variant.cost.usd_per_h)} an hour"
+    return f"${numbers.band(variant.cpmt)} per million tokens"
+
+
+def notes(result: Result) -> list[str]:
+    """What the user should know of each variant, one line each, alike ones once."""
+    found: dict[str, list[str]] = {}
+    warned = [(variant.name, variant.warnings) for variant in result.steps]
+    warned += [(variant.name, variant.warnings) for variant in result.served]
+    warned += [(variant.name, variant.warnings) for variant in result.operated]
+    warned += [(variant.name, variant.warnings) for variant in result.wide]
+    for name, lines in warned:
+        for line in lines:
+            found.setdefault(line, []).append(name)
+    everybody = len(result.variants)
+    return [*faults.hits(result), *(f"note: {_whom(names, everybody)}{line}" for line, names in found.items())]
+
+
+def _whom(names: Sequence[str], everybody: int) -> str:
+    """Whom a note is about: nothing is said where it is about every variant."""
+    return "" if len(names) == everybody else f"{', '.join(names)}: "
+
+
+def explain(result: Result) -> str:
+    """Where the step of every variant goes, and what would help."""
+    if jobs.are_jobs(result):
+        return "\n".join(jobs.notes(result))
+    if operated.are_operated(result):
+        return operated.why(result)
+    if wide.are_wide(result):
+        return wide.why(result)
+    if served.is_served(result):
+        return served.explain(result)
+    return "\n\n".join(_explain(variant) for variant in result.steps)
+
+
+def _explain(variant: StepVariant) -> str:
+    lines = [f"{variant.name}: {numbers.seconds(variant.step.seconds)} a step", f"  {taxes.sentence(variant)}"]
+    for part in sorted(variant.time, key=lambda part: -part.seconds)[:8]:
+        where = " ".join(word for word in (part.group, part.phase) if word)
+        figures = f"{numbers.percent(part.share):>7}  {numbers.seconds(part.seconds):>8}"
+        lines.append(f"  {figures}  {part.cause}  {where}".rstrip())
+    lost = variant.lockstep.gpu_seconds_lost_to_stragglers
+    if lost > 0:
+        lines.append(f"  lockstep: stragglers cost the others {numbers.short(lost)} GPU-seconds a step")
+    lines.append(f"  {headline(variant)}")
+    trials = variant.bottleneck.ranking[:4]
+    lines += [f"  {trial.factor:g} x {trial.resource}: step {_changed(-trial.gain)}" for trial in trials]
+    return "\n".join(lines)
+
+
+def _changed(share: float) -> str:
+    return numbers.percent(share) if abs(share) >= taxes.LEAST_SEEN else "as long"
+
+
+def why(result: Result) -> str:
+    """A few sentences: faults, what the networks take, which variant is best, by how much, and what would help it."""
+    if jobs.are_jobs(result):
+        return jobs.why(result)
+    if operated.are_operated(result):
+        return operated.why(result)
+    if wide.are_wide(result):
+        return wide.why(result)
+    if served.is_served(result):
+        return served.why(result)
+    return _of_steps(result)
+
+
+def _of_steps(result: Result) -> str:
+    """The same of work whose ranks go through a step."""
+    variants = result.steps
+    best = best_variant(result)
+    if len(variants) == 1:
+        return " ".join(filter(None, (faults.opening(result), taxes.sentence(best), headline(best))))
+    if unlike := believed.unlike(result):
+        return unlike
+    if any(one.utilization.tokens_per_s_per_gpu is None for one in variants):
+        said = _fastest(result, best)
+    else:
+        said = _by_tokens(result, best)
+    said = f"{believed.unexercised(result)}{said}{believed.bound(result)}"
+    return " ".join(filter(None, (faults.opening(result), _taxed(result, best), said, headline(best))))
+
+
+def _taxed(result: Result, best: StepVariant) -> str:
+    """What the networks take of the leading variant, and of the one that they take most from."""
+    worst = max(compared(result), key=lambda one: one.tax.tokens_lost)
+    same = numbers.percent(best.tax.tokens_lost) == numbers.percent(worst.tax.tokens_lost)
+    return taxes.sentence(best, best.name) if same else taxes.of_two(best, worst, _where(worst))
+
+
+def compared(result: Result) -> list[StepVariant]:
+    """Variants to compare: those that finished and can be bought, else all."""
+    names = () if result.verdict is None or result.verdict.leading is None else result.verdict.ranking
+    return [one for one in result.steps if one.name in names and not faults.ended(one)] or list(result.steps)
+
+
+def _by_tokens(result: Result, best: StepVariant) -> str:
+    """Which variant gets the most tokens for its money, and why; ties are called ties."""
+    variants, verdict = compared(result), result.verdict
+    if verdict is not None and verdict.leading is None:
+        least = f"{best.name} loses least of what can be bought, at {_price(best)}."
+        return least if verdict.ranking else f"Nothing here can be bought: {best.name} is a bound."
+    if len(variants) == 1:
+        return f"{best.name} is the only variant that finishes and can be bought, at {_price(best)}."
+    if not _same_machine(variants):
+        return f"{_other_machines(variants)}{believed.ties(result)}"
+    worst = min(variants, key=lambda one: (round(_rate(one) / _rate(best), 3), -_price_of(one)))
+    if believed.all_tied(result):
+        return believed.ties(result).strip()
+    if worst.name in believed.peers(result) or worst is best:
+        most = numbers.percent(_gain(variants, best))
+        least = f"{best.name} costs least; none gets more than {most} more tokens out of a GPU."
+        return f"{least}{believed.ties(result)}"
+    return f"{_contrast(best, worst)}{believed.ties(result)}"
+
+
+def _fastest(result: Result, best: StepVariant) -> str:
+    """Which variant of work without tokens is done first, and by how much."""
+    variants = compared(result)
+    if len(variants) == 1:
+        return f"{best.name} is the only variant that can be bought."
+    worst = min(variants, key=_rate)
+    if believed.all_tied(result):
+        return believed.ties(result).strip()
+    saved = numbers.percent(1 - best.step.seconds / worst.step.seconds)
+    return f"{best.name} takes {saved} less time than {worst.name}.{believed.ties(result)}"
+
+
+def _same_machine(variants: Sequence[StepVariant]) -> bool:
+    """Whether tokens per accelerator may be compared: accelerators are the same."""
+    keys = {key for variant in variants for key in variant.settings}
+    return not any(key.rpartition(".")[2] == "server" or key.startswith("cluster.overrides") for key in keys)
+
+
+def _other_machines(variants: Sequence[StepVariant]) -> str:
+    """What can be said of different machines: what a million tokens costs on each."""
+    priced = [(cost, variant.name) for variant in variants if (cost := _cost(variant)) is not None]
+    if len(priced) < len(variants):
+        return "The variants are different machines, whose tokens per accelerator do not compare."
+    (low, cheap), (high, dear) = min(priced), max(priced)
+    return (
+        f"The variants are different machines: a million tokens costs from ${numbers.short(low)} ({cheap})"
+        f" to ${numbers.short(high)} ({dear})."
+    )
+
+
+def _cost(variant: StepVariant) -> float | None:
+    return None if variant.cpmt is None else variant.cpmt.typical
+
+
+def _price_of(variant: StepVariant) -> float:
+    """Typical cost, to be compared; infinite where none is known."""
+    cost = _cost(variant)
+    return math.inf if cost is None else cost
+
+
+def _rate(variant: StepVariant) -> float:
+    """Tokens of an accelerator per second; of work that makes none, how often a second it would be done."""
+    rate = variant.utilization.tokens_per_s_per_gpu
+    return float(1 / variant.step.seconds if rate is None else rate)
+
+
+def _gain(variants: Sequence[StepVariant], other: StepVariant) -> float:
+    """How much more the best of some variants gets out of an accelerator than another one."""
+    return max(map(_rate, variants)) / _rate(other) - 1
+
+
+def _where(variant: StepVariant) -> dict[str, str]:
+    """Tiers between servers by the cause that is waited for there.
+
+    Contention is at the tier that trying found, where it is one, else at the most loaded. Bandwidth is at a tier only
+    where trying found it: the most loaded tier may still be faster than the NICs.
+    """
+    known = {row.name for row in variant.network.tiers} | {variant.network.saturated_tier}
+    known -= {SCALE_UP_TIER}
+    name = variant.bottleneck.name
+    found = (one for one in (name.removeprefix(CONTENTION), variant.network.saturated_tier) if one in known)
+    contended = next(found, None)
+    places = {"contention": contended, "bandwidth": name if name in known else None}
+    return {cause: tier for cause, tier in places.items() if tier is not None}
+
+
+def _contrast(best: StepVariant, worst: StepVariant) -> str:
+    """How the two differ in tokens, or else in dollars."""
+    faster = _gain([best], worst)
+    if faster < taxes.LEAST_SEEN:
+        return f"{best.name} and {worst.name} take the same step{_cheaper(best, worst)}."
+    return f"{best.name} gets {numbers.percent(faster)} more tokens out of a GPU than {worst.name}."
+
+
+def _cheaper(best: StepVariant, worst: StepVariant) -> str:
+    low, high = _price_of(best), _price_of(worst)
+    return f"; a token costs {numbers.percent(1 - low / high)} less on {best.name}" if low < high < math.inf else ""
+
+
+def best_variant(result: Result) -> StepVariant:
+    """The variant that sentences and card are about: the leading one.
+
+    Where none leads it is the one that loses least; where variants do different work, the first.
+    """
+    verdict = result.verdict
+    if verdict is None or verdict.unlike:
+        return result.steps[0]
+    named = (verdict.leading, *verdict.ranking, verdict.bound)
+    first = next((name for name in named if name), result.steps[0].name)
+    return next(variant for variant in result.steps if variant.name == first)
+
+
+def headline(variant: StepVariant) -> str:
+    """What the bottleneck search says of a variant."""
+    return variant.bottleneck.headline

@@ -1,0 +1,5 @@
+"""`python -m railyard.face.cli`."""
+
+from railyard.face.cli import main
+
+main()

@@ -1,0 +1,303 @@
+"""`railyard calibrate`: what is at hand is measured, or records of it are read, and written as constants to use."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from railyard import catalog
+from railyard.face.api.numbers import percent, seconds
+from railyard.face.cli.messages import say
+from railyard.face.cli.progress import Progress
+from railyard.face.cli.tables import Table, emit
+from railyard.kit.errors import InputError
+from railyard.kit.files import keep_existing, write_text
+
+if TYPE_CHECKING:
+    from railyard.ask.calibrate.calibration import Calibration, Sample
+    from railyard.ask.calibrate.device import Device
+    from railyard.ask.calibrate.runs.compare import RunsReport
+    from railyard.ask.calibrate.tables import Calibrated
+    from railyard.catalog import Accelerator, Catalog
+
+DEVICES = ("auto", "cuda", "cpu")
+_MODEL = "llama-3-8b"
+_UNSTEADY = 0.2
+
+
+def device(
+    kind: str, *, entry: str | None, out: Path | None, force: bool, quick: bool, collectives: bool, as_json: bool
+) -> None:
+    """Measures a device.
+
+    Args:
+        kind: `cuda` (ROCm too), `cpu`, or `auto` for the first.
+        entry: Name of the catalogue entry that the device is, where its driver's name does not say.
+        out: Catalogue file to write, or None.
+        force: Whether the file may take the place of another one.
+        quick: Fewer shapes, seconds instead of minutes.
+        collectives: Whether to measure collectives where there are several devices.
+        as_json: Everything as JSON.
+
+    Raises:
+        InputError: There is no such device, no PyTorch, no entry of that name, or the file exists.
+    """
+    from railyard.ask.calibrate import calibrate, overlay, write
+
+    keep_existing(out, force=force)
+    found_device = _device(kind)
+    known = catalog.load()
+    name, entry_text = found_device.entry(known, entry)
+    record = _preliminary(found_device, name, entry_text) if entry_text else known.accelerator(name)
+    with Progress(wanted=not as_json) as progress:
+        found = calibrate(
+            found_device,
+            record,
+            known.model(_MODEL),
+            _plan(kind, quick=quick),
+            progress=progress,
+            collectives=collectives,
+        )
+    text = overlay(found, entry_text)
+    _checked(text)
+    if out is not None:
+        write(text, out, force=force)
+    if as_json:
+        emit(json.dumps(_json(found, out), indent=1, allow_nan=False))
+        return
+    _print(found, record)
+    for line in found.skipped:
+        say(f"skipped: {line}")
+    unsteady = sum(sample.spread > _UNSTEADY for sample in found.samples)
+    if unsteady:
+        say(
+            f"{unsteady} of {len(found.samples)} operators varied by more than {_UNSTEADY:.0%}: was other work running?"
+        )
+    say(f"wrote {out}" if out else "hint: `--out FILE` writes this as a catalogue file for `catalog:` of a scenario")
+
+
+def serving(runs: Path, *, out: Path | None, force: bool, as_json: bool) -> None:
+    """Fits the constants of an engine on the devices that runs were recorded on.
+
+    Args:
+        runs: Folder of recorded runs.
+        out: File of profiles to write, or None.
+        force: Whether the file may take the place of another one.
+        as_json: Everything as JSON.
+
+    Raises:
+        InputError: There is no run, the catalogue does not know a model or a device, or the file exists.
+    """
+    from railyard.ask.calibrate.runs.compare import validate_runs
+    from railyard.ask.calibrate.runs.fit import profiles_of
+    from railyard.ask.calibrate.runs.read import read_runs
+    from railyard.work.serving.devices import written
+    from railyard.work.serving.profiles import table_profile
+
+    keep_existing(out, force=force)
+    known = catalog.load()
+    recorded = read_runs(runs)
+    engines = ", ".join(dict.fromkeys(run.engine for run in recorded))
+    profiles, steps = profiles_of(recorded, known, f"{engines}: {len(recorded)} recorded runs in {runs.name}")
+    if out is not None:
+        write_text(out, written(profiles))
+    report = validate_runs(runs, known, profiles=profiles)
+    if as_json:
+        content = {
+            "profiles": [asdict(profile) for profile in profiles.values()],
+            "validation": json.loads(report.to_json()),
+            "out": str(out) if out else None,
+        }
+        emit(json.dumps(content, indent=1, allow_nan=False))
+        return
+    table = Table(("run", "constant", "published tables", "fitted"), right=(2, 3))
+    for step in steps:
+        before = table_profile("vllm", step.setting.device)
+        for name in step.given:
+            table.add(
+                step.setting.run.name, name, f"{getattr(before, name):.4g}", f"{getattr(step.software, name):.4g}"
+            )
+    table.print()
+    emit("")
+    runs_table(report)
+    say(f"wrote {out}" if out else "hint: `--out FILE.toml` writes the profiles")
+
+
+def runs(table: Path, *, out: Path | None, force: bool, as_json: bool) -> None:
+    """Fits constants to a user's own measurements.
+
+    Args:
+        table: A file of a kind that `calibrate.tables` knows.
+        out: File of constants to write, or None.
+        force: Whether the file may take the place of another one.
+        as_json: Everything as JSON.
+
+    Raises:
+        InputError: The file is of no known kind or wrong, or the one to write exists.
+    """
+    from railyard.ask.calibrate import tables, write
+
+    keep_existing(out, force=force)
+    kind, source = tables.read(table)
+    found = kind.calibrate(source, catalog.load())
+    if out is not None:
+        write(found.written, out, force=force)
+    if as_json:
+        content = {**asdict(found), "out": str(out) if out else None}
+        emit(json.dumps(finite(content), indent=1, allow_nan=False))
+        return
+    _constants_table(found)
+    emit("")
+    _judged_table(found)
+    for line in found.skipped:
+        say(f"skipped: {line}")
+    say(f"wrote {out}: {found.use}" if out else f"hint: `--out FILE.toml` writes the constants, for {found.use}")
+
+
+def finite(content: Any) -> Any:
+    """The same with null in the place of numbers that are none."""
+    if isinstance(content, dict):
+        return {key: finite(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def _constants_table(found: Calibrated) -> None:
+    table = Table(("constant", "of", "shipped", "yours", "+-", "told by your rows"), right=(2, 3, 4, 5))
+    for one in found.constants:
+        spread = (one.high - one.low) / (2.0 * one.value)
+        table.add(one.name, one.of, f"{one.before:.4g}", f"{one.value:.4g}", percent(spread), percent(one.settled))
+    table.print()
+
+
+def _judged_table(found: Calibrated) -> None:
+    unit = found.unit
+    table = Table(("row", f"measured, {unit}", "shipped", "yours", "without this row"), right=(1, 2, 3, 4))
+    for row in found.rows:
+        errors = [row.before, row.after, row.left_out]
+        signed = [f"{100.0 * (value / row.measured - 1.0):+.1f} %" if math.isfinite(value) else "" for value in errors]
+        table.add(row.name, f"{row.measured:.4g}", *signed)
+    for name, of in (("mean |error|", statistics.fmean), ("median |error|", statistics.median)):
+        cells = []
+        for column in ("before", "after", "left_out"):
+            misses = [abs(getattr(row, column) / row.measured - 1.0) for row in found.rows]
+            known = [miss for miss in misses if math.isfinite(miss)]
+            cells.append(percent(of(known)) if known else "")
+        table.add(name, "", *cells)
+    table.print()
+
+
+def runs_table(report: RunsReport) -> None:
+    """Distances of every run, medians, and what was fitted on it."""
+    headings = ("run", "requests", "KS of TTFT", "KS of TPOT", "TTFT p50", "measured", "TPOT p50", "measured", "fitted")
+    table = Table(headings, right=(1, 2, 3, 4, 5, 6, 7))
+    for row in report.rows:
+        if row.ttft is None or row.tpot is None:
+            continue
+        middle = [seconds(side["p50"]) for one in (row.ttft, row.tpot) for side in (one.predicted_s, one.measured_s)]
+        gaps = (f"{row.ttft.distance:.3f}", f"{row.tpot.distance:.3f}")
+        fitted = f"{len(row.fitted)} constants" if row.fitted else "nothing: held out"
+        table.add(row.id, str(row.requests), *gaps, *middle, fitted)
+    table.print()
+
+
+def _device(kind: str) -> Device:
+    if kind not in DEVICES:
+        raise InputError(f"there is no kind of device `{kind}`", key="device", found=kind, allowed=DEVICES)
+    if kind == "cpu":
+        from railyard.ask.calibrate.numpy_device import NumpyDevice
+
+        return NumpyDevice()
+    from railyard.ask.calibrate.torch_device import TorchDevice
+
+    return TorchDevice()
+
+
+def _plan(kind: str, *, quick: bool) -> Any:
+    from railyard.ask.calibrate import plan
+
+    if kind == "cpu":
+        return plan.SMALL_QUICK if quick else plan.SMALL
+    return plan.LARGE_QUICK if quick else plan.LARGE
+
+
+def _preliminary(found_device: Device, name: str, entry_text: str) -> Accelerator:
+    """The entry of a device that the catalogue does not hold, its bandwidth by one copy, all shares 1."""
+    from railyard.ask.calibrate.calibration import Calibration
+    from railyard.ask.calibrate.device import median_s
+    from railyard.ask.calibrate.overlay import overlay
+
+    size = 2**25
+    seconds, _ = median_s(found_device, found_device.copy(size), least_s=0.05)
+    constants = {"copied_bytes_s": 2.0 * size / seconds, "launch_s": 1e-6}
+    constants |= {"gemm_efficiency": 1.0, "attention_efficiency": 1.0}
+    blank = Calibration(name, found_device.facts(), "2000-01-01", (), constants, {"launch_s": 0.0})
+    return _checked(overlay(blank, entry_text)).accelerator(name)
+
+
+def _checked(text: str) -> Catalog:
+    """The catalogue with the file's entries over it: what is written is what can be read."""
+    with tempfile.TemporaryDirectory(prefix="railyard-calibrate-") as folder:
+        path = Path(folder) / "entries.yaml"
+        path.write_text(text, encoding="utf-8")
+        return catalog.load(path)
+
+
+def _print(found: Calibration, record: Accelerator) -> None:
+    emit(f"{found.facts}\ncatalogue entry: {found.entry}")
+    headings = ("operator", "shape", "operands", "measured", "spread", "rate", "of peak", "catalogue", "calibrated")
+    table = Table(headings, right=(3, 4, 5, 6, 7, 8))
+    for sample in found.samples:
+        table.add(
+            sample.kind,
+            sample.shape,
+            sample.datatype or "-",
+            _seconds(sample.seconds),
+            percent(sample.spread),
+            _rate(sample),
+            percent(sample.share),
+            percent(sample.error(sample.predicted_s)),
+            percent(sample.error(sample.calibrated_s)),
+        )
+    table.print()
+    emit("\nlaunch on the host    " + _seconds(found.software["launch_s"]))
+    constants = Table(("constant", "measured", "catalogue"), right=(1, 2))
+    for name, value in found.constants.items():
+        if name == "launch_s":
+            constants.add("launch", _seconds(value), _seconds(record.launch_ps * 1e-12))
+        elif name != "copied_bytes_s":
+            constants.add(name, percent(value), percent(getattr(record, name)))
+    for name in ("grouped_fraction", "attention_backward"):
+        if name in found.software:
+            constants.add(f"{name} (software)", percent(found.software[name]), "")
+    emit("")
+    constants.print()
+
+
+def _seconds(value: float) -> str:
+    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "us")):
+        if value * factor >= 1.0:
+            return f"{value * factor:.3g} {unit}"
+    return f"{value * 1e9:.3g} ns"
+
+
+def _rate(sample: Sample) -> str:
+    rate = sample.work / sample.seconds
+    if sample.kind.startswith(("product", "grouped", "attention")):
+        return f"{rate / 1e12:.3g} TFLOP/s"
+    return f"{rate / 1e9:.4g} GB/s"
+
+
+def _json(found: Calibration, out: Path | None) -> dict[str, Any]:
+    content = asdict(found)
+    for row, sample in zip(content["samples"], found.samples, strict=True):
+        row["error"], row["calibrated_error"] = (
+            sample.error(predicted) for predicted in (sample.predicted_s, sample.calibrated_s)
+        )
+    return {**content, "out": str(out) if out else None}

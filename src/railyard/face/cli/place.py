@@ -1,0 +1,178 @@
+"""`railyard place`: which nodes jobs get, by a scheduler's rule; `railyard topology`: a cluster in its words."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.face.cli.messages import say
+from railyard.face.cli.tables import Table, emit
+from railyard.kit.errors import InputError
+from railyard.kit.files import keep_existing, write_text
+from railyard.work.operate.hostlist import compress
+from railyard.work.operate.placed import Advised, PlacedTable, answer_of
+from railyard.work.operate.placed import place as placed
+from railyard.work.operate.source import read_nodes
+from railyard.work.operate.stream import broken_promises
+from railyard.work.operate.topology_file import formats
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from railyard.work.operate.advice import Advice, Question
+    from railyard.work.operate.placed import Where
+    from railyard.work.operate.stream import PlacedJob
+    from railyard.work.operate.tree import NodeTree
+
+
+def place(where: Where, *, policy: str, out: Path | None, as_json: bool) -> None:
+    """Prints the nodes of every job of a table; of a scenario's job also what every policy would cost.
+
+    Args:
+        where: What lies where.
+        policy: The rule; objects of Kueue have its own.
+        out: Where the answer and its page are kept.
+        as_json: One list of names a job, empty where it waits, in the order of the table.
+
+    Raises:
+        InputError: A file or a name is wrong, or the answer cannot be kept.
+    """
+    found = placed(where, policy)
+    if isinstance(found, PlacedTable):
+        _table(found, policy, as_json=as_json)
+    elif isinstance(found, Advised):
+        _advise(found, as_json=as_json)
+    else:
+        from railyard.face.cli.admit import show
+
+        show(found, as_json=as_json)
+    if out is not None:
+        from railyard.face.report import keep_answer
+
+        say(f"report: {keep_answer(answer_of(found, where.jobs.stem, policy), out)}/placement.html")
+
+
+def _table(found: PlacedTable, policy: str, *, as_json: bool) -> None:
+    for one in found.jobs:
+        for words in broken_promises(one, found.tree):
+            say(f"{one.job}: {words}")
+    names = found.tree.names
+    if as_json:
+        nodes = [[] if one.nodes is None else [names[node] for node in one.nodes] for one in found.jobs]
+        emit(json.dumps(nodes, ensure_ascii=False))
+        return
+    _print(found.tree, found.jobs)
+    waiting, many = sum(one.nodes is None for one in found.jobs), len(found.jobs)
+    emit("")
+    emit(f"{many - waiting} of {many} jobs placed by {policy}, {found.free.idle} of {found.tree.nodes} nodes left")
+
+
+def _print(tree: NodeTree, jobs: Sequence[PlacedJob]) -> None:
+    table = Table(
+        ["job", "wanted", *(f"{level}s" for level in tree.levels), "nodes"], right=range(1, 2 + len(tree.levels))
+    )
+    for one in jobs:
+        if one.nodes is None:
+            table.add(one.job, str(one.request.nodes), *["-"] * len(tree.levels), "waits")
+            continue
+        spread = [str(len(np.unique(group[one.nodes]))) for group in tree.group]
+        table.add(one.job, str(one.request.nodes), *spread, compress(tree.names[node] for node in one.nodes))
+    table.print()
+
+
+def _advise(found: Advised, *, as_json: bool) -> None:
+    first, *others = found.advice
+    if as_json:
+        emit(json.dumps([_values(found.asked, one) for one in found.advice], ensure_ascii=False))
+        return
+    print_advice(found.asked, first, others)
+
+
+def _values(asked: Question, one: Advice) -> dict[str, object]:
+    names = [] if one.nodes is None else [asked.tree.names[node] for node in one.nodes]
+    waits = one.nodes is None
+    return {
+        "policy": one.policy,
+        "nodes": names,
+        "groups": {
+            level: {"touched": touched, "least": least}
+            for level, (touched, least) in zip(asked.tree.levels, one.groups, strict=False)
+        },
+        "step_s": None if waits else one.step_s,
+        "usd_per_1000_steps": None if waits else one.usd,
+    }
+
+
+def print_advice(asked: Question, first: Advice, others: list[Advice]) -> None:
+    """The placement, why, and what the others cost beside it."""
+    from railyard.work.operate.advice import LAST, ordered
+
+    if first.nodes is None:
+        emit(f"{first.policy}: the job waits; {asked.free.idle} nodes are free, and it wants {asked.nodes}")
+    else:
+        emit(f"{first.policy}: {compress(asked.tree.names[node] for node in first.nodes)}")
+        for level, (touched, least) in zip(asked.tree.levels, first.groups, strict=True):
+            as_few = "as few as can be" if touched == least else f"{least} would do"
+            emit(f"  {level}s: {touched} ({as_few})")
+        emit(f"  step: {1e3 * first.step_s:.1f} ms, {first.usd:.2f} $ for 1,000 steps")
+    table = Table(["policy", *(f"{level}s" for level in asked.tree.levels), "step ms", "against it", "$/1000 steps"])
+    table.right = frozenset(range(1, 4 + len(asked.tree.levels)))
+    for one in ordered([first, *others]):
+        if one.nodes is None:
+            table.add(one.policy, *["-"] * len(asked.tree.levels), "waits", "-", "-")
+            continue
+        against = f"{one.step_s / first.step_s - 1:+.1%}" if first.nodes is not None else "-"
+        table.add(
+            one.policy,
+            *(str(touched) for touched, _ in one.groups),
+            f"{1e3 * one.step_s:.1f}",
+            against,
+            f"{one.usd:.2f}",
+        )
+    emit("")
+    table.print()
+    best = next((one for one in ordered([first, *others]) if one.nodes is not None and one.policy not in LAST), None)
+    if best is not None and first.nodes is not None and best.step_s < first.step_s * 0.999:
+        emit("")
+        emit(f"{best.policy} is {first.step_s / best.step_s - 1:.1%} faster: --policy {best.policy}")
+
+
+def topology(
+    source: Path, *, name: str | None, target: str | None, names: Path | None, out: Path | None, force: bool
+) -> None:
+    """Prints what nodes hang together, or writes it as a scheduler reads it.
+
+    Args:
+        source: A scenario, or a file of a format that is known.
+        name: Its format; None: recognised.
+        target: The format to write; None: a table of levels for people.
+        names: A list of nodes in the order of a scenario's servers.
+        out: Where to; None: stdout.
+        force: Whether it may take the place of another file.
+
+    Raises:
+        InputError: A file or a name is wrong, or the format cannot say what is there.
+    """
+    keep_existing(out, force=force)
+    tree = read_nodes(source, name, names)
+    if target is None:
+        table = Table(["level", "groups", "nodes in each", "first"], right=[1])
+        for level, size in zip(tree.levels, tree.size, strict=True):
+            spread = f"{size.min()}" if size.min() == size.max() else f"{size.min()} to {size.max()}"
+            table.add(level, str(len(size)), spread, tree.group_names[tree.levels.index(level)][0])
+        table.add("node", str(tree.nodes), f"{tree.total} accelerators in all", tree.names[0])
+        table.print()
+        return
+    record = formats.get(target)
+    if record.write is None:
+        writable = [one.name for _, one in formats.items() if one.write]
+        raise InputError(f"`{target}` is only read", key="--as", found=target, allowed=writable)
+    text = record.write(tree)
+    if out is None:
+        emit(text.rstrip("\n"))
+        return
+    write_text(out, text)
+    say(f"wrote {out} ({record.filename}: {record.summary})")

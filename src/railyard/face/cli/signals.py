@@ -1,0 +1,129 @@
+"""Ctrl-C and SIGTERM: every command ends within `PATIENCE_S` and what it takes to clear up.
+
+The first signal raises `Interrupted` in the main thread, at once or when the command is ready for it. Python raises it
+only at the next line of Python: compiled code that runs long asks for signals by itself (`Beat` in the core). What has
+not ended when the patience is over, such as a library's call that asks for nothing or a user's function as machine code
+that loops for ever, is ended by a thread that hears of the signal at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.kit.errors import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+CTRL_C = signal.SIGINT
+
+PATIENCE_S = 1.5
+"""From a signal to the end of the process. Where it writes what it found, processor time of its main thread counts."""
+
+_LONGEST_S = 10.0
+"""Until such a command ends on a machine that is busy with others."""
+
+
+@dataclass
+class _Ears:
+    """What was heard so far.
+
+    Attributes:
+        first: The first signal; 0: none came.
+        waits: Whether a signal waits until the command is ready.
+        once: Whether only the first one counts, so that nothing disturbs what a command does because of it.
+    """
+
+    first: int = 0
+    waits: bool = False
+    once: bool = False
+
+    def hear(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        repeated, self.first = bool(self.first), self.first or number
+        if not self.waits and not (repeated and self.once):
+            raise Interrupted
+
+
+_ears = _Ears()
+
+
+def listen(*, waits: bool = False) -> None:
+    """Begins to listen; for the main thread, once a process.
+
+    Args:
+        waits: Whether the first signal waits for `ready`.
+    """
+    _ears.waits = waits
+    for number in (CTRL_C, signal.SIGTERM):
+        signal.signal(number, _ears.hear)
+
+
+def watch(end: Callable[[int], None]) -> None:
+    """Begins to watch that the process ends after a signal; for the main thread, once a process.
+
+    Args:
+        end: Ends the process because of a signal, in the watching thread.
+    """
+    told, tells = os.pipe()
+    os.set_blocking(tells, False)
+    signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(told, end), name="signals", daemon=True).start()
+
+
+def _watch(told: int, end: Callable[[int], None]) -> None:
+    while numbers := os.read(told, 64):
+        number = next((one for one in (CTRL_C, signal.SIGTERM) if one in numbers), None)
+        if number is not None:
+            _wait()
+            end(number)
+
+
+def _wait() -> None:
+    clock = time.pthread_getcpuclockid(threading.main_thread().ident or 0)
+    begun, used = time.monotonic(), time.clock_gettime(clock)
+    while (passed := time.monotonic() - begun) < _LONGEST_S:
+        answers = _ears.waits or _ears.once
+        if (time.clock_gettime(clock) - used if answers else passed) >= PATIENCE_S:
+            return
+        time.sleep(0.05)
+
+
+def ready(*, once: bool = False) -> None:
+    """The command is ready for signals.
+
+    Args:
+        once: Whether signals after the first are ignored.
+
+    Raises:
+        Interrupted: One has come meanwhile.
+    """
+    _ears.waits, _ears.once = False, once
+    if _ears.first:
+        raise Interrupted
+
+
+def heard(number: int) -> None:
+    """A signal arrived that the main thread has not seen."""
+    _ears.first = _ears.first or number
+
+
+def came() -> bool:
+    """Whether a signal has come."""
+    return bool(_ears.first)
+
+
+def code() -> int:
+    """The exit code of a process that a signal ended: 128 and its number, as shells have it."""
+    return 128 + (_ears.first or CTRL_C)
+
+
+def name() -> str:
+    """What ended the process, in words."""
+    return "SIGTERM" if _ears.first == signal.SIGTERM else "Ctrl-C"

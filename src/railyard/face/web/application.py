@@ -1,0 +1,124 @@
+"""The application: routes behind the guard, jobs dispatched while it lives, pages beside the API."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.gzip import GZipMiddleware
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+
+from railyard.face.web.audit import Audited, AuditLog
+from railyard.face.web.dispatch import Dispatcher
+from railyard.face.web.documents import RefusalBody, TextFault
+from railyard.face.web.faults import faults_of
+from railyard.face.web.guard import Guard
+from railyard.face.web.journal import JobJournal
+from railyard.face.web.looking import Looking
+from railyard.face.web.routes import answers, jobs, outputs, people, runs, scenarios, verbs, views
+from railyard.face.web.routes.asking import House
+from railyard.face.web.status import Status, StatusFirst
+from railyard.kit.errors import RailyardError
+from railyard.work.study.provenance import version
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from railyard.face.web.settings import ServerSettings
+
+PREFIX = "/api/v1"
+
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": RefusalBody, "description": about}
+    for status, about in (
+        (400, "The request cannot be read, or the scenario is wrong."),
+        (401, "A token is needed."),
+        (403, "It comes from a page of another site."),
+        (404, "There is no such thing."),
+        (409, "Somebody else was faster."),
+        (413, "It is too large."),
+        (421, "This server has another name."),
+        (422, "It has not the form that is described here."),
+        (429, "There were too many."),
+    )
+}
+
+
+def application(settings: ServerSettings) -> FastAPI:
+    """The application over the folder of the settings.
+
+    Args:
+        settings: Checked ones: see `settings.checked`.
+    """
+    journal = JobJournal(settings.state / "journal.sqlite")
+    house = House(settings, journal, Looking(settings), Status(journal))
+    app = FastAPI(
+        title="Railyard",
+        version=version(),
+        summary="Scenarios checked, estimated and run; runs listed and read.",
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_living(house),
+        responses=_REFUSALS,
+    )
+    app.state.house = house
+    for part in (people, scenarios, verbs, jobs, runs, answers, outputs, views):
+        app.include_router(part.router, prefix=PREFIX)
+    _explain_refusals(app)
+    app.add_middleware(Audited, log=AuditLog(settings.state / "audit.log"))
+    if settings.pages:
+        _serve_pages(app)
+    app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
+    app.add_middleware(StatusFirst, status=house.status)
+    app.add_middleware(Guard, settings=settings, journal=journal)
+    return app
+
+
+def _living(house: House) -> Callable[[FastAPI], Any]:
+    @asynccontextmanager
+    async def living(_app: FastAPI) -> AsyncIterator[None]:
+        dispatching = asyncio.create_task(Dispatcher(house.settings, house.journal).serve())
+        try:
+            yield
+        finally:
+            dispatching.cancel()
+            with suppress(asyncio.CancelledError):
+                await dispatching
+            await house.looking.close()
+            house.journal.close()
+
+    return living
+
+
+def _explain_refusals(app: FastAPI) -> None:
+    @app.exception_handler(RailyardError)
+    async def wrong(_request: Request, error: RailyardError) -> JSONResponse:
+        faults = faults_of(error)
+        return JSONResponse(RefusalBody(error=faults[0].message, faults=faults).model_dump(), status_code=400)
+
+    @app.exception_handler(RequestValidationError)
+    async def misshapen(_request: Request, error: RequestValidationError) -> JSONResponse:
+        faults = [TextFault(key=".".join(map(str, row["loc"])), message=row["msg"]) for row in error.errors()]
+        return JSONResponse(
+            RefusalBody(error="the request has another form", faults=faults).model_dump(), status_code=422
+        )
+
+    @app.exception_handler(HTTPException)
+    async def refused(_request: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse(RefusalBody(error=str(error.detail)).model_dump(), status_code=error.status_code)
+
+
+def _serve_pages(app: FastAPI) -> None:
+    root = files("railyard.face.web").joinpath("static", "ui")
+    app.mount("/assets", StaticFiles(directory=str(root.joinpath("assets"))), name="assets")
+
+    @app.get("/", include_in_schema=False, response_class=FileResponse)
+    def page() -> FileResponse:
+        return FileResponse(str(root.joinpath("ui.html")), headers={"cache-control": "no-cache"})

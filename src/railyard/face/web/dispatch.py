@@ -1,0 +1,172 @@
+"""Starts a process for every job that waits, passes on what it says, ends it when it is to stop or takes too long."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from railyard.face.web.documents import Outcome, TextFault
+
+if TYPE_CHECKING:
+    from railyard.face.web.journal import JobJournal, Taken
+    from railyard.face.web.settings import ServerSettings
+
+_LOOK_S = 0.2
+_GRACE_S = 5.0
+"""Between asking a process to stop, which lets it clear up, and killing it."""
+
+_LONGEST_LINE = 4 << 20
+TERMINATED = 128 + signal.SIGTERM
+"""Exit code of a process that ended because it was told that its server is gone."""
+
+
+class Dispatcher:
+    """Of several server processes over one folder, one at a time dispatches; the next takes over when it ends.
+
+    Args:
+        settings: Of the server.
+        journal: Where jobs stand.
+    """
+
+    def __init__(self, settings: ServerSettings, journal: JobJournal) -> None:
+        self.settings = settings
+        self.journal = journal
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    async def serve(self) -> None:
+        """Until it is cancelled; ends what runs then, which the next server begins again."""
+        lock = os.open(self.settings.state / "dispatch.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            await self._wait_for(lock)
+            self.journal.resume()
+            while True:
+                self._start()
+                await asyncio.sleep(_LOOK_S)
+        finally:
+            for task in self._running.values():
+                task.cancel()
+            await asyncio.gather(*self._running.values(), return_exceptions=True)
+            os.close(lock)
+
+    async def _wait_for(self, lock: int) -> None:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                await asyncio.sleep(1.0)
+            else:
+                return
+
+    def _start(self) -> None:
+        self._running = {name: task for name, task in self._running.items() if not task.done()}
+        while len(self._running) < self.settings.limits.runs:
+            taken = self.journal.take()
+            if taken is None:
+                return
+            self._running[taken.id] = asyncio.create_task(self._carry_out(taken))
+
+    async def _carry_out(self, taken: Taken) -> None:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "railyard.face.web.worker",
+            str(os.getpid()),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            limit=_LONGEST_LINE,
+            start_new_session=True,
+        )
+        try:
+            answer = await self._answer(process, taken)
+        finally:
+            await _end(process)
+        self._close(taken, answer, process.returncode or 0)
+
+    async def _answer(self, process: asyncio.subprocess.Process, taken: Taken) -> dict[str, Any]:
+        """The last word of the process, or why it has none."""
+        if process.stdin is None or process.stdout is None:
+            raise RuntimeError("the process has no pipes")
+        with suppress(BrokenPipeError, ConnectionResetError):
+            process.stdin.write(json.dumps(self._request(taken)).encode())
+            await process.stdin.drain()
+            process.stdin.close()
+        deadline, asked = time.monotonic() + self.settings.limits.run_s, None
+        line = asyncio.ensure_future(process.stdout.readline())
+        try:
+            while True:
+                done, _ = await asyncio.wait({line}, timeout=_LOOK_S)
+                if asked is None and taken.id in self.journal.stopping():
+                    asked = time.monotonic()
+                    _interrupt(process)
+                if asked is not None and time.monotonic() - asked > _GRACE_S:
+                    return {"stopped": True}
+                if time.monotonic() > deadline:
+                    return {"faults": [{"message": f"the run took more than {self.settings.limits.run_s:g} s"}]}
+                if not done:
+                    continue
+                if not line.result():
+                    return {} if asked is None else {"stopped": True}
+                answer: dict[str, Any] = json.loads(line.result())
+                if "stage" not in answer:
+                    return answer if asked is None else {**answer, "stopped": True}
+                self.journal.progress(taken.id, answer["stage"], answer["share"])
+                line = asyncio.ensure_future(process.stdout.readline())
+        finally:
+            line.cancel()
+
+    def _request(self, taken: Taken) -> dict[str, Any]:
+        asked = taken.request
+        return {
+            "folder": str(self.settings.folder_of(taken.owner)),
+            **asked.model_dump(),
+            "ray": self.settings.ray,
+            "memory_bytes": self.settings.limits.memory_bytes,
+        }
+
+    def _close(self, taken: Taken, answer: dict[str, Any], code: int) -> None:
+        outcome = Outcome(**answer["outcome"]) if "outcome" in answer else None
+        if "stopped" in answer:
+            self.journal.end(taken.id, "stopped", outcome=outcome)
+        elif outcome is not None:
+            self.journal.end(taken.id, "done", outcome=outcome)
+        elif "faults" in answer:
+            self.journal.end(taken.id, "failed", faults=[TextFault(**fault) for fault in answer["faults"]])
+        elif code < 0 or code == TERMINATED:
+            name = signal.Signals(-code if code < 0 else signal.SIGTERM).name
+            self.journal.killed(
+                taken.id, f"the process of the run was killed ({name}), twice: does it need more memory?"
+            )
+        else:
+            fault = TextFault(message=f"the run ended without a result (exit code {code}): a fault of Railyard's")
+            self.journal.end(taken.id, "failed", faults=[fault])
+
+
+def _interrupt(process: asyncio.subprocess.Process) -> None:
+    """Not by the process's `send_signal`: that reaps one that has just ended, and its exit code is lost."""
+    with suppress(ProcessLookupError):
+        if process.returncode is None:
+            os.kill(process.pid, signal.SIGINT)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Lets the process clear up, then kills it and what it started."""
+    try:
+        if process.returncode is None:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(process.wait(), 0.5)
+        if process.returncode is None:
+            _interrupt(process)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(process.wait(), _GRACE_S)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()

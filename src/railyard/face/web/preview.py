@@ -1,0 +1,123 @@
+"""The process that looks at scenarios while they are typed, and into runs: a line asks on stdin, a line answers.
+
+Its first line says that it is ready.
+A question has `verb` and `person`, the folder of whoever asks. `check` and `estimate` have `text` and `file`; the
+answer is a `Checked` or an `Estimated`. Verbs of `views/` have what stands there; the answer has `packed` (base64),
+`head`, or `faults`. Whoever starts the process kills it when an answer takes too long, and starts another.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from railyard.face.web import sandbox
+from railyard.face.web.documents import Checked, Estimated, TextFault
+from railyard.face.web.faults import faults_of
+from railyard.face.web.views import floor, marks, prices, requests, timeline
+from railyard.face.web.views import load as over_time
+from railyard.kit import processes
+from railyard.kit.errors import RailyardError
+from railyard.work.scenario import load
+from railyard.work.study import estimate, inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pydantic import BaseModel
+
+    from railyard.work.scenario.load import Draft
+
+
+def main(folder: str, memory_bytes: str, parent: str) -> int:
+    """Answers until stdin ends.
+
+    Args:
+        folder: Of the person for whom it works.
+        memory_bytes: What it may take.
+        parent: Number of the process that asks.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    processes.die_with_parent(int(parent), signal.SIGTERM)
+    lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    os.chdir(folder)
+    processes.limit_memory(int(memory_bytes))
+    sandbox.confine(Path(folder))
+    lines.write("{}\n")  # ready: the time of an answer counts from here
+    lines.flush()
+    for line in sys.stdin:
+        answer = _answer(Path(folder), json.loads(line))
+        lines.write(answer + "\n")
+        lines.flush()
+    return 0
+
+
+def _answer(folder: Path, question: dict[str, Any]) -> str:
+    view = _VIEWS.get(question["verb"])
+    if view is not None:
+        return json.dumps(_seen(view, question), ensure_ascii=False)
+    return _LOOKS[question["verb"]](folder, question).model_dump_json()
+
+
+def _seen(view: Callable[[dict[str, Any]], Any], question: dict[str, Any]) -> dict[str, Any]:
+    try:
+        found = view(question)
+    except RailyardError as error:
+        return {"faults": [fault.model_dump() for fault in faults_of(error)]}
+    except MemoryError:
+        return {"faults": [TextFault(message="it needs too much memory").model_dump()]}
+    return {"packed": base64.b64encode(found).decode()} if isinstance(found, bytes) else {"head": found}
+
+
+def _draft(folder: Path, question: dict[str, Any]) -> Draft:
+    draft = load.from_text(question["text"], folder / question["file"])
+    for path in inputs.files_of(draft).values():
+        sandbox.refuse_outside(path, folder)
+    return draft
+
+
+def _check(folder: Path, question: dict[str, Any]) -> Checked:
+    try:
+        draft = _draft(folder, question)
+        kind, engine = estimate.checked(draft)
+    except RailyardError as error:
+        return Checked(faults=faults_of(error))
+    return Checked(faults=[], name=draft.title, kind=kind, engine=engine)
+
+
+def _estimate(folder: Path, question: dict[str, Any]) -> Estimated:
+    begin = time.monotonic()
+    try:
+        result = estimate.estimate(_draft(folder, question))
+    except RailyardError as error:
+        return Estimated(faults=faults_of(error), took_s=time.monotonic() - begin)
+    except MemoryError:
+        return Estimated(faults=faults_of(RailyardError("it needs too much memory")), took_s=time.monotonic() - begin)
+    return Estimated(faults=[], result=result.plain(), took_s=time.monotonic() - begin)
+
+
+_LOOKS: dict[str, Callable[[Path, dict[str, Any]], BaseModel]] = {"check": _check, "estimate": _estimate}
+_VIEWS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "hall": floor.hall,
+    "cables": floor.cables,
+    "marks": marks.marks,
+    "load": over_time.windows,
+    "load-cables": over_time.cables,
+    "requests": requests.head,
+    "request-rows": requests.rows,
+    "strips": timeline.head,
+    "window": timeline.window,
+    "slice": timeline.slice_at,
+    "prices": prices.repriced,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

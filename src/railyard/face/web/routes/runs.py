@@ -1,0 +1,83 @@
+"""Runs that are done, whoever ran them: the folders of the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Query
+from fastapi.responses import FileResponse, Response
+
+from railyard.face.web.documents import PageRow, RunRow
+from railyard.face.web.routes.asking import Asked
+from railyard.face.web.shelf import RESULT, Missing
+from railyard.work.study.joined import joined
+from railyard.work.study.kept import read_all, read_result
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+router = APIRouter(tags=["runs"])
+
+_DRAWS_ONLY = (
+    "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline';"
+    " img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+)
+"""For pages that lie in a folder: what stands in them may be anybody's."""
+
+
+@router.get("/runs")
+def list_runs(
+    asked: Asked,
+    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+    most: Annotated[int, Query(ge=1, le=500)] = 100,
+) -> list[RunRow]:
+    """Runs, latest first."""
+    return asked.shelf.runs(offset=offset, most=most)
+
+
+@router.get("/comparison")
+def compare_runs(asked: Asked, run: Annotated[list[str], Query(min_length=2, max_length=20)]) -> dict[str, Any]:
+    """Several runs as one result, format railyard/result-1, with what can be said of their order."""
+    return joined(read_all([_file(asked, one, RESULT) for one in run])).plain()
+
+
+@router.get("/pages")
+def list_pages(asked: Asked) -> list[PageRow]:
+    """Pages that commands wrote: of plans, deployments, acceptance; the latest first."""
+    return asked.shelf.pages()
+
+
+@router.get("/page", response_class=FileResponse)
+def page(asked: Asked, file: Annotated[str, Query(max_length=400)]) -> FileResponse:
+    """One of these pages, which may draw and nothing else: it has no origin, no network and no parent."""
+    try:
+        path = asked.shelf.page(file)
+    except (Missing, ValueError, OSError):
+        raise HTTPException(404, f"there is no page `{file[:80]}`") from None
+    return FileResponse(path, media_type="text/html", headers={"content-security-policy": _DRAWS_ONLY})
+
+
+@router.get("/runs/{run}/result", response_class=Response)
+def result(asked: Asked, run: str) -> Response:
+    """The result, format railyard/result-1, also of a run that an earlier version kept."""
+    return Response(read_result(_file(asked, run, RESULT)).text(), media_type="application/json")
+
+
+@router.get("/runs/{run}/scenario", response_class=FileResponse)
+def scenario(asked: Asked, run: str) -> FileResponse:
+    """The scenario with its defaults written out; it gives the same run again."""
+    return FileResponse(_file(asked, run, "scenario.yaml"), media_type="text/plain; charset=utf-8")
+
+
+@router.get("/runs/{run}/report", response_class=FileResponse)
+def report(asked: Asked, run: str) -> FileResponse:
+    """The report as one file to keep and to pass on."""
+    return FileResponse(_file(asked, run, "report.html"), media_type="text/html", filename=f"{run}.html")
+
+
+def _file(asked: Asked, run: str, name: str) -> Path:
+    try:
+        asked.shelf.run(run)
+        return asked.shelf.file_of_run(run, name)
+    except (Missing, ValueError, OSError):
+        raise HTTPException(404, f"there is no file `{name[:80]}` of a run `{run[:80]}`") from None

@@ -1,0 +1,94 @@
+"""What can be asked for besides a run, and files to give it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, HTTPException, Query, Request
+from starlette.requests import ClientDisconnect
+
+from railyard.face.web.documents import FileName, FileRow, InputRow, InputSpec, OptionSpec, VerbSpec
+from railyard.face.web.routes.asking import Asked
+from railyard.face.web.verbs.verb import listed
+from railyard.kit.files import appearing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from railyard.face.web.settings import WorkLimits
+    from railyard.face.web.shelf import Shelf
+    from railyard.face.web.verbs.verb import Option, Verb
+
+router = APIRouter(tags=["verbs"])
+
+
+@router.get("/verbs")
+def list_verbs() -> list[VerbSpec]:
+    """Everything that can be asked for, and what each is given."""
+    return [_spec(verb) for verb in listed()]
+
+
+@router.get("/inputs")
+def list_inputs(asked: Asked) -> list[InputRow]:
+    """What lies below the folder and can be given to a verb, the latest first."""
+    return asked.shelf.inputs()
+
+
+_RAW = {"requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}}
+
+
+@router.put("/uploads", openapi_extra=_RAW)
+async def upload(asked: Asked, request: Request, file: Annotated[FileName, Query()]) -> FileRow:
+    """Puts the body under `uploads/`; the file appears whole or not at all, in place of one of the same name."""
+    shelf, limits = asked.shelf, asked.house.settings.limits
+    path = shelf.upload_to(file)
+    _refuse_more(shelf, limits)
+    size = await _stored(request, path)
+    name = path.relative_to(shelf.folder).as_posix()
+    return FileRow(file=name, bytes=size, changed=path.stat().st_mtime)
+
+
+@router.delete("/uploads", status_code=204)
+def remove_upload(asked: Asked, file: Annotated[FileName, Query()]) -> None:
+    """Removes a file that was uploaded."""
+    path = asked.shelf.upload_to(file)
+    if path.is_symlink() or not path.is_file():
+        raise HTTPException(404, f"there is no upload `{file[:80]}`")
+    path.unlink()
+
+
+async def _stored(request: Request, path: Path) -> int:
+    """Bytes that arrived; the guard ends what grows too large."""
+    size = 0
+    try:
+        with appearing(path) as unfinished, unfinished.open("wb") as out:
+            async for chunk in request.stream():
+                size += out.write(chunk)
+    except ClientDisconnect:
+        raise HTTPException(413, "the file did not arrive whole, or is too large") from None
+    return size
+
+
+def _refuse_more(shelf: Shelf, limits: WorkLimits) -> None:
+    count, size = shelf.uploaded()
+    if count >= limits.uploads or size >= limits.uploads_bytes:
+        raise HTTPException(
+            413, f"{count} uploads of {size >> 20} MiB are there already: remove some, in the folder `uploads`"
+        )
+
+
+def _spec(verb: Verb) -> VerbSpec:
+    return VerbSpec(
+        name=verb.name,
+        title=verb.title,
+        about=verb.about,
+        scenario="scenario" in verb.takes,
+        engine="engine" in verb.takes,
+        vary="vary" in verb.takes,
+        inputs=[InputSpec(**vars(one)) for one in verb.inputs],
+        options=[_option(one) for one in verb.options],
+    )
+
+
+def _option(option: Option) -> OptionSpec:
+    return OptionSpec(**{**vars(option), "allowed": list(option.allowed())})

@@ -1,0 +1,239 @@
+"""What is too large for a result: the hall of a run's cluster, and its timeline at any zoom."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Query
+from fastapi.responses import JSONResponse, Response
+
+from railyard.face.web.documents import (
+    DraftText,
+    FileName,
+    FileRow,
+    Marks,
+    Moment,
+    RecordWindow,
+    RefusalBody,
+    Repriced,
+    RequestWindow,
+    SliceSeen,
+    Strips,
+    Window,
+)
+from railyard.face.web.looking import TooSlow, Verb
+from railyard.face.web.routes.asking import Asked, Asking
+from railyard.face.web.shelf import Missing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+router = APIRouter(tags=["views"])
+
+_COLUMNS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/octet-stream": {}}, "description": "Columns, see `railyard.face.web.views.packed`."}
+}
+
+_TIMELINE = "timeline.parquet"
+
+Variant = Annotated[int, Query(ge=0, lt=1000, description="Its number in the result.")]
+
+
+@router.get("/runs/{run}/hall", response_class=Response, responses=_COLUMNS)
+async def hall(asked: Asked, run: str, variant: Variant = 0) -> Response:
+    """Racks and devices of a run's cluster as they would stand."""
+    return await _packed(asked, "hall", {"folder": str(_run(asked, run)), "variant": variant})
+
+
+@router.get("/runs/{run}/cables", response_class=Response, responses=_COLUMNS)
+async def cables(asked: Asked, run: str, variant: Variant = 0) -> Response:
+    """Every cable of that cluster, with its load in the run."""
+    return await _packed(asked, "cables", {"folder": str(_run(asked, run)), "variant": variant})
+
+
+@router.get("/runs/{run}/load", response_class=Response, responses=_COLUMNS)
+async def load_over_time(asked: Asked, run: str, variant: Variant = 0) -> Response:
+    """How busy the network was in windows of the step: in all, and edge by edge of its drawing."""
+    return await _packed(asked, "load", {"folder": str(_run(asked, run)), "variant": variant})
+
+
+@router.get("/runs/{run}/load/cables", response_class=Response, responses=_COLUMNS)
+async def load_of_cables(
+    asked: Asked,
+    run: str,
+    first: Annotated[int, Query(ge=0, lt=1 << 20)] = 0,
+    count: Annotated[int, Query(ge=1, le=400)] = 1,
+    variant: Variant = 0,
+) -> Response:
+    """The load of every cable of the hall in some of these windows, in 255ths, window after window."""
+    about = {"folder": str(_run(asked, run)), "variant": variant, "first": first, "count": count}
+    return await _packed(asked, "load-cables", about)
+
+
+@router.get("/runs/{run}/requests", response_class=Response, responses=_COLUMNS)
+async def requests(asked: Asked, run: str, variant: Variant = 0) -> Response:
+    """How many requests waited and were answered over time, and the distributions of their latencies."""
+    return await _packed(asked, "requests", {"path": _kept(asked, run, variant, "requests.parquet")})
+
+
+@router.get("/runs/{run}/requests/rows", response_class=Response, responses=_COLUMNS)
+async def request_rows(asked: Asked, run: str, seen: Annotated[RequestWindow, Query()]) -> Response:
+    """Some requests with the parts of their time."""
+    path = _kept(asked, run, seen.variant, "requests.parquet")
+    return await _packed(asked, "request-rows", {"path": path, **seen.model_dump(exclude={"variant"})})
+
+
+@router.get("/answers/{answer}/hall", response_class=Response, responses=_COLUMNS)
+async def hall_of_answer(asked: Asked, answer: str) -> Response:
+    """Racks and devices of the cluster that an answer is about."""
+    return await _packed(asked, "hall", {"answer": _answer(asked, answer)})
+
+
+@router.get("/answers/{answer}/cables", response_class=Response, responses=_COLUMNS)
+async def cables_of_answer(asked: Asked, answer: str) -> Response:
+    """Every cable of that cluster; nothing has a load."""
+    return await _packed(asked, "cables", {"answer": _answer(asked, answer)})
+
+
+@router.get("/answers/{answer}/marks", response_model=Marks)
+async def marks_of_answer(asked: Asked, answer: str) -> Any:
+    """Where in that hall each finding is."""
+    return await _seen(asked, "marks", {"answer": _answer(asked, answer)})
+
+
+@router.post("/hall", response_class=Response, responses=_COLUMNS)
+async def planned_hall(asked: Asked, draft: DraftText) -> Response:
+    """Racks and devices of a scenario's cluster, before any run."""
+    return await _packed(asked, "hall", draft.model_dump())
+
+
+@router.post("/cables", response_class=Response, responses=_COLUMNS)
+async def planned_cables(asked: Asked, draft: DraftText) -> Response:
+    """Every cable of that cluster; nothing has a load yet."""
+    return await _packed(asked, "cables", draft.model_dump())
+
+
+@router.get("/runs/{run}/timeline", response_model=Strips)
+async def timeline(asked: Asked, run: str, variant: Variant = 0) -> Any:
+    """Lanes, looks and length of a timeline."""
+    return await _seen(asked, "strips", {"path": _kept(asked, run, variant, _TIMELINE)})
+
+
+@router.get("/runs/{run}/timeline/window", response_class=Response, responses=_COLUMNS)
+async def window(asked: Asked, run: str, seen: Annotated[Window, Query()]) -> Response:
+    """What lanes did between two moments, a look and a busy share a pixel."""
+    about = seen.model_dump(exclude={"variant"})
+    return await _packed(asked, "window", {"path": _kept(asked, run, seen.variant, _TIMELINE), **about})
+
+
+@router.get("/runs/{run}/timeline/slice", response_model=SliceSeen)
+async def slice_at(
+    asked: Asked,
+    run: str,
+    lane: Annotated[int, Query(ge=0, lt=1 << 31)],
+    at_us: Annotated[Moment, Query()],
+    variant: Variant = 0,
+) -> Any:
+    """The slice of a lane at a moment; nothing but nulls where there is none."""
+    return await _seen(asked, "slice", {"path": _kept(asked, run, variant, _TIMELINE), "lane": lane, "at_us": at_us})
+
+
+@router.get("/records")
+def list_records(asked: Asked) -> list[FileRow]:
+    """Records of what was measured, outside of runs."""
+    return asked.shelf.records()
+
+
+@router.get("/record/timeline", response_model=Strips)
+async def record_timeline(asked: Asked, file: Annotated[FileName, Query()]) -> Any:
+    """Lanes, looks and length of such a record."""
+    return await _seen(asked, "strips", {"path": _measured(asked, file)})
+
+
+@router.get("/record/timeline/window", response_class=Response, responses=_COLUMNS)
+async def record_window(asked: Asked, seen: Annotated[RecordWindow, Query()]) -> Response:
+    """What its lanes did between two moments, a look and a busy share a pixel."""
+    about = seen.model_dump(exclude={"variant", "file"})
+    return await _packed(asked, "window", {"path": _measured(asked, seen.file), **about})
+
+
+@router.get("/record/timeline/slice", response_model=SliceSeen)
+async def record_slice(
+    asked: Asked,
+    file: Annotated[FileName, Query()],
+    lane: Annotated[int, Query(ge=0, lt=1 << 31)],
+    at_us: Annotated[Moment, Query()],
+) -> Any:
+    """The slice of one of its lanes at a moment; nothing but nulls where there is none."""
+    return await _seen(asked, "slice", {"path": _measured(asked, file), "lane": lane, "at_us": at_us})
+
+
+@router.get("/prices", response_model=Repriced)
+async def prices(
+    asked: Asked,
+    run: Annotated[list[str], Query(min_length=1, max_length=20)],
+    change: Annotated[list[str], Query(max_length=20, description="Each `name:value`.")] = [],  # noqa: B006 - read only
+) -> Any:
+    """What runs would cost at other prices, and at which price the choice would turn."""
+    changes = {}
+    for text in change:
+        name, _, value = text.partition(":")
+        try:
+            changes[name] = float(value)
+        except ValueError:
+            raise HTTPException(400, f"`{text[:80]}` is no `name:value`") from None
+    return await _seen(asked, "prices", {"folders": [str(_run(asked, one)) for one in run], "changes": changes})
+
+
+def _run(asked: Asking, run: str) -> Path:
+    try:
+        return asked.shelf.run(run)
+    except (Missing, ValueError, OSError):
+        raise HTTPException(404, f"there is no run `{run[:80]}`") from None
+
+
+def _answer(asked: Asking, answer: str) -> str:
+    try:
+        return str(asked.shelf.answer(answer).parent)
+    except (Missing, ValueError, OSError):
+        raise HTTPException(404, f"there is no answer `{answer[:80]}`") from None
+
+
+def _measured(asked: Asking, file: str) -> str:
+    try:
+        return str(asked.shelf.record(file))
+    except (Missing, ValueError, OSError):
+        raise HTTPException(404, f"there is no record `{file[:80]}`") from None
+
+
+def _kept(asked: Asking, run: str, variant: int, name: str) -> str:
+    try:
+        return str(asked.shelf.kept(run, variant, name))
+    except (Missing, ValueError, OSError):
+        raise HTTPException(404, f"variant {variant} of a run `{run[:80]}` kept no {name}") from None
+
+
+async def _seen(asked: Asking, verb: Verb, about: dict[str, Any]) -> Any:
+    answer = await _ask(asked, verb, about)
+    return answer if isinstance(answer, Response) else answer["head"]
+
+
+async def _packed(asked: Asking, verb: Verb, about: dict[str, Any]) -> Response:
+    answer = await _ask(asked, verb, about)
+    if isinstance(answer, Response):
+        return answer
+    # Compressing megabytes of numbers takes longer than a loopback or a local network takes to carry them.
+    plain = {"content-encoding": "identity"}
+    return Response(base64.b64decode(answer["packed"]), media_type="application/octet-stream", headers=plain)
+
+
+async def _ask(asked: Asking, verb: Verb, about: dict[str, Any]) -> dict[str, Any] | Response:
+    try:
+        answer = await asked.house.looking.ask(asked.person, verb, about)
+    except TooSlow:
+        raise HTTPException(422, "this takes too long, or too much memory, to look at") from None
+    if "faults" in answer:
+        body = RefusalBody(error=answer["faults"][0]["message"], faults=answer["faults"])
+        return JSONResponse(body.model_dump(), status_code=400)
+    return answer

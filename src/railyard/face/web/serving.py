@@ -1,0 +1,105 @@
+"""Starts the server and says where it is."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from railyard.face.web.settings import ServerSettings, WorkLimits, checked
+from railyard.kit.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fastapi import FastAPI
+
+_VARIABLE = "RAILYARD_SERVER"
+"""Environment variable by which further processes of one server learn its settings."""
+
+
+def serve(settings: ServerSettings, *, processes: int, announce: Callable[[str], None]) -> None:
+    """Serves until it is stopped.
+
+    Args:
+        settings: What it is started with.
+        processes: That answer; one of them dispatches jobs.
+        announce: Given the address once the port is known to be free.
+
+    Raises:
+        InputError: The settings are refused, or the port is taken.
+    """
+    import uvicorn
+
+    from railyard.face.web.patience import ImpatientProtocol
+
+    _refuse_taken(settings)
+    settings = checked(settings)
+    announce(address_of(settings))
+    os.environ[_VARIABLE] = _packed(settings)
+    certificate, key = settings.certificate or (None, None)
+    uvicorn.run(
+        "railyard.face.web.serving:application_of_process",
+        factory=True,
+        http=ImpatientProtocol,
+        host=settings.host,
+        port=settings.port,
+        workers=processes,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=settings.proxied,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+        timeout_graceful_shutdown=3,
+        timeout_keep_alive=30,
+        h11_max_incomplete_event_size=64 << 10,
+    )
+
+
+def address_of(settings: ServerSettings) -> str:
+    """Where a browser finds it."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{'https' if settings.certificate else 'http'}://{host}:{settings.port}/"
+
+
+def application_of_process() -> FastAPI:
+    """The application in one process of a server, from what `serve` left in the environment."""
+    import json
+
+    from railyard.face.web.application import application
+
+    given = json.loads(os.environ[_VARIABLE])
+    given["folder"] = Path(given["folder"])
+    given["limits"] = WorkLimits(**given["limits"])
+    given["names"] = tuple(given["names"])
+    given["certificate"] = tuple(map(Path, given["certificate"])) if given["certificate"] else None
+    return application(ServerSettings(**given))
+
+
+def _packed(settings: ServerSettings) -> str:
+    import json
+
+    return json.dumps(asdict(settings), default=str)
+
+
+def _refuse_taken(settings: ServerSettings) -> None:
+    """Says that a port is taken before anything is announced."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise InputError(f"there is no address `{settings.host}`: {error.strerror}", key="host") from None
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(place)
+        except OSError as error:
+            raise InputError(
+                f"port {settings.port} of `{settings.host}` cannot be used: {error.strerror}",
+                key="port",
+                hint="another server may run there; give `--port N`",
+            ) from None

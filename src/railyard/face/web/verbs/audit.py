@@ -1,0 +1,46 @@
+"""What is wrong with a network as it was cabled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.face.web.documents import Outcome
+from railyard.face.web.verbs.verb import Input, Verb, verbs
+
+if TYPE_CHECKING:
+    from railyard.face.web.verbs.verb import Asked
+
+
+def audit(asked: Asked) -> Outcome:
+    """The folder of the audit."""
+    from railyard.ask.audit.study import Evidence, audit_found
+    from railyard.face.report import keep_answer
+    from railyard.kit.files import read_text
+
+    plan = asked.file("plan")
+    asked.tell("reading the network as found", 0.0)
+    found = Evidence(
+        asked.file("ibnetdiscover"), asked.file("lldp"), asked.file("netbox"), plan, tuple(asked.files.get("with", ()))
+    )
+    _, answer = audit_found(found)
+    text = None if plan is None else read_text(plan)
+    return Outcome(view="answer", name=keep_answer(answer, asked.runs, text).name)
+
+
+verbs.add(
+    "audit",
+    Verb(
+        name="audit",
+        title="Audit",
+        about="Holds a network as found against its plan, or against the design it was meant to be; prices each fault.",
+        order=5,
+        work=audit,
+        inputs=(
+            Input("ibnetdiscover", "InfiniBand fabric", "As `ibnetdiscover` prints it."),
+            Input("lldp", "LLDP neighbours", "A JSON file a device: lldpd, SONiC, EOS.", takes="folder"),
+            Input("netbox", "NetBox", "Its cables: alone as found, else as what was planned."),
+            Input("plan", "What was planned", "A scenario; without it the design is inferred."),
+            Input("with", "What devices say", "Counters, tables, BGP, settings, parts.", takes="either", several=True),
+        ),
+    ),
+)

@@ -1,0 +1,195 @@
+"""The hall of a cluster as columns: racks, what stands in them, the cables between, and what each carried in a run."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.ask.deploy.plan.cabling import plan_of
+from railyard.cluster.names import node_name
+from railyard.face.web import sandbox
+from railyard.face.web.views.packed import packed
+from railyard.graph.parquet import read_table
+from railyard.kit.errors import InputError
+from railyard.kit.files import read_text
+from railyard.measure.result.variants.variant import StepVariant
+from railyard.work.scenario import load, variants
+from railyard.work.study import compose, inputs, kept
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.cluster import Cluster
+    from railyard.work.scenario.load import Draft
+
+_HALLS = 2
+
+_Built = tuple["Plan", "NDArray[np.float64] | None"]
+"""A plan, and the load of every directed link where a run counted it."""
+
+
+def hall(question: dict[str, Any]) -> bytes:
+    """Racks and devices of a run's variant, or of a scenario: what is drawn first.
+
+    Args:
+        question: `folder` of the run and `variant`, its number; or `text` and `file` of a scenario; or `answer`, the
+            folder of one that keeps its scenario. `person`: the folder that files may come from.
+
+    Raises:
+        InputError: There is no such variant, or its work has no cluster of one kind.
+    """
+    plan, _ = _opened(question)
+    devices, racks = plan.devices, plan.racks
+    floor, wide = racks.floor, racks.spec.rack_width_m
+    roles = list(dict.fromkeys(devices.role.tolist()))
+    boxes = list(dict.fromkeys(devices.box.tolist()))
+    head = {
+        "names": devices.name,
+        "roles": roles,
+        "boxes": boxes,
+        "spoken": _spoken(plan),
+        "networks": list(plan.networks),
+        "tiers": [{"network": one.network, "name": one.name, "medium": one.medium} for one in plan.tiers],
+        "cables": len(plan.cables),
+        "servers": devices.servers,
+        "accelerators_per_server": plan.cluster.ranks_per_server,
+        "remarks": plan.remarks,
+        "rack_units": racks.spec.rack_units,
+        "rack_depth": racks.spec.rack_depth_m / wide,
+    }
+    return packed(
+        head,
+        {
+            "row": floor.row.astype(np.int32),
+            "column": floor.column.astype(np.int32),
+            "x": ((floor.x_m - floor.x_m.min()) / wide).astype(np.float32),
+            "y": ((floor.y_m - floor.y_m.min()) / wide).astype(np.float32),
+            "zone": floor.zone.astype(np.int32),
+            "power_w": racks.power_w.astype(np.float32),
+            "rack": racks.rack.astype(np.int32),
+            "unit": racks.unit.astype(np.int32),
+            "height": devices.height_u.astype(np.int32),
+            "role": np.array([roles.index(one) for one in devices.role], np.uint8),
+            "box": np.array([boxes.index(one) for one in devices.box], np.int16),
+            "draw_w": devices.power_w.astype(np.float32),
+        },
+    )
+
+
+def cables(question: dict[str, Any]) -> bytes:
+    """Every cable with both ends, and the larger load of its two directions, -1 where the run counted none.
+
+    Args:
+        question: As of `hall`.
+    """
+    plan, load_of = _opened(question)
+    table = plan.cables
+    load = np.full(len(table), -1.0, np.float32)
+    if load_of is not None:
+        both = np.stack([load_of[table.link], load_of[np.minimum(table.link + 1, len(load_of) - 1)]])
+        load = both.max(axis=0).astype(np.float32)
+    return packed(
+        {"loaded": load_of is not None},
+        {
+            "a": table.a.astype(np.int32),
+            "b": table.b.astype(np.int32),
+            "a_port": table.a_port.astype(np.int32),
+            "b_port": table.b_port.astype(np.int32),
+            "tier": table.tier.astype(np.uint8),
+            "number": table.number.astype(np.int32),
+            "length_m": table.length_m.astype(np.float32),
+            "gb_per_s": (table.rate_bps / 1e9).astype(np.float32),
+            "load": load,
+        },
+    )
+
+
+def _opened(question: dict[str, Any]) -> _Built:
+    person = Path(question["person"])
+    if "answer" in question:
+        return plan_of_answer(Path(question["answer"]), person), None
+    if "text" in question:
+        return _planned(question["text"], person / question["file"], person)
+    return _of_run(question)
+
+
+def plan_of_run(question: dict[str, Any]) -> Plan:
+    """The plan of a variant of a run.
+
+    Args:
+        question: `folder`, `variant`, `person`.
+    """
+    return _of_run(question)[0]
+
+
+def _of_run(question: dict[str, Any]) -> _Built:
+    result = Path(question["folder"]) / "result.json"
+    return _built(result, result.stat().st_mtime_ns, int(question["variant"]), Path(question["person"]))
+
+
+def plan_of_answer(folder: Path, person: Path) -> Plan:
+    """The plan of the cluster that an answer is about.
+
+    Raises:
+        InputError: It keeps no scenario, or one without a cluster.
+    """
+    file = folder / "scenario.yaml"
+    if not file.is_file():
+        raise InputError("this answer keeps no cluster, so it has no hall", hint="name it: --cluster, or --plan")
+    return _planned(read_text(file), file, person)[0]
+
+
+@lru_cache(maxsize=_HALLS)
+def _planned(text: str, file: Path, person: Path) -> _Built:
+    """The hall of a scenario that has not been run: of its first variant."""
+    return plan_of(_cluster(_variant(load.from_text(text, file), 0, person))), None
+
+
+@lru_cache(maxsize=_HALLS)
+def _built(result_file: Path, changed_ns: int, number: int, person: Path) -> _Built:
+    del changed_ns
+    result = kept.read_result(result_file)
+    if not 0 <= number < len(result.variants):
+        raise InputError("there is no such variant", key="variant", found=number, allowed=len(result.variants))
+    cluster = _cluster(_variant(load.load(result_file.parent / "scenario.yaml"), number, person))
+    variant = result.variants[number]
+    counted = kept.timeline_of(result_file.parent, number, variant.name).with_name("timeline.links.parquet")
+    if not counted.is_file() or not isinstance(variant, StepVariant):
+        return plan_of(cluster), None
+    carried = read_table(counted, "links")["bytes"]
+    line = cluster.links.line_bps[: cluster.links.physical]
+    if len(carried) < len(line):
+        return plan_of(cluster), None
+    return plan_of(cluster), 8 * carried[: len(line)] / line / variant.step.seconds
+
+
+def _cluster(draft: Draft) -> Cluster:
+    with load.blaming(draft):
+        return compose.cluster_of(draft, compose.catalog_of(draft))
+
+
+def _variant(draft: Draft, number: int, person: Path) -> Draft:
+    for path in inputs.files_of(draft).values():
+        sandbox.refuse_outside(path, person)
+    found = variants.expand(draft)
+    if number >= len(found):
+        raise InputError("the folder holds another scenario than its result")
+    return found[number].draft
+
+
+def _spoken(plan: Plan) -> list[str]:
+    """What scenarios call each device: `leaf 3`, `plane 1 spine 2`; empty for those without cables."""
+    names = [""] * len(plan.devices)
+    links = plan.cluster.links
+    for ends, nodes in ((plan.cables.a, links.source), (plan.cables.b, links.target)):
+        devices, first = np.unique(ends, return_index=True)
+        for device, row in zip(devices.tolist(), first.tolist(), strict=True):
+            if plan.devices.level[device] == 0 or names[device]:
+                continue
+            network = plan.networks[int(plan.cables.network[row])]
+            names[device] = node_name(plan.cluster, int(nodes[plan.cables.link[row]])).removeprefix(f"{network} ")
+    return names

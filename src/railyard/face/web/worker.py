@@ -1,0 +1,115 @@
+"""The process that runs one job: a request on stdin, a line of JSON on stdout for every change.
+
+The request has `folder`, `memory_bytes`, `ray` (an address or null) and the fields of a `NewJob`; lines have `stage`
+and `share`, the last one `outcome` or `faults`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from railyard.face.web import sandbox
+from railyard.face.web.faults import faults_of
+from railyard.face.web.verbs.verb import Asked, verbs
+from railyard.kit import processes
+from railyard.kit.errors import RailyardError
+from railyard.work.scenario import load
+from railyard.work.study import inputs
+from railyard.work.study.workers import workers
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from railyard.work.scenario.load import Draft
+
+_EVERY_S = 0.1
+
+
+def main(parent: str) -> int:
+    """Carries out the request on stdin.
+
+    Args:
+        parent: Number of the process that asks: without it nobody waits for an answer.
+    """
+    signal.signal(signal.SIGTERM, _server_is_gone)
+    processes.die_with_parent(int(parent), signal.SIGTERM)
+    lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what libraries print is no answer
+    request = json.loads(sys.stdin.read())
+    try:
+        answer = _carry_out(request, _Teller(lines))
+    except RailyardError as error:
+        answer = {"faults": [fault.model_dump(exclude_none=True) for fault in faults_of(error)]}
+    except MemoryError:
+        limit = request["memory_bytes"] / 2**30
+        answer = {"faults": [{"message": f"the run needs more memory than a run may take here ({limit:.1f} GiB)"}]}
+    except KeyboardInterrupt:
+        return 130
+    _write(lines, answer)
+    return 0
+
+
+def _server_is_gone(_number: int, _frame: FrameType | None) -> None:
+    """Ends without an answer: `KeyboardInterrupt` asks for what was found so far, and the next server begins anew."""
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+def _carry_out(request: dict[str, Any], tell: _Teller) -> dict[str, Any]:
+    folder = Path(request["folder"])
+    os.chdir(folder)
+    processes.limit_memory(request["memory_bytes"])
+    verb = verbs.get(request["verb"])
+    files = {name: [folder / file for file in given] for name, given in request["files"].items()}
+    sandbox.confine(folder)
+    for path in (path for given in files.values() for path in given):
+        sandbox.refuse_outside(path, folder)
+    cluster = partial(workers, request["ray"], begin=partial(sandbox.confine, folder)) if request["ray"] else None
+    asked = Asked(
+        folder=folder,
+        draft=partial(_draft, folder, request["text"], request["file"]),
+        engine=request["engine"],
+        vary=request["vary"],
+        files=files,
+        options={**{option.name: option.default for option in verb.options}, **request["options"]},
+        tell=tell,
+        pool=cluster or partial(workers, begin=partial(sandbox.confine, folder)),
+        cluster=cluster,
+    )
+    return {"outcome": verb.work(asked).model_dump()}
+
+
+def _draft(folder: Path, text: str, file: str) -> Draft:
+    draft = load.from_text(text, folder / file)
+    for path in inputs.files_of(draft).values():
+        sandbox.refuse_outside(path, folder)
+    return draft
+
+
+class _Teller:
+    """Passes progress on, not more often than anybody looks."""
+
+    def __init__(self, lines: Any) -> None:
+        self.lines = lines
+        self.last = 0.0
+
+    def __call__(self, stage: str, share: float) -> None:
+        now = time.monotonic()
+        if now - self.last >= _EVERY_S:
+            self.last = now
+            _write(self.lines, {"stage": stage, "share": round(share, 4)})
+
+
+def _write(lines: Any, answer: dict[str, Any]) -> None:
+    lines.write(json.dumps(answer) + "\n")
+    lines.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

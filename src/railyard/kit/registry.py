@@ -1,0 +1,147 @@
+"""One registry for every seam: a record in a file is its own registration, schema, documentation and test subject."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+from threading import RLock
+from typing import TYPE_CHECKING, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+from railyard.kit import plugins
+from railyard.kit.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Names of one kind of thing and their records.
+
+    Records are looked for where they are cheapest to find: among those added, in the file of the package that is
+    called as the record is, in all files of the package, in installed packages, in the user's files (`plugins`).
+
+    Records that are made during a run (`make`) are found by their name as long as somebody keeps them, and are part of
+    no list: a run knows nothing of those of others before it.
+
+    Args:
+        kind: What the records are, in the user's words ("topology", "fabric"); used in messages.
+        package: Its files add records when they are imported; the first look-up imports them. Without one, records
+            are added by those who import their modules.
+        taken: Names that have a meaning without a record.
+    """
+
+    def __init__(self, kind: str, *, package: str | None = None, taken: Collection[str] = ()) -> None:
+        self.kind = kind
+        self._records: dict[str, T] = {}
+        self._made: WeakValueDictionary[str, T] = WeakValueDictionary()
+        self._package = package
+        self._taken = taken
+        self._imported = package is None
+        self._importing = False
+        self._lock = RLock()
+
+    def add(self, name: str, record: T) -> T:
+        """Registers `record` under `name`; a name can be taken only once."""
+        if name in self._records or name in self._taken:
+            raise InputError(f"the {self.kind} `{name}` is registered twice", found=name)
+        self._records[name] = record
+        return record
+
+    def make(self, name: str, record: T) -> T:
+        """Lets `record` be found under `name` while it is kept; one of that name that is kept already is returned."""
+        if name in self._records or name in self._taken:
+            raise InputError(f"the {self.kind} `{name}` is registered twice", found=name)
+        return self._made.setdefault(name, record)
+
+    def made(self, name: str) -> T | None:
+        """What was made under a name and is still kept."""
+        return self._made.get(name)
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """The same as a decorator."""
+        return lambda record: self.add(name, record)
+
+    def get(self, name: str) -> T:
+        """The record of that name.
+
+        Raises:
+            InputError: There is none; says which there are and the nearest spelling.
+        """
+        made = self._made.get(name)
+        if made is not None:
+            return made
+        if name not in self:
+            raise InputError(
+                f"there is no {self.kind} `{name}`",
+                found=name,
+                allowed=self.names(),
+                hint=did_you_mean(name, self._records),
+            )
+        return self._records[name]
+
+    @property
+    def known(self) -> Collection[str]:
+        """Names of what was added so far; looks for no others."""
+        return self._records.keys()
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        self._load()
+        return sorted(self._records)
+
+    def items(self) -> list[tuple[str, T]]:
+        """All names and records, sorted by name."""
+        self._load()
+        return self.shipped()
+
+    def shipped(self) -> list[tuple[str, T]]:
+        """Names and records that come with Railyard, sorted by name; looks for no others, which takes 10 ms."""
+        self._import_package()
+        return sorted(self._records.items(), key=lambda item: item[0])
+
+    def __contains__(self, name: object) -> bool:
+        if name in self._made:
+            return True
+        if name not in self._records:
+            self._import_file(name)
+        if name not in self._records:
+            self._load()
+        return name in self._records
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __len__(self) -> int:
+        return len(self.names())
+
+    def _import_file(self, name: object) -> None:
+        file = str(name).replace("-", "_")
+        if not self._imported and file in self._files():
+            import_module(f"{self._package}.{file}")
+
+    def _import_package(self) -> None:
+        """Imports every file of the package; another thread waits: half a registry is a wrong one."""
+        if self._imported:
+            return
+        with self._lock:
+            if self._imported or self._importing:  # a file of the package that looks up names while it is imported
+                return
+            self._importing = True
+            try:
+                for file in self._files():
+                    import_module(f"{self._package}.{file}")
+                self._imported = True
+            finally:
+                self._importing = False
+
+    def _files(self) -> list[str]:
+        return (
+            [] if self._package is None else [file.name for file in iter_modules(import_module(self._package).__path__)]
+        )
+
+    def _load(self) -> None:
+        self._import_package()
+        plugins.load()

@@ -1,0 +1,324 @@
+"""The one reader of tables that users supply: a heading, then a row a line, in cells parted by commas, tabs or bars.
+
+It is strict, because a row that is read askew gives a wrong number and no error. Each row has exactly the cells of the
+heading, columns have names that differ, and a quote is opened at the beginning of a cell and closed at its end on the
+same line (RFC 4180, without line breaks in cells). Errors name file, line and column.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.files import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+    from pathlib import Path
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+_SHOWN = 60
+_BARE = "|"
+"""Between cells that are never quoted: so Slurm writes them."""
+
+
+class TableRow(dict[str, str]):
+    """The cells of a row by column, without blanks around them.
+
+    Attributes:
+        line: In the file, from 1.
+    """
+
+    __slots__ = ("_table", "_text", "line")
+
+    def __init__(self, table: Table, line: int, text: str, cells: Sequence[str]) -> None:
+        super().__init__(zip(table.columns, cells, strict=True))
+        self._table, self._text, self.line = table, text, line
+
+    def wrong(
+        self, column: str, message: str, *, allowed: object = None, hint: str | None = None, found: object = None
+    ) -> InputError:
+        """An error in the cell of a column, with its place."""
+        found = (self.get(column) or None) if found is None else found
+        text = None if found is None else str(found)[:_SHOWN]
+        return self.located(InputError(message, key=column, found=text, allowed=allowed, hint=hint))
+
+    def located(self, error: InputError) -> InputError:
+        """The same error with file and line, and the place of the cell whose column is its key."""
+        spans = _spans(self._text, self._table.delimiter) if error.problems else []
+        columns = self._table.columns
+        return InputError.many(
+            replace(
+                problem,
+                file=problem.file or self._table.file,
+                line=problem.line or self.line,
+                column=problem.column or (spans[columns.index(problem.key)] + 1 if problem.key in columns else None),
+            )
+            for problem in error.problems
+        )
+
+    def number(self, column: str, *, low: float = -math.inf, high: float = math.inf) -> float:
+        """A number; its unit is that of the column.
+
+        Raises:
+            InputError: The cell is none, or out of range.
+        """
+        value = finite(self[column])
+        if value is None:
+            allowed = "digits, perhaps with a point and an exponent; units stand in the column's name"
+            raise self.wrong(column, "expected a number", allowed=allowed)
+        if not low <= value <= high:
+            raise self.wrong(column, "the number is out of range", allowed=_range(low, high))
+        return value
+
+    def integer(self, column: str, *, low: float = -math.inf, high: float = math.inf) -> int:
+        """A whole number, also one that is written as `8.0`.
+
+        Raises:
+            InputError: The cell is none, or out of range.
+        """
+        value = self.number(column, low=low, high=high)
+        if not value.is_integer():
+            raise self.wrong(column, "expected a whole number")
+        return int(value)
+
+    def one_of(self, column: str, allowed: Collection[str]) -> str:
+        """A word of a list.
+
+        Raises:
+            InputError: The cell is none of them; with the nearest.
+        """
+        if self[column] not in allowed:
+            hint = did_you_mean(self[column], allowed)
+            raise self.wrong(
+                column, f"`{self[column][:_SHOWN]}` is not one of the allowed words", allowed=list(allowed), hint=hint
+            )
+        return self[column]
+
+
+class Table:
+    """A table as its text says it.
+
+    Args:
+        text: All of it.
+        file: Its name, for messages.
+        delimiter: Between cells; None: the one of `,`, tab and `|` that stands most often in the heading.
+        comment: What begins a line that is skipped; empty: nothing.
+        key: Columns that no two rows have alike.
+        lower: Whether names of columns are read in small letters.
+        needed: Columns that an empty table should have had, for the message.
+
+    Attributes:
+        file: Its name.
+        columns: In order.
+        delimiter: Between cells.
+        line: Of the heading, from 1.
+
+    Raises:
+        InputError: There is no heading, or a column has no name or that of another.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        file: str | Path,
+        *,
+        delimiter: str | None = None,
+        comment: str = "",
+        key: Sequence[str] = (),
+        lower: bool = False,
+        needed: Sequence[str] = (),
+    ) -> None:
+        self.file = str(file)
+        self._key, self._comment, self._seen = tuple(key), comment, dict[tuple[str, ...], int]()
+        self._lines = text.removeprefix("\ufeff").split("\n")
+        heading = next(self._numbered(0), None)
+        if heading is None:
+            raise InputError(
+                "the table is empty", file=file, allowed=", ".join(needed) or "a heading, and a row a line"
+            )
+        self.line, words = heading
+        self.delimiter = delimiter or max(",\t|", key=words.count)
+        self.columns = tuple(self.cells(self.line, words.lower() if lower else words))
+        self._check_names(words)
+
+    def require(self, *needed: str, known: Collection[str] | None = None) -> Table:
+        """The same table, whose heading has some columns.
+
+        Args:
+            needed: They must be there.
+            known: All that may be; None: any.
+
+        Raises:
+            InputError: A column is missing or unknown; with the nearest.
+        """
+        unknown = next((name for name in self.columns if known is not None and name not in known), None)
+        missing = next((name for name in needed if name not in self.columns), None)
+        if unknown is not None and known is not None:
+            raise self._wrong_name(unknown, f"there is no column `{unknown[:_SHOWN]}`", list(known), known)
+        if missing is not None:
+            raise InputError(
+                f"the column `{missing}` is missing",
+                file=self.file,
+                line=self.line,
+                found=", ".join(self.columns),
+                allowed=", ".join(needed),
+                hint=did_you_mean(missing, [name for name in self.columns if name not in needed]),
+            )
+        return self
+
+    def __iter__(self) -> Iterator[TableRow]:
+        """The rows in order.
+
+        Raises:
+            InputError: At the first that is wrong.
+        """
+        for line, text in self.rows():
+            yield self.row(line, text)
+
+    def rows(self) -> Iterator[tuple[int, str]]:
+        """Numbers and texts of the lines below the heading that are not blank."""
+        return self._numbered(self.line)
+
+    def row(self, line: int, text: str) -> TableRow:
+        """A row of `rows`.
+
+        Raises:
+            InputError: It has not a cell for every column, a quote is wrong, or its key is that of an earlier row.
+        """
+        cells = self.cells(line, text)
+        if len(cells) != len(self.columns):
+            raise InputError(
+                "a row needs as many cells as the heading",
+                file=self.file,
+                line=line,
+                column=_spans(text, self.delimiter)[len(self.columns)] + 1 if len(cells) > len(self.columns) else None,
+                found=f"{len(cells)} cells",
+                allowed=f"{len(self.columns)}: {', '.join(self.columns)}",
+            )
+        row = TableRow(self, line, text, cells)
+        if self._key:
+            self._refuse_twice(row)
+        return row
+
+    def _refuse_twice(self, row: TableRow) -> None:
+        first = self._seen.setdefault(tuple(row[name] for name in self._key), row.line)
+        if first != row.line:
+            words = " and ".join(f"`{row[name][:_SHOWN]}`" for name in self._key)
+            raise row.wrong(self._key[-1], f"two rows say {' and '.join(self._key)} {words}", hint=f"line {first} does")
+
+    def _numbered(self, after: int) -> Iterator[tuple[int, str]]:
+        for number in range(after, len(self._lines)):
+            text = self._lines[number].removesuffix("\r")
+            if text.strip() and not (self._comment and text.startswith(self._comment)):
+                yield number + 1, text
+
+    def cells(self, line: int, text: str) -> list[str]:
+        """The cells of a line, however many there are; raises `InputError` where a quote or a character is wrong."""
+        if "\0" in text or "\r" in text:
+            odd = next(at for at, letter in enumerate(text) if letter in "\0\r")
+            raise InputError("a character that no text has", file=self.file, line=line, column=odd + 1)
+        if '"' not in text or self.delimiter == _BARE:
+            return [cell.strip() for cell in text.split(self.delimiter)]
+        return self._quoted(line, text)
+
+    def _quoted(self, line: int, text: str) -> list[str]:
+        spans = [*_spans(text, self.delimiter), len(text) + 1]
+        cells = []
+        for start, end in pairwise(spans):
+            cell = text[start : end - 1].strip()
+            inner = cell[1:-1].replace('""', "")
+            if '"' in cell and not (len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in inner):
+                raise InputError(
+                    "a quote opens a cell and closes it, on the same line",
+                    file=self.file,
+                    line=line,
+                    column=start + text[start:].index('"') + 1,
+                    found=cell[:_SHOWN],
+                    hint='within quotes a quote is written twice: `""`',
+                )
+            cells.append(cell[1:-1].replace('""', '"').strip() if '"' in cell else cell)
+        return cells
+
+    def _check_names(self, words: str) -> None:
+        for at, name in enumerate(self.columns):
+            if not name:
+                column = _spans(words, self.delimiter)[at] + 1
+                raise InputError("a column has no name", file=self.file, line=self.line, column=column, found=words)
+            if name in self.columns[:at]:
+                column = _spans(words, self.delimiter)[at] + 1
+                raise InputError(
+                    f"two columns are called `{name[:_SHOWN]}`", file=self.file, line=self.line, column=column
+                )
+
+    def _wrong_name(self, name: str, message: str, allowed: object, near: Collection[str]) -> InputError:
+        return InputError(
+            message,
+            file=self.file,
+            line=self.line,
+            column=_spans(self._lines[self.line - 1], self.delimiter)[self.columns.index(name)] + 1,
+            allowed=allowed,
+            hint=did_you_mean(name, near),
+        )
+
+
+def read(
+    path: Path,
+    *needed: str,
+    known: Collection[str] | None = None,
+    delimiter: str | None = None,
+    comment: str = "",
+    key: Sequence[str] = (),
+    lower: bool = False,
+    most: int | None = None,
+) -> Table:
+    """The table of a file; see `Table` and its `require`.
+
+    Raises:
+        InputError: It cannot be read, or its heading is wrong.
+    """
+    text = read_text(path, most)
+    table = Table(text, path, delimiter=delimiter, comment=comment, key=key, lower=lower, needed=needed)
+    return table.require(*needed, known=known)
+
+
+def headless(text: str, file: str | Path) -> list[tuple[int, list[str]]]:
+    """The lines of a table without a heading, such as a matrix, each with its cells.
+
+    Raises:
+        InputError: It is empty, or a quote or a character is wrong.
+    """
+    table = Table(f"-\n{text}", file)
+    table.delimiter = ","
+    rows = [(line - 1, table.cells(line - 1, words)) for line, words in table.rows()]
+    if not rows:
+        raise InputError("the table is empty", file=file)
+    return rows
+
+
+def finite(text: str) -> float | None:
+    """A finite number in ASCII digits, perhaps with a point and an exponent; None: the text is none."""
+    value = float(text) if _NUMBER.fullmatch(text) else math.inf
+    return value if math.isfinite(value) else None
+
+
+def _spans(text: str, delimiter: str) -> list[int]:
+    """Where each cell begins; between quotes a delimiter parts nothing."""
+    starts, quoted, begins = [0], False, True
+    for at, letter in enumerate(text):
+        if letter == '"' and delimiter != _BARE and (quoted or begins):
+            quoted = not quoted
+        elif letter == delimiter and not quoted:
+            starts.append(at + 1)
+        begins = letter == delimiter or (begins and letter == " ")
+    return starts
+
+
+def _range(low: float, high: float) -> str:
+    if math.isinf(high):
+        return f"{low:g} or more"
+    return f"at most {high:g}" if math.isinf(low) else f"{low:g} to {high:g}"

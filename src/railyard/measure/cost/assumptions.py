@@ -1,0 +1,154 @@
+"""What the world around the cluster costs, and how often it fails: ranges, each open to the user's own value.
+
+The catalogue holds capital cost, life, electricity, PUE, space, operations and installation with their sources; failure
+rates stand in `railyard.measure.job`, the draw of a waiting accelerator in `power.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from railyard.catalog import Range
+from railyard.kit.errors import InputError, did_you_mean
+from railyard.measure.cost.sources import Source, of_entry
+from railyard.measure.job import Reliability
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from railyard.catalog import Catalog
+    from railyard.measure.cost.grids import Grid
+
+HOURS_PER_YEAR = 8760.0
+HOURS_PER_MONTH = HOURS_PER_YEAR / 12
+
+PRICES = {
+    "cost_of_capital": "cost-of-capital",
+    "life_years": "server-life",
+    "electricity_usd_per_kwh": "electricity",
+    "pue": "pue",
+    "space_usd_per_kw_month": "colocation",
+    "operations": "operations",
+    "installation": "installation",
+}
+"""Which entry of the catalogue's prices fills which assumption."""
+
+NAMES = (*PRICES, "mtbf_h", "restart_s")
+
+CHEAP_END: dict[str, Literal["low", "high"]] = {"life_years": "high", "mtbf_h": "high"}
+"""Assumptions whose high end is the cheap one; of all others it is the low end."""
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """Uncertain numbers of the world around the cluster.
+
+    Attributes:
+        cost_of_capital: Per year, a share.
+        life_years: Over which the capital is recovered.
+        electricity_usd_per_kwh: Metered energy.
+        pue: Facility power over IT power.
+        space_usd_per_kw_month: Provisioned space and power, per kW of IT nameplate power and month, without energy.
+        operations: Staff, support and spares, share of capital cost per year.
+        installation: Share of hardware cost.
+        mtbf_h: Mean time between interruptions caused by one accelerator and its share of everything else, hours.
+        restart_s: From an interruption to the first step after it.
+        sources: Where they come from.
+        site: Where the cluster stands, of several that it may; empty where there is one.
+        grid: Whose electricity it is; None: not said.
+    """
+
+    cost_of_capital: Range
+    life_years: Range
+    electricity_usd_per_kwh: Range
+    pue: Range
+    space_usd_per_kw_month: Range
+    operations: Range
+    installation: Range
+    mtbf_h: Range
+    restart_s: Range
+    sources: tuple[Source, ...] = field(default=(), repr=False)
+    site: str = ""
+    grid: Grid | None = None
+
+    @staticmethod
+    def from_catalog(catalog: Catalog, overrides: Mapping[str, Range | float] | None = None) -> Assumptions:
+        """From the catalogue, with the user's own values in place of some.
+
+        Args:
+            catalog: Where the prices stand.
+            overrides: Values by the names of the attributes above; a number stands for a range without width.
+
+        Raises:
+            InputError: A name is unknown, or a value is not usable.
+        """
+        given = dict(overrides or {})
+        ranges, sources = _defaults(catalog, given)
+        for name, value in given.items():
+            if name not in NAMES:
+                raise InputError("there is no such assumption", key=name, allowed=NAMES, hint=did_you_mean(name, NAMES))
+            ranges[name] = value if isinstance(value, Range) else Range(value, value, value)
+            sources.append(Source("assumption", name, _text(ranges[name]), "the scenario", 0, "user"))
+        _check(ranges)
+        return Assumptions(**ranges, sources=tuple(sources), site="", grid=None)
+
+
+def _defaults(catalog: Catalog, given: Mapping[str, object]) -> tuple[dict[str, Range], list[Source]]:
+    ranges: dict[str, Range] = {}
+    sources: list[Source] = []
+    for name, key in PRICES.items():
+        if name not in given:
+            entry = catalog.price(key)
+            ranges[name] = entry.range
+            sources += of_entry(entry, "range")
+    usual = Reliability()
+    for name, band, source in (
+        ("mtbf_h", usual.mtbf_h, _MTBF_SOURCE),
+        ("restart_s", usual.restart_s, _RESTART_SOURCE),
+    ):
+        if name not in given:
+            ranges[name] = band
+            sources.append(source)
+    return ranges, sources
+
+
+_MTBF_SOURCE = Source(
+    "reliability",
+    "mtbf_h",
+    "29.5k, 50.7k, 82.1k hours of one accelerator between interruptions",
+    "Meta RSC-1 (arXiv 2410.21680); Llama 3 Herd of Models, table 5; Meta RSC-2",
+    2024,
+    "measured",
+)
+_RESTART_SOURCE = Source(
+    "reliability",
+    "restart_s",
+    "374, 900, 1500 s from an interruption to the next step",
+    "MLPerf Training v5.0 logs, warm-up; MegaScale (NSDI 2024), detection and resumption",
+    2025,
+    "estimated",
+)
+
+
+def _check(ranges: Mapping[str, Range]) -> None:
+    for name, band in ranges.items():
+        if not band.low <= band.typical <= band.high:
+            raise InputError("low, typical and high are not in order", key=key_of(name), found=_text(band))
+    for name in ("life_years", "mtbf_h"):
+        if ranges[name].low <= 0:
+            raise InputError("this has to be more than zero", key=key_of(name), found=_text(ranges[name]))
+    if ranges["pue"].low < 1:
+        raise InputError("facility power is never less than IT power", key="pue", found=_text(ranges["pue"]))
+    for name, band in ranges.items():
+        if band.low < 0:
+            raise InputError("this cannot be negative", key=key_of(name), found=_text(band))
+
+
+def key_of(name: str) -> str:
+    """The key of an assumption in a scenario: its name without the unit."""
+    return name.removesuffix("_h").removesuffix("_s").removesuffix("_years").partition("_usd_per_")[0]
+
+
+def _text(band: Range) -> str:
+    return f"{band.typical:g}" if band.low == band.high else f"{band.low:g}, {band.typical:g}, {band.high:g}"

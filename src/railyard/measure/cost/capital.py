@@ -1,0 +1,116 @@
+"""Capital: what the hardware costs, and what that is an hour.
+
+    capex        = sum of parts + installation share of it
+    CRF(r, n)    = r / (1 - (1 + r)^-n), what n equal yearly payments at interest r cost, each, for a loan of 1
+    USD per hour = capex x CRF / 8760
+
+The capital recovery factor is the annuity formula of any text on engineering economics; CRF(10 %, 4 years) = 0.3155.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from railyard.measure.cost.parts import COMPONENTS, Part, count_of, price_of
+from railyard.measure.cost.ranges import at, band_of, by_end, total
+from railyard.measure.result.money import CapexComponent, CapexFigures
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.catalog import Range
+
+
+@overload
+def capital_recovery_factor(interest: float, years: float) -> float: ...
+@overload
+def capital_recovery_factor(interest: NDArray[np.float64], years: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def capital_recovery_factor(interest: Any, years: Any) -> Any:
+    """Yearly payment for one dollar of capital.
+
+    Args:
+        interest: Per year, a share, 0 or more; a number, or float64[n].
+        years: More than 0, of the same shape.
+    """
+    if isinstance(interest, np.ndarray):
+        pairs = zip(interest.tolist(), years.tolist(), strict=True)
+        return np.array([capital_recovery_factor(*pair) for pair in pairs])
+    if interest * years < sys.float_info.epsilon:
+        return 1 / years  # equal to the last digit; below this the quotient would be of denormal numbers, or of zeros
+    return interest / -math.expm1(-years * math.log1p(interest))
+
+
+@dataclass(frozen=True)
+class CapexLine:
+    """One component of the capital."""
+
+    name: str
+    price_usd: Range
+    count: float
+
+
+@dataclass(frozen=True)
+class Capex:
+    """What the cluster costs to buy and install.
+
+    Attributes:
+        lines: By component, installation last.
+        accelerators: By which it is divided for the price of one.
+    """
+
+    lines: tuple[CapexLine, ...]
+    accelerators: int
+
+    @property
+    def total_usd(self) -> Range:
+        """All of it."""
+        return total(line.price_usd for line in self.lines)
+
+    @property
+    def per_accelerator_usd(self) -> Range:
+        """All of it, divided by the accelerators."""
+        return self.total_usd.scaled(1 / self.accelerators)
+
+    def line(self, name: str) -> Range:
+        """Price of one component; zero when the cluster has none of it."""
+        return total(line.price_usd for line in self.lines if line.name == name)
+
+    def section(self) -> CapexFigures:
+        """The result's `capex`."""
+        rows = (
+            CapexComponent(
+                name=line.name,
+                low_usd=line.price_usd.low,
+                typical_usd=line.price_usd.typical,
+                high_usd=line.price_usd.high,
+                count=line.count,
+            )
+            for line in self.lines
+        )
+        return CapexFigures(
+            components=tuple(rows),
+            total_usd=band_of(self.total_usd),
+            per_gpu_usd=band_of(self.per_accelerator_usd),
+        )
+
+
+def capex(parts: Sequence[Part], installation: Range, accelerators: int) -> Capex:
+    """What the cluster costs to buy and install.
+
+    Args:
+        parts: The bill of materials.
+        installation: Share of the hardware's price.
+        accelerators: At least 1.
+    """
+    lines = [CapexLine(name, price_of(parts, name), count_of(parts, name)) for name in COMPONENTS]
+    lines = [line for line in lines if line.count]
+    hardware = total(line.price_usd for line in lines)
+    installed = by_end(lambda end: at(hardware, end) * at(installation, end))
+    return Capex((*lines, CapexLine("installation", installed, 1)), accelerators)

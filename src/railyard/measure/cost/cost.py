@@ -1,0 +1,168 @@
+"""Dollars an hour, and dollars per million tokens that count.
+
+    USD/h = capex x CRF(cost of capital, life) / 8760              capital
+          + IT power x PUE x electricity price                     energy, metered
+          + provisioned IT power x space price / 730               space, by nameplate
+          + capex x operations share / 8760                        operations
+    CPMT  = USD/h / goodput tokens per hour x 10^6
+
+Goodput tokens are those of steps that count, over the whole time of the job: restarts, repeated work, checkpoint stalls
+and all waiting are in the denominator. Metered energy and provisioned power are kept apart: the first follows the
+simulated utilization, the second the nameplates. Every input is a range; low, typical and high cost take all inputs at
+their cheap end, middle and dear end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from railyard.catalog import Range
+from railyard.measure.cost.assumptions import CHEAP_END, HOURS_PER_MONTH, HOURS_PER_YEAR
+from railyard.measure.cost.capital import capital_recovery_factor
+from railyard.measure.cost.ranges import ENDS, End, at, by_end
+from railyard.measure.job import Checkpointing, JobTime, job_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+N = TypeVar("N", bound=Any)
+
+BREAKDOWN = ("capital", "energy", "space", "operations")
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """The job, without how often it fails.
+
+    Attributes:
+        tokens: Budget.
+        tokens_per_step: Of the whole cluster.
+        step_s: Mean step time.
+        accelerators: All of the job.
+        checkpointing: How it saves its state.
+        lost_s: What given faults take from it once.
+    """
+
+    tokens: float
+    tokens_per_step: float
+    step_s: float
+    accelerators: int
+    checkpointing: Checkpointing
+    lost_s: float = 0.0
+
+    def time(self, *, mtbf_h: float, restart_s: float) -> JobTime:
+        """How long the job takes when it fails that often.
+
+        Raises:
+            InputError: It would never end.
+        """
+        return job_time(
+            tokens=self.tokens,
+            tokens_per_step=self.tokens_per_step,
+            step_s=self.step_s,
+            accelerators=self.accelerators,
+            checkpointing=self.checkpointing,
+            mtbf_h=mtbf_h,
+            restart_s=restart_s,
+            lost_s=self.lost_s,
+        )
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Everything that a cost depends on, each input a range.
+
+    Attributes:
+        inputs: Ranges by name: `accelerators_usd`, `servers_usd`, `network_usd`, `storage_usd`, `installation`,
+            `cost_of_capital`, `life_years`, `operations`, `it_w`, `pue`, `electricity_usd_per_kwh`, `provisioned_w`,
+            `space_usd_per_kw_month`, `mtbf_h`, `restart_s`.
+        job: What the dollars buy.
+    """
+
+    inputs: Mapping[str, Range]
+    job: JobFacts
+
+    def values(self, end: End) -> dict[str, float]:
+        """All inputs at their cheap end (`low`), middle, or dear end (`high`)."""
+        return {name: at(band, input_end(name, end)) for name, band in self.inputs.items()}
+
+    def usd_per_h(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Dollars an hour of the whole cluster, by part of `BREAKDOWN`."""
+        return usd_per_h(values)
+
+    def tokens_per_h(self, values: Mapping[str, float]) -> float:
+        """Goodput tokens per hour."""
+        taken = self.job.time(mtbf_h=values["mtbf_h"], restart_s=values["restart_s"])
+        return taken.steps * self.job.tokens_per_step / taken.seconds * 3600
+
+    def breakdown(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Dollars per million tokens, by part of `BREAKDOWN`."""
+        per_million = 1e6 / self.tokens_per_h(values)
+        return {name: dollars * per_million for name, dollars in self.usd_per_h(values).items()}
+
+    def cpmt(self, values: Mapping[str, float]) -> float:
+        """Dollars per million tokens."""
+        return sum(self.breakdown(values).values())
+
+
+def usd_per_h(values: Mapping[str, N]) -> dict[str, N]:
+    """Dollars an hour of hardware, by part of `BREAKDOWN`.
+
+    Args:
+        values: One number, or float64[n], for each of `CostModel.inputs` but those of failures.
+    """
+    hardware: Any = sum(values[name] for name in ("accelerators_usd", "servers_usd", "network_usd", "storage_usd"))
+    capital = hardware * (1 + values["installation"])
+    yearly = capital_recovery_factor(values["cost_of_capital"], values["life_years"])
+    return {
+        "capital": capital * yearly / HOURS_PER_YEAR,
+        "energy": values["it_w"] / 1000 * values["pue"] * values["electricity_usd_per_kwh"],
+        "space": values["provisioned_w"] / 1000 * values["space_usd_per_kw_month"] / HOURS_PER_MONTH,
+        "operations": capital * values["operations"] / HOURS_PER_YEAR,
+    }
+
+
+def input_end(name: str, end: End) -> End:
+    """Where the input lies when the cost is at `end`."""
+    if end == "typical" or CHEAP_END.get(name, "low") == "low":
+        return end
+    flipped: dict[End, Literal["low", "high"]] = {"low": "high", "high": "low"}
+    return flipped[end]
+
+
+def cpmt(cost_per_hour_usd: float, tokens_per_h: float) -> float:
+    """Dollars per million tokens: the definition.
+
+    Args:
+        cost_per_hour_usd: Of everything that runs the job.
+        tokens_per_h: Goodput, more than 0.
+    """
+    return cost_per_hour_usd / tokens_per_h * 1e6
+
+
+@dataclass(frozen=True)
+class Cpmt:
+    """Cost per million tokens.
+
+    Attributes:
+        total: USD per million tokens.
+        parts: By part of `BREAKDOWN`; at each end they add up to the total.
+        usd_per_gpu_h: What one accelerator costs an hour.
+    """
+
+    total: Range
+    parts: tuple[tuple[str, Range], ...]
+    usd_per_gpu_h: Range
+
+
+def cost_of(model: CostModel) -> Cpmt:
+    """Cost per million tokens at its low, typical and high end.
+
+    Raises:
+        InputError: The job fails so often that it would never end.
+    """
+    cases = {end: model.breakdown(model.values(end)) for end in ENDS}
+    parts = tuple((name, Range(*(cases[end][name] for end in ENDS))) for name in BREAKDOWN)
+    hourly = by_end(lambda end: sum(model.usd_per_h(model.values(end)).values()) / model.job.accelerators)
+    return Cpmt(by_end(lambda end: sum(cases[end].values())), parts, hourly)

@@ -1,0 +1,218 @@
+"""Dollars per million tokens of inference, from what was served well and not from what could be.
+
+    goodput = tokens of requests that met the SLO / seconds of the steady window, idle ones included
+    CPMT    = USD/h / (goodput tokens/s x 3600) x 10^6      of input, of output, and of all tokens
+
+Each of the three divides *all* the dollars: they are three views of one bill and do not add up. Input tokens found in a
+prefix cache were asked for and answered, so they count; `cached_share` says how many there were. Dollars an hour are
+those of training (`cost.py`): capital, metered energy, provisioned space, operations; or the rent of an accelerator, in
+which all four are. Metered and provisioned power stay two quantities. Everything is low, typical and high.
+
+The definitions of the three views: InferenceX (SemiAnalysis); that utilization and SLO belong into the denominator:
+vllm-cost-meter, arXiv 2606.11690. DeepSeek's production (open-infra-index, day 6, 2025): $87,072 a day for 608 G input
+and 168 G output tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.catalog import Range
+from railyard.kit.errors import InputError, did_you_mean
+from railyard.measure.cost.cost import BREAKDOWN, cpmt, input_end, usd_per_h
+from railyard.measure.cost.ranges import ENDS, End, at, by_end
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import ArrayLike
+
+TOKENS = ("input", "output", "total")
+OWNED = (
+    "accelerators_usd",
+    "servers_usd",
+    "network_usd",
+    "storage_usd",
+    "installation",
+    "cost_of_capital",
+    "life_years",
+    "operations",
+    "it_w",
+    "pue",
+    "electricity_usd_per_kwh",
+    "provisioned_w",
+    "space_usd_per_kw_month",
+)
+"""What an owner's bill needs; `it_w` is metered, `provisioned_w` the nameplates."""
+
+
+@dataclass(frozen=True)
+class PaidGoodput:
+    """What was served within the SLO.
+
+    Attributes:
+        input_tokens: Prompts of requests that met it.
+        output_tokens: Their answers.
+        seconds: In which they ended: the steady window of the run.
+        attainment: Share of requests that met it.
+        cached_share: Share of those input tokens that a prefix cache held.
+    """
+
+    input_tokens: float
+    output_tokens: float
+    seconds: float
+    attainment: float = 1.0
+    cached_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.seconds) and self.seconds > 0):
+            raise InputError("goodput needs a span of time", key="seconds", found=self.seconds)
+        for name in ("input_tokens", "output_tokens"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
+                raise InputError("tokens are 0 or more", key=name, found=getattr(self, name))
+        for name in ("attainment", "cached_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError("a share lies between 0 and 1", key=name, found=getattr(self, name))
+
+    @staticmethod
+    def of(
+        met: ArrayLike, input_tokens: ArrayLike, output_tokens: ArrayLike, seconds: float, cached: ArrayLike = 0
+    ) -> PaidGoodput:
+        """From columns of requests.
+
+        Args:
+            met: Whether each request met the SLO.
+            input_tokens: Of each.
+            output_tokens: Of each.
+            seconds: In which they ended.
+            cached: Input tokens of each that a prefix cache held.
+        """
+        good = np.asarray(met, bool)
+        asked = float(np.sum(input_tokens, where=good, dtype=float))
+        cached_tokens = float(np.sum(np.broadcast_to(cached, good.shape), where=good, dtype=float))
+        return PaidGoodput(
+            input_tokens=asked,
+            output_tokens=float(np.sum(output_tokens, where=good, dtype=float)),
+            seconds=seconds,
+            attainment=float(good.mean()) if good.size else 0.0,
+            cached_share=cached_tokens / asked if asked else 0.0,
+        )
+
+    def tokens_per_h(self, kind: str) -> float:
+        """Goodput of `input`, `output` or `total` tokens an hour."""
+        counted = {
+            "input": self.input_tokens,
+            "output": self.output_tokens,
+            "total": self.input_tokens + self.output_tokens,
+        }
+        return counted[kind] / self.seconds * 3600
+
+
+@dataclass(frozen=True)
+class ServingCost:
+    """What tokens cost.
+
+    Attributes:
+        tokens: USD per million `input`, `output` and `total` tokens, each over the whole bill; None where no request
+            met the SLO, for then no price would do.
+        parts: USD an hour of the deployment by part: `BREAKDOWN`, or `rent`.
+        usd_per_gpu_h: What one accelerator costs an hour.
+        joules_per_token: Metered IT energy over all goodput tokens; None where it is not known or nothing was served.
+        metered_w: IT power that was drawn; None where it is not known.
+        provisioned_w: IT power that was paid for in space; None where it is not known.
+        goodput: What the dollars bought.
+    """
+
+    tokens: Mapping[str, Range | None]
+    parts: tuple[tuple[str, Range], ...]
+    usd_per_gpu_h: Range
+    joules_per_token: Range | None
+    metered_w: Range | None
+    provisioned_w: Range | None
+    goodput: PaidGoodput
+
+
+def owned(inputs: Mapping[str, Range], goodput: PaidGoodput, accelerators: int) -> ServingCost:
+    """What tokens cost who owns the deployment.
+
+    Args:
+        inputs: A range for each name of `OWNED`.
+        goodput: What was served within the SLO.
+        accelerators: Of the whole deployment, those that wait included.
+
+    Raises:
+        InputError: A range is missing, unknown or negative.
+    """
+    _check(inputs, accelerators)
+
+    def bill(end: End) -> dict[str, float]:
+        return usd_per_h({name: at(band, input_end(name, end)) for name, band in inputs.items()})
+
+    bills = {end: bill(end) for end in ENDS}
+    parts = tuple((name, Range(*(bills[end][name] for end in ENDS))) for name in BREAKDOWN)
+    return _cost(parts, goodput, accelerators, inputs["it_w"], inputs["provisioned_w"])
+
+
+def rented(
+    usd_per_gpu_h: Range, goodput: PaidGoodput, accelerators: float, *, it_w: Range | None = None
+) -> ServingCost:
+    """What tokens cost who rents accelerators by the hour; energy and space are in the rent.
+
+    Args:
+        usd_per_gpu_h: Rent of one accelerator.
+        goodput: What was served within the SLO.
+        accelerators: Mean number rented.
+        it_w: Power that was metered, for the energy of a token.
+
+    Raises:
+        InputError: The rent is negative, or there are no accelerators.
+    """
+    if not (accelerators > 0 and math.isfinite(accelerators)):
+        raise InputError("a deployment has accelerators", key="accelerators", found=accelerators)
+    if not 0 <= usd_per_gpu_h.low <= usd_per_gpu_h.typical <= usd_per_gpu_h.high:
+        raise InputError("low, typical and high are not in order", key="usd_per_gpu_h", found=usd_per_gpu_h)
+    return _cost((("rent", usd_per_gpu_h.scaled(accelerators)),), goodput, accelerators, it_w, None)
+
+
+def _cost(
+    parts: tuple[tuple[str, Range], ...],
+    goodput: PaidGoodput,
+    accelerators: float,
+    metered_w: Range | None,
+    provisioned_w: Range | None,
+) -> ServingCost:
+    hourly = by_end(lambda end: sum(at(band, end) for _, band in parts))
+    served = goodput.tokens_per_h("total")
+    return ServingCost(
+        tokens={kind: _per_million(hourly, goodput.tokens_per_h(kind)) for kind in TOKENS},
+        parts=parts,
+        usd_per_gpu_h=hourly.scaled(1 / accelerators),
+        joules_per_token=None if metered_w is None or not served else metered_w.scaled(3600 / served),
+        metered_w=metered_w,
+        provisioned_w=provisioned_w,
+        goodput=goodput,
+    )
+
+
+def _per_million(hourly: Range, tokens_per_h: float) -> Range | None:
+    return by_end(lambda end: cpmt(at(hourly, end), tokens_per_h)) if tokens_per_h > 0 else None
+
+
+def _check(inputs: Mapping[str, Range], accelerators: int) -> None:
+    if accelerators < 1:
+        raise InputError("a deployment has accelerators", key="accelerators", found=accelerators)
+    for name in inputs:
+        if name not in OWNED:
+            raise InputError("the bill has no such part", key=name, allowed=OWNED, hint=did_you_mean(name, OWNED))
+    for name in OWNED:
+        if name not in inputs:
+            raise InputError("the bill lacks a part", key=name, allowed=OWNED)
+        band = inputs[name]
+        if not 0 <= band.low <= band.typical <= band.high:
+            raise InputError("low, typical and high are not in order, or below zero", key=name, found=band)
+    if inputs["life_years"].low <= 0 or inputs["pue"].low < 1:
+        raise InputError("a life is more than 0 years, facility power never less than IT power", key="life_years, pue")

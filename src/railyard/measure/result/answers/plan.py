@@ -1,0 +1,243 @@
+"""Which cluster to build: what `plan.json` holds."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from railyard.measure.result.section import Count, Figures, Share, Values
+
+
+class PlanObjective(Figures):
+    """What designs are ranked by."""
+
+    name: str = Field(description="as in the plan")
+    unit: str = Field(description="of its values")
+    better: Literal["large", "small"] = Field(description="which values are better")
+    words: str = Field(description="what it is")
+
+
+class ObjectiveBand(Figures):
+    """An objective as its prices and the model are in doubt."""
+
+    p10: float = Field(description="10th percentile")
+    p50: float = Field(description="median")
+    p90: float = Field(description="90th percentile")
+
+
+class PlanDesign(Figures):
+    """A design that was looked at closely."""
+
+    variant: str = Field(description="its settings in words")
+    settings: Values = Field(description="values of the space by key")
+    front: bool = Field(description="whether nothing beats it in every objective")
+    engine: str = Field(description="that judged it")
+    outcome: Literal["finished", "died"] = Field(
+        description="died: a fault of the scenario ends its job under some demand, as it does in every design then"
+    )
+    layouts: dict[str, str] = Field(description="layout of its job by demand")
+    objectives: dict[str, float] = Field(description="typical value by objective")
+    bands: dict[str, ObjectiveBand] = Field(description="by objective; empty where no doubts were drawn")
+    probability_best: float | None = Field(
+        description="chance to be best by the first objective, 0 to 1; null where no doubts were drawn"
+    )
+    probability_best_by: dict[str, float] = Field(description="the same by every objective")
+    figures: dict[str, float | None] = Field(description="everything else that was worked out; null: without end")
+    by_demand: dict[str, dict[str, float | None]] = Field(description="objectives by demand")
+    tail: float | None = Field(description="largest slowdown of a flow among its packet runs; null without one")
+    why_not: str = Field(description="what sets it apart from the best; empty for the best")
+    beaten_by: str | None = Field(description="a design that beats it in every objective")
+
+
+class PlanConstraint(Figures):
+    """What had to be kept, and what that costs."""
+
+    name: str = Field(description="as in the plan")
+    limit: tuple[str, ...] | float = Field(description="its bound, or what is excluded")
+    missed_by: Count = Field(description="designs that miss it first")
+    gain_without: float | None = Field(description="by which share the first objective is better without it")
+    gain_a_tenth_looser: float | None = Field(description="the same where it is a tenth looser")
+    best_without: str | None = Field(description="the best design without it")
+
+
+class PlanSwing(Figures):
+    """One factor from its low to its high end, all else typical."""
+
+    factor: str = Field(description="in words")
+    kind: str = Field(description="price, power, assumption, model")
+    low: float | None = Field(description="its low end")
+    high: float | None = Field(description="its high end")
+    lead_low: float = Field(description="by which share the next design is behind at the low end; below 0: before")
+    lead_high: float = Field(description="the same at the high end")
+    best_low: str = Field(description="the best design at the low end")
+    best_high: str = Field(description="the best design at the high end")
+
+
+class PlanMeasure(Figures):
+    """What it is worth to know a factor before choosing."""
+
+    factor: str = Field(description="in words")
+    kind: str = Field(description="price, power, assumption, model")
+    gain: float = Field(description="expected gain as a share of the first objective")
+    changes: Share = Field(description="chance that knowing it changes the choice")
+
+
+class PlanBreakEven(Figures):
+    """The price of a part at which another design is as good as the first."""
+
+    choice: str = Field(description="the other design")
+    part: str = Field(description="whose price")
+    price_usd: float = Field(description="typical, of one, USD")
+    even_usd: float = Field(description="at which both are as good, USD")
+    dearer: bool = Field(description="whether the other wins above it")
+
+
+class PlanPortPrice(Figures):
+    """What the network of another design may cost for each NIC of an accelerator."""
+
+    choice: str = Field(description="the other design")
+    ports: Count = Field(description="NICs of its back-end")
+    usd_per_port: float = Field(description="its network's parts over them, typical, USD")
+    even_usd_per_port: float | None = Field(
+        description="at which it is as good as the first, USD; null where it is not at any price"
+    )
+
+
+class ClosedFormError(Figures):
+    """The closed form against an engine, of designs that both judged."""
+
+    mean: float = Field(description="mean difference of the step, as a share")
+    spread: float = Field(description="standard deviation of its logarithm")
+    of: Count = Field(description="designs")
+
+
+class PlanLooked(Figures):
+    """How much was looked at."""
+
+    designs: Count = Field(description="of the space")
+    in_closed_form: Count = Field(description="designs that were looked at; of a large space an optimizer chose them")
+    demands: Count = Field(description="that every design has to live with")
+    layouts: Count = Field(description="in closed form")
+    analytic: Count = Field(description="designs and demands in closed form")
+    flow: Count = Field(description="runs on flow")
+    serving: Count = Field(description="runs on the engine of requests")
+    packet: Count = Field(description="runs on packets")
+    failed: Count = Field(description="designs that cannot be")
+    missed: Count = Field(description="designs that miss a constraint")
+    closed_form: ClosedFormError = Field(description="its error")
+
+
+class PlanFailure(Figures):
+    """Designs that cannot be, and why."""
+
+    engine: str = Field(description="that refused them")
+    error: str = Field(description="in words")
+    designs: Count = Field(description="how many")
+    such_as: str = Field(description="one of them")
+
+
+class PlanEnded(Figures):
+    """A design whose job a fault of the scenario ends; it is chosen only where the job of every design ends."""
+
+    variant: str = Field(description="its settings in words")
+    settings: Values = Field(description="values of the space by key")
+    fault: str = Field(description="the first such fault, in words")
+    lost_s: float = Field(description="what faults take from the job once, s")
+    engine: str = Field(description="that judged it")
+    objective: str = Field(description="by which it is listed")
+    value: float | None = Field(description="of that objective, with what is lost; null: without end")
+
+
+class PlanPoint(Figures):
+    """A point of the space, for the picture of all."""
+
+    name: str = Field(description="its settings in words")
+    values: tuple[float | None, ...] = Field(description="in the order of the objectives")
+    state: Literal["missed", "run", "closed form"] = Field(description="what became of it")
+
+
+class PlanBound(Figures):
+    """A design on a network that blocks nothing: what no product reaches, and what is left to gain."""
+
+    variant: str = Field(description="its settings in words")
+    engine: str = Field(description="that judged it")
+    objective: str = Field(description="by which it is compared")
+    value: float = Field(description="of that objective")
+    ahead: float = Field(description="by which share it is better than the best design")
+
+
+class PlanUnverified(Figures):
+    """Designs of a kind that may hold the best, of which none ran on an engine."""
+
+    family: str = Field(description="fabric, topology, server and kind of layout, as far as the plan chooses them")
+    variant: str = Field(description="its best design by closed form")
+    point: Count = Field(description="number of that in the space")
+    value: float = Field(description="first objective of that, by closed form")
+    ahead: float = Field(description="by which share it may be better than the best that ran")
+
+
+class PlanRival(Figures):
+    """A rival of the best design that ran on the same engine."""
+
+    variant: str = Field(description="its settings in words")
+    value: float = Field(description="first objective on that engine")
+    behind: float = Field(description="by which share it is behind the best design there; below 0: ahead of it")
+
+
+class PlanVerified(Figures):
+    """The best design and its nearest rivals on the finest engine that `effort` allows."""
+
+    variant: str = Field(description="the best design")
+    engine: str = Field(description="on which it and its rivals ran")
+    share_of_step: Share = Field(description="of the bytes of a step that ran there; 1: whole steps")
+    stands: bool = Field(description="whether no rival is better on that engine")
+    rivals: tuple[PlanRival, ...] = Field(description="the nearest first")
+    packets_core_s: float | None = Field(
+        description="that whole steps of all of them as packets would take of one core, about, s: what"
+        " `effort.verify` has to allow; null where packets ran or cannot"
+    )
+
+
+class PlanAnswer(Figures):
+    """Which cluster to build, how sure that is, and what would change it."""
+
+    format: Literal["railyard-plan/1"] = Field(description="of this document")
+    name: str = Field(description="of the plan")
+    version: str = Field(description="of Railyard")
+    seed: Count = Field(description="of every draw")
+    objectives: tuple[PlanObjective, ...] = Field(min_length=1, description="the first ranks")
+    best: str | None = Field(description="the best design; null where it was stopped before one was found")
+    bound: PlanBound | None = Field(
+        description="what no product reaches; null where the space has none beside products"
+    )
+    front: tuple[PlanDesign, ...] = Field(description="designs that nothing beats in every objective, the best first")
+    runners_up: tuple[PlanDesign, ...] = Field(description="further designs that were looked at closely")
+    constraints: tuple[PlanConstraint, ...] = Field(description="the dearest first")
+    tornado: tuple[PlanSwing, ...] = Field(description="what the choice hangs on, the most first")
+    measure_first: tuple[PlanMeasure, ...] = Field(description="what to measure before choosing, the most first")
+    break_even: tuple[PlanBreakEven, ...] = Field(description="the nearest to today's prices first")
+    port_prices: tuple[PlanPortPrice, ...] = Field(description="of other designs, the best first")
+    looked_at: PlanLooked = Field(description="how much was looked at")
+    verified: PlanVerified | None = Field(
+        description="how far the best design was verified; null where it did not run on an engine"
+    )
+    unverified: tuple[PlanUnverified, ...] = Field(
+        description="kinds of designs that may win within the closed form's error and did not run, the likeliest first;"
+        " where nothing ran the best design is among them"
+    )
+    failed: tuple[PlanFailure, ...] = Field(description="what cannot be, the most frequent first")
+    ended: tuple[PlanEnded, ...] = Field(description="designs whose job dies, the best of these first")
+    points: tuple[PlanPoint, ...] = Field(description="all that can be, thinned to two thousand or so")
+    stopped: bool = Field(description="whether it was stopped before its end")
+
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        if self.best is None:
+            return f"stopped before a design was found ({self.looked_at.in_closed_form:,} looked at)"
+        best, first = self.front[0], self.objectives[0].name
+        chance = best.probability_best
+        sure = "" if chance is None else f", best by {first} with a chance of {chance:.0%}"
+        more = len(self.front) - 1
+        others = f"; {more} more on the front" if more else ""
+        return f"{self.best}{sure}{others}"

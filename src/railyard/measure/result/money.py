@@ -1,0 +1,157 @@
+"""Power, capital and the cost of a million tokens."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from railyard.measure.result.section import Band, Figures, NamedBand, Number, Share, require_equal, require_sum
+
+
+class PowerComponent(Figures):
+    """What one kind of part draws."""
+
+    name: str = Field(description="accelerator, host, nic, switch, optics, storage or cooling")
+    low_w: float = Field(description="cheap end, W")
+    typical_w: float = Field(description="typical, W")
+    high_w: float = Field(description="dear end, W")
+
+    @property
+    def ends(self) -> tuple[float, float, float]:
+        """Low, typical and high."""
+        return self.low_w, self.typical_w, self.high_w
+
+
+class PowerFigures(Figures):
+    """What the cluster draws while it runs."""
+
+    components: tuple[PowerComponent, ...] = Field(min_length=1, description="they add up to `total_w`")
+    total_w: Band = Field(description="with cooling, W")
+    it_w: Band = Field(description="without cooling, W")
+    provisioned_w: Band = Field(description="nameplate IT power, W")
+
+    @model_validator(mode="after")
+    def _sum(self) -> Self:
+        require_sum((row.ends for row in self.components), self.total_w)
+        return self
+
+
+class DeploymentPower(PowerFigures):
+    """What a deployment draws, metered and provisioned apart."""
+
+    data_movement_share: Share = Field(description="of NICs, switches and optics in the IT power, 0 to 1")
+
+
+class StepPower(PowerFigures):
+    """What a cluster draws while it trains."""
+
+    energy_per_step_j: float = Field(description="typical, with cooling, J")
+    data_movement_share: Share = Field(description="of NICs, switches and optics in the IT power, 0 to 1")
+
+
+class CapexComponent(Figures):
+    """What one kind of part costs to buy."""
+
+    name: str = Field(description="accelerators, servers, network, storage parts, installation")
+    low_usd: float = Field(description="cheap end, USD")
+    typical_usd: float = Field(description="typical, USD")
+    high_usd: float = Field(description="dear end, USD")
+    count: Number = Field(description="how many of them")
+
+    @property
+    def ends(self) -> tuple[float, float, float]:
+        """Low, typical and high."""
+        return self.low_usd, self.typical_usd, self.high_usd
+
+
+class CapexFigures(Figures):
+    """What the cluster costs to buy and install."""
+
+    components: tuple[CapexComponent, ...] = Field(min_length=1, description="they add up to `total_usd`")
+    total_usd: Band = Field(description="all of it, USD")
+    per_gpu_usd: Band = Field(description="all of it over the accelerators, USD")
+
+    @model_validator(mode="after")
+    def _sum(self) -> Self:
+        require_sum((row.ends for row in self.components), self.total_usd)
+        for total, each in zip(self.total_usd.ends, self.per_gpu_usd.ends, strict=True):
+            what = "the price of one accelerator is not the same share of the total at each end"
+            require_equal(what, self.total_usd.high * each, self.per_gpu_usd.high * total)
+        return self
+
+
+class SwingRow(Figures):
+    """One assumption moved from its low to its high value, all others typical."""
+
+    parameter: str = Field(description="in words")
+    low_value: str = Field(description="with its unit")
+    high_value: str = Field(description="with its unit")
+    cpmt_low: float = Field(description="USD per million tokens with the parameter at its low value")
+    cpmt_high: float = Field(description="USD per million tokens with the parameter at its high value")
+
+    @property
+    def width(self) -> float:
+        """How much it matters, USD per million tokens."""
+        return abs(self.cpmt_high - self.cpmt_low)
+
+
+class RentalFigures(Figures):
+    """What the same accelerators cost when they are rented."""
+
+    usd_per_gpu_h: Band = Field(description="price of one accelerator, USD/h")
+    cpmt: Band = Field(description="USD per million goodput tokens")
+
+
+class TrainingCost(Band):
+    """Cost per million goodput tokens, USD: low, typical, high, and what it is made of."""
+
+    breakdown: tuple[NamedBand, ...] = Field(
+        min_length=1, description="capital, energy, space, operations; USD per million tokens"
+    )
+    usd_per_gpu_h: Band = Field(description="what one accelerator costs an hour, USD/h")
+    sensitivity: tuple[SwingRow, ...] = Field(description="the assumption that matters most first")
+    rental: RentalFigures = Field(description="on demand")
+    contract: RentalFigures | None = Field(description="for three years; null where no price is known")
+    joules_per_token: Band = Field(description="metered with cooling, J per goodput token")
+    tokens_per_s_per_mw: float = Field(description="goodput tokens a second and megawatt, typical")
+
+    @model_validator(mode="after")
+    def _sum(self) -> Self:
+        require_sum((row.ends for row in self.breakdown), self)
+        return self
+
+
+class HourlyCost(Figures):
+    """What work costs that makes no tokens."""
+
+    usd_per_h: Band = Field(description="of the cluster, USD/h")
+    usd_per_run: Band = Field(description="of this run, USD")
+    breakdown: tuple[NamedBand, ...] = Field(min_length=1, description="capital, energy, space, operations; USD/h")
+
+    @model_validator(mode="after")
+    def _sum(self) -> Self:
+        require_sum((row.ends for row in self.breakdown), self.usd_per_h)
+        return self
+
+
+class ServingCostFigures(Figures):
+    """What a million tokens within the objective cost, USD."""
+
+    total: Band = Field(description="over input and output tokens, USD per million")
+    input: Band = Field(description="all dollars over the input tokens, USD per million")
+    output: Band = Field(description="all dollars over the output tokens, USD per million")
+    split_input: Band = Field(description="input tokens, charged for their share of accelerator time, USD per million")
+    split_output: Band = Field(description="output tokens, charged for the rest, USD per million")
+    rented_total: Band | None = Field(description="over all tokens, accelerators rented on demand, USD per million")
+    breakdown: tuple[NamedBand, ...] = Field(
+        min_length=1, description="capital, energy, space, operations; USD per million tokens"
+    )
+    usd_per_h: Band = Field(description="of the deployment, USD/h")
+    prompt_share: Share = Field(description="of accelerator time that prompts take, by price, 0 to 1")
+    cached_share: Share = Field(description="of the input tokens that caches held, 0 to 1")
+
+    @model_validator(mode="after")
+    def _sum(self) -> Self:
+        require_sum((row.ends for row in self.breakdown), self.total)
+        return self

@@ -1,7 +1,0 @@
-"""`none`: nothing breaks but what the scenario names."""
-
-from __future__ import annotations
-
-from railyard.operate.failures.modes import FailureProfile, profiles
-
-NONE = profiles.add("none", FailureProfile("none", "Nothing breaks but what the scenario names.", ()))

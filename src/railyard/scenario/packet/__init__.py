@@ -1,7 +1,0 @@
-"""Settings of packet-level runs: fabrics by name, mixes of their mechanisms, values as users write them."""
-
-from railyard.scenario.packet.mix import chosen
-from railyard.scenario.packet.preset import Preset, fabric, names
-from railyard.scenario.packet.settings import PacketSettings, assign, setting
-
-__all__ = ["PacketSettings", "Preset", "assign", "chosen", "fabric", "names", "setting"]

@@ -1,1 +1,0 @@
-"""Rounds on clients, from a scenario to its figures."""

@@ -1,1 +1,0 @@
-"""Sites that train together, from a scenario to its figures."""

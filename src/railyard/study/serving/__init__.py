@@ -1,1 +1,0 @@
-"""Requests that are served: what their kinds have in common."""

@@ -1,1 +1,0 @@
-"""Traces that are run again: preparation, simulation, figures."""

@@ -1,1 +1,0 @@
-"""Training: from a scenario to a measured step."""

@@ -1,0 +1,206 @@
+"""From requests at every place to one variant of the result: which place holds the bound, and which is cheapest."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.measure.cost.assumptions import Assumptions
+from railyard.measure.cost.sources import of_entry
+from railyard.measure.result.edge import EdgeFigures, PlaceRow
+from railyard.measure.result.section import Band
+from railyard.measure.result.variants.edge import EdgeVariant
+from railyard.measure.result.wide import CauseRow
+from railyard.work.edge.offload import offload
+from railyard.work.edge.simulate import DEVICE
+from railyard.work.study.wide import HOUR_S, TERA, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+
+    from railyard.measure.cost.sources import Source
+    from railyard.work.edge.prepare import NearUser
+    from railyard.work.edge.section import BoundSection
+    from railyard.work.edge.simulate import Answers, Asked
+
+LEFT_OUT = (
+    "each place is shown as if it answered all requests; clients are there at noon of UTC",
+    "an answer streams as fast as it is made: an access link that is slower than tokens come is not seen",
+    "shared links delay requests, but do not change in which order a place gets them; a place has a line of its own",
+    "devices answer one request at a time and run nothing else; how hot they get is not seen",
+    "what a smaller model or fewer bits do to answers",
+)
+_ENDS = ("low", "typical", "high")
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredPlaces:
+    """One variant of the result, and where its numbers come from.
+
+    Attributes:
+        variant: As it stands in `result.json`.
+        sources: Origins of servers, devices, links and prices.
+        left_out: What is left out.
+        defaults: What was chosen because the scenario did not say.
+    """
+
+    variant: EdgeVariant
+    sources: tuple[Source, ...]
+    left_out: tuple[str, ...]
+    defaults: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the figures."""
+        return self.variant.digest
+
+
+def measure(asked: Asked) -> MeasuredPlaces:
+    """Everything about one variant."""
+    job = asked.job
+    rows = tuple(_row(job, one) for one in asked.answers)
+    normal = [row for row in rows if not row.name.endswith("one site down")]
+    choice = min(
+        (row for row in normal if row.within), key=lambda row: 0.0 if row.usd is None else row.usd.typical, default=None
+    )
+    variant = EdgeVariant(
+        name=job.variant.name,
+        settings=dict(job.variant.settings),
+        edge=EdgeFigures(
+            bound=_words(job.section.bound),
+            choice=None if choice is None else choice.name,
+            reason=_reason(job, normal, choice),
+            places=rows,
+            offload_share=_offload(asked, choice),
+            offload=offload(job, _all_up(asked, rows), lambda one: _in_time(job.section.bound, one)),
+        ),
+        warnings=tuple(_warnings(rows)),
+        digest=hashlib.sha256(b"".join(one.e2e_s.tobytes() for one in asked.answers)).hexdigest()[:16],
+    )
+    return MeasuredPlaces(variant, tuple(_sources(job)), LEFT_OUT, ())
+
+
+def _all_up(asked: Asked, rows: Sequence[PlaceRow]) -> list[tuple[Answers, PlaceRow]]:
+    pairs = zip(asked.answers, rows, strict=True)
+    return [(one, row) for one, row in pairs if not row.name.endswith("one site down")]
+
+
+def _words(bound: BoundSection) -> str:
+    parts = [
+        f"{name.upper()} within {value:g} s" for name, value in (("ttft", bound.ttft), ("e2e", bound.e2e)) if value
+    ]
+    return f"{' and '.join(parts)} for {100 * bound.share:g} % of the requests"
+
+
+def _in_time(bound: BoundSection, one: Answers) -> np.ndarray:
+    met = one.answered.copy()
+    if bound.ttft is not None:
+        met &= one.ttft_s <= bound.ttft
+    if bound.e2e is not None:
+        met &= one.e2e_s <= bound.e2e
+    return met
+
+
+def _row(job: NearUser, one: Answers) -> PlaceRow:
+    possible = bool(one.answered.any())
+    share = float(_in_time(job.section.bound, one).mean()) if possible else None
+    done = one.answered
+    total = sum(one.parts_s.values())
+    return PlaceRow(
+        name=one.name,
+        possible=possible,
+        why_not=one.why_not,
+        ttft_s=spread(one.ttft_s[done]) if possible else None,
+        e2e_s=spread(one.e2e_s[done]) if possible else None,
+        in_time=share,
+        within=share is not None and share >= job.section.bound.share,
+        causes=tuple(CauseRow(name=name, seconds=value, share=value / total) for name, value in one.parts_s.items()),
+        up_bytes=one.up_bytes,
+        down_bytes=one.down_bytes,
+        accelerators=0 if one.place is None else one.place.section.replicas * one.place.section.tp * one.place.sites,
+        joules=_joules(job, one) if possible else None,
+        usd=_usd(job, one) if possible else None,
+        leaves=_leaves(one),
+    )
+
+
+def _joules(job: NearUser, one: Answers) -> Band:
+    """Of a request: power of the place with cooling over its rate, and the link while it carries; or the device."""
+    pue = Assumptions.from_catalog(job.catalog, job.variant.draft.scenario.economics.given()).pue
+    ends = []
+    for number, end in enumerate(_ENDS):
+        joules = one.device_j[number] + one.link_w[number] * one.radio_s
+        if one.measured is not None and one.place is not None:
+            watts = getattr(one.measured.variant.serving.power.it_w, end)
+            joules += watts * one.place.sites * getattr(pue, end) / job.section.requests.rate
+        ends.append(joules)
+    return Band(low=ends[0], typical=ends[1], high=ends[2])
+
+
+def _usd(job: NearUser, one: Answers) -> Band:
+    """Of a request: rent of the accelerators over the rate, and what leaves the place."""
+    if one.place is None:
+        return Band(low=0.0, typical=0.0, high=0.0)
+    egress = job.catalog.price("internet-egress").range
+    count = one.place.section.replicas * one.place.section.tp * one.place.sites
+    rent = one.place.accelerator.rental_usd_per_h
+    per_hour = job.section.requests.rate * HOUR_S
+    ends = [getattr(rent, end) * count / per_hour + getattr(egress, end) * one.down_bytes / TERA for end in _ENDS]
+    return Band(low=ends[0], typical=ends[1], high=ends[2])
+
+
+def _leaves(one: Answers) -> str:
+    if one.place is None:
+        return "nothing: the prompt stays on the device"
+    where = "one of" if one.place.sites > 1 else "the only one of"
+    return f"all of the prompt, to {where} {one.place.sites} sites, whose operator can read it"
+
+
+def _reason(job: NearUser, rows: Sequence[PlaceRow], choice: PlaceRow | None) -> str:
+    bound = _words(job.section.bound)
+    if choice is None:
+        best = max((row for row in rows if row.in_time is not None), key=lambda row: row.in_time or 0.0, default=None)
+        if best is None:
+            return f"no place can answer: {rows[0].why_not}"
+        return f"no place holds {bound}; {best.name} comes nearest with {100 * (best.in_time or 0.0):.1f} % in time"
+    missed = [f"{row.name} ({100 * (row.in_time or 0.0):.1f} %)" for row in rows if not row.within]
+    others = [row.name for row in rows if row.within and row.name != choice.name]
+    words = f"{choice.name} holds {bound}"
+    words += f", and costs less than {', '.join(others)}" if others else ""
+    return f"{words}; {', '.join(missed)} {'does' if len(missed) == 1 else 'do'} not" if missed else words
+
+
+def _offload(asked: Asked, choice: PlaceRow | None) -> float | None:
+    """Requests that a device would miss the bound with and the choice holds it for; the same clients ask both."""
+    device = next((one for one in asked.answers if one.name == DEVICE and one.answered.any()), None)
+    other = next((one for one in asked.answers if choice is not None and one.name == choice.name), None)
+    if device is None or other is None or choice is None or choice.name == DEVICE:
+        return None if device is None else 0.0
+    count = min(len(device.answered), len(other.answered))
+    bound = asked.job.section.bound
+    missed, held = ~_in_time(bound, device)[:count], _in_time(bound, other)[:count]
+    return float((missed & held).mean())
+
+
+def _warnings(rows: Sequence[PlaceRow]) -> Iterator[str]:
+    for row in rows:
+        if row.why_not is not None:
+            yield f"{row.name}: {row.why_not}"
+    for row in rows:
+        down = next((one for one in rows if one.name == f"{row.name}, one site down"), None)
+        if row.within and down is not None and not down.within:
+            share = 0.0 if down.in_time is None else down.in_time
+            yield f"{row.name} holds the bound, but not with one site down ({100 * share:.1f} % in time)"
+
+
+def _sources(job: NearUser) -> Iterator[Source]:
+    for place in job.places:
+        yield from of_entry(place.accelerator, "rental_usd_per_h", "power_w")
+    for device, _ in job.clients.devices:
+        yield from of_entry(device, *device.provenance)
+    for link, _ in job.clients.links:
+        yield from of_entry(link, *link.provenance)
+    yield from of_entry(job.catalog.price("internet-egress"), "range")

@@ -1,0 +1,235 @@
+"""Requests at every place: the serving engine answers, links carry, devices answer by themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.edge import draws
+from railyard.kit.units import format_memory
+from railyard.work.edge.carried import PAGE_BYTES, TOKEN_BYTES, Questions, ways
+from railyard.work.serving.lengths import LogNormal
+from railyard.work.study.kind import kinds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.measure.serving.served import Served
+    from railyard.work.edge.prepare import NearUser, Place
+    from railyard.work.serving.measuring import MeasuredServing
+    from railyard.work.study.control import Control
+
+    Floats = NDArray[np.float64]
+
+DEVICE = "device"
+DECODE_EFFICIENCY = 0.6
+"""Share of a device's memory bandwidth that reading weights for a token reaches; estimated."""
+PROMPT_EFFICIENCY_OVER_TRAINING = 2.0
+"""Prompts reach about twice the share of the peak that training does on the same device; estimated."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Requests as clients saw them; float64[requests] each.
+
+    Attributes:
+        place: Where they were answered; None: on the device.
+        name: As in tables.
+        ttft_s: Until the first token was seen; inf where none came.
+        e2e_s: Until the last one was.
+        parts_s: Seconds by cause of `e2e_s`, for those that were answered.
+        answered: bool[requests].
+        who: int64[requests], the client that asks.
+        up_bytes: From the device, of a request, mean.
+        down_bytes: To it.
+        radio_s: Seconds that the link carries, mean.
+        device_j: Joules of the device's own computation, mean; low, typical, high.
+        link_w: Power of the link, mean over requests; low, typical, high.
+        measured: What the serving study says of one site; None on devices.
+        why_not: Why nothing was answered; None where something was.
+    """
+
+    place: Place | None
+    name: str
+    ttft_s: Floats
+    e2e_s: Floats
+    parts_s: dict[str, float]
+    answered: NDArray[np.bool_]
+    who: NDArray[np.int64]
+    up_bytes: float
+    down_bytes: float
+    radio_s: float
+    device_j: tuple[float, float, float]
+    link_w: tuple[float, float, float]
+    measured: MeasuredServing | None
+    why_not: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """All places, each as if it answered all requests.
+
+    Attributes:
+        job: What was asked.
+        answers: By place.
+    """
+
+    job: NearUser
+    answers: tuple[Answers, ...]
+
+
+def simulate(job: NearUser, control: Control) -> Asked:
+    """Runs every place."""
+    found = []
+    for number, place in enumerate(job.places):
+        control.progress(f"requests at {place.name}", number / (len(job.places) + 1))
+        found.append(_at_place(job, place, control))
+    if job.section.on_device:
+        found.append(_on_device(job))
+    return Asked(job, tuple(found))
+
+
+def _at_place(job: NearUser, place: Place, control: Control) -> Answers:
+    if place.job is None:
+        return _nothing(place, place.name, place.why_not or "it cannot serve the model")
+    kind = kinds.get("serving")
+    measured = kind.measure(kind.run(place.job, control))
+    served: Served = measured.requests
+    # One site was simulated: its requests stand for those of all sites, whose clients are the same for every place.
+    count = max(job.section.requests.count, len(served.arrival_s))
+    row = np.arange(count) % len(served.arrival_s)
+    who = _askers(job, count)
+    links = job.clients.links_of(who)
+    regions = job.clients.regions_of(who)
+    up_bytes = np.asarray(job.section.requests.upload + served.input_tokens[row] * TOKEN_BYTES + PAGE_BYTES, float)
+    down_bytes = np.asarray(served.output_tokens[row] * TOKEN_BYTES + PAGE_BYTES, float)
+    asking = Questions(
+        who=who,
+        link=links,
+        region=regions,
+        up_bytes=up_bytes,
+        down_bytes=down_bytes,
+        ttft_s=served.ttft_s[row],
+        e2e_s=served.e2e_s[row],
+    )
+    over = ways(job, place, asking)
+    queue = served.queue_s[row]
+    done = np.isfinite(asking.e2e_s)
+    sent = over.up_s + over.up_shared_s
+    ttft = np.where(done, sent + asking.ttft_s + over.back_s + over.first_shared_s, np.inf)
+    e2e = np.where(done, sent + asking.e2e_s + over.back_s + over.last_shared_s, np.inf)
+    names = {
+        "to the place": over.up_s,
+        "queue": queue,
+        "prompt": asking.ttft_s - queue,
+        "answer": asking.e2e_s - asking.ttft_s,
+        "back": over.back_s,
+    }
+    if job.clients.network.shares:
+        names |= {"shared links to the place": over.up_shared_s, "shared links back": over.last_shared_s}
+    return Answers(
+        place=place,
+        name=place.name,
+        ttft_s=ttft,
+        e2e_s=e2e,
+        parts_s={name: float(values[done].mean()) for name, values in names.items()} if done.any() else {},
+        answered=done,
+        who=who,
+        up_bytes=float(asking.up_bytes.mean()),
+        down_bytes=float(asking.down_bytes.mean()),
+        radio_s=float((sent + over.answer_s + over.last_shared_s).mean()),
+        device_j=(0.0, 0.0, 0.0),
+        link_w=_link_w(job, links),
+        measured=measured,
+        why_not=None if done.all() else f"{int((~done).sum()):,} of {count:,} requests were not answered",
+    )
+
+
+def _askers(job: NearUser, count: int) -> NDArray[np.int64]:
+    """Who sends each request: clients drawn with replacement."""
+    who = np.floor(draws.uniform(job.clients.seed, "asks", np.arange(count)) * job.clients.count)
+    return who.astype(np.int64)
+
+
+def _link_w(job: NearUser, links: NDArray[np.intp]) -> tuple[float, float, float]:
+    share = np.bincount(links, minlength=len(job.clients.links)) / max(len(links), 1)
+    ends = [
+        float(sum(part * getattr(link.power_w, end) for part, (link, _) in zip(share, job.clients.links, strict=True)))
+        for end in ("low", "typical", "high")
+    ]
+    return ends[0], ends[1], ends[2]
+
+
+def _nothing(place: Place | None, name: str, why_not: str) -> Answers:
+    none = np.zeros(0)
+    return Answers(
+        place,
+        name,
+        none,
+        none,
+        {},
+        np.zeros(0, np.bool_),
+        np.zeros(0, np.int64),
+        0.0,
+        0.0,
+        0.0,
+        (0.0,) * 3,
+        (0.0,) * 3,
+        None,
+        why_not,
+    )
+
+
+def _on_device(job: NearUser) -> Answers:
+    """Each device by itself, one request at a time: a prompt is bound by its FLOP/s, a token by reading the weights."""
+    asked, clients = job.section.requests, job.clients
+    weights = job.model.parameters() * job.section.device_bits / 8.0
+    fits = np.array([device.memory_bytes >= weights for device, _ in clients.devices])
+    if not fits.any():
+        return _nothing(None, DEVICE, f"no device has the {format_memory(weights)} of the weights")
+    count = asked.count
+    who = _askers(job, count)
+    devices = clients.devices_of(who)
+    prompts, answers = _lengths(job, count)
+    flops = clients.flops(who, devices) * PROMPT_EFFICIENCY_OVER_TRAINING
+    bandwidth = np.array([device.memory_bps for device, _ in clients.devices])[devices] * DECODE_EFFICIENCY / 8.0
+    prompt_s = prompts * 2.0 * job.model.active_parameters() / flops
+    token_s = job.model.active_parameters() * job.section.device_bits / 8.0 / bandwidth
+    done = fits[devices]
+    ttft = np.where(done, prompt_s + token_s, np.inf)
+    e2e = np.where(done, prompt_s + answers * token_s, np.inf)
+    joules = [
+        float((np.array([getattr(device.power_w, end) for device, _ in clients.devices])[devices] * e2e)[done].mean())
+        for end in ("low", "typical", "high")
+    ]
+    return Answers(
+        place=None,
+        name=DEVICE,
+        ttft_s=ttft,
+        e2e_s=e2e,
+        parts_s={
+            "prompt": float((prompt_s + token_s)[done].mean()),
+            "answer": float(((answers - 1) * token_s)[done].mean()),
+        },
+        answered=done,
+        who=who,
+        up_bytes=0.0,
+        down_bytes=0.0,
+        radio_s=0.0,
+        device_j=(joules[0], joules[1], joules[2]),
+        link_w=(0.0, 0.0, 0.0),
+        measured=None,
+        why_not=None if done.all() else f"{100 * (1 - done.mean()):.1f} % of the devices lack memory for the weights",
+    )
+
+
+def _lengths(job: NearUser, count: int) -> tuple[Floats, Floats]:
+    """Prompts and answers in tokens, log-normal by mean and 99th percentile as the serving study draws them."""
+    asked, found = job.section.requests, []
+    for stream, lengths in (("prompt", asked.input), ("reply", asked.output)):
+        sigma = 0.0 if lengths.p99 is None else LogNormal(lengths.mean, lengths.p99).sigma
+        score = draws.normal(job.clients.seed, stream, np.arange(count))
+        found.append(np.maximum(np.rint(lengths.mean * np.exp(sigma * score - sigma * sigma / 2.0)), 1.0))
+    return found[0], found[1]

@@ -1,0 +1,301 @@
+"""From rounds to one variant of the result."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.measure.cost.assumptions import Assumptions
+from railyard.measure.cost.sources import of_entry
+from railyard.measure.result.federated import (
+    AccuracyFigures,
+    FederatedFigures,
+    GroupRow,
+    ParticipationFigures,
+    RoundRow,
+    ServerFigures,
+    SharedRow,
+    TrafficFigures,
+)
+from railyard.measure.result.variants.federated import FederatedVariant
+from railyard.measure.result.wide import CauseRow
+from railyard.work.study.wide import HOUR_S, TERA, band, cost, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from railyard.measure.cost.sources import Source
+    from railyard.measure.result.wide import CostFigures
+    from railyard.work.federated.learning import Learning
+    from railyard.work.federated.simulate import Learned
+    from railyard.work.federated.told import Told
+
+MOST_ROWS = 2000
+_SERVER_UNITS = (("line", 1e9, "Gb/s"), ("flops", 1e9, "GFLOP/s"), ("price", 1.0, "$/h"), ("power", 1.0, "W"))
+LEFT_OUT = (
+    "the loss: rounds are not learned, only timed; a published row of rounds to an accuracy is quoted where asked for",
+    "traffic of others on access links beyond what their measured quantiles hold",
+    "memory of a client is checked for parameters, gradients and momentum, not for activations",
+    "throttling of devices by heat, and what users notice of the work",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredLearning:
+    """One variant of the result, and where its numbers come from.
+
+    Attributes:
+        variant: As it stands in `result.json`.
+        sources: Origins of devices, links and prices.
+        left_out: What the engine leaves out.
+        defaults: What was chosen because the scenario did not say.
+    """
+
+    variant: FederatedVariant
+    sources: tuple[Source, ...]
+    left_out: tuple[str, ...]
+    defaults: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the run."""
+        return self.variant.digest
+
+
+def measure(learned: Learned) -> MeasuredLearning:
+    """Everything about one variant."""
+    job, told = learned.job, learned.told
+    took = np.array(told.took_s)
+    count, total = len(took), float(told.at_s[-1] + told.took_s[-1])
+    mean = float(took.mean())
+    variant = FederatedVariant(
+        name=job.variant.name,
+        settings=dict(job.variant.settings),
+        federated=FederatedFigures(
+            algorithm=job.scheme.algorithm.kind,
+            rounds=count,
+            unit="server step" if job.scheme.algorithm.buffer else "round",
+            round_s=spread(took),
+            total_s=total,
+            causes=_causes(told, count, mean),
+            participation=_participation(job, told, count),
+            traffic=_traffic(job, told, count),
+            server=_server(job, told, count, total, mean),
+            joules=_joules(job, told, count, mean),
+            usd=_usd(job, told, count, mean),
+            accuracy=_accuracy(job, mean),
+            series=_series(told),
+        ),
+        warnings=tuple(_warnings(job, told, count)),
+        digest=hashlib.sha256(repr((told.at_s, told.took_s, told.used, told.up_bytes)).encode()).hexdigest()[:16],
+    )
+    return MeasuredLearning(variant, tuple(_sources(job)), LEFT_OUT, tuple(_defaults(job)))
+
+
+def _causes(told: Told, count: int, mean: float) -> tuple[CauseRow, ...]:
+    rows = [
+        (name, seconds / count)
+        for name, seconds in told.causes.items()
+        if abs(seconds) / count > 1e-9 * max(mean, 1e-9)
+    ]
+    rest = mean - sum(seconds for _, seconds in rows)
+    if abs(rest) > 1e-9 * max(mean, 1e-9):
+        rows.append(("rounding", rest))
+    rows.sort(key=lambda row: -row[1])
+    return tuple(CauseRow(name=name, seconds=seconds, share=seconds / max(mean, 1e-12)) for name, seconds in rows)
+
+
+def _participation(job: Learning, told: Told, count: int) -> ParticipationFigures:
+    return ParticipationFigures(
+        selected=told.selected / count,
+        used=sum(told.used) / count,
+        left=sum(told.left) / count,
+        late=told.late / count,
+        there=told.there / count * job.clients.count,
+        failed_rounds=count - sum(told.ok),
+        excluded=1.0 - job.clients.able_share,
+        staleness=None if told.staleness is None else spread(told.staleness),
+        groups=tuple(_groups(job, told)),
+    )
+
+
+def _groups(job: Learning, told: Told) -> Iterator[GroupRow]:
+    clients = job.clients
+    kinds = {
+        "device": [(device.name, share) for device, share in clients.devices],
+        "link": [(link.name, share) for link, share in clients.links],
+        "region": [(region.name, region.share) for region in clients.regions],
+    }
+    hours = np.array(told.at_s)[:: max(len(told.at_s) // 48, 1)] + job.section.start * HOUR_S
+    for of, rows in kinds.items():
+        whole = sum(share for _, share in rows)
+        there = _there(job, of, [share / whole for _, share in rows], hours)
+        selected, heard = (told.counts[of][row] / max(told.counts[of][row].sum(), 1) for row in (0, 1))
+        for number, (name, share) in enumerate(rows):
+            yield GroupRow(
+                of=of,
+                name=name,
+                population=share / whole,
+                there=float(there[number]),
+                selected=float(selected[number]),
+                heard=float(heard[number]),
+                bias=float(heard[number] * whole / share) if heard.sum() else None,
+            )
+
+
+def _there(job: Learning, of: str, shares: list[float], hours: np.ndarray) -> np.ndarray:
+    """Share of each kind among those there: regions have their hours, devices their memory, links are all alike."""
+    weights = np.array(shares)
+    if of == "region":
+        offset = np.array([region.offset_s for region in job.clients.regions])
+        weights = weights * job.clients.presence.share(hours[:, None] + offset).mean(axis=0)
+    if of == "device" and job.clients.able:
+        weights = weights * np.array(job.clients.able)
+    return weights / max(float(weights.sum()), 1e-300)
+
+
+def _traffic(job: Learning, told: Told, count: int) -> TrafficFigures:
+    sent = job.sent
+    stages = (*sent.before, *sent.after)
+    staged = sum(stage.up_bytes + stage.down_bytes for stage in stages)
+    plain = (
+        job.model.parameters * job.scheme.algorithm.client_share * job.scheme.algorithm.models_up * job.model.bits / 8.0
+    )
+    wider = (
+        max(sent.up_bytes - plain, 0.0) if job.scheme.secrecy is not None and job.scheme.compression is None else 0.0
+    )
+    crossing = job.clients.mean_samples * job.section.round.epochs * sent.crossing_bytes
+    return TrafficFigures(
+        down_bytes=told.down_bytes / count,
+        up_bytes=told.up_bytes / count,
+        client_down_bytes=sent.down_bytes + sum(stage.down_bytes for stage in stages) + crossing,
+        client_up_bytes=sent.up_bytes + sum(stage.up_bytes for stage in stages) + crossing,
+        secrecy_bytes=staged + wider,
+        wasted_share=min(told.wasted_bytes / max(told.down_bytes + told.up_bytes, 1e-9), 1.0),
+    )
+
+
+def _server(job: Learning, told: Told, count: int, total: float, mean: float) -> ServerFigures:
+    return ServerFigures(
+        line_share=told.up_bytes / count * 8.0 / max(mean, 1e-12) / job.section.server.line,
+        queue_s=told.queue_s / count,
+        shared=tuple(SharedRow(name=name, added_s=seconds / count) for name, seconds in told.shared.items()),
+        compute_s=told.server_s / count,
+        updates_per_h=sum(told.used) / max(total, 1e-12) * HOUR_S,
+    )
+
+
+def _joules(job: Learning, told: Told, count: int, mean: float) -> CostFigures:
+    """Devices while they compute, radios and modems while they send, the server with cooling."""
+    devices = [
+        band(device.power_w, told.busy[number] / count) for number, (device, _) in enumerate(job.clients.devices)
+    ]
+    radios = [band(link.power_w, told.radio[number] / count) for number, (link, _) in enumerate(job.clients.links)]
+    pue = Assumptions.from_catalog(job.catalog, job.variant.draft.scenario.economics.given()).pue
+    return cost(
+        {
+            "devices": cost({str(at): one for at, one in enumerate(devices)}).total,
+            "radios and modems": cost({str(at): one for at, one in enumerate(radios)}).total,
+            "server": band(pue, job.section.server.power * mean),
+        }
+    )
+
+
+def _usd(job: Learning, told: Told, count: int, mean: float) -> CostFigures:
+    server = job.section.server
+    egress = job.catalog.price("internet-egress").range
+    hours = (mean + job.section.round.pause) / HOUR_S
+    return cost(
+        {
+            "server": band(server.price * hours),
+            "egress": band(egress, told.down_bytes / count / TERA),
+        }
+    )
+
+
+def _accuracy(job: Learning, mean: float) -> AccuracyFigures | None:
+    row = job.curve
+    if row is None:
+        return None
+    return AccuracyFigures(
+        row=row.name,
+        target=f"{row.target}, {row.work}",
+        rounds=row.rounds,
+        seconds=row.rounds * (mean + job.section.round.pause),
+        source=row.source,
+    )
+
+
+def _series(told: Told) -> tuple[RoundRow, ...]:
+    rows = np.unique(np.linspace(0, len(told.took_s) - 1, min(len(told.took_s), MOST_ROWS)).astype(int))
+    return tuple(
+        RoundRow(
+            at_s=float(told.at_s[row]),
+            took_s=float(told.took_s[row]),
+            used=int(told.used[row]),
+            left=int(told.left[row]),
+            ok=bool(told.ok[row]),
+        )
+        for row in rows
+    )
+
+
+def _warnings(job: Learning, told: Told, count: int) -> Iterator[str]:
+    failed = count - sum(told.ok)
+    if failed:
+        yield f"{failed:,} of {count:,} rounds were thrown away: too few updates came"
+    if job.clients.able_share < 1.0:
+        yield f"{100 * (1 - job.clients.able_share):.1f} % of the clients are never heard: their devices lack memory"
+    if job.sent.crossing_bytes:
+        yield "activations and gradients cross as if the server's line were never short"
+    if job.curve is None:
+        yield "time a round and bytes only: no published row says how many rounds an accuracy takes here (`reach`)"
+    else:
+        yield from _differs(job)
+    if (
+        job.section.clients.regions
+        and any(one.loss for one in job.section.clients.regions)
+        and job.transport.name == "cubic"
+    ):
+        yield "loss on the way bounds CUBIC's goodput: `transport: bbr` is compared in docs/explanation/edge-figures.md"
+
+
+def _differs(job: Learning) -> Iterator[str]:
+    """Where the published row was measured with other settings: its rounds are then not those of this scenario."""
+    row, section = job.curve, job.section
+    if row is None:
+        return
+    apart = []
+    if row.algorithm != job.scheme.algorithm.kind:
+        apart.append(f"algorithm {row.algorithm}")
+    if row.participants != section.round.participants:
+        apart.append(f"{row.participants} participants")
+    if row.epochs != section.round.epochs:
+        apart.append(f"{row.epochs:g} epochs")
+    if job.scheme.compression is not None or job.scheme.privacy is not None:
+        apart.append("no compression and no noise")
+    if apart:
+        yield (
+            f"the published rounds of `{row.name}` were measured with {', '.join(apart)}: the time to its accuracy is"
+            " not this scenario's"
+        )
+
+
+def _sources(job: Learning) -> Iterator[Source]:
+    for device, _ in job.clients.devices:
+        yield from of_entry(device, *device.provenance)
+    for link, _ in job.clients.links:
+        yield from of_entry(link, *link.provenance)
+    yield from of_entry(job.catalog.price("internet-egress"), "range")
+
+
+def _defaults(job: Learning) -> Iterator[str]:
+    available = job.section.clients.available
+    if available.by_hour is None and "most" not in available.model_fields_set:
+        yield "availability: 20 % of the clients at 2 o'clock, 5 % at 14 (the ratio of Bonawitz et al. 2019)"
+    for name, scale, unit in _SERVER_UNITS:
+        if name not in job.section.server.model_fields_set:
+            yield f"server.{name}: {getattr(job.section.server, name) / scale:g} {unit}"

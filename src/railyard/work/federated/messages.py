@@ -1,0 +1,121 @@
+"""What a participant of a round sends, gets and computes: algorithm, compression, masks and noise added up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.work.federated.secret import STREAM_FLOP_PER_BYTE, Stage
+
+if TYPE_CHECKING:
+    from railyard.work.federated.algorithm import Algorithm
+    from railyard.work.federated.compressed import Compression
+    from railyard.work.federated.privacy import Privacy
+    from railyard.work.federated.secret import Secrecy
+
+AGGREGATE_FLOP = 2.0
+"""The server's work a number of an update: scale and add."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is learned.
+
+    Attributes:
+        parameters: Of the model; those that are trained.
+        flop_per_sample: Forward and backward of one sample.
+        bits: Of a parameter as sent.
+        down_bits: The same on its way to clients.
+    """
+
+    parameters: float
+    flop_per_sample: float
+    bits: float = 32.0
+    down_bits: float = 32.0
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How it is learned.
+
+    Attributes:
+        algorithm: Of federated learning.
+        compression: Of updates; None sends all of them.
+        secrecy: Secure aggregation; None shows updates to the server.
+        privacy: Noise; None adds none.
+    """
+
+    algorithm: Algorithm
+    compression: Compression | None = None
+    secrecy: Secrecy | None = None
+    privacy: Privacy | None = None
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Of one participant; the server's part is for each update.
+
+    Attributes:
+        down_bytes: To the client at the start.
+        up_bytes: From the client at the end.
+        crossing_bytes: Of a sample at a cut, each way; 0 without a cut.
+        flop_per_sample: Of the client.
+        flop: Of the client besides, such as encoding, masks and noise.
+        server_flop: For each update that comes.
+        server_flop_per_sample: Behind a cut.
+        server_flop_a_round: For the sum.
+        unmask_bytes: Masks that the server makes for a client that left, over what it makes for one that stayed.
+        before: Stages before the update is sent.
+        after: Stages behind it.
+        state_bytes: That a client keeps: parameters, gradients, momentum, what algorithm and compression add.
+    """
+
+    down_bytes: float
+    up_bytes: float
+    crossing_bytes: float
+    flop_per_sample: float
+    flop: float
+    server_flop: float
+    server_flop_per_sample: float
+    server_flop_a_round: float
+    unmask_bytes: float
+    before: tuple[Stage, ...]
+    after: tuple[Stage, ...]
+    state_bytes: float
+
+
+def messages(model: Model, scheme: Scheme, clients: int) -> Messages:
+    """What one of so many participants of a round sends and computes."""
+    algorithm, secrecy = scheme.algorithm, scheme.secrecy
+    mine = model.parameters * algorithm.client_share
+    numbers = mine * algorithm.models_up
+    bits = model.bits + (0 if scheme.privacy is None else scheme.privacy.extra_bits)
+    up = numbers * bits / 8.0 if scheme.compression is None else scheme.compression.sent_bytes(numbers, bits)
+    flop = 0.0 if scheme.compression is None else scheme.compression.operations(numbers)
+    flop += 0.0 if scheme.privacy is None else scheme.privacy.client_flop * numbers
+    one_mask = 0.0
+    if secrecy is not None:
+        up *= secrecy.value_bits(clients, up * 8.0 / numbers) / (up * 8.0 / numbers)
+        one_mask = up
+        flop += secrecy.mask_bytes(clients, up) * STREAM_FLOP_PER_BYTE
+    partners = 0 if secrecy is None else secrecy.partners(clients)
+    return Messages(
+        down_bytes=mine * algorithm.models_down * model.down_bits / 8.0,
+        up_bytes=up,
+        crossing_bytes=algorithm.cut_bytes,
+        flop_per_sample=model.flop_per_sample * algorithm.compute * algorithm.client_share,
+        flop=flop,
+        server_flop=AGGREGATE_FLOP * numbers + one_mask * STREAM_FLOP_PER_BYTE,
+        server_flop_per_sample=model.flop_per_sample * (1.0 - algorithm.client_share),
+        server_flop_a_round=0.0 if scheme.privacy is None else scheme.privacy.server_flop * mine,
+        unmask_bytes=one_mask * partners,
+        before=() if secrecy is None else secrecy.before(clients),
+        after=() if secrecy is None else secrecy.after(clients),
+        state_bytes=_state_bytes(mine, algorithm, scheme.compression),
+    )
+
+
+def _state_bytes(parameters: float, algorithm: Algorithm, compression: Compression | None) -> float:
+    """Parameters, gradients and momentum in 32 bits, and whatever else is kept."""
+    kept = 1.0 if compression is not None and compression.error_feedback else 0.0
+    return 4.0 * parameters * (3.0 + algorithm.copies + kept)

@@ -1,0 +1,197 @@
+"""Everything that rounds on clients need, made before anything is simulated: input errors appear here, not later."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.cluster.edge.transport import transports
+from railyard.kit.errors import InputError, Problem
+from railyard.kit.units import format_memory
+from railyard.model.flops import model_flops_per_token
+from railyard.work.federated.algorithm import algorithms
+from railyard.work.federated.chosen import selections
+from railyard.work.federated.compressed import compressions
+from railyard.work.federated.curves import curve
+from railyard.work.federated.learning import Learning
+from railyard.work.federated.messages import Model, Scheme, messages
+from railyard.work.federated.participants import drawn, expected_s
+from railyard.work.federated.privacy import Privacy
+from railyard.work.federated.secret import secrecies
+from railyard.work.scenario.load import blaming
+from railyard.work.scenario.section import fields_given
+from railyard.work.study import compose
+from railyard.work.study.memo import Memo
+from railyard.work.study.wide import HOUR_S, clients_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.catalog import Catalog
+    from railyard.kit.registry import Registry
+    from railyard.work.federated.section import FederatedSection
+    from railyard.work.scenario.load import Draft
+    from railyard.work.scenario.variants import Variant
+
+PLACE = ("workload", "federated")
+_TRIED = 4096
+"""Clients that are drawn to see whether a deadline can be met."""
+_STAY = 1e-3
+"""Share of the clients of which at least one has to stay until its update is there."""
+
+
+def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Learning]:
+    """All variants of a scenario, ready to run.
+
+    Raises:
+        InputError: One of them cannot be run; with the place in the scenario.
+    """
+    del engine  # there is one
+    memo = Memo()
+    return [_learning(variant, memo) for variant in variants]
+
+
+def _learning(variant: Variant, memo: Memo) -> Learning:
+    draft = variant.draft
+    section = draft.scenario.federated
+    catalog = memo.get("catalog", draft.scenario.catalog, partial(compose.catalog_of, draft))
+    clients = clients_of(draft, section.clients, catalog, draft.scenario.seed, *PLACE, "clients")
+    scheme = _scheme(draft, section)
+    model = _model(draft, section, catalog)
+    with blaming(draft, *PLACE):
+        row = None if section.reach is None else curve(section.reach)
+    selection = _record(draft, "round.selection", selections, section.round.selection)
+    found = Learning(
+        variant=variant,
+        section=section,
+        catalog=catalog,
+        clients=clients,
+        model=model,
+        scheme=scheme,
+        sent=messages(model, scheme, section.round.participants),
+        selection=selection,
+        transport=transports.get(section.transport),
+        curve=row,
+    )
+    able = tuple(device.memory_bytes >= found.sent.state_bytes for device, _ in clients.devices)
+    found = replace(found, clients=replace(clients, able=able))
+    with blaming(draft, *PLACE):
+        _possible(found)
+        _in_time(found)
+    return found
+
+
+def _scheme(draft: Draft, section: FederatedSection) -> Scheme:
+    privacy = section.privacy
+    return Scheme(
+        algorithm=_record(draft, "algorithm", algorithms, section.algorithm),
+        compression=_record(draft, "compression", compressions, section.compression),
+        secrecy=_record(draft, "secrecy", secrecies, section.secrecy),
+        privacy=None if privacy is None else Privacy(privacy.place, privacy.noise, privacy.extra_bits),
+    )
+
+
+def _record(draft: Draft, key: str, registry: Registry[Any], section: Any) -> Any:
+    """The record of a section, its values checked."""
+    if section is None:
+        return None
+    kind = registry.get(section.kind)
+    record = kind(**fields_given(section, kind))
+    wrong = record.problems()
+    if wrong:
+        problems = [
+            Problem(words, key=f"{key}.{name}", found=found, allowed=allowed) for words, name, found, allowed in wrong
+        ]
+        raise draft.blame(InputError.many(problems), *PLACE)
+    return record
+
+
+def _model(draft: Draft, section: FederatedSection, catalog: Catalog) -> Model:
+    if not isinstance(section.model, str):
+        return Model(section.model.parameters, section.model.flop_per_sample, section.bits, section.bits)
+    with blaming(draft, *PLACE):
+        known = compose.model_of(draft.folder, section.model, catalog)
+    sequence = section.sequence or 1
+    flop = model_flops_per_token(known, sequence) * sequence
+    return Model(float(known.parameters()), flop, section.bits, section.bits)
+
+
+def _possible(found: Learning) -> None:
+    """Says what no population of clients can do.
+
+    Raises:
+        InputError: Too few clients exist, are able, or are ever there.
+    """
+    clients, count = found.clients, found.clients.count
+    if found.selected > count:
+        raise InputError(
+            f"a round selects {found.selected:,} clients, of {count:,}",
+            key="round.participants",
+            found=f"{found.goal:,}, over-selection {found.section.round.over_selection:g}",
+            allowed=f"at most {count:,} with over-selection",
+        )
+    if clients.able_share <= 0:
+        need = found.sent.state_bytes
+        most = max(device.memory_bytes for device, _ in clients.devices)
+        raise InputError(
+            f"no device has the {format_memory(need)} that parameters, gradients and momentum take",
+            key="clients.devices",
+            found=f"at most {format_memory(most)}",
+            hint="a smaller model, `split`, or larger devices",
+        )
+    crest = max(clients.share_there(hour * HOUR_S / 4.0) for hour in range(96)) * count
+    if crest < found.least:
+        raise InputError(
+            f"a round needs {found.least:,} updates, and {crest:,.0f} clients are there at the best hour",
+            key="round.participants",
+            found=f"{found.goal:,}, at least {found.section.round.least:g} of them",
+            hint="more clients, `available.most`, or fewer participants",
+        )
+    if found.sent.crossing_bytes and clients.network.shares:
+        raise InputError(
+            f"shared links are not modelled for `{found.scheme.algorithm.kind}`, whose batches cross one by one",
+            key="clients.network",
+            hint="leave `network` and `backbone` out, or take an algorithm that sends updates",
+        )
+    concurrency = found.section.round.concurrency
+    if concurrency is not None and concurrency > crest:
+        raise InputError(
+            f"{concurrency:,} clients at work are more than the {crest:,.0f} that are there at the best hour",
+            key="round.concurrency",
+            found=concurrency,
+            allowed=f"at most {np.floor(crest):,.0f}",
+        )
+
+
+def _in_time(found: Learning) -> None:
+    """Refuses a deadline, or sessions, that end before any client can be done.
+
+    Raises:
+        InputError: Not one of many that were drawn takes less by itself.
+    """
+    deadline, session_s = found.section.round.deadline, found.clients.presence.session_s
+    if deadline is None and math.isinf(session_s):
+        return
+    crest = max(range(24), key=lambda hour: found.clients.share_there(hour * HOUR_S)) * HOUR_S
+    who = found.clients.draw(min(_TRIED, found.clients.count), crest, 0)
+    if not len(who):
+        return
+    took = expected_s(found, drawn(found, found.clients, who, crest))
+    least = float(took.min())
+    if float(np.exp(-took / session_s).mean()) < _STAY:
+        raise InputError(
+            f"not one client in {1 / _STAY:,.0f} stays until it is done: the quickest takes {least:.3g} s by itself",
+            key="clients.available.session",
+            found=f"{session_s:.3g} s on average",
+        )
+    if deadline is not None and least > deadline:
+        raise InputError(
+            f"the deadline ends before any client is done: the quickest of {len(who):,} takes {least:.3g} s by itself",
+            key="round.deadline",
+            found=f"{deadline:.3g} s",
+            allowed=f"more than {least:.3g} s",
+        )

@@ -1,0 +1,279 @@
+"""Round after round: who is there, who is selected, what the engine makes of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.edge.transport import transfer_s, transports
+from railyard.engine.rounds import waiting
+from railyard.kit.errors import SimulationError
+from railyard.work.federated import waitless
+from railyard.work.federated.chosen import Candidates
+from railyard.work.federated.known import Known
+from railyard.work.federated.participants import expected_s
+from railyard.work.federated.secret import STREAM_FLOP_PER_BYTE
+from railyard.work.federated.told import PARTS, Told
+from railyard.work.study.shared import Began, added_s, shared_of
+from railyard.work.study.wide import HOUR_S
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.cluster.edge.clients import Clients
+    from railyard.engine.rounds.waiting import Closed, Cohort
+    from railyard.work.federated.learning import Learning
+    from railyard.work.federated.participants import Drawn
+    from railyard.work.study.control import Control
+
+_LOOK_S = 300.0
+"""From one look whether enough clients are there to the next."""
+_MOST_WAIT_S = 14 * 24 * HOUR_S
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """Rounds that were run.
+
+    Attributes:
+        job: What was run.
+        told: What they told.
+    """
+
+    job: Learning
+    told: Told
+
+
+def simulate(job: Learning, control: Control) -> Learned:
+    """Runs all rounds.
+
+    Raises:
+        SimulationError: Too few clients are there for two weeks.
+    """
+    told, clients = Told(), job.clients
+    told.busy, told.radio = np.zeros(len(clients.devices)), np.zeros(len(clients.links))
+    told.counts = {
+        of: np.zeros((2, size), np.int64)
+        for of, size in (
+            ("device", len(clients.devices)),
+            ("link", len(clients.links)),
+            ("region", len(clients.regions)),
+        )
+    }
+    if job.scheme.algorithm.buffer:
+        waitless.run(job, told)
+    else:
+        _waited(job, told, control)
+    return Learned(job, told)
+
+
+def _waited(job: Learning, told: Told, control: Control) -> None:
+    now = job.section.start * HOUR_S
+    edges = bool(job.scheme.algorithm.edge_rounds)
+    servers = _edges(job) if edges else [Server(job.clients, job.goal, Known(job, job.clients))]
+    for number in range(job.section.rounds):
+        begun = now
+        now = _over_edges(job, servers, told, now, number) if edges else _one(job, servers[0], told, now, number)
+        told.at_s.append(begun - job.section.start * HOUR_S)
+        told.took_s.append(now - begun)
+        now += job.section.round.pause
+        if number % 16 == 0:
+            control.progress(f"round {number + 1}", number / job.section.rounds)
+
+
+@dataclass(frozen=True, eq=False)
+class Server:
+    """Who sums the updates of whom.
+
+    Attributes:
+        clients: That it talks to.
+        goal: Updates that it waits for.
+        known: The same clients, round after round.
+        region: Index of their first region among all.
+    """
+
+    clients: Clients
+    goal: int
+    known: Known
+    region: int = 0
+
+
+def _one(job: Learning, server: Server, told: Told, now: float, number: int) -> float:
+    """A round with a server that waits; when it ended."""
+    clients, goal = server.clients, server.goal
+    rows, began = _gathered(job, server, told, now, number)
+    section = job.section
+    shared = shared_of(clients, rows, section.server.line)
+    part = server.known.cohort(rows, number, (shared.down, shared.up))
+    rule = waiting.Rule(
+        goal=goal,
+        least=max(math.ceil(goal * section.round.least - 1e-9), 1),
+        deadline_s=math.inf if section.round.deadline is None else section.round.deadline,
+        stay_share=1.0 if job.scheme.secrecy is None else job.scheme.secrecy.threshold(len(rows)),
+    )
+    closed = waiting.close(part, rule)
+    server_s = _server_s(job, closed, len(rows))
+    _count(told, rows, closed, server.region)
+    _spent(told, rows, part, closed)
+    _bytes(job, told, rows, closed)
+    _causes(told, closed)
+    if clients.network.shares:
+        parts = closed.parts_s
+        sent = Began(parts[0], parts[:4].sum(axis=0), part.leave_s, np.all(np.isfinite(parts), axis=0))
+        told.add_shared(added_s(part, shared, sent))
+    told.cause("server", server_s)
+    told.server_s += server_s + int(closed.used.sum()) * job.sent.server_flop / section.server.flops
+    told.there += clients.share_there(began) / max(job.scheme.algorithm.edge_rounds * len(job.clients.regions), 1)
+    return began + closed.took_s + server_s
+
+
+def _gathered(job: Learning, server: Server, told: Told, now: float, number: int) -> tuple[Drawn, float]:
+    """Participants of a round, and when enough of them were there."""
+    clients, goal = server.clients, server.goal
+    wanted = math.ceil(goal * (1.0 + job.section.round.over_selection) - 1e-9)
+    least = max(math.ceil(goal * job.section.round.least - 1e-9), 1)
+    pool = math.ceil(wanted * job.selection.pool)
+    waited = 0.0
+    while True:
+        who = clients.draw(pool, now + waited, number)
+        if len(who) >= least:
+            break
+        waited += _LOOK_S
+        if waited > _MOST_WAIT_S:
+            raise SimulationError(f"a round needs {least:,} clients, and fewer were there for two weeks")
+    told.cause("waiting for clients to be there", waited)
+    rows = server.known.drawn(who, now + waited)
+    deadline = job.section.round.deadline
+    candidates = Candidates(
+        expected_s(job, rows) if job.selection.by_time else np.zeros(len(rows)),
+        rows.samples,
+        rows.device,
+        wanted,
+        math.inf if deadline is None else deadline,
+    )
+    chosen = job.selection.choose(candidates)
+    return (rows if len(chosen) == len(rows) and not job.selection.by_time else rows.take(chosen)), now + waited
+
+
+def _server_s(job: Learning, closed: Closed, participants: int) -> float:
+    """What the server computes after the last update: masks of those who left, and noise; sums are made before."""
+    gone = participants - int(closed.used.sum()) if job.scheme.secrecy is not None else 0
+    work = gone * job.sent.unmask_bytes * STREAM_FLOP_PER_BYTE + job.sent.server_flop_a_round
+    return work / job.section.server.flops
+
+
+def _count(told: Told, rows: Drawn, closed: Closed, region: int) -> None:
+    """Adds who was selected and heard in one closed round."""
+    used = closed.used
+    told.used.append(int(used.sum()))
+    told.left.append(int(closed.gone.sum()))
+    told.ok.append(closed.ok)
+    told.selected += len(rows)
+    told.late += int((~used & ~closed.gone).sum())
+    told.queue_s += closed.queue_s
+    for of, column in (("device", rows.device), ("link", rows.link), ("region", rows.region + region)):
+        told.counts[of][0] += np.bincount(column, minlength=told.counts[of].shape[1])
+        told.counts[of][1] += np.bincount(column[used], minlength=told.counts[of].shape[1])
+
+
+def _spent(told: Told, rows: Drawn, part: Cohort, closed: Closed) -> None:
+    """Seconds of computation and of the radio; who leaves or is too late stops where it is."""
+    stop = np.minimum(np.where(closed.gone, part.leave_s, np.inf), closed.took_s)
+    begin = np.where(np.isfinite(closed.parts_s[0]), closed.parts_s[0], closed.took_s)
+    got = np.where(np.isfinite(closed.parts_s[1]), begin + closed.parts_s[1], stop)
+    worked = got + part.compute_s
+    told.busy += np.bincount(rows.device, np.clip(stop - got, 0.0, part.compute_s), len(told.busy))
+    sent = np.nan_to_num(closed.parts_s[4], posinf=0.0) + part.crossing_s
+    radio = np.clip(stop - begin, 0.0, got - begin) + np.clip(stop - worked, 0.0, sent)
+    told.radio += np.bincount(rows.link, radio, len(told.radio))
+
+
+def _bytes(job: Learning, told: Told, rows: Drawn, closed: Closed) -> None:
+    """Bytes of a round: downloads of all who began, uploads of those who did not leave."""
+    stages = (*job.sent.before, *job.sent.after)
+    crossing = rows.samples * job.section.round.epochs * job.sent.crossing_bytes
+    down = np.isfinite(closed.parts_s[0]) * job.sent.down_bytes + sum(stage.down_bytes for stage in stages) + crossing
+    sent = np.isfinite(closed.parts_s[4]) & ~closed.gone
+    up = np.where(sent, job.sent.up_bytes, 0.0) + sum(stage.up_bytes for stage in stages) + crossing
+    told.down_bytes += float(down.sum())
+    told.up_bytes += float(up.sum())
+    wasted = ~closed.used if closed.ok else np.ones(len(rows), np.bool_)
+    told.wasted_bytes += float((down + up)[wasted].sum())
+
+
+def _causes(told: Told, closed: Closed) -> None:
+    """Splits what a round took: the mean of those heard, what the last one took longer, what came after it."""
+    used = np.flatnonzero(closed.used)
+    if not len(used):
+        told.cause("waiting for updates that never came", closed.took_s)
+        return
+    last = closed.critical
+    if last < 0:
+        last = int(used[np.argmax(closed.parts_s.sum(axis=0)[used])])
+    means = [float(part[used].mean()) for part in closed.parts_s]
+    for number, name in enumerate(PARTS):
+        told.cause(name, means[number])
+        told.cause(f"stragglers: {name}", float(closed.parts_s[number, last] - means[number]))
+    rest = closed.took_s - float(closed.parts_s[:, last].sum())
+    staged = min(max(closed.stages_s - float(closed.parts_s[0].min()), 0.0), max(rest, 0.0))
+    told.cause(PARTS[0], staged)
+    told.cause("waiting until the deadline" if closed.by_deadline else "waiting for clients that left", rest - staged)
+
+
+def _edges(job: Learning) -> list[Server]:
+    """An edge server in every region, with its part of the clients."""
+    total, found = sum(region.share for region in job.clients.regions), []
+    for index, region in enumerate(job.clients.regions):
+        share = region.share / total
+        here = replace(
+            job.clients,
+            count=max(round(job.clients.count * share), 1),
+            regions=(replace(region, far_s=0.0, loss=0.0),),
+            network=replace(job.clients.network, backbones=()),
+            seed=job.clients.seed + 7919 * (index + 1),
+        )
+        found.append(Server(here, max(round(job.goal * share), 1), Known(job, here), index))
+    return found
+
+
+def _over_edges(job: Learning, servers: Sequence[Server], told: Told, now: float, number: int) -> float:
+    """A meeting of edge servers in the cloud, with the rounds at each edge before it; when it ended."""
+    algorithm = job.scheme.algorithm
+    ends, books = [], []
+    for index, server in enumerate(servers):
+        book = Told(busy=told.busy, radio=told.radio, counts=told.counts)
+        at = now
+        for edge_round in range(algorithm.edge_rounds):
+            at = _one(job, server, book, at, number * algorithm.edge_rounds + edge_round)
+        to_cloud = _to_cloud_s(job, index)
+        book.cause("edge to cloud and back", to_cloud)
+        ends.append(at + to_cloud)
+        books.append(book)
+    slowest = int(np.argmax(ends))
+    for name, seconds in books[slowest].causes.items():
+        told.cause(name, seconds)
+    told.used.append(sum(sum(book.used) for book in books))
+    told.left.append(sum(sum(book.left) for book in books))
+    told.ok.append(all(all(book.ok) for book in books))
+    closed = len(books) * algorithm.edge_rounds
+    told.queue_s += sum(book.queue_s for book in books) / closed
+    for tier in dict.fromkeys(tier for book in books for tier in book.shared):
+        seconds = sum(book.shared.get(tier, 0.0) for book in books) / closed
+        told.shared[tier] = told.shared.get(tier, 0.0) + seconds
+    for name in ("selected", "late", "server_s", "there", "down_bytes", "up_bytes", "wasted_bytes"):
+        setattr(told, name, getattr(told, name) + sum(getattr(book, name) for book in books))
+    return ends[slowest]
+
+
+def _to_cloud_s(job: Learning, index: int) -> float:
+    """A region's model to the cloud and back, over the edge server's line and the region's backbone."""
+    region, backbones = job.clients.regions[index], job.clients.network.backbones
+    backbone = backbones[index] if backbones else None
+    line = float(job.scheme.algorithm.backbone_bps)  # type: ignore[attr-defined]
+    size = job.model.parameters * job.model.bits / 8.0
+    rates = (line, line) if backbone is None else (min(line, backbone.up_bps), min(line, backbone.down_bps))
+    far = (region.far_s + 1e-3, region.loss)
+    return sum(float(transfer_s(transports.get("bbr"), size, rate, *far, warm=True)) for rate in rates)

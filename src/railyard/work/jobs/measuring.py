@@ -1,0 +1,310 @@
+"""What each job takes alone and beside the others, what each of them costs it, and how full the network was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict, cast
+
+import numpy as np
+
+from railyard.cluster.bill import bill_of
+from railyard.cluster.names import link_name
+from railyard.cluster.notes import notes_of
+from railyard.graph.record import fingerprint
+from railyard.measure.causes import NETWORK_CAUSES
+from railyard.measure.cost.cost import JobFacts
+from railyard.measure.cost.deployment import deployment_cost
+from railyard.measure.cost.evaluate import evaluate
+from railyard.measure.cost.parts import Part, component_of
+from railyard.measure.cost.ranges import band_of
+from railyard.measure.decompose import decompose
+from railyard.measure.job import Checkpointing
+from railyard.measure.result.serving import Percentiles
+from railyard.measure.result.variants.jobs import (
+    CostRow,
+    JobRow,
+    JobsVariant,
+    PlacementFigures,
+    RoundsFigures,
+    ServingFigure,
+    SharedLink,
+    SharedNetwork,
+    SharedTier,
+    SteppedFigure,
+)
+from railyard.measure.serving.objective import goodput
+from railyard.measure.tax import tax_of
+from railyard.work.jobs.simulate import ENOUGH, Answering, Free, Stepped
+from railyard.work.serving.measuring import SHORTEST_S, latencies, objective_of, sold_of
+from railyard.work.serving.spending import uses_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from railyard.graph import Record
+    from railyard.measure.cost.sources import Source
+    from railyard.measure.decompose import Decomposition
+    from railyard.measure.result.section import Band
+    from railyard.measure.result.tax import TaxFigures
+    from railyard.work.jobs.prepare import Shared, Tenant
+    from railyard.work.jobs.simulate import Figure, Outcome
+    from railyard.work.serving.prepare import ServingJob
+
+_HOT_LINKS = 8
+LEFT_OUT = (
+    "serving jobs put keys and values on the fabric that go from prompts to answers; collectives of replicas that span"
+    " servers, weights that are loaded and caches that move are not there for others to meet",
+    "a serving job is slowed over its whole run as much as in the part that was put on the fabric",
+)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Every job alone, all together, and all but one.
+
+    Attributes:
+        shared: The jobs.
+        alone: By number of a job.
+        together: All of them.
+        without: By number of the one that is left out.
+        free: By number of a job of steps, a step of it on networks without limit.
+    """
+
+    shared: Shared
+    alone: dict[int, Outcome]
+    together: Outcome
+    without: dict[int, Outcome]
+    free: dict[int, Free]
+
+
+class TransferNumbers(TypedDict, total=False):
+    """What only serving jobs lose."""
+
+    transfer_share: float
+
+
+class Trained(TypedDict, total=False):
+    """What only training jobs have."""
+
+    exposed_s: float
+    usd_per_h: Band
+    usd_per_mtoken: Band
+
+
+@dataclass(frozen=True)
+class MeasuredJobs:
+    """One variant of the result, and where its numbers come from.
+
+    Attributes:
+        variant: As it stands in `result.json`.
+        sources: Origins of its prices, powers, rates.
+        left_out: What engine and fabric leave out.
+        defaults: What was chosen because the scenario did not say.
+    """
+
+    variant: JobsVariant
+    sources: tuple[Source, ...] = ()
+    left_out: tuple[str, ...] = ()
+    defaults: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the run of all jobs."""
+        return self.variant.digest
+
+
+def measure(compared: Compared) -> MeasuredJobs:
+    """Everything about one variant."""
+    shared, together = compared.shared, compared.together
+    rows = [_job(compared, tenant) for tenant in shared.tenants]
+    record = together.record
+    variant = JobsVariant(
+        name=shared.variant.name,
+        settings=dict(shared.variant.settings),
+        engine=shared.engine.name,
+        jobs=tuple(rows),
+        network=None if record is None else _network(shared, record),
+        rounds=RoundsFigures(count=together.rounds, moved=together.moved, agree=together.moved < ENOUGH),
+        warnings=(
+            *_warnings(compared),
+            *notes_of(shared.machine),
+            *([] if record is None else record.meta.get("warnings", [])),
+        ),
+        digest=_digest(together),
+    )
+    left_out = () if record is None else tuple(str(words) for words in record.meta.get("left_out", ()))
+    serves = any(tenant.serving is not None for tenant in shared.tenants)
+    notes = tuple(f"{tenant.name}: {words}" for tenant in shared.tenants for words in tenant.notes)
+    return MeasuredJobs(
+        variant, left_out=(*left_out, *(LEFT_OUT if serves else ()), *notes), defaults=tuple(_defaults(shared))
+    )
+
+
+def _defaults(shared: Shared) -> Iterator[str]:
+    for tenant in shared.tenants:
+        if tenant.training is not None:
+            yield f"{tenant.name}: {tenant.training.training.layout}; software {tenant.training.training.software.name}"
+
+
+def _warnings(compared: Compared) -> Iterator[str]:
+    if compared.together.rounds > 1 and compared.together.moved >= ENOUGH:
+        yield (
+            f"serving and fabric do not agree after {compared.together.rounds} rounds: the last moved a figure by"
+            f" {compared.together.moved:.1%}"
+        )
+
+
+def _job(compared: Compared, tenant: Tenant) -> JobRow:
+    number = tenant.number
+    alone, together = compared.alone[number].figures[number], compared.together.figures[number]
+    section = tenant.section
+    return JobRow(
+        name=tenant.name,
+        kind=section.kind,
+        accelerators=section.accelerators,
+        placement=PlacementFigures(policy=section.placement.policy, seed=section.placement.seed),
+        leafs=_leafs(compared.shared, tenant),
+        start_s=section.start,
+        alone=_figure(compared, tenant, alone),
+        together=_figure(compared, tenant, together),
+        slowdown=_ratio(together, alone),
+        costs=tuple(_cost(compared, number, other) for other in compared.without if other != number),
+    )
+
+
+def _leafs(shared: Shared, tenant: Tenant) -> int:
+    """Switches that the job's first NICs are joined to."""
+    network, links = shared.machine.back_end, shared.machine.links
+    ports = np.unique(network.port_of_rank[tenant.placement, 0])
+    return len({int(links.target[network.port_links(int(port))[0][0]]) for port in ports})
+
+
+def _ratio(figure: Figure, base: Figure) -> float:
+    return figure.measure_s / base.measure_s if base.measure_s > 0 else 1.0
+
+
+def _cost(compared: Compared, number: int, other: int) -> CostRow:
+    """What one job takes longer because another is there: all together against all without that one."""
+    every, without = compared.together.figures[number], compared.without[other].figures[number]
+    transfers: TransferNumbers = {}
+    if isinstance(every, Answering) and isinstance(without, Answering):
+        transfers["transfer_share"] = every.slowdown / without.slowdown - 1.0
+    return CostRow(
+        job=compared.shared.tenants[other].name,
+        seconds=every.measure_s - without.measure_s,
+        share=_ratio(every, without) - 1.0,
+        **transfers,
+    )
+
+
+def _figure(compared: Compared, tenant: Tenant, figure: Figure) -> SteppedFigure | ServingFigure:
+    shared = compared.shared
+    if isinstance(figure, Stepped):
+        split = decompose(figure.record)
+        tax = _tax(figure, split, compared.free[tenant.number], slows=figure.record.graph.loss is not None)
+        trained = _trained(shared, tenant, figure, split)
+        return SteppedFigure(step_s=figure.step_s, steps=figure.steps, tax=tax, **trained)
+    job = cast("ServingJob", tenant.serving)  # only a serving job answers
+    usd_per_h, usd_per_mtoken = _served_money(shared, tenant, job, figure)
+    return ServingFigure(
+        ttft_s=Percentiles(**figure.ttft_s),
+        tpot_s=Percentiles(**figure.tpot_s),
+        transfers=figure.transfers,
+        transfer_s=figure.transfer_s,
+        transfer_slowdown=figure.slowdown,
+        usd_per_h=usd_per_h,
+        usd_per_mtoken=usd_per_mtoken,
+    )
+
+
+def _tax(figure: Stepped, split: Decomposition, free: Free, *, slows: bool) -> TaxFigures:
+    """What networks, and the other jobs on them, take of a mean step."""
+    step = {cause: seconds / split.step_s * figure.step_s for cause, seconds in split.by_cause().items()}
+    return tax_of(step, free.without_scale_out, free.without_networks, free.engine, slows=slows)
+
+
+def _trained(shared: Shared, tenant: Tenant, figure: Stepped, split: Decomposition) -> Trained:
+    """Communication that a step waits for, and its cost; the job pays for its share of the machine."""
+    if tenant.training is None:
+        return {}
+    training, prepared = tenant.training.training, tenant.training
+    cost = evaluate(
+        decomposition=split,
+        accelerator=shared.machine.accelerator,
+        parts=_parts(shared, tenant),
+        job=JobFacts(
+            tokens=float(training.tokens or training.step_tokens),
+            tokens_per_step=float(training.step_tokens),
+            step_s=figure.step_s,
+            accelerators=tenant.section.accelerators,
+            checkpointing=Checkpointing(),
+        ),
+        assumptions=prepared.assumptions,
+    )
+    exposed = split.seconds(*NETWORK_CAUSES) / split.step_s if split.step_ps else 0.0
+    return {
+        "exposed_s": exposed * figure.step_s,
+        "usd_per_h": band_of(cost.cpmt.usd_per_gpu_h.scaled(tenant.section.accelerators)),
+        "usd_per_mtoken": band_of(cost.cpmt.total),
+    }
+
+
+def _served_money(shared: Shared, tenant: Tenant, job: ServingJob, figure: Answering) -> tuple[Band, Band | None]:
+    """Dollars an hour and per million tokens; the job pays for its share of the machine."""
+    job = job.as_sent(figure.run)
+    served = latencies(job, job.requests, figure.run)
+    objective = objective_of(job)
+    good = goodput(served, objective)
+    cost = deployment_cost(
+        uses=uses_of(job, figure.run, max(good.span_s, SHORTEST_S)),
+        parts=_parts(shared, tenant),
+        goodput=sold_of(served, objective, good),
+        assumptions=job.assumptions,
+    )
+    each, accelerators = cost.owned.tokens["total"], tenant.section.accelerators
+    return band_of(cost.owned.usd_per_gpu_h.scaled(accelerators)), None if each is None else band_of(each)
+
+
+def _parts(shared: Shared, tenant: Tenant) -> list[Part]:
+    """The job's share of the machine's bill, by accelerators."""
+    share = tenant.section.accelerators / shared.machine.ranks
+    return [
+        Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
+        for row in bill_of(shared.machine)
+    ]
+
+
+def _network(shared: Shared, record: Record) -> SharedNetwork:
+    """Load of the links, a mean over the run of all jobs, by tier; and the busiest of them."""
+    links = shared.machine.links
+    span_s = max(record.makespan_ps * 1e-12, 1e-12)
+    carried = links.to_physical(record.table("links")["bytes"])
+    load = carried * 8 / (links.line_bps[: links.physical] * span_s)
+    tier_of = links.tier[: links.physical]
+    used = [index for index in range(len(links.tiers)) if (tier_of == index).any()]
+    tiers = tuple(
+        SharedTier(
+            name=links.tiers[index],
+            links=int(np.count_nonzero(tier_of == index)),
+            mean_utilization=float(load[tier_of == index].mean()),
+            max_utilization=float(load[tier_of == index].max()),
+            bytes=float(carried[tier_of == index].sum()),
+        )
+        for index in used
+    )
+    between = np.flatnonzero(tier_of != links.tiers.index("scale-up"))
+    hot = between[np.argsort(-load[between], kind="stable")][:_HOT_LINKS]
+    return SharedNetwork(
+        span_s=span_s,
+        tiers=tiers,
+        hot_links=tuple(
+            SharedLink(name=link_name(shared.machine, int(link)), utilization=float(load[link])) for link in hot
+        ),
+    )
+
+
+def _digest(outcome: Outcome) -> str:
+    """Of the fabric and of the requests."""
+    runs = [figure.run for figure in outcome.figures.values() if isinstance(figure, Answering)]
+    digest = "" if outcome.record is None else outcome.record.digest()
+    return fingerprint(np.frombuffer(digest.encode(), np.uint8), *(run.end_ps for run in runs))

@@ -1,0 +1,333 @@
+"""Jobs through an engine: alone, all together, and all but one; serving and the fabric by turns until they agree."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.engine.unlimited import FREED, Conditions
+from railyard.graph import Job
+from railyard.graph.repeat import repeat
+from railyard.kit.errors import Stopped
+from railyard.measure.decompose import decompose
+from railyard.measure.serving.percentiles import quantiles
+from railyard.model.machine import Machine
+from railyard.work.jobs.traffic import middle_ps, slowed, traffic_of
+from railyard.work.serving.measuring import latencies
+from railyard.work.training.build import losses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from threading import Event
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.engine.serving import Links
+    from railyard.graph import Record, TaskGraph
+    from railyard.work.jobs.prepare import Shared, Tenant
+    from railyard.work.jobs.traffic import KvTransfers
+
+STEPS = 2
+"""Of the longest step, for which all jobs run side by side."""
+MARGIN = 1.5
+"""Others run for so much longer than they would alone, so that they are still there when a slowed step ends."""
+ENOUGH = 0.01
+"""Serving and fabric agree when nothing moves by more than this share from one round to the next."""
+MOST_ROUNDS = 6
+ONLY_SERVING_PS = 2 * 10**12
+"""How much of a run is put on the fabric where no job has steps."""
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """A job of steps beside others.
+
+    Attributes:
+        step_s: Mean of the steps that lie in the time in which all jobs run.
+        steps: How many these are.
+        record: All of its steps.
+        repeats: How many steps that is.
+    """
+
+    step_s: float
+    steps: int
+    record: Record
+    repeats: int
+
+    @property
+    def measure_s(self) -> float:
+        """By which jobs are compared."""
+        return self.step_s
+
+
+@dataclass(frozen=True)
+class Answering:
+    """A serving job beside others.
+
+    Attributes:
+        run: What the serving engine found.
+        ttft_s: Percentiles.
+        tpot_s: Percentiles.
+        transfers: That were put on the fabric.
+        transfer_s: Their mean time there; 0 where there are none.
+        slowdown: The mean over their bytes of how many times as long they took as with no other job.
+        links: As slow as that.
+    """
+
+    run: Record
+    ttft_s: Mapping[str, float | None]
+    tpot_s: Mapping[str, float | None]
+    transfers: int = 0
+    transfer_s: float = 0.0
+    slowdown: float = 1.0
+    links: Links | None = None
+
+    @property
+    def measure_s(self) -> float:
+        """By which jobs are compared."""
+        return float(self.ttft_s["p50"] or 0.0)
+
+
+Figure = Stepped | Answering
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Some of the jobs side by side.
+
+    Attributes:
+        figures: By number of the job.
+        record: What happened on the fabric; None where nothing was sent.
+        rounds: How often serving and fabric took turns.
+        moved: By which share anything moved in the last of them.
+    """
+
+    figures: Mapping[int, Figure]
+    record: Record | None
+    rounds: int = 1
+    moved: float = 0.0
+
+
+@dataclass(frozen=True)
+class Free:
+    """Where a step goes on networks without limit, seconds by cause; see `measure.tax`.
+
+    Attributes:
+        without_scale_out: On a scale-out network without limit.
+        without_networks: On networks without limit.
+        engine: That found them.
+    """
+
+    without_scale_out: Mapping[str, float]
+    without_networks: Mapping[str, float]
+    engine: str
+
+
+@dataclass
+class JobSetRuns:
+    """Runs sets of jobs of one variant, each set once.
+
+    Attributes:
+        shared: The jobs.
+        stop: Ends the run.
+        done: Called after each set.
+    """
+
+    shared: Shared
+    stop: Event
+    done: Callable[[str], None]
+    repeats: dict[int, int] = field(default_factory=dict)
+    span_ps: int = ONLY_SERVING_PS
+    _found: dict[tuple[int, ...], Outcome] = field(default_factory=dict)
+    _from_ps: dict[int, int] = field(default_factory=dict)
+
+    def plan(self) -> None:
+        """How many steps of each job make the time in which all run side by side."""
+        stepping = [tenant for tenant in self.shared.tenants if tenant.step is not None]
+        took = {t.number: self._record([Job(_step(t), t.placement)]).makespan_ps for t in stepping}
+        if not took:
+            return
+        last = max(tenant.start_ps for tenant in self.shared.tenants)
+        self.span_ps = round(MARGIN * (last + STEPS * max(took.values())))
+        for tenant in stepping:
+            once = _step(tenant).release_ps is not None
+            steps = math.ceil((self.span_ps - tenant.start_ps) / max(took[tenant.number], 1))
+            self.repeats[tenant.number] = 1 if once else max(steps, 1)
+
+    def of(self, members: Sequence[int]) -> Outcome:
+        """Some of the jobs side by side."""
+        key = tuple(sorted(members))
+        if key not in self._found:
+            self._found[key] = self._settled(key)
+            self.done(self.shared.variant.name)
+        return self._found[key]
+
+    def unlimited(self, number: int) -> Free:
+        """Where a step of a job goes without limits of the scale-out network, and of all: no other job is felt."""
+        shared, tenant = self.shared, self._tenant(number)
+        plain = Conditions(shared.engine, shared.machine, shared.policy, shared.faults)
+
+        def spent(on: Conditions) -> dict[str, float]:
+            there = replace(shared, engine=on.engine, machine=on.cluster, policy=on.policy, faults=on.faults)
+            record = replace(self, shared=there)._record([Job(_beside(tenant, on.cluster), tenant.placement)])
+            return decompose(record.of(0)).by_cause()
+
+        without_scale_out, without_networks = map(plain.unlimited, FREED)
+        return Free(spent(without_scale_out), spent(without_networks), without_networks.engine.name)
+
+    def _settled(self, members: tuple[int, ...]) -> Outcome:
+        """Rounds of serving and fabric, until nothing moves."""
+        serving = [number for number in members if self._tenant(number).serving is not None]
+        found = self._round(members, {number: self._answered(number, None) for number in serving})
+        if not serving or len(members) == 1:
+            return found
+        for number in range(2, MOST_ROUNDS + 1):
+            runs = {one: self._answered(one, _answering(found, one).links) for one in serving}
+            after = _damped(found, self._round(members, runs))
+            found = replace(after, rounds=number, moved=_moved(found, after))
+            if found.moved < ENOUGH:
+                break
+        return found
+
+    def _round(self, members: tuple[int, ...], runs: Mapping[int, Record]) -> Outcome:
+        """All jobs on the fabric, serving ones as they were in a run."""
+        traffic = {number: self._traffic(number, run) for number, run in runs.items()}
+        jobs = {number: self._job(number, traffic.get(number)) for number in members}
+        running = [number for number, job in jobs.items() if len(job.work)]
+        record = self._record([jobs[number] for number in running]) if running else None
+        parts = {number: record.of(place) for place, number in enumerate(running)} if record else {}
+        ends = [part.makespan_ps for number, part in parts.items() if number in self.repeats]
+        window = (max(job.start_ps for job in jobs.values()), min(ends, default=0))
+        figures: dict[int, Figure] = {}
+        for number in members:
+            if number in runs:
+                figures[number] = self._figure(number, runs[number], traffic[number], parts.get(number), len(members))
+            else:
+                figures[number] = _stepped(parts[number], jobs[number], self.repeats[number], window)
+        return Outcome(figures, record)
+
+    def _figure(self, number: int, run: Record, traffic: KvTransfers, part: Record | None, members: int) -> Answering:
+        job = self._tenant(number).serving
+        if job is None:
+            raise TypeError("not a serving job")
+        sent = job.as_sent(run)
+        served = latencies(sent, sent.requests, run)
+        plain = Answering(run, quantiles(served.ttft_s), quantiles(served.tpot_s), len(traffic))
+        links = job.deployment.links
+        if part is None or links is None:
+            return plain
+        sent_as = self._job(number, traffic)
+        took = _took(part, sent_as)
+        if members == 1:
+            return replace(plain, transfer_s=float(took.mean()) * 1e-12, links=links)
+        alone = _took(self._record([sent_as]), sent_as)
+        slowdown = np.maximum(took / np.maximum(alone, 1), 1.0)
+        return replace(
+            plain,
+            transfer_s=float(took.mean()) * 1e-12,
+            slowdown=float(np.average(slowdown, weights=traffic.graph.size_bytes)),
+            links=slowed(links, traffic, slowdown),
+        )
+
+    def _answered(self, number: int, links: Links | None) -> Record:
+        """A serving job's requests, over links as slow as they have been found; None: at their own rates."""
+        job = self._tenant(number).serving
+        if job is None:
+            raise TypeError("not a serving job")
+        if links is not None:
+            job = replace(job, deployment=replace(job.deployment, links=links))
+        return job.run(job.requests)
+
+    def _traffic(self, number: int, run: Record) -> KvTransfers:
+        job = self._tenant(number).serving
+        if job is None:
+            raise TypeError("not a serving job")
+        middle = self._from_ps.setdefault(number, max(middle_ps(run) - self.span_ps // 2, 0))
+        return traffic_of(job, run, middle, self.span_ps)
+
+    def _job(self, number: int, traffic: KvTransfers | None) -> Job:
+        tenant = self._tenant(number)
+        work = repeat(_step(tenant), self.repeats[number]) if traffic is None else traffic.graph
+        return Job(work, tenant.placement, tenant.start_ps, tenant.name, number)
+
+    def _tenant(self, number: int) -> Tenant:
+        return self.shared.tenants[number]
+
+    def _record(self, jobs: Sequence[Job]) -> Record:
+        shared = self.shared
+        return shared.engine.simulate(
+            jobs,
+            shared.machine,
+            seed=shared.seed,
+            faults=shared.faults,
+            jitter=shared.jitter,
+            policy=shared.policy,
+            progress=self._poll,
+        )
+
+    def _poll(self, ended: int, total: int, now_ps: int) -> None:
+        del ended, total, now_ps
+        if self.stop.is_set():
+            raise Stopped("stopped")
+
+
+def _step(tenant: Tenant) -> TaskGraph:
+    if tenant.step is None:
+        raise TypeError("a serving job has no steps")
+    return tenant.step
+
+
+def _beside(tenant: Tenant, machine: Cluster) -> TaskGraph:
+    """A step whose computations lose to communication what they lose on a machine."""
+    step = _step(tenant)
+    if tenant.training is None or step.loss is None:
+        return step
+    return replace(step, loss=losses(tenant.training.training, machine.accelerator, Machine.of(machine)))
+
+
+def _answering(outcome: Outcome, number: int) -> Answering:
+    figure = outcome.figures[number]
+    if not isinstance(figure, Answering):
+        raise TypeError("not a serving job")
+    return figure
+
+
+def _took(part: Record, job: Job) -> NDArray[np.float64]:
+    """float64[n], from the release of each transfer to its end, ps."""
+    release = 0 if job.work.release_ps is None else job.work.release_ps
+    took: NDArray[np.float64] = (part.end_ps - job.start_ps - release).astype(np.float64)
+    return took
+
+
+def _stepped(part: Record, job: Job, repeats: int, window: tuple[int, int]) -> Stepped:
+    """The steps of a job that lie in a window; all of them where none does."""
+    ends = part.end_ps.reshape(repeats, -1).max(axis=1)
+    begins = np.concatenate([[job.start_ps], ends[:-1]])
+    inside = (begins >= window[0]) & (ends <= window[1])
+    counted = inside if inside.any() else np.ones(repeats, np.bool_)
+    seconds = float((ends - begins)[counted].mean()) * 1e-12
+    return Stepped(seconds, int(counted.sum()), part, repeats)
+
+
+def _damped(before: Outcome, after: Outcome) -> Outcome:
+    """Links half way between two rounds, in time for a byte, so that turns do not swing to and fro."""
+    figures = dict(after.figures)
+    for number, figure in after.figures.items():
+        old = before.figures[number]
+        if isinstance(figure, Answering) and isinstance(old, Answering) and figure.links and old.links:
+            rate_bps = 2 / (1 / figure.links.rate_bps + 1 / old.links.rate_bps)
+            figures[number] = replace(figure, links=replace(figure.links, rate_bps=rate_bps))
+    return replace(after, figures=figures)
+
+
+def _moved(before: Outcome, after: Outcome) -> float:
+    """The largest share by which a figure moved."""
+    shares = [0.0]
+    for number, figure in after.figures.items():
+        old, new = before.figures[number].measure_s, figure.measure_s
+        shares.append(abs(new / old - 1) if old > 0 else 0.0)
+    return max(shares)

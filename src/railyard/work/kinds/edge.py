@@ -1,0 +1,50 @@
+"""A model that answers in a cloud, at sites at the edge, or on the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.kit.files import write_frame
+from railyard.work.edge.measuring import measure
+from railyard.work.edge.prepare import prepare
+from railyard.work.edge.simulate import simulate
+from railyard.work.scenario.variants import expand, resolved
+from railyard.work.study.inputs import write_inputs
+from railyard.work.study.kind import StudyKind, kinds
+from railyard.work.study.wide import refuse_engine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from railyard.work.edge.measuring import MeasuredPlaces
+    from railyard.work.edge.simulate import Asked
+
+
+def _write(folder: Path, asked: Asked, _found: MeasuredPlaces) -> None:
+    """Every request at every place as Parquet."""
+    import polars as pl
+
+    tables = [
+        pl.DataFrame(
+            {"place": [one.name] * len(one.e2e_s), "ttft_s": one.ttft_s, "e2e_s": one.e2e_s, "done": one.answered}
+        )
+        for one in asked.answers
+    ]
+    write_frame(folder / "answers.parquet", pl.concat(tables))
+
+
+EDGE = kinds.add(
+    "edge",
+    StudyKind(
+        name="edge",
+        check=refuse_engine,
+        expand=expand,
+        resolved=resolved,
+        prepare=prepare,
+        engine=lambda _job: "serving",
+        run=simulate,
+        measure=measure,
+        write=_write,
+        write_inputs=write_inputs,
+    ),
+)

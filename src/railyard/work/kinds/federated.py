@@ -1,0 +1,46 @@
+"""Federated learning: rounds on clients that keep their data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.kit.files import write_frame
+from railyard.work.federated.measuring import measure
+from railyard.work.federated.prepare import prepare
+from railyard.work.federated.simulate import simulate
+from railyard.work.scenario.variants import expand, resolved
+from railyard.work.study.inputs import write_inputs
+from railyard.work.study.kind import StudyKind, kinds
+from railyard.work.study.wide import refuse_engine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from railyard.work.federated.measuring import MeasuredLearning
+    from railyard.work.federated.simulate import Learned
+
+
+def _write(folder: Path, learned: Learned, _found: MeasuredLearning) -> None:
+    """Every round as Parquet."""
+    import polars as pl
+
+    told = learned.told
+    columns = {"at_s": told.at_s, "took_s": told.took_s, "used": told.used, "left": told.left, "ok": told.ok}
+    write_frame(folder / "rounds.parquet", pl.DataFrame(columns))
+
+
+FEDERATED = kinds.add(
+    "federated",
+    StudyKind(
+        name="federated",
+        check=refuse_engine,
+        expand=expand,
+        resolved=resolved,
+        prepare=prepare,
+        engine=lambda _job: "rounds",
+        run=simulate,
+        measure=measure,
+        write=_write,
+        write_inputs=write_inputs,
+    ),
+)

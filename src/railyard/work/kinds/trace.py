@@ -1,0 +1,48 @@
+"""Work that was recorded or written elsewhere, run again: traces, schedules, connection matrices, task graphs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.work.scenario.variants import expand, resolved
+from railyard.work.study.inputs import write_inputs
+from railyard.work.study.kind import TRIALS, StudyKind, kinds
+from railyard.work.study.timeline_files import write_timeline
+from railyard.work.trace.measuring import measure
+from railyard.work.trace.prepare import prepare
+from railyard.work.trace.simulate import simulate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from railyard.work.study.control import Control
+    from railyard.work.trace.measuring import MeasuredTrace
+    from railyard.work.trace.prepare import PreparedTrace
+    from railyard.work.trace.simulate import SimulatedTrace
+
+
+def _run(job: PreparedTrace, control: Control) -> SimulatedTrace:
+    count = control.counted(len(job.seeds) + TRIALS)
+    return simulate(job, stop=control.stop, done=count)
+
+
+def _write(folder: Path, simulated: SimulatedTrace, found: MeasuredTrace) -> None:
+    write_timeline(folder, simulated.by_trace, found.sampled_ranks)
+
+
+TRACE = kinds.add(
+    "trace",
+    StudyKind(
+        name="trace",
+        expand=expand,
+        resolved=resolved,
+        prepare=prepare,
+        engine=lambda job: job.engine.name,
+        run=_run,
+        measure=measure,
+        write=_write,
+        write_inputs=write_inputs,
+        parallel=True,
+        faulty=True,
+    ),
+)

@@ -1,0 +1,68 @@
+"""Training steps: seeds, a checkpoint, and trials in which one resource is better, on an engine of the registry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from railyard.measure.result.variants.training import TrainingVariant
+from railyard.work.remedies.changed import PARALLELISM
+from railyard.work.scenario.variants import expand, resolved
+from railyard.work.study.inputs import write_inputs
+from railyard.work.study.kind import TRIALS, StudyKind, kinds
+from railyard.work.study.timeline_files import write_timeline
+from railyard.work.training.measuring import measure
+from railyard.work.training.prepare import prepare
+from railyard.work.training.simulate import simulate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from railyard.measure.result.result import Result
+    from railyard.work.study.control import Control
+    from railyard.work.training.measuring import MeasuredTraining
+    from railyard.work.training.prepare import Prepared
+    from railyard.work.training.simulate import Simulated
+
+
+def _run(job: Prepared, control: Control) -> Simulated:
+    count = control.counted(job.variant.draft.scenario.repeat + TRIALS)
+    return simulate(job, stop=control.stop, done=count, workers=control.workers, searched=control.searched)
+
+
+def _write(folder: Path, simulated: Simulated, found: MeasuredTraining) -> None:
+    write_timeline(folder, simulated.timeline, found.sampled_ranks)
+
+
+def _settled(plain: dict[str, Any], result: Result) -> dict[str, Any]:
+    """The scenario with the layouts that `auto` chose in place of it: one for all variants, or one for each."""
+    chosen = [one for one in result.variants if isinstance(one, TrainingVariant) and one.layouts]
+    if not chosen:
+        return plain
+    layouts = [one.layout.parallelism for one in result.variants if isinstance(one, TrainingVariant)]
+    if all(layout == layouts[0] for layout in layouts):
+        training = {**plain["workload"]["training"], "parallelism": layouts[0]}
+        return {**plain, "workload": {**plain["workload"], "training": training}}
+    each = [
+        {"name": one.name, "set": {**one.settings, PARALLELISM: layout}}
+        for one, layout in zip(result.variants, layouts, strict=True)
+    ]
+    return {**plain, "compare": {"variants": each}}
+
+
+TRAINING = kinds.add(
+    "training",
+    StudyKind(
+        name="training",
+        expand=expand,
+        resolved=resolved,
+        prepare=prepare,
+        engine=lambda job: job.engine.name,
+        run=_run,
+        measure=measure,
+        write=_write,
+        settled=_settled,
+        write_inputs=write_inputs,
+        parallel=True,
+        faulty=True,
+    ),
+)

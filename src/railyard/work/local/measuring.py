@@ -1,0 +1,193 @@
+"""From meetings of sites to one variant of the result."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.catalog.types import Range
+from railyard.measure.cost.assumptions import Assumptions
+from railyard.measure.cost.sources import of_entry
+from railyard.measure.result.local import EdgeRow, LocalFigures, SiteRow
+from railyard.measure.result.section import Band
+from railyard.measure.result.variants.local import LocalVariant
+from railyard.measure.result.wide import CauseRow
+from railyard.work.local.meeting import Met, break_even_bps, relay_bps
+from railyard.work.study.wide import HOUR_S, TERA, band, cost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from railyard.measure.cost.sources import Source
+    from railyard.measure.result.wide import CostFigures
+    from railyard.work.local.prepare import Site, Together
+
+LEFT_OUT = (
+    "the loss: what papers report of a method is quoted, never computed",
+    "the step of a site is a mean: sites that are late by chance are not waited for",
+    "outer updates, and encoding of what is sent, take no time",
+    "transfers keep their windows between meetings (no slow start after idle)",
+)
+_MILLION = 1e6
+
+
+@dataclass(frozen=True, eq=False)
+class Meeting:
+    """A variant that was computed.
+
+    Attributes:
+        job: What was computed.
+        met: What it came to.
+    """
+
+    job: Together
+    met: Met
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredSites:
+    """One variant of the result, and where its numbers come from.
+
+    Attributes:
+        variant: As it stands in `result.json`.
+        sources: Origins of accelerators and prices.
+        left_out: What is left out.
+        defaults: What was chosen because the scenario did not say.
+    """
+
+    variant: LocalVariant
+    sources: tuple[Source, ...]
+    left_out: tuple[str, ...]
+    defaults: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the figures."""
+        return self.variant.digest
+
+
+def measure(meeting: Meeting) -> MeasuredSites:
+    """Everything about one variant."""
+    job, met = meeting.job, meeting.met
+    tokens = math.fsum(met.tokens_per_s)
+    used = met.compute_s / met.step_s
+    mean_bps = met.sent_bytes * 8.0 / (met.step_s * job.method.inner_steps)
+    variant = LocalVariant(
+        name=job.variant.name,
+        settings=dict(job.variant.settings),
+        local=LocalFigures(
+            method=job.method.kind,
+            sites=tuple(_site(job, met, number) for number in range(len(job.sites))),
+            step_s=met.step_s,
+            causes=_causes(met),
+            compute_utilization=used,
+            mfu=_mfu(job, tokens),
+            inner_steps=job.method.inner_steps,
+            exchange_s=met.exchange_s,
+            sent_bytes=met.sent_bytes,
+            mean_bps=mean_bps,
+            relay_bps=relay_bps(job, met),
+            ring=tuple(_edges(job, met)),
+            break_even_bps=break_even_bps(job, met),
+            tokens_per_s=tokens,
+            tokens_s=job.section.tokens / tokens if job.section.tokens else None,
+            cpmt=_cpmt(job, tokens, mean_bps),
+            joules_per_token=_joules(job, tokens, used),
+            published=tuple(str(finding) for finding in job.method.published),
+        ),
+        warnings=tuple(_warnings(job, met)),
+        digest=hashlib.sha256(repr((met.step_s, met.tokens_per_s, met.exchange_s)).encode()).hexdigest()[:16],
+    )
+    return MeasuredSites(variant, tuple(_sources(job)), LEFT_OUT, tuple(_defaults(job)))
+
+
+def _causes(met: Met) -> tuple[CauseRow, ...]:
+    rows = [(name, seconds) for name, seconds in met.causes.items() if abs(seconds) > 1e-12 * met.step_s]
+    return tuple(CauseRow(name=name, seconds=seconds, share=seconds / met.step_s) for name, seconds in rows)
+
+
+def _site(job: Together, met: Met, number: int) -> SiteRow:
+    site = job.sites[number]
+    section = site.section
+    rent = band(site.accelerator.rental_usd_per_h, section.accelerators * section.count)
+    return SiteRow.model_validate(
+        {
+            "name": section.name,
+            "count": section.count,
+            "accelerators": section.accelerators,
+            "step_s": site.step_s,
+            "from": site.origin,
+            "waits": max(met.waits[number], 0.0),
+            "tokens_per_s": met.tokens_per_s[number],
+            "usd_per_h": rent,
+        }
+    )
+
+
+def _mfu(job: Together, tokens: float) -> float:
+    peak = math.fsum(site.peak_flops * site.section.count for site in job.sites)
+    return tokens * job.flop_per_token / peak
+
+
+def _edges(job: Together, met: Met) -> Iterator[EdgeRow]:
+    names = [site.section.name for site in job.sites]
+    for i, j in met.pairs:
+        yield EdgeRow(
+            source=names[i],
+            target=names[j],
+            rtt_s=float(job.lines.rtt_s[i, j]),
+            goodput_bps=float(job.lines.goodput_bps[i, j]),
+            relayed=float(job.lines.relayed[i, j]),
+            relayed_bps=float((job.lines.by_relay or job.lines).goodput_bps[i, j]),
+        )
+
+
+def _cpmt(job: Together, tokens: float, mean_bps: float) -> CostFigures:
+    per_million = HOUR_S * tokens / _MILLION
+    rent = [_rent(site) for site in job.sites]
+    egress = job.catalog.price("internet-egress").range
+    sent_tb = mean_bps / 8.0 * HOUR_S * job.members / TERA
+    total = Range(*(math.fsum(getattr(one, end) for one in rent) for end in ("low", "typical", "high")))
+    return cost({"rent": band(total, 1.0 / per_million), "egress": band(egress, sent_tb / per_million)})
+
+
+def _rent(site: Site) -> Range:
+    return site.accelerator.rental_usd_per_h.scaled(float(site.section.accelerators * site.section.count))
+
+
+def _joules(job: Together, tokens: float, used: float) -> Band:
+    """Accelerators busy and waiting, their share of hosts, and cooling."""
+    pue = Assumptions.from_catalog(job.catalog, job.variant.draft.scenario.economics.given()).pue
+    ends = []
+    for end in ("low", "typical", "high"):
+        watts = 0.0
+        for site in job.sites:
+            each = site.accelerator
+            busy, idle = getattr(each.power_w, end), getattr(each.idle_power_w, end)
+            host = getattr(site.server.host_power_w, end) / site.server.accelerators
+            watts += (used * busy + (1.0 - used) * idle + host) * site.section.accelerators * site.section.count
+        ends.append(watts * getattr(pue, end) / tokens)
+    return Band(low=ends[0], typical=ends[1], high=ends[2])
+
+
+def _warnings(job: Together, met: Met) -> Iterator[str]:
+    if met.lost > 0:
+        yield f"{100 * met.lost:.1f} % of the work goes with sites that leave before they meet"
+    if not job.method.published:
+        return
+    yield "what fewer meetings do to the loss is published only for the settings that are quoted"
+
+
+def _sources(job: Together) -> Iterator[Source]:
+    for site in job.sites:
+        yield from of_entry(site.accelerator, "flops.bf16", "rental_usd_per_h", "power_w", "idle_power_w")
+        yield from of_entry(site.server, "host_power_w")
+    yield from of_entry(job.catalog.price("internet-egress"), "range")
+
+
+def _defaults(job: Together) -> Iterator[str]:
+    for name in ("loss", "connections", "latency"):
+        if name not in job.section.between.model_fields_set:
+            yield f"between.{name}: {getattr(job.section.between, name):g}"

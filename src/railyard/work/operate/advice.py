@@ -1,0 +1,268 @@
+"""Where a job of a scenario goes on a cluster of which some nodes are free, and what every policy would make of it.
+
+The job is a scenario's training, or the last of its `jobs`; those before it run already, on nodes that are not free.
+The step time of each placement is the flow engine's, with all these jobs together on the machine.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard import engine
+from railyard.cluster.placement import place as place_ranks
+from railyard.graph import Job, Kind
+from railyard.graph.repeat import repeat
+from railyard.kit.errors import InputError
+from railyard.kit.schema.yaml import Mark, Node
+from railyard.work.jobs.prepare import tenant, whose
+from railyard.work.operate.free import Free
+from railyard.work.operate.money import usd_per_h
+from railyard.work.operate.policy import policies
+from railyard.work.operate.request import Request
+from railyard.work.operate.rules import HOUR, SECOND
+from railyard.work.operate.source import is_scenario, numbers, read_nodes
+from railyard.work.scenario.load import blaming, load
+from railyard.work.scenario.variants import expand
+from railyard.work.study import compose
+from railyard.work.study.memo import Memo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.graph import TaskGraph
+    from railyard.work.jobs.prepare import Tenant
+    from railyard.work.operate.tree import NodeTree
+    from railyard.work.scenario.load import Draft
+
+STEPS = 4
+"""Of the job that is placed; the first is left out of the mean."""
+LONGER = 1.5
+"""Others run for so much longer than the job would alone."""
+LAST = ("random", "worst")
+"""Bounds: they are shown, and never what is advised."""
+
+
+@dataclass(frozen=True, eq=False)
+class Advice:
+    """What a policy makes of the job.
+
+    Attributes:
+        policy: Its name.
+        nodes: int32[nodes] in the order of ranks; None: the job waits.
+        groups: For each level of the tree, how many groups it touches; and how few would do with what is free.
+        step_s: Mean step there; nan where it waits.
+        usd: What 1,000 steps cost, as the job's part of the cluster.
+    """
+
+    policy: str
+    nodes: NDArray[np.int32] | None
+    groups: tuple[tuple[int, int], ...] = ()
+    step_s: float = float("nan")
+    usd: float = float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A job, a machine, and what is free of it.
+
+    Attributes:
+        draft: The scenario, its job the last of `jobs`.
+        cluster: The machine.
+        tree: As a scheduler sees it.
+        free: What can be had: of a job of `jobs` its tenant's nodes, or nobody's, where tenants share the cluster.
+        accelerators: That the job wants.
+        taken: bool[nodes], where jobs run already.
+    """
+
+    draft: Draft
+    cluster: Cluster
+    tree: NodeTree
+    free: Free
+    accelerators: int
+    taken: NDArray[np.bool_]
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that the job wants."""
+        return -(-self.accelerators // self.cluster.ranks_per_server)
+
+
+def question(job: Path, nodes: Path, *, busy: Path | None = None, names: Path | None = None) -> Question:
+    """Reads what is asked.
+
+    Args:
+        job: A scenario with `training`, or with `jobs` of which the last is placed.
+        nodes: A list of free nodes of the scenario's cluster, or a scenario whose cluster is the machine.
+        busy: A list of nodes that are taken.
+        names: Names of the machine's servers, in order; None: node-0, node-1 and so on.
+
+    Raises:
+        InputError: A file, a name or a size is wrong.
+    """
+    draft = _with_jobs(load(job))
+    listed = not is_scenario(nodes)
+    if not listed:
+        draft = draft.changed({"cluster": load(nodes).tree.value["cluster"]})
+    draft = draft.changed({"cluster.placement": Node("packed", Mark("railyard place"))})
+    cluster = compose.cluster_of(draft, compose.catalog_of(draft))
+    tree = read_nodes(job if listed else nodes, None, names)
+    free = Free(tree)
+    if listed:
+        here = numbers(tree, nodes)
+        free.out(np.setdiff1d(np.arange(tree.nodes, dtype=np.int32), here))
+    if busy is not None:
+        free.out(numbers(tree, busy))
+    taken = free.room == 0
+    free.out(np.flatnonzero(~_own(draft, cluster)).astype(np.int32))
+    wanted = draft.scenario.jobs[-1].accelerators
+    asked = Question(draft, cluster, tree, free, wanted, taken)
+    if asked.nodes > tree.nodes:
+        raise InputError(
+            f"the job wants {asked.nodes} nodes, and the cluster has {tree.nodes}",
+            file=str(job),
+            key="accelerators",
+            found=wanted,
+            allowed=f"at most {cluster.ranks}",
+        )
+    return asked
+
+
+def _own(draft: Draft, cluster: Cluster) -> NDArray[np.bool_]:
+    """bool[nodes], those that the job may have where tenants share the cluster.
+
+    Raises:
+        InputError: The cluster has no such tenant.
+    """
+    number = len(draft.scenario.jobs) - 1
+    with blaming(draft, "workload", "jobs", str(number)):
+        mine = whose(cluster, draft.scenario.jobs[number].tenant)
+    return np.logical_and.reduceat(mine, np.arange(0, len(mine), cluster.ranks_per_server))
+
+
+def _with_jobs(draft: Draft) -> Draft:
+    """The scenario with its job as the last of `jobs`."""
+    work = draft.tree.value["workload"].value
+    if "jobs" in work and draft.scenario.jobs[-1].training is not None:
+        return draft
+    if "training" not in work:
+        error = InputError(
+            "what is placed is a scenario's `training`, or the last of its `jobs` where that trains",
+            key="workload",
+            found=", ".join(work),
+            allowed=["training", "jobs"],
+        )
+        raise draft.blame(error)
+    mark = work["training"].mark
+    one = {"name": Node("job", mark), "accelerators": draft.tree.value["cluster"].value["accelerators"]}
+    jobs = Node([Node({**one, "training": work["training"]}, mark)], mark)
+    return draft.changed({"workload": Node({"jobs": jobs}, mark)})
+
+
+def advise(asked: Question, chosen: str, others: Sequence[str] | None = None) -> list[Advice]:
+    """What the chosen policy makes of the job, then the others.
+
+    Args:
+        asked: The job and what is free.
+        chosen: Name of a policy.
+        others: Names of others; None: all there are.
+    """
+    names = [chosen, *(name for name in (policies.names() if others is None else others) if name != chosen)]
+    running = _running(asked)
+    step, groups = _step(asked)
+    price = usd_per_h(asked.cluster, asked.draft.scenario, {"work": 1.0})[0].typical
+    usd_per_us = price * asked.accelerators / asked.cluster.ranks / HOUR
+    each = min(asked.accelerators, asked.cluster.ranks_per_server)
+    found, timed = [], dict[bytes, float]()
+    for name in names:
+        request = Request(asked.nodes, each, groups=groups, seed=asked.draft.scenario.seed)
+        nodes = policies.get(name).place(request, asked.free)
+        if nodes is None:
+            found.append(Advice(name, None))
+            continue
+        key = nodes.tobytes()
+        if key not in timed:
+            timed[key] = _step_s(asked, step, _ranks(asked, nodes), running)
+        usd = 1000 * timed[key] * SECOND * usd_per_us
+        found.append(Advice(name, nodes, _groups(asked, nodes, each), timed[key], usd))
+    return found
+
+
+def _running(asked: Question) -> list[Tenant]:
+    """The jobs that run already, on what is not free."""
+    memo = Memo()
+    variant = expand(asked.draft)[0]
+    each = asked.cluster.ranks_per_server
+    taken = np.repeat(asked.taken, each)[: asked.cluster.ranks]
+    found = []
+    for number, section in enumerate(asked.draft.scenario.jobs[:-1]):
+        with blaming(asked.draft, "workload", "jobs", str(number)):
+            here = taken & whose(asked.cluster, section.tenant)
+            where = place_ranks(asked.cluster, section.placement.record(), section.accelerators, here)
+        taken[where] = False
+        one = tenant(variant, number, asked.cluster.part(where), where, memo)
+        if one.step is not None:  # what serves has no step of its own on this engine
+            found.append(one)
+    return found
+
+
+def _step(asked: Question) -> tuple[TaskGraph, tuple[int, ...]]:
+    """A step of the job, and how many nodes its groups of ranks that talk fill, from the innermost."""
+    variant = expand(asked.draft)[0]
+    number = len(asked.draft.scenario.jobs) - 1
+    first = np.arange(asked.accelerators, dtype=np.int32)
+    step = tenant(variant, number, asked.cluster.part(first), first, Memo()).step
+    if step is None:  # only training gets here
+        raise InputError("the job has no steps")
+    return step, _filled(step, asked.cluster.ranks_per_server)
+
+
+def _filled(step: TaskGraph, each: int) -> tuple[int, ...]:
+    """Nodes of communicators whose nodes are neighbours in rank, by size."""
+    sizes: set[int] = set()
+    talk = step.communicators
+    for number in np.unique(step.rank[step.kind == Kind.COLLECTIVE]).tolist():
+        nodes = np.unique(talk.members(number) // each)
+        if 1 < len(nodes) < -(-step.ranks // each) and nodes[-1] - nodes[0] == len(nodes) - 1:
+            sizes.add(len(nodes))
+    return tuple(sorted(sizes))
+
+
+def _ranks(asked: Question, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
+    each = asked.cluster.ranks_per_server
+    every = (nodes[:, None] * each + np.arange(each, dtype=np.int32)).ravel()
+    return every[: asked.accelerators].astype(np.int32)
+
+
+def _step_s(asked: Question, step: TaskGraph, ranks: NDArray[np.int32], running: Sequence[Tenant]) -> float:
+    flow, cluster = engine.get("flow"), asked.cluster
+    jobs = [Job(repeat(step, STEPS), ranks, name="job")]
+    until_ps = LONGER * int(flow.simulate(jobs, cluster).end_ps.max()) if running else 0.0
+    for one in running:
+        if one.step is not None:
+            took_ps = int(flow.simulate([Job(one.step, one.placement)], cluster).end_ps.max())
+            jobs.append(Job(repeat(one.step, math.ceil(until_ps / took_ps)), one.placement, name=one.name))
+    record = flow.simulate(jobs, cluster).of(0)
+    ends = record.end_ps.reshape(STEPS, -1).max(axis=1)
+    return float(ends[-1] - ends[0]) / (STEPS - 1) * 1e-12
+
+
+def _groups(asked: Question, nodes: NDArray[np.int32], each: int) -> tuple[tuple[int, int], ...]:
+    found = []
+    for level, group in enumerate(asked.tree.group):
+        room = np.sort(asked.free.counts(level, each))[::-1]
+        few = int(np.searchsorted(np.cumsum(room), len(nodes))) + 1
+        found.append((len(np.unique(group[nodes])), few))
+    return tuple(found)
+
+
+ordered = partial(sorted, key=lambda one: (one.policy in LAST, np.isnan(one.step_s), round(one.step_s, 9), one.policy))
+"""Advice from the fastest step on, bounds behind."""

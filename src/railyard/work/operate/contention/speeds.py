@@ -1,0 +1,237 @@
+"""How fast a job of a pattern is: runs on the flow engine, each pattern once.
+
+The job and its neighbours run together until the job has done `STEPS` of them; its speed is its step alone on as few
+leafs as it could have had and on paths that do not collide, over its mean step here: what a scattered placement and
+collisions of its own flows cost is in it.
+
+Where in each other's steps neighbours stand, and which way switches hash them, nobody chooses: the speed is the mean of
+`DRAWS` runs, jobs out of phase by other multiples of the golden section and numbered in another order each. A manner
+chooses some of it: phases (`shifts`), which then drift; who goes first on a link (`intensity`); paths, the job that
+computes most for a second of traffic first (`railyard.engine.steering`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard import engine
+from railyard.engine.priorities import CLASSES
+from railyard.engine.steering import steered
+from railyard.graph import Job
+from railyard.work.operate.contention import intensity
+from railyard.work.operate.contention.intensity import Turn
+from railyard.work.operate.contention.pattern import Member, canonical, placed
+from railyard.work.operate.contention.shifts import Beat, off_beat, realigning, shifts
+from railyard.work.operate.contention.traffic import out_bytes, uplinks_bps
+from railyard.work.operate.rules import PPM
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.graph import Record
+    from railyard.work.operate.contention.pattern import Pattern
+    from railyard.work.operate.contention.work import WorkClass
+
+STEPS = 24
+SKIPPED = 4
+"""Steps of the job in a run, and how many of them pass before its steps are counted."""
+DRAWS = 4
+PHASE = 0.6180339887498949
+"""Jobs begin at multiples of the golden section of their steps: no two in phase, and the same in every run."""
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How traffic of jobs on shared links is kept apart.
+
+    Attributes:
+        priorities: Whether classes of traffic follow computation for a second of traffic (Crux); else all are alike.
+        shifted: Whether steps of jobs that meet are shifted to fit into one another (CASSINI).
+        paths: Whether connections get paths one after another (Crux) where switches would hash them.
+        drift: Standard deviation of a step's length, over the step: so shifted jobs leave their places.
+    """
+
+    priorities: bool = False
+    shifted: bool = False
+    paths: bool = False
+    drift: float = 0.0
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A job with the network to itself.
+
+    Attributes:
+        step_s: Its step.
+        begins_s: From the begin of a step until its traffic begins.
+        lasts_s: How long that lasts.
+    """
+
+    step_s: float
+    begins_s: float = 0.0
+    lasts_s: float = 0.0
+
+
+class Speeds:
+    """Asks the engine.
+
+    Args:
+        cluster: The machine.
+        leafs: Nodes of each leaf.
+        classes: Classes of work.
+        manner: See the class.
+
+    Attributes:
+        runs: Patterns that were played.
+    """
+
+    def __init__(
+        self, cluster: Cluster, leafs: Sequence[NDArray[np.int32]], classes: Sequence[WorkClass], manner: Manner
+    ) -> None:
+        self.cluster, self.leafs, self.classes, self.manner = cluster, leafs, tuple(classes), manner
+        self.runs = 0
+        self._engine = engine.get("flow")
+        self._speeds: dict[Pattern, int] = {}
+        self._alone: dict[tuple[Pattern, bool], Alone] = {}
+        self._uplinks_bps = uplinks_bps(cluster, sorted(leafs, key=len, reverse=True))
+
+    def of(self, pattern: Pattern) -> int:
+        """Speed of the first job of a pattern, in millionths of that alone on as few leafs as it could have had."""
+        if pattern not in self._speeds:
+            self._speeds[pattern] = self._simulated(pattern)
+        return self._speeds[pattern]
+
+    def alone(self, one: Member) -> Alone:
+        """A job of a pattern without the others."""
+        return self._without_others(one, self.manner.paths)
+
+    def ideal_s(self, one: Member) -> float:
+        """A job's step on as few leafs as it could have had, its connections on paths that do not collide."""
+        return self._without_others(self.packed(one), True).step_s
+
+    def _without_others(self, one: Member, paths: bool) -> Alone:
+        pattern = canonical([one])
+        if (pattern, paths) not in self._alone:
+            self._alone[pattern, paths] = self._by_itself(pattern, paths)
+        return self._alone[pattern, paths]
+
+    def packed(self, one: Member) -> Member:
+        """The same job on as few leafs as it could have had."""
+        sizes = sorted(map(len, self.leafs), reverse=True)
+        leafs = [leaf for leaf, size in enumerate(sizes) for _ in range(size)]
+        return Member(one.work, one.each, tuple(leafs[: len(one.leafs)]))
+
+    def turn(self, one: Member) -> Turn:
+        """A job's step as others on its links see it."""
+        work, beat = self.classes[one.work], self.beat(one)
+        beside_s = work.compute_s * work.overlap
+        sent = sum(beat.share.values()) * beat.lasts_s / beat.period_s
+        return Turn(work.compute_s - beside_s, beside_s, beat.lasts_s, len(one.leafs) * one.each, sent)
+
+    def beat(self, one: Member) -> Beat:
+        """When in its step a job sends, and what share of the uplinks of its leafs that takes meanwhile."""
+        alone = self.alone(one)
+        sent = out_bytes(np.array(one.leafs), len(one.leafs) * one.each, self.classes[one.work].message_bytes)
+        seconds = max(alone.lasts_s, 1e-12)
+        capacity = self._uplinks_bps
+        share = {leaf: size * 8 / seconds / capacity[min(leaf, len(capacity) - 1)] for leaf, size in sent.items()}
+        return Beat(alone.step_s, alone.begins_s, alone.lasts_s, share)
+
+    def step_s(self, pattern: Pattern) -> float:
+        """Mean step of the first job of a pattern beside the others."""
+        return self.ideal_s(pattern[0]) * PPM / self.of(pattern)
+
+    def _simulated(self, pattern: Pattern) -> int:
+        where = placed(pattern, self.leafs, self.cluster.ranks_per_server)
+        if where is None:
+            return PPM
+        alone = [self.alone(one).step_s for one in pattern]
+        last = STEPS * alone[0] * 1.5 + max(alone)
+        counts = [STEPS, *(math.ceil(last * 1.3 / step_s) for step_s in alone[1:])]
+        graphs = [
+            self.classes[one.work].steps(len(ranks), count)
+            for one, ranks, count in zip(pattern, where, counts, strict=True)
+        ]
+        turns = [self.turn(one) for one in pattern]
+        classes = self._classes(pattern, turns)
+        self.runs += 1
+        took = 0.0
+        for draw in range(DRAWS):
+            starts = self._starts(pattern, alone, draw)
+            jobs = [
+                Job(graph, ranks, start_ps=start, name=str(number), priority=priority)
+                for number, (graph, ranks, start, priority) in enumerate(
+                    zip(graphs, where, starts, classes, strict=True)
+                )
+            ]
+            turn = draw % len(jobs)
+            record = self._engine.simulate([*jobs[turn:], *jobs[:turn]], self._machine(jobs, turns, turn))
+            took += mean_step_s(record.of((len(jobs) - turn) % len(jobs)), STEPS) / DRAWS
+        if self.manner.shifted and len(pattern) > 1:
+            took *= 1 + realigning(self.manner.drift)
+        return min(PPM, round(PPM * self.ideal_s(pattern[0]) / took))
+
+    def _machine(self, jobs: Sequence[Job], turns: Sequence[Turn], turn: int) -> Cluster:
+        """The cluster on which jobs run, those from `turn` on first."""
+        if not self.manner.paths:
+            return self.cluster
+        order = sorted(range(len(jobs)), key=lambda number: (-turns[number].intensity, number))
+        last = len(jobs) - turn
+        return steered(
+            [*jobs[turn:], *jobs[:turn]],
+            self.cluster,
+            [(number + last) % len(jobs) for number in order],
+            [one.sends_s / one.step_s for one in (*turns[turn:], *turns[:turn])],
+        )
+
+    def _starts(self, pattern: Pattern, alone: Sequence[float], draw: int) -> list[int]:
+        """When each job begins, in ps."""
+        phases = [(number + 1) * (draw + 1) * PHASE % 1.0 for number in range(len(pattern))]
+        if self.manner.shifted:
+            off = [off_beat(phase) if self.manner.drift else 0.0 for phase in phases]
+            turned = shifts([self.beat(one) for one in pattern])
+            begin = [shift + far * step_s for shift, far, step_s in zip(turned, off, alone, strict=True)]
+            return [round((one - min(begin)) * 1e12) for one in begin]
+        return [round(phase * step_s * 1e12) for phase, step_s in zip(phases, alone, strict=True)]
+
+    def _classes(self, pattern: Pattern, turns: Sequence[Turn]) -> list[int]:
+        """Class of traffic of each job."""
+        if not self.manner.priorities:
+            return [0] * len(pattern)
+        leafs = [set(one.leafs) for one in pattern]
+        return intensity.classes(
+            intensity.priorities(turns),
+            [one.intensity for one in turns],
+            lambda one, other: not leafs[one].isdisjoint(leafs[other]),
+            CLASSES,
+        )
+
+    def _by_itself(self, pattern: Pattern, paths: bool) -> Alone:
+        one = pattern[0]
+        work = self.classes[one.work]
+        where = placed(pattern, self.leafs, self.cluster.ranks_per_server)
+        if where is None:
+            return Alone(work.compute_s)
+        job = Job(work.steps(len(where[0]), STEPS), where[0], start_ps=0, name="alone")
+        record = self._engine.simulate([job], steered([job], self.cluster, [0], [1.0]) if paths else self.cluster)
+        step_s = mean_step_s(record, STEPS)
+        each = len(record) // STEPS
+        reduce = slice((STEPS - 1) * each, None)
+        begun = int(record.end_ps[:-each].max())
+        sends = 2 * len(where[0])
+        start, end = (int(column[reduce][sends]) for column in (record.start_ps, record.end_ps))
+        return Alone(step_s, (start - begun) * 1e-12, (end - start) * 1e-12)
+
+
+def mean_step_s(record: Record, steps: int) -> float:
+    """Mean of the steps after the first few, in seconds."""
+    each = len(record) // steps
+    ends = record.end_ps.reshape(steps, each).max(axis=1)
+    return float(ends[-1] - ends[SKIPPED - 1]) / (steps - SKIPPED) * 1e-12

@@ -1,0 +1,97 @@
+"""What a queue discipline is, and what a rule of backfill is: records in `queue/` and `backfill/`, one file each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from railyard.kit.registry import Registry
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.work.operate.policy import NodePolicy
+    from railyard.work.operate.state import State
+
+
+NO_NODES = np.empty(0, np.int32)
+"""What rules keep that promise time and no nodes."""
+
+Key = Callable[["State", int], tuple[float, ...]]
+"""Of the state of a run and a job: what it is sorted by, smallest first. Submission breaks ties."""
+
+
+@dataclass(frozen=True)
+class Discipline:
+    """A queue discipline; its record is its registration.
+
+    Attributes:
+        name: What users write.
+        summary: Who is next, in one sentence.
+        key: See `Key`.
+        renews: Whether keys move while jobs wait; they are then taken anew every `renew_us` of the rules.
+        preempts: Whether a waiting job may take the place of running ones whose keys are larger.
+    """
+
+    name: str
+    summary: str
+    key: Key
+    renews: bool = False
+    preempts: bool = False
+
+
+class Queue(Protocol):
+    """What a rule of backfill sees of the scheduler."""
+
+    state: State
+    policy: NodePolicy
+
+    def promise_us(self, job: int) -> int:
+        """How long a job says that it will have its nodes."""
+
+    def promised_us(self, job: int) -> int:
+        """When a job that started now would promise to end."""
+
+    def foreseen(self, job: int) -> tuple[int, int, NDArray[np.int32]]:
+        """When a waiting job will start if all promises are kept, how many nodes more will be free then, and its nodes.
+
+        No nodes are named where any will do.
+        """
+
+
+class Gate(Protocol):
+    """Says in one pass over the queue who may still start, of jobs that may have the same nodes."""
+
+    def blocked(self, job: int) -> bool:
+        """Notes a job that cannot start now; False ends the pass."""
+
+    def admits(self, job: int) -> bool:
+        """Whether a job may start now although others before it wait."""
+
+    def kept(self, job: int) -> NDArray[np.int32]:
+        """Nodes that a job which is admitted may not use, since they are promised to others before its end."""
+
+    def started(self, job: int) -> None:
+        """Notes a job that did."""
+
+
+@dataclass(frozen=True)
+class Backfill:
+    """A rule of backfill; its record is its registration.
+
+    Attributes:
+        name: What users write.
+        summary: Who may overtake, in one sentence.
+        gate: A gate for one pass.
+    """
+
+    name: str
+    summary: str
+    gate: Callable[[Queue], Gate]
+
+
+disciplines: Registry[Discipline] = Registry("queue discipline", package="railyard.work.operate.queue")
+backfills: Registry[Backfill] = Registry("backfill", package="railyard.work.operate.backfill")

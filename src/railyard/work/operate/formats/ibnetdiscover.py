@@ -1,0 +1,150 @@
+"""An InfiniBand fabric as `ibnetdiscover` prints it, as a tree of hosts.
+
+A graph is no tree: a leaf of a scheduler is the hosts that share most of their leaf switches (the rails of one group),
+not the hosts of one switch, and a switch that everybody reaches (storage, management) joins nobody. Spines are no
+parents one by one: what they join without the tier above is a pod. Of networks that do not reach one another and have
+hosts in common (planes, storage) that with most of the hosts' cables counts; those without a host in common are fabrics
+of their own, which no root joins.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.asbuilt import ibnetdiscover
+from railyard.cluster.asbuilt.order import natural
+from railyard.kit.errors import InputError
+from railyard.work.operate.topology_file import TopologyFormat, formats
+from railyard.work.operate.tree import NodeTree
+
+if TYPE_CHECKING:
+    from railyard.cluster.asbuilt.discovery import Discovery
+
+_SHARED = 0.5
+"""Two hosts are of one leaf when they share more than this part of their switches."""
+
+
+def tree_of_discovery(found: Discovery) -> NodeTree:
+    """The hosts of a discovered fabric below leafs and pods.
+
+    Raises:
+        InputError: It has no host that is cabled to a switch.
+    """
+    switch = {number for number, device in enumerate(found.devices) if device.kind == "switch"}
+    near = found.neighbours()
+    network = _components(switch, near)
+    cables: dict[str, list[int]] = {}
+    for number, device in enumerate(found.devices):
+        if device.kind == "host":
+            cables.setdefault(device.name, []).extend(one for one in near[number] if one in switch)
+    fabric = _fabrics(cables, network, found.file)
+    ports = {host: [one for one in cables[host] if network[one] == of] for host, of in fabric.items()}
+    names = sorted(fabric, key=natural)
+    leaf = _leafs([frozenset(ports[name]) for name in names])
+    tier = _tiers({one for ends in ports.values() for one in ends}, switch, near)
+    pod = _pods([ports[name] for name in names], leaf, switch, near, tier)
+    levels = [("leaf", _named(leaf, [ports[name] for name in names], found))]
+    if 1 < len(set(pod)) < len(set(leaf)):
+        levels.insert(0, ("pod", [f"pod-{one}" for one in pod]))
+    parts = list(dict.fromkeys(fabric[name] for name in names))
+    if len(parts) > 1:
+        levels.insert(0, ("fabric", [f"fabric-{parts.index(fabric[name])}" for name in names]))
+    counts = np.array([len(ports[name]) for name in names], np.int32)
+    each = np.minimum(counts, np.bincount(counts).argmax())
+    return NodeTree.listed(names, each, levels, joined=len(parts) == 1)
+
+
+def _components(switch: set[int], near: list[list[int]]) -> dict[int, int]:
+    """Which network each switch is of."""
+    found: dict[int, int] = {}
+    for start in sorted(switch):
+        queue = [start] if start not in found else []
+        while queue:
+            one = queue.pop()
+            if one in found:
+                continue
+            found[one] = start
+            queue += [other for other in near[one] if other in switch]
+    return found
+
+
+def _fabrics(cables: dict[str, list[int]], network: dict[int, int], file: str) -> dict[str, int]:
+    """The network that counts for each host; networks with hosts of one that has more cables are left out."""
+    count: Counter[int] = Counter(network[one] for ends in cables.values() for one in ends)
+    if not count:
+        raise InputError("no host of the fabric is cabled to a switch", file=file)
+    found: dict[str, int] = {}
+    for one in sorted(count, key=lambda of: (-count[of], of)):
+        hosts = [host for host, ends in cables.items() if any(network[end] == one for end in ends)]
+        if found.keys().isdisjoint(hosts):
+            found |= dict.fromkeys(hosts, one)
+    return found
+
+
+def _leafs(sets: list[frozenset[int]]) -> list[int]:
+    """Leaf of each host: the first host's that shares most of its switches with it."""
+    first: list[frozenset[int]] = []
+    found = []
+    for one in sets:
+        match = next((at for at, other in enumerate(first) if _overlap(one, other) > _SHARED), len(first))
+        if match == len(first):
+            first.append(one)
+        found.append(match)
+    return found
+
+
+def _overlap(one: frozenset[int], other: frozenset[int]) -> float:
+    return len(one & other) / min(len(one), len(other))
+
+
+def _tiers(leafs: set[int], switch: set[int], near: list[list[int]]) -> dict[int, int]:
+    """Cables from each switch to the nearest leaf."""
+    tier = dict.fromkeys(leafs, 0)
+    edge = sorted(leafs)
+    while edge:
+        following = sorted({other for one in edge for other in near[one] if other in switch and other not in tier})
+        tier.update(dict.fromkeys(following, tier[edge[0]] + 1))
+        edge = following
+    return tier
+
+
+def _pods(
+    ports: list[list[int]], leaf: list[int], switch: set[int], near: list[list[int]], tier: dict[int, int]
+) -> list[int]:
+    """What is joined without the highest tier of switches; all in one where there are leafs and spines alone."""
+    top = max(tier.values())
+    if top < 2:
+        return [0] * len(ports)
+    inner = _components({one for one in switch if tier.get(one, top) < top}, near)
+    of_leaf: dict[int, int] = {}
+    return [of_leaf.setdefault(one, inner[ends[0]]) for one, ends in zip(leaf, ports, strict=True)]
+
+
+def _named(leaf: list[int], ports: list[list[int]], found: Discovery) -> list[str]:
+    """Leafs by the first of their switches' names."""
+    often: dict[int, Counter[frozenset[int]]] = {}
+    for one, ends in zip(leaf, ports, strict=True):
+        often.setdefault(one, Counter())[frozenset(ends)] += 1
+    name = {
+        one: min((found.devices[end].name for end in sets.most_common(1)[0][0]), key=natural)
+        for one, sets in often.items()
+    }
+    if len(set(name.values())) < len(name):
+        name = {one: f"{word}-{one}" for one, word in name.items()}
+    return [name[one] for one in leaf]
+
+
+formats.add(
+    "ibnetdiscover",
+    TopologyFormat(
+        "ibnetdiscover",
+        "An InfiniBand fabric as it was found",
+        "ibnetdiscover.out",
+        ibnetdiscover.looks_like,
+        lambda text, file: tree_of_discovery(ibnetdiscover.read(text, file)),
+        source="infiniband-diags",
+    ),
+)

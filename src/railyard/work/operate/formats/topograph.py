@@ -1,0 +1,85 @@
+"""NVIDIA topograph's models: `switches:` with what is below each, and `blocks:` of nodes; and its node labels."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from railyard.kit.errors import InputError
+from railyard.kit.schema import yaml
+from railyard.work.operate.formats.slurm_conf import names_of
+from railyard.work.operate.topology_file import Switch, TopologyFormat, formats, switches_of, tree_of
+
+if TYPE_CHECKING:
+    from railyard.kit.schema.yaml import Node
+    from railyard.work.operate.tree import NodeTree
+
+LABELS = ("network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine", "network.topology.nvidia.com/core")
+"""Labels that topograph gives Kubernetes nodes, from the narrowest; schedulers read them."""
+
+
+def _read(text: str, file: str) -> NodeTree:
+    top = yaml.parse_mapping(text, file).mapping or {}
+    switches = {name: _children(node) for name, node in (_section(top, "switches").mapping or {}).items()}
+    line = {name: node.mark.line or 0 for name, node in (_section(top, "switches").mapping or {}).items()}
+    leafs: list[Switch] = []
+    for node in _section(top, "blocks").items or []:
+        block = node.mapping or {}
+        below = tuple(name for one in _texts(block, "nodes") for name in names_of(one, file, node.mark.line or 0))
+        leafs.append(Switch(_texts(block, "switch")[0] if "switch" in block else "", below, (), node.mark.line or 0))
+    at = {leaf.name for leaf in leafs}
+    upper = [Switch(name, (), below, line[name]) for name, below in switches.items() if name not in at]
+    return tree_of([*_merged(leafs), *upper], file)
+
+
+def _merged(leafs: list[Switch]) -> list[Switch]:
+    """Blocks below one switch as the leaf that they make together."""
+    found: dict[str, Switch] = {}
+    for leaf in leafs:
+        before = found.get(leaf.name)
+        found[leaf.name] = leaf if before is None else Switch(leaf.name, before.nodes + leaf.nodes, (), before.line)
+    return list(found.values())
+
+
+def _section(top: dict[str, Node], key: str) -> Node:
+    if key not in top:
+        raise InputError(f"the model has no `{key}:`", key=key, allowed="switches, blocks")
+    return top[key]
+
+
+def _children(node: Node) -> tuple[str, ...]:
+    return tuple(_texts(node.mapping or {}, "switches"))
+
+
+def _texts(mapping: dict[str, Node], key: str) -> list[str]:
+    node = mapping.get(key)
+    if node is None:
+        return []
+    return [one.text or str(one.value) for one in (node.items if node.items is not None else [node])]
+
+
+def _write(tree: NodeTree) -> str:
+    switches = switches_of(tree)
+    lines = ["switches:"]
+    for switch in switches:
+        if switch.children:
+            lines += [f"  {switch.name}:", "    switches:", *(f"    - {child}" for child in switch.children)]
+    lines.append("blocks:")
+    for switch in switches:
+        if switch.nodes:
+            lines += [f"- switch: {switch.name}", f"  nodes: [{', '.join(switch.nodes)}]"]
+    return "\n".join(lines) + "\n"
+
+
+formats.add(
+    "topograph",
+    TopologyFormat(
+        "topograph",
+        "A model of NVIDIA's topograph",
+        "model.yaml",
+        lambda text: bool(re.search(r"^switches:", text, re.MULTILINE) and re.search(r"^blocks:", text, re.MULTILINE)),
+        _read,
+        _write,
+        source="NVIDIA/topograph, models of 2025",
+    ),
+)

@@ -1,0 +1,169 @@
+"""What is free of a cluster: accelerators by node, idle nodes by group; a change costs its nodes times the levels."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from railyard.work.operate.request import Request
+    from railyard.work.operate.tree import NodeTree
+
+_STALE = 4
+"""A heap is made anew when it has so many times as many entries as there are nodes."""
+
+
+class Free:
+    """Free accelerators of a cluster's nodes.
+
+    What policies see depends on the present alone, never on how it came to be: the same state gives the same answers,
+    so a run can go on from a file.
+
+    Attributes:
+        tree: The cluster.
+        room: int32[nodes], accelerators that can be taken; 0 of nodes that are out of service. Read only.
+        idle_in: One int32[groups] a level: nodes all of whose accelerators are free. Read only.
+        idle: How many nodes are idle.
+        accelerators: Sum of `room`.
+        traffic_bps: One float64[groups] a level: what running jobs send out of each group, a mean over their steps;
+            zeros where contention is not modelled.
+        judge: Of a request and nodes in the order of ranks: demand beyond what uplinks carry that there would be, in
+            uplinks of leafs; None where contention is not modelled.
+    """
+
+    _owner: NDArray[np.int32]  # of parts alone, as `_number`
+    _number: int
+
+    def __init__(self, tree: NodeTree) -> None:
+        self.tree = tree
+        self.up = np.ones(tree.nodes, np.bool_)
+        self.room = tree.accelerators.copy()
+        self.idle_in = tuple(size.copy() for size in tree.size)
+        self.idle = tree.nodes
+        self.accelerators = tree.total
+        self.traffic_bps = tuple(np.zeros(len(size)) for size in tree.size)
+        self.judge: Callable[[Request, NDArray[np.int32]], float] | None = None
+        self._parts: list[Free] = []
+        self._left = tree.accelerators.copy()  # that no job has, of nodes out of service too
+        self._by_room: list[list[int]] = [[] for _ in range(int(tree.accelerators.max()) + 1)]
+        self._refill()
+
+    def part(self, owner: NDArray[np.int32], number: int) -> Free:
+        """What is free of one owner's nodes; all others count as out of service. It is kept up with this.
+
+        Args:
+            owner: int32[nodes], whose each is; may change, if `moved` is called for what did.
+            number: Of the owner.
+        """
+        found = self.copy()
+        found.traffic_bps = self.traffic_bps  # that of all jobs, whosever they are
+        found._owner, found._number = owner, number
+        found.out(np.flatnonzero(owner != number).astype(np.int32))
+        self._parts.append(found)
+        return found
+
+    def judged_by(self, judge: Callable[[Request, NDArray[np.int32]], float]) -> None:
+        """Sets who judges placements, here and in parts."""
+        for one in (self, *self._parts):
+            one.judge = judge
+
+    def moved(self, nodes: NDArray[np.int32]) -> None:
+        """Lets parts see that nodes have another owner."""
+        for part in self._parts:
+            part._follow(self, nodes)
+
+    def _follow(self, whole: Free, nodes: NDArray[np.int32]) -> None:
+        mine = self._owner[nodes] == self._number
+        touched = mine | self.up[nodes]
+        here, nodes = mine[touched], nodes[touched]
+        if len(nodes):
+            self.up[nodes] = whole.up[nodes] & here
+            self._left[nodes] = whole._left[nodes]
+            self._renew(nodes)
+
+    def copy(self) -> Free:
+        """The same state, for trials; it has no parts."""
+        twin = Free.__new__(Free)
+        twin.tree, twin._parts = self.tree, []
+        for name in ("up", "room", "_left"):
+            setattr(twin, name, getattr(self, name).copy())
+        twin.idle_in = tuple(count.copy() for count in self.idle_in)
+        twin.traffic_bps = tuple(load.copy() for load in self.traffic_bps)
+        twin.idle, twin.accelerators, twin.judge = self.idle, self.accelerators, self.judge
+        twin._by_room = [list(heap) for heap in self._by_room]
+        return twin
+
+    def take(self, nodes: NDArray[np.int32], each: int | NDArray[np.int32]) -> None:
+        """Gives accelerators of nodes (each once) to a job."""
+        self._left[nodes] -= each
+        self._renew(nodes)
+        self.moved(nodes)
+
+    def give(self, nodes: NDArray[np.int32], each: int | NDArray[np.int32]) -> None:
+        """Takes them back."""
+        self._left[nodes] += each
+        self._renew(nodes)
+        self.moved(nodes)
+
+    def out(self, nodes: NDArray[np.int32]) -> None:
+        """Takes nodes out of service; what jobs have of them they keep until they give it back."""
+        self.up[nodes] = False
+        self._renew(nodes)
+        self.moved(nodes)
+
+    def back(self, nodes: NDArray[np.int32]) -> None:
+        """Puts nodes into service again."""
+        self.up[nodes] = True
+        self._renew(nodes)
+        self.moved(nodes)
+
+    def _renew(self, nodes: NDArray[np.int32]) -> None:
+        full = self.tree.accelerators[nodes]
+        before, after = self.room[nodes], np.where(self.up[nodes], self._left[nodes], 0).astype(np.int32)
+        self.room[nodes] = after
+        self.accelerators += int(after.sum() - before.sum())
+        change = (after == full).astype(np.int32) - (before == full)
+        moved = np.flatnonzero(change)
+        if len(moved):
+            self.idle += int(change.sum())
+            for count, group in zip(self.idle_in, self.tree.group, strict=True):
+                np.add.at(count, group[nodes[moved]], change[moved])
+        for node, room in zip(nodes.tolist(), after.tolist(), strict=True):
+            if room:  # nobody looks for a node without room
+                heappush(self._by_room[room], node)
+        if sum(map(len, self._by_room)) > _STALE * self.tree.nodes:
+            self._refill()
+
+    def _refill(self) -> None:
+        for room, heap in enumerate(self._by_room[1:], start=1):
+            heap[:] = np.flatnonzero(self.room == room).tolist()
+            heapify(heap)
+
+    def tightest(self, each: int) -> int:
+        """The node with the least room that has `each` accelerators free, the first of equals; -1: there is none."""
+        for room in range(each, len(self._by_room)):
+            heap = self._by_room[room]
+            while heap:
+                if self.room[heap[0]] == room:
+                    return heap[0]
+                heappop(heap)
+        return -1
+
+    def with_room(self, each: int) -> NDArray[np.bool_]:
+        """bool[nodes], nodes with room for `each` accelerators."""
+        return np.asarray(self.room >= each)
+
+    def count(self, each: int) -> int:
+        """Nodes with room for `each` accelerators."""
+        return int(np.count_nonzero(self.room >= each))
+
+    def counts(self, level: int, each: int) -> NDArray[np.int32]:
+        """int32[groups], nodes of each group of a level with room for `each` accelerators."""
+        groups = len(self.tree.size[level])
+        return np.bincount(self.tree.group[level][self.room >= each], minlength=groups).astype(np.int32)

@@ -1,0 +1,232 @@
+"""Nodes of a resource flavor in its topology: what they have, what is taken, what fits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.work.operate.kueue.ask import Fits
+from railyard.work.operate.kueue.domains import Domains
+from railyard.work.operate.kueue.nodes import barred, score
+from railyard.work.operate.kueue.objects import HOSTNAME, Assignment
+from railyard.work.operate.kueue.quantity import total
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.work.operate.kueue.domains import Path
+    from railyard.work.operate.kueue.objects import Labels, Node, PodSet, Toleration
+    from railyard.work.operate.kueue.quantity import Requests
+
+_PLENTY = 2**31 - 1
+
+
+class Ground:
+    """The nodes of a flavor, as they are while nothing is placed on them by TAS.
+
+    Attributes:
+        levels: Labels of the topology, widest first.
+        by_node: Whether a leaf is a node.
+        nodes: Those of each leaf.
+        domains: The groups.
+        room: int64[leafs] by resource, what they have beside pods that Kueue did not place.
+        tainted: Leafs whose node has taints.
+    """
+
+    def __init__(
+        self, levels: Sequence[str], nodes: Iterable[Node], labels: Labels, other: Mapping[str, Requests] | None = None
+    ) -> None:
+        """Makes the groups.
+
+        Args:
+            levels: Labels of the topology.
+            nodes: Of the cluster; those that are not ready, or lack a label, do not belong here.
+            labels: That the flavor's nodes have.
+            other: What pods that Kueue did not place take, by node.
+        """
+        self.levels = tuple(levels)
+        self.by_node = bool(levels) and levels[-1] == HOSTNAME
+        leafs: dict[Path, list[Node]] = {}
+        for node in nodes:
+            if node.ready and _belongs(node, labels, self.levels):
+                path = tuple(node.labels[level] for level in self.levels)
+                leafs.setdefault(path[-1:] if self.by_node else path, []).append(node)
+        self.nodes = list(leafs.values())
+        paths = [tuple(group[0].labels[level] for level in self.levels) for group in self.nodes]
+        self.domains = Domains.of(paths, len(self.levels))
+        self.number = {key: number for number, key in enumerate(leafs)}
+        self.tainted = [number for number, group in enumerate(self.nodes) if self.by_node and group[0].taints]
+        self.room: dict[str, NDArray[np.int64]] = {}
+        for number, group in enumerate(self.nodes):
+            for node in group:
+                add(self.room, number, node.room, len(self.nodes))
+                add(self.room, number, (other or {}).get(node.name, {}), len(self.nodes), -1)
+
+
+def add(amounts: dict[str, NDArray[np.int64]], leaf: int, requests: Requests, leafs: int, sign: int = 1) -> None:
+    """Adds what is asked, or takes it off, at one of so many leafs."""
+    for resource, value in requests.items():
+        if resource not in amounts:
+            amounts[resource] = np.zeros(leafs, np.int64)
+        amounts[resource][leaf] += sign * value
+
+
+class Flavor:
+    """What pods leave of the nodes of a flavor.
+
+    Attributes:
+        ground: The nodes.
+        tolerations: That the flavor gives to its pods.
+        taken: int64[leafs] by resource, by pods that TAS placed.
+    """
+
+    def __init__(self, ground: Ground, tolerations: tuple[Toleration, ...] = ()) -> None:
+        self.ground, self.tolerations = ground, tolerations
+        self.levels, self.by_node, self.domains, self.nodes = (
+            ground.levels,
+            ground.by_node,
+            ground.domains,
+            ground.nodes,
+        )
+        self.taken: dict[str, NDArray[np.int64]] = {}
+
+    def leaf(self, values: Path) -> int | None:
+        """The leaf of a domain of an assignment; None: its nodes are gone, or not ready."""
+        return self.ground.number.get(values[-1:] if self.by_node else values)
+
+    def values(self, leaf: int) -> Path:
+        """The values by which assignments name a leaf."""
+        path = self.domains.paths[-1][leaf]
+        return path[-1:] if self.by_node else path
+
+    @property
+    def named_levels(self) -> tuple[str, ...]:
+        """Labels of `values`."""
+        return self.levels[-1:] if self.by_node else self.levels
+
+    def take(self, taken: Mapping[Path, Requests], sign: int = 1) -> None:
+        """Books what pods take of domains; domains that are no more are left out."""
+        for values, requests in taken.items():
+            leaf = self.leaf(values)
+            if leaf is not None:
+                add(self.taken, leaf, requests, len(self.nodes), sign)
+
+    def left(
+        self, resources: Iterable[str], assumed: Mapping[Path, Requests], *, empty: bool = False
+    ) -> dict[str, NDArray[np.int64]]:
+        """int64[leafs] by resource, what is left.
+
+        Args:
+            resources: Which.
+            assumed: What other pods of the same workload are about to take.
+            empty: Whether to look at it as if TAS had placed nothing.
+        """
+        none = np.zeros(len(self.nodes), np.int64)
+        found = {
+            one: self.ground.room.get(one, none) - (none if empty else self.taken.get(one, none)) for one in resources
+        }
+        for values, requests in assumed.items():
+            leaf = self.leaf(values)
+            for resource in found.keys() & requests.keys() if leaf is not None else ():
+                found[resource][leaf] -= requests[resource]
+        return found
+
+    def holds(self, values: Path, taken: Requests) -> bool:
+        """Whether a domain has room for all of this."""
+        leaf, none = self.leaf(values), np.zeros(len(self.nodes), np.int64)
+        return leaf is not None and all(
+            self.ground.room.get(one, none)[leaf] - self.taken.get(one, none)[leaf] >= value
+            for one, value in taken.items()
+            if value
+        )
+
+    def fits(
+        self,
+        workers: PodSet,
+        leader: PodSet | None,
+        assumed: Mapping[Path, Requests],
+        within: Path = (),
+        *,
+        empty: bool = False,
+    ) -> tuple[Fits, dict[str, int]]:
+        """What fits on each leaf, and how many leafs are left out by what.
+
+        Args:
+            workers: The pods.
+            leader: That goes beside the first of them.
+            assumed: See `left`.
+            within: Path of a group outside of which nothing counts.
+            empty: See `left`.
+        """
+        need, first = total(workers.requests, {"pods": 1}), total(leader.requests if leader else {}, {"pods": 1})
+        left = self.left({*need, *first}, assumed, empty=empty)
+        out, excluded = self._out(workers, within)
+        pods, scarce = _counts(need, left)
+        for why, number in Counter(scarce[~out & (pods == 0)].tolist()).items():
+            excluded[sorted(need)[why]] = excluded.get(sorted(need)[why], 0) + number
+        leads = ((_counts(first, left)[0] > 0) & bool(leader)).astype(np.int64)
+        led = _counts(need, {one: amounts - leads * first.get(one, 0) for one, amounts in left.items()})[0]
+        pods, led, leads = (np.where(out, 0, one) for one in (pods, led, leads))
+        liked = np.zeros(len(pods), np.int64)
+        if workers.selection.preferred and self.by_node:
+            liked[:] = [score(group[0], workers.selection) for group in self.nodes]
+        return Fits(pods, led, leads, np.where(out, 0, liked)), excluded
+
+    def _out(self, workers: PodSet, within: Path) -> tuple[NDArray[np.bool_], dict[str, int]]:
+        """bool[leafs], those that will not do whatever room they have, and how many by what."""
+        out, excluded = np.zeros(len(self.nodes), np.bool_), dict[str, int]()
+        chosen = self.by_node and bool(workers.selection.labels or workers.selection.terms)
+        for leaf in range(len(self.nodes)) if chosen else self.ground.tainted:
+            why = barred(self.nodes[leaf][0], workers.selection, self.tolerations)
+            if why:
+                out[leaf] = True
+                excluded[why] = excluded.get(why, 0) + 1
+        if within:
+            outside = ~out & ~self.domains.under(within)
+            excluded |= {"topologyDomain": int(outside.sum())} if outside.any() else {}
+            out |= outside
+        return out, excluded
+
+    def assignment(self, pods: NDArray[np.int64]) -> Assignment:
+        """Leafs that have pods, in the order of the names of their groups."""
+        order = np.argsort(self.domains.rank[-1])
+        domains = [(self.values(int(leaf)), int(pods[leaf])) for leaf in order if pods[leaf]]
+        return Assignment(self.named_levels, tuple(domains))
+
+    def path(self, values: Path) -> Path:
+        """Names from the widest level to the leaf of a domain that there is."""
+        leaf = self.leaf(values)
+        return values if leaf is None else self.domains.paths[-1][leaf]
+
+    def merged(self, first: Assignment, second: Assignment) -> Assignment:
+        """Both, in the order of names."""
+        pods: dict[Path, int] = {}
+        for values, count in (*first.domains, *second.domains):
+            pods[values] = pods.get(values, 0) + count
+        return Assignment(first.levels, tuple(sorted(pods.items(), key=lambda one: self.path(one[0]))))
+
+
+def usage(assignment: Assignment, requests: Requests) -> dict[Path, Requests]:
+    """What pods take of each domain, a place for a pod among it."""
+    each = total(requests, {"pods": 1})
+    return {values: {key: value * count for key, value in each.items()} for values, count in assignment.domains}
+
+
+def _belongs(node: Node, labels: Labels, levels: tuple[str, ...]) -> bool:
+    return all(node.labels.get(key) == value for key, value in labels.items()) and all(
+        level in node.labels for level in levels
+    )
+
+
+def _counts(need: Requests, left: Mapping[str, NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many fit on each leaf, and the resource that limits them, by its place in the order of names."""
+    counts = [
+        np.clip(left[one] // need[one], 0, _PLENTY) if need[one] else np.full(len(left[one]), _PLENTY)
+        for one in sorted(need)
+    ]
+    scarce = np.argmin(counts, axis=0)
+    return np.min(counts, axis=0), scarce

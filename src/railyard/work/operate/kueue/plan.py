@@ -1,0 +1,176 @@
+"""What a workload would get: flavors and places of its pod sets, and what that takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from railyard.work.operate.kueue.flavor import usage
+from railyard.work.operate.kueue.queues import Admission, Share
+from railyard.work.operate.kueue.snapshot import Usage
+
+if TYPE_CHECKING:
+    from railyard.work.operate.kueue.objects import Assignment, PodSet
+    from railyard.work.operate.kueue.quantity import Requests
+    from railyard.work.operate.kueue.queues import Kind, Workload
+    from railyard.work.operate.kueue.snapshot import Snapshot
+
+
+class Mode(IntEnum):
+    """How a workload could be admitted, the worse the smaller."""
+
+    NONE = 0
+    PREEMPT = 1
+    DEFERRED = 2
+    FIT = 3
+
+
+@dataclass
+class Choice:
+    """A flavor for a resource.
+
+    Attributes:
+        flavor: Its name.
+        mode: Whether it fits.
+        borrows: How far the queue has to go for it: 0, or the height of a cohort.
+        last: Whether all flavors were tried.
+    """
+
+    flavor: str
+    mode: Mode
+    borrows: int = 0
+    last: bool = True
+
+
+@dataclass
+class Part:
+    """What a pod set would get.
+
+    Attributes:
+        pods: The set, with the number of pods that is asked for.
+        wanted: What all its pods take of quotas.
+        flavors: By resource.
+        why: Why it does not fit as it is; empty: it does.
+        failed: Whether there is no answer.
+        place: Where its pods go.
+        delayed: See `Share`.
+    """
+
+    pods: PodSet
+    wanted: Requests
+    flavors: dict[str, Choice] = field(default_factory=dict)
+    why: list[str] = field(default_factory=list)
+    failed: bool = False
+    place: Assignment | None = None
+    delayed: str = ""
+
+    @property
+    def mode(self) -> Mode:
+        """The worst of its resources."""
+        if not (self.why or self.failed):
+            return Mode.FIT
+        if self.failed or not self.flavors:
+            return Mode.NONE
+        return min(choice.mode for choice in self.flavors.values())
+
+
+@dataclass
+class Plan:
+    """What a workload would get.
+
+    Attributes:
+        parts: By pod set.
+        quota: What it takes of quotas.
+        borrows: The farthest that its queue has to go.
+    """
+
+    parts: list[Part] = field(default_factory=list)
+    quota: dict[Kind, int] = field(default_factory=dict)
+    borrows: int = 0
+    _mode: Mode | None = None
+
+    @property
+    def mode(self) -> Mode:
+        """The worst of its parts, as it was when first asked for or last set."""
+        if not self.parts:
+            return Mode.NONE
+        if self._mode is None:
+            self._mode = min(part.mode for part in self.parts)
+        return self._mode
+
+    def set_mode(self, mode: Mode, part: Part | None = None) -> None:
+        """Sets it, of one part and its flavors or of all."""
+        self._mode = mode
+        for one in [part] if part else self.parts:
+            for choice in one.flavors.values():
+                choice.mode = mode
+
+    def part(self, name: str) -> Part:
+        """Of a pod set."""
+        return next(part for part in self.parts if part.pods.name == name)
+
+    def append(self, part: Part) -> None:
+        """Adds a pod set and counts what it takes."""
+        self.parts.append(part)
+        for resource, choice in part.flavors.items():
+            self.borrows = max(self.borrows, choice.borrows)
+            kind = (choice.flavor, resource)
+            self.quota[kind] = self.quota.get(kind, 0) + part.wanted.get(resource, 0)
+
+    @property
+    def totals(self) -> dict[Kind, int]:
+        """What its parts take of each resource of a flavor."""
+        return dict(self.quota)
+
+    @property
+    def flavors_left(self) -> bool:
+        """Whether there are flavors that were not tried."""
+        return any(not choice.last for part in self.parts for choice in part.flavors.values())
+
+    @property
+    def why(self) -> str:
+        """Why it does not fit, in words."""
+        return "; ".join(f"{part.pods.name}: {', '.join(dict.fromkeys(part.why))}" for part in self.parts if part.why)
+
+    def taken(self, snapshot: Snapshot, workload: Workload, quota: dict[Kind, int] | None = None) -> Usage:
+        """What it takes beyond what the workload has already.
+
+        Args:
+            snapshot: The cluster.
+            workload: Whose plan it is.
+            quota: In place of its own.
+        """
+        found = Usage({} if workload.admission else dict(self.quota if quota is None else quota))
+        for part in self.parts:
+            flavor = only_topology(part, snapshot, workload)
+            if part.place is None or not flavor:
+                continue
+            before = workload.share(part.pods.name)
+            had = dict(before.place.domains) if before and before.place else {}
+            more = tuple((values, count - had.get(values, 0)) for values, count in part.place.domains)
+            kept = tuple((values, count) for values, count in more if count > 0)
+            found.book(flavor, usage(type(part.place)(part.place.levels, kept), part.pods.requests))
+        return found
+
+    def admission(self, queue: str) -> Admission:
+        """As it is written down."""
+        shares = tuple(
+            Share(
+                part.pods.name,
+                part.pods.count,
+                {resource: choice.flavor for resource, choice in sorted(part.flavors.items())},
+                {resource: part.wanted.get(resource, 0) for resource in sorted(part.flavors)},
+                part.place,
+                part.delayed,
+            )
+            for part in self.parts
+        )
+        return Admission(queue, shares)
+
+
+def only_topology(part: Part, snapshot: Snapshot, workload: Workload) -> str:
+    """The one flavor with a topology of a part; empty: there is none, or there are several."""
+    queue = snapshot.cluster.queues[workload.queue]
+    found = {choice.flavor for choice in part.flavors.values()} & snapshot.flavors.keys() & set(queue.flavors)
+    return next(iter(found)) if len(found) == 1 else ""

@@ -1,0 +1,284 @@
+"""A cluster of Kueue out of manifests: `kubectl get -o yaml` of nodes, pods, and Kueue's objects."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from railyard.kit.errors import InputError, did_you_mean
+from railyard.work.operate.kueue.manifests import (
+    assignment,
+    node,
+    pod_set,
+    requests,
+    selection,
+    taken_by,
+    text,
+    tolerations,
+)
+from railyard.work.operate.kueue.objects import GATES, Gates, PodSet
+from railyard.work.operate.kueue.quantity import Requests, amount, total
+from railyard.work.operate.kueue.queues import (
+    NEVER,
+    Admission,
+    ClusterQueue,
+    Cohort,
+    FlavorSpec,
+    Preemption,
+    Quota,
+    ResourceGroup,
+    Share,
+    Workload,
+)
+from railyard.work.operate.kueue.snapshot import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from railyard.work.operate.kueue.manifests import Manifest
+
+T = TypeVar("T")
+_PROVISIONING = "kueue.x-k8s.io/provisioning-request"
+_GROUP_OF_PODS = "kueue.x-k8s.io/is-group-workload"
+
+
+def cluster(manifests: Iterable[Manifest]) -> Cluster:
+    """The cluster that manifests describe; kinds that do not matter are left out.
+
+    Raises:
+        InputError: An object lacks something, or has something of the wrong kind.
+    """
+    by_kind: dict[str, list[Manifest]] = defaultdict(list)
+    for one in manifests:
+        by_kind[str(one.get("kind"))].append(one)
+    levels = dict(read_each(by_kind["Topology"], levels_of))
+    queues = read_each(by_kind["ClusterQueue"], _queue)
+    locals_ = dict(read_each(by_kind["LocalQueue"], _local_queue))
+    configuration = (by_kind["Configuration"] or [{}])[0]
+    transformed = _transformations(configuration)
+    workloads = read_each(by_kind["Workload"], lambda one: _workload(one, locals_, transformed))
+    known = {one.name for one in queues}
+    for workload in workloads:
+        if workload is not None and workload.queue not in known:
+            raise InputError(
+                f"Workload {workload.key} is for a queue that is not there",
+                key=workload.key,
+                found=workload.queue or "a LocalQueue that is not there",
+                allowed=", ".join(sorted(known)) or "no ClusterQueue was given",
+            )
+    return Cluster(
+        tuple(read_each(by_kind["Node"], node)),
+        {one.name: one for one in read_each(by_kind["ResourceFlavor"], lambda one: _flavor(one, levels))},
+        {one.name: one for one in queues},
+        tuple(read_each(by_kind["Cohort"], _cohort)),
+        tuple(one for one in workloads if one is not None),
+        taken_by(by_kind["Pod"]),
+        frozenset(
+            one["metadata"]["name"]
+            for one in by_kind["AdmissionCheck"]
+            if one["spec"].get("controllerName") == _PROVISIONING
+        ),
+        gates(configuration.get("featureGates") or {}),
+    )
+
+
+def gates(switched: dict[str, bool]) -> Gates:
+    """Gates with some of them switched; those that change nothing here are left out."""
+    return Gates(**{GATES[name]: bool(on) for name, on in switched.items() if name in GATES})
+
+
+def read_each(manifests: list[Manifest], reader: Callable[[Manifest], T]) -> list[T]:
+    """What a reader makes of objects.
+
+    Raises:
+        InputError: It finds one wrong; names it.
+    """
+    found = []
+    for manifest in manifests:
+        try:
+            found.append(reader(manifest))
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            metadata = manifest.get("metadata")
+            name = metadata.get("name", "?") if isinstance(metadata, dict) else "?"
+            lacks = f"has no {error}" if isinstance(error, KeyError) else f"cannot be read: {error}"
+            raise InputError(f"{manifest.get('kind')} {name} {lacks}", key=name) from error
+    return found
+
+
+def levels_of(manifest: Manifest) -> tuple[str, tuple[str, ...]]:
+    """Name and labels of a Topology."""
+    return text(manifest["metadata"], "name"), tuple(text(one, "nodeLabel") for one in manifest["spec"]["levels"])
+
+
+def _flavor(manifest: Manifest, levels: dict[str, tuple[str, ...]]) -> FlavorSpec:
+    spec = manifest.get("spec") or {}
+    topology = text(spec, "topologyName", "")
+    if topology and topology not in levels:
+        raise InputError(
+            f"ResourceFlavor {manifest['metadata']['name']} names a Topology that is not there",
+            found=topology,
+            allowed=", ".join(sorted(levels)) or "none was given",
+        )
+    return FlavorSpec(
+        text(manifest["metadata"], "name"),
+        dict(spec.get("nodeLabels") or {}),
+        tuple((text(one, "key"), text(one, "value", ""), text(one, "effect")) for one in spec.get("nodeTaints") or ()),
+        tolerations(spec.get("tolerations")),
+        levels.get(topology or "", ()),
+    )
+
+
+def _groups(spec: Manifest) -> tuple[ResourceGroup, ...]:
+    return tuple(
+        ResourceGroup(
+            tuple(one["coveredResources"]),
+            tuple((text(flavor, "name"), _limits(flavor["resources"])) for flavor in one["flavors"]),
+        )
+        for one in spec.get("resourceGroups") or ()
+    )
+
+
+def _nominal(resource: Manifest) -> Any:
+    """The quota, which the API wants too: a misspelt key must not read as nothing."""
+    if "nominalQuota" not in resource:
+        known = ("nominalQuota", "borrowingLimit", "lendingLimit")
+        odd = [key for key in resource if key not in {"name", *known}]
+        hint = did_you_mean(odd[0], known) if odd else None
+        raise InputError(
+            "a resource has no `nominalQuota`", key=str(resource.get("name")), found=odd or None, hint=hint
+        )
+    return resource["nominalQuota"]
+
+
+def _limits(resources: list[Manifest]) -> dict[str, Quota]:
+    def limit(one: Manifest, key: str) -> int | None:
+        return None if one.get(key) is None else amount(one["name"], one[key])
+
+    return {
+        text(one, "name"): Quota(
+            amount(one["name"], _nominal(one)), limit(one, "borrowingLimit"), limit(one, "lendingLimit")
+        )
+        for one in resources
+    }
+
+
+def _queue(manifest: Manifest) -> ClusterQueue:
+    spec = manifest["spec"]
+    fungible, checks = spec.get("flavorFungibility") or {}, spec.get("admissionChecksStrategy") or {}
+    return ClusterQueue(
+        text(manifest["metadata"], "name"),
+        text(spec, "cohortName", "") or text(spec, "cohort", ""),
+        _groups(spec),
+        _preemption(spec.get("preemption") or {}),
+        fungible.get("whenCanPreempt", "TryNextFlavor") == "TryNextFlavor",
+        fungible.get("whenCanBorrow", "") == "TryNextFlavor",
+        fungible.get("preference") == "PreemptionOverBorrowing",
+        tuple((text(one, "name"), tuple(one.get("onFlavors") or ())) for one in checks.get("admissionChecks") or ()),
+        spec.get("queueingStrategy") == "StrictFIFO",
+        spec.get("stopPolicy") in ("Hold", "HoldAndDrain"),
+    )
+
+
+def _preemption(spec: Manifest) -> Preemption:
+    borrowing = spec.get("borrowWithinCohort") or {}
+    return Preemption(
+        spec.get("withinClusterQueue") or NEVER,
+        spec.get("reclaimWithinCohort") or NEVER,
+        borrowing.get("policy") or NEVER,
+        borrowing.get("maxPriorityThreshold"),
+    )
+
+
+def _cohort(manifest: Manifest) -> Cohort:
+    spec = manifest.get("spec") or {}
+    return Cohort(text(manifest["metadata"], "name"), text(spec, "parentName", ""), _groups(spec))
+
+
+def _local_queue(manifest: Manifest) -> tuple[str, str]:
+    metadata = manifest["metadata"]
+    key = f"{text(metadata, 'namespace', 'default')}/{text(metadata, 'name')}"
+    return key, text(manifest["spec"], "clusterQueue")
+
+
+Transformations = dict[str, tuple[bool, Requests]]
+"""By resource: whether it is kept, and what a unit of it stands for; CPU by the thousandth."""
+
+
+def _transformations(configuration: Manifest) -> Transformations:
+    listed = (configuration.get("resources") or {}).get("transformations") or ()
+    return {one["input"]: (one.get("strategy", "Retain") == "Retain", requests(one.get("outputs"))) for one in listed}
+
+
+def _transformed(asked: Requests, transformations: Transformations) -> Requests:
+    found: Requests = {}
+    for resource, value in asked.items():
+        kept, outputs = transformations.get(resource, (True, {}))
+        per = 1000 if resource == "cpu" else 1
+        out = {key: -(-each * value // per) for key, each in outputs.items()}
+        found = total(found, {resource: value} if kept else {}, out)
+    return found
+
+
+def _workload(manifest: Manifest, queues: dict[str, str], transformations: Transformations) -> Workload | None:
+    """A workload; None: it has ended."""
+    metadata, spec, status = manifest["metadata"], manifest["spec"], manifest.get("status") or {}
+    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    true = {kind for kind, one in conditions.items() if one["status"] == "True"}
+    if "Finished" in true:
+        return None
+    namespace = text(metadata, "namespace", "default")
+    got = admission(status.get("admission")) if "QuotaReserved" in true else None
+    sets = tuple(_with_updates(pod_set(one), status) for one in spec["podSets"])
+    owners = list(metadata.get("ownerReferences") or [])
+    grouped = (metadata.get("annotations") or {}).get(_GROUP_OF_PODS) == "true"
+    return Workload(
+        f"{namespace}/{text(metadata, 'name')}",
+        got.queue if got else queues.get(f"{namespace}/{spec.get('queueName')}", ""),
+        sets,
+        tuple(_transformed(one.requests, transformations) for one in sets),
+        int(spec.get("priority") or 0),
+        str(metadata.get("creationTimestamp") or ""),
+        str(metadata.get("uid") or ""),
+        got,
+        "Admitted" in true,
+        "Evicted" in true,
+        str(conditions.get("QuotaReserved", {}).get("lastTransitionTime") or ""),
+        spec.get("active", True) is not False,
+        tuple(one["name"] for one in status.get("unhealthyNodes") or ()),
+        {one["name"]: one["state"] for one in status.get("admissionChecks") or ()},
+        len(owners) == 1 and owners[0]["kind"] == "Pod" and not grouped,
+        {one["name"]: int(one["count"]) for one in status.get("reclaimablePods") or ()},
+    )
+
+
+def _with_updates(pods: PodSet, status: Manifest) -> PodSet:
+    """With the selectors and tolerations that admission checks that are ready add."""
+    for check in status.get("admissionChecks") or ():
+        for one in (check.get("podSetUpdates") or ()) if check["state"] == "Ready" else ():
+            if one["name"] == pods.name:
+                more: Any = selection(one)
+                labels = {**pods.selection.labels, **more.labels}
+                borne = (*pods.selection.tolerations, *more.tolerations)
+                pods = replace(pods, selection=replace(pods.selection, labels=labels, tolerations=borne))
+    return pods
+
+
+def admission(manifest: Manifest | None) -> Admission | None:
+    """What a workload got, of its status; None: nothing."""
+    if not manifest:
+        return None
+    return Admission(
+        text(manifest, "clusterQueue"),
+        tuple(
+            Share(
+                text(one, "name"),
+                int(one.get("count") or 0),
+                dict(one.get("flavors") or {}),
+                requests(one.get("resourceUsage")),
+                assignment(one.get("topologyAssignment")),
+                one.get("delayedTopologyRequest") or "",
+            )
+            for one in manifest["podSetAssignments"]
+        ),
+    )

@@ -1,0 +1,359 @@
+"""Where a run stands: what each job has, has done and has lost, who waits, who runs, what is free.
+
+Time is booked when a job's speed changes: so much of what it had was work, so much each of the losses. All of it is
+whole numbers, accelerator-microseconds, so that what jobs had is exactly the sum of what became of it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.tenancy import NOBODY
+from railyard.work.operate.free import Free
+from railyard.work.operate.request import Request
+from railyard.work.operate.rules import PPM
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.work.operate.jobs import JobTable
+    from railyard.work.operate.rules import Rules
+    from railyard.work.operate.tree import NodeTree
+
+FUTURE, WAITING, RUNNING, DONE, ENDED, STUCK = range(6)
+"""Of a job: not submitted; in the queue; placed; finished; ended early; still waiting when nothing could help."""
+
+LOSSES = ("setup", "contention", "straggler", "checkpoint", "hang", "lost", "turnaround")
+"""What becomes of accelerator time besides work."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What was booked up to a moment; work that is lost later counts as lost before it, too.
+
+    Attributes:
+        time_us: The moment.
+        done_us: Work done, by job.
+        spent: Accelerator-microseconds of each job: work, then `LOSSES`.
+        totals: Accelerator-microseconds in use, in service, and free while jobs wait.
+        jobs: That run, and that wait.
+    """
+
+    time_us: int
+    done_us: list[int]
+    spent: list[list[int]]
+    totals: tuple[int, int, int]
+    jobs: tuple[int, int]
+
+
+class State:
+    """The state of a run; lists have an entry a job.
+
+    Attributes:
+        now_us: The time.
+        status: See `FUTURE` and the others.
+        done_us: Work done, in time at full size and speed.
+        first_us: First start; -1: none yet.
+        end_us: When it ended; -1: not yet.
+        since_us: Up to when its time is booked.
+        ready_us: When its work begins or goes on, after setup or restart.
+        clear_us: When its nodes are erased and attested.
+        version: Counts promises, so that old ones are known.
+        contention_ppm: Speed beside its neighbours, in millionths of its speed alone.
+        straggler_ppm: Speed of its slowest node.
+        hung: Whether it stands still for a failure that nobody has seen yet.
+        missing: Replicas of a serving job that have nodes and do not answer; `known_missing`: that nothing is sent to.
+        unserved_us: Time of a serving job's requests that nobody served.
+        live_us: How long each serving job ran with so many replicas that answer, and so many that requests are sent to.
+        placed: Nodes of running jobs, in the order of ranks.
+        ends: Running jobs by the end that their users or their work promise.
+        usage: Decaying accelerator time by tenant.
+        busy: Accelerators in use.
+        waiting: Jobs in the queue.
+        used: Accelerators in use by tenant.
+        owner: int32[nodes], whose each is; -1: nobody's, or nobody shares the cluster.
+        parts: What is free of the nodes of each owner whose jobs there are; none where nobody shares the cluster.
+        broken: Whether nodes wait for repair, or are spares.
+        used_by: int64[nodes], the tenant (or job) that had each last; -1: nobody.
+        erased: Nodes that were erased so far.
+        slowed: Rows of when a job's speed changed: time, job, its speed, the neighbour that takes most (-1: none).
+        vain: Failures since it last got further; `best_us`: how far that was.
+        spent: Accelerator-microseconds of each job: work, then `LOSSES`.
+        marks: What was booked at the ends of the steady window, as far as the run has come.
+    """
+
+    def __init__(self, jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
+        count = len(jobs)
+        self.jobs, self.tree, self.rules = jobs, tree, rules
+        self.free = Free(tree)
+        self.share_out(np.full(tree.nodes, NOBODY, np.int32) if tree.owner is None else tree.owner.copy())
+        self.now_us = 0
+        self.nodes: list[int] = jobs.nodes.tolist()
+        self.each: list[int] = jobs.each.tolist()
+        self.work_us: list[int] = jobs.work_us.tolist()
+        self.limit_us: list[int] = jobs.limit_us.tolist()
+        self.accelerators: list[int] = jobs.accelerators.tolist()
+        self.tenant: list[int] = jobs.tenant.tolist()
+        self.ask: list[int] = jobs.ask.tolist()
+        self.replica: list[int] = jobs.replica.tolist()
+        self.load_ppm: list[int] = jobs.load_ppm.tolist()
+        self._serving = np.flatnonzero(jobs.replica > 0).tolist()
+        self.status = [FUTURE] * count
+        self.done_us = [0] * count
+        self.first_us = [-1] * count
+        self.end_us = [-1] * count
+        self.begun_us = [-1] * count
+        self.since_us = [0] * count
+        self.ready_us = [0] * count
+        self.clear_us = [0] * count
+        self.version = [0] * count
+        self.contention_ppm = [PPM] * count
+        self.straggler_ppm = [PPM] * count
+        self.hung = [False] * count
+        self.missing = [0] * count
+        self.known_missing = [0] * count
+        self.unserved_us = [0] * count
+        self.live_us: dict[tuple[int, int, int], int] = {}
+        self.attempts = [0] * count
+        self.preempted = [0] * count
+        self.failed = [0] * count
+        self.slowed: list[tuple[int, int, int, int]] = []
+        self.vain = [0] * count
+        self.best_us = [0] * count
+        self.spent = [[0] * (1 + len(LOSSES)) for _ in range(count)]
+        self.marks: list[Mark] = []
+        self.placed: dict[int, NDArray[np.int32]] = {}
+        self.ends: list[tuple[int, int]] = []
+        self.promise: dict[int, int] = {}
+        self.usage = [0.0] * len(jobs.tenants)
+        self.usage_us = 0
+        self.used = [0] * len(jobs.tenants)
+        self.busy = self.waiting = self.erased = 0
+        self.used_by = np.full(tree.nodes, -1, np.int64)
+        self.broken = np.zeros(tree.nodes, np.bool_)
+        self.jobs_of_node: list[list[int]] = [[] for _ in range(tree.nodes)]
+        self.met = np.diff(jobs.after_ptr).tolist()
+
+    @cached_property
+    def owner_of(self) -> list[int]:
+        """Whose nodes each tenant's jobs may have."""
+        return [self.tree.owner_of(name) for name in self.jobs.tenants]
+
+    def share_out(self, owner: NDArray[np.int32]) -> None:
+        """Keeps what is free of each owner's nodes apart, by what is free of all."""
+        self.owner, shared = owner, self.tree.tenancy is not None
+        self.parts = {one: self.free.part(self.owner, one) for one in sorted(set(self.owner_of))} if shared else {}
+
+    def owner_of_job(self, job: int) -> int:
+        """Whose nodes a job may have."""
+        return self.owner_of[self.tenant[job]]
+
+    def free_of(self, job: int) -> Free:
+        """What is free of the nodes that a job may have."""
+        return self.parts.get(self.owner_of_job(job), self.free)
+
+    def hand_over(self, nodes: NDArray[np.int32], owner: int) -> None:
+        """Gives nodes to a tenant, or to nobody."""
+        self.owner[nodes] = owner
+        self.free.moved(nodes)
+
+    def surplus(self, node: int) -> bool:
+        """Whether a node is nobody's, or its tenant has more than it began with."""
+        owner = self.owner[node]
+        if owner == NOBODY or self.tree.owner is None:
+            return True
+        return bool((self.owner == owner).sum() > (self.tree.owner == owner).sum())
+
+    def request(self, job: int, nodes: int) -> Request:
+        """What a job asks of a policy for so many nodes; levels that all jobs must keep to bind those of several."""
+        ask, rules = self.jobs.asks[self.ask[job]], self.rules
+        return Request(
+            nodes,
+            self.each[job],
+            within=ask.within or (rules.within if nodes > 1 else ""),
+            prefers=ask.prefers,
+            segment=ask.segment,
+            segment_within=ask.segment_within,
+            switches=ask.switches,
+            job=job,
+            seed=rules.seed,
+        )
+
+    def short(self) -> list[int]:
+        """Serving jobs that run with fewer replicas than they asked for."""
+        return [job for job in self._serving if job in self.placed and len(self.placed[job]) < self.nodes[job]]
+
+    def served_ppm(self, job: int) -> int:
+        """Share of a serving job's requests that are served now, in millionths.
+
+        Those to replicas that are dead and not known to be fail; the others serve as much as they can.
+        """
+        live, asked = self.live(job), self.asked(job)
+        answered = live * PPM // max(asked, 1)
+        wanted = max(self.nodes[job] // self.replica[job], 1) * max(self.load_ppm[job], 1)
+        return min(PPM, answered, live * PPM * PPM // wanted)
+
+    def live(self, job: int) -> int:
+        """Replicas of a serving job that answer."""
+        return max(len(self.placed[job]) // self.replica[job] - self.missing[job], 0)
+
+    def asked(self, job: int) -> int:
+        """Replicas of a serving job that requests are sent to, those included whose loss nobody has seen yet."""
+        return len(self.placed[job]) // self.replica[job] - self.known_missing[job]
+
+    def held(self, job: int) -> int:
+        """Accelerators that a running job has."""
+        return len(self.placed[job]) * self.each[job]
+
+    def left_us(self, job: int) -> int:
+        """Work that is left, in time at full size and speed."""
+        return self.work_us[job] - self.done_us[job]
+
+    def pace_ppm(self, job: int) -> int:
+        """Work done in a microsecond, in millionths of a microsecond at full size and speed."""
+        if self.hung[job]:
+            return 0
+        if self.replica[job]:
+            return PPM
+        pace = (
+            self.contention_ppm[job]
+            * self.straggler_ppm[job]
+            // PPM
+            * self.rules.recovery.pace_ppm(self.nodes[job])
+            // PPM
+        )
+        return pace * len(self.placed[job]) // self.nodes[job]
+
+    def begin(self, job: int, nodes: NDArray[np.int32], setup_us: int, promised_us: int, clear_us: int = 0) -> None:
+        """Places a job, whose nodes are cleared before its setup."""
+        self.placed[job] = nodes
+        self.free.take(nodes, self.each[job])
+        for node in nodes.tolist():
+            self.jobs_of_node[node].append(job)
+        had = len(nodes) * self.each[job]
+        self.busy += had
+        self.used[self.tenant[job]] += had
+        self.status[job] = RUNNING
+        self.waiting -= 1
+        self.attempts[job] += 1
+        self.since_us[job] = self.begun_us[job] = self.now_us
+        self.clear_us[job] = self.now_us + clear_us
+        self.ready_us[job] = self.clear_us[job] + setup_us
+        if self.first_us[job] < 0:
+            self.first_us[job] = self.now_us
+        self.contention_ppm[job] = self.straggler_ppm[job] = PPM
+        self.hung[job] = False
+        self.missing[job] = self.known_missing[job] = 0
+        self.promise[job] = promised_us
+        insort(self.ends, (promised_us, job))
+
+    def release(self, job: int) -> NDArray[np.int32]:
+        """Takes a job off its nodes; its time must be booked."""
+        nodes = self.placed.pop(job)
+        self.free.give(nodes, self.each[job])
+        for node in nodes.tolist():
+            self.jobs_of_node[node].remove(job)
+        had = len(nodes) * self.each[job]
+        self.busy -= had
+        self.used[self.tenant[job]] -= had
+        del self.ends[bisect_left(self.ends, (self.promise.pop(job), job))]
+        self.version[job] += 1
+        return nodes
+
+    def book(self, job: int) -> None:
+        """Books a running job's time up to now."""
+        since, now = self.since_us[job], self.now_us
+        if now == since:
+            return
+        done, parts = self._due(job, now)
+        self.since_us[job] = now
+        self.usage[self.tenant[job]] += self.held(job) * (now - since)
+        self.done_us[job] += done
+        self.spent[job] = [sum(pair) for pair in zip(self.spent[job], parts, strict=True)]
+        if self.replica[job]:
+            self.unserved_us[job] += done * (PPM - self.served_ppm(job)) // PPM
+            key = job, self.live(job), self.asked(job)
+            self.live_us[key] = self.live_us.get(key, 0) + done
+
+    def _due(self, job: int, now_us: int) -> tuple[int, list[int]]:
+        """Work of a running job that is not booked yet, and what became of its accelerator time meanwhile."""
+        since, had, parts = self.since_us[job], self.held(job), [0] * (1 + len(LOSSES))
+        setup = min(now_us, max(self.ready_us[job], since)) - since
+        cleared = min(setup, max(self.clear_us[job] - since, 0))
+        parts[7] = cleared * had
+        parts[1] = (setup - cleared) * had
+        wall = now_us - since - setup
+        if self.hung[job]:
+            parts[5] = wall * had
+            return 0, parts
+        done = min(wall * self.pace_ppm(job) // PPM, self.left_us(job))
+        if self.replica[job]:
+            parts[0] = wall * had
+        else:
+            self._split(job, parts, wall * had, done * self.accelerators[job])
+        return done, parts
+
+    def _split(self, job: int, parts: list[int], total: int, work: int) -> None:
+        """What of a job's time was work, and what of the rest neighbours, stragglers and checkpoints cost."""
+        shared = total - total * self.contention_ppm[job] // PPM
+        slow = (total - shared) - (total - shared) * self.straggler_ppm[job] // PPM
+        rest = total - work
+        shared = min(shared, rest)
+        slow = min(slow, rest - shared)
+        parts[0] = work
+        parts[2:5] = shared, slow, rest - shared - slow
+
+    def mark(self, time_us: int, totals: tuple[int, int, int]) -> None:
+        """Notes what is booked up to a moment at which nothing has changed since the last event."""
+        done, spent = self.done_us.copy(), self.spent.copy()
+        for job in self.placed:
+            more, parts = self._due(job, time_us)
+            done[job] += more
+            spent[job] = [sum(pair) for pair in zip(spent[job], parts, strict=True)]
+        self.marks.append(Mark(time_us, done, [row.copy() for row in spent], totals, (len(self.placed), self.waiting)))
+
+    def exchange(self, job: int, nodes: NDArray[np.int32]) -> None:
+        """Gives a running job other nodes in place of some or all of its nodes, or fewer."""
+        before = self.placed[job]
+        gone, come = np.setdiff1d(before, nodes), np.setdiff1d(nodes, before)
+        self.free.give(gone, self.each[job])
+        self.free.take(come, self.each[job])
+        for node in gone.tolist():
+            self.jobs_of_node[node].remove(job)
+        for node in come.tolist():
+            self.jobs_of_node[node].append(job)
+        change = (len(nodes) - len(before)) * self.each[job]
+        self.busy += change
+        self.used[self.tenant[job]] += change
+        self.placed[job] = nodes
+
+    def roll_back(self, job: int, kept_us: int) -> None:
+        """Takes back work that is lost."""
+        self._lose(job, self.done_us, self.spent, kept_us)
+        for mark in self.marks:
+            if mark.done_us[job] > kept_us:
+                self._lose(job, mark.done_us, mark.spent, kept_us)
+
+    def _lose(self, job: int, done_us: list[int], spent: list[list[int]], kept_us: int) -> None:
+        lost = (done_us[job] - kept_us) * self.accelerators[job]
+        done_us[job] = kept_us
+        spent[job][0] -= lost
+        spent[job][6] += lost
+
+    def finish_us(self, job: int) -> int:
+        """When a running job ends if nothing changes; -1: never."""
+        pace = self.pace_ppm(job)
+        if pace <= 0:
+            return -1
+        return max(self.now_us, self.ready_us[job]) + -(-self.left_us(job) * PPM // pace)
+
+    def decay(self) -> None:
+        """Lets usage decay up to now."""
+        factor = 0.5 ** ((self.now_us - self.usage_us) / self.rules.half_life_us)
+        self.usage = [value * factor for value in self.usage]
+        self.usage_us = self.now_us

@@ -1,0 +1,204 @@
+"""The steady window: the part of a run whose figures are its headline. What lies before and after it is shown as well.
+
+The window is that of `railyard.measure.window`, from the first submission to the last, or what the scenario gives as
+`steady`. Work counts as done when it was done, unless it is lost later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from railyard.kit.errors import InputError
+from railyard.measure.result.operate import SteadyFigures, WarmUpFigures
+from railyard.measure.window import Window
+from railyard.work.operate.rules import HOUR, SECOND
+from railyard.work.operate.state import DONE, ENDED
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.work.operate.loop import Operation
+    from railyard.work.operate.state import Mark
+
+BATCHES = 200
+"""Means into which a window is cut when its warm-up is looked for, at most."""
+LEAST_BATCHES = 20
+WORTH = 0.01
+"""A warm-up that moves the utilization by less, of all accelerator time, is not worth a word."""
+
+KEY = "workload.operate.steady"
+
+
+@dataclass(frozen=True)
+class Period:
+    """A part of a run.
+
+    Attributes:
+        start_us, end_us: From when to when.
+        capacity: Accelerator-microseconds of the cluster.
+        spent: int64[jobs, parts], what became of each job's accelerator time: work, then `LOSSES`.
+        busy, up, useless: Accelerator-microseconds in use, in service, and free while jobs waited.
+    """
+
+    start_us: int
+    end_us: int
+    capacity: int
+    spent: NDArray[np.int64] = field(repr=False)
+    busy: int
+    up: int
+    useless: int
+
+    @property
+    def hours(self) -> float:
+        """How long it is."""
+        return (self.end_us - self.start_us) / HOUR
+
+    @property
+    def had(self) -> NDArray[np.int64]:
+        """int64[jobs], accelerator-microseconds that each had."""
+        return np.asarray(self.spent.sum(axis=1))
+
+    @property
+    def work(self) -> int:
+        """Accelerator-microseconds that were work."""
+        return int(self.spent[:, 0].sum())
+
+
+@dataclass(frozen=True)
+class Steady:
+    """A run in parts.
+
+    Attributes:
+        window: Whose figures count.
+        before: What lies before a window that the scenario gives; None: nothing.
+        drain: What lies after it; None: nothing.
+        whole: The run.
+        figures: How it was chosen, and who ran and waited at its end.
+        warm_up: Of the window, while the cluster fills; None: that moves nothing.
+    """
+
+    window: Period
+    before: Period | None
+    drain: Period | None
+    whole: Period
+    figures: SteadyFigures
+    warm_up: WarmUpFigures | None
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader has to know of the window."""
+        out = []
+        if self.figures.chosen == "whole run":
+            out.append("no job ends between the first submission and the last: the figures are of the whole run")
+        if self.warm_up is not None:
+            found = self.warm_up
+            out.append(
+                f"the cluster starts empty: jobs had {found.utilization:.1%} of it in the first"
+                f" {found.span_s / 3600:,.3g} h of the window and {found.utilization_after:.1%} after that;"
+                f" `steady: {{start: {found.until_s / 3600:.4g} h}}` leaves the warm-up out"
+            )
+        return out
+
+
+def steady(run: Operation, *, given: bool) -> Steady:
+    """The parts of a run that has ended.
+
+    Args:
+        run: Which.
+        given: Whether the scenario gives the window.
+
+    Raises:
+        InputError: The run ends before the window that was given begins.
+    """
+    first, last = [*run.state.marks, None, None][:2]
+    whole = _between(run, None, None)
+    if given and first is None:
+        end = f"before {run.ledger.time_us / HOUR:,.4g} h"
+        raise InputError(
+            "the run ends before the window begins",
+            key=f"{KEY}.start",
+            found=f"{run.steady_us[0] / HOUR:,.4g} h",
+            allowed=end,
+        )
+    window = _between(run, first, last)
+    turned_over = given or _ends(run, window) > 0
+    if not turned_over:
+        first = last = None
+        window = whole
+    chosen: Literal["scenario", "first to last submission", "whole run"]
+    chosen = "scenario" if given else "first to last submission" if turned_over else "whole run"
+    running, waiting = (len(run.state.placed), run.state.waiting) if last is None else last.jobs
+    figures = SteadyFigures(
+        start_s=window.start_us / SECOND,
+        end_s=window.end_us / SECOND,
+        chosen=chosen,
+        submitted=int(submitted_in(run, window).sum()),
+        running_at_end=running,
+        waiting_at_end=waiting,
+    )
+    before = _between(run, None, first) if given and first is not None and first.time_us > 0 else None
+    drain = _between(run, last, None) if last is not None and last.time_us < whole.end_us else None
+    return Steady(window, before, drain, whole, figures, _warm_up(run, window))
+
+
+def _between(run: Operation, first: Mark | None, last: Mark | None) -> Period:
+    """The part between two marks; None: the run's beginning, or its end."""
+    ledger, state = run.ledger, run.state
+    time = ledger.time_us if last is None else last.time_us
+    spent = np.array(state.spent if last is None else last.spent, np.int64).reshape(len(run.jobs), -1)
+    busy, up, useless = ledger.totals if last is None else last.totals
+    begin = 0
+    if first is not None:
+        begin, spent = first.time_us, spent - np.array(first.spent, np.int64)
+        busy, up, useless = busy - first.totals[0], up - first.totals[1], useless - first.totals[2]
+    return Period(begin, time, state.tree.total * max(time - begin, 1), spent, busy, up, useless)
+
+
+def submitted_in(run: Operation, period: Period) -> NDArray[np.bool_]:
+    """bool[jobs], those that were submitted in a period, its ends included."""
+    submit = run.jobs.submit_us
+    return np.asarray((submit >= period.start_us) & (submit <= period.end_us))
+
+
+def _ends(run: Operation, period: Period) -> int:
+    """Jobs that ended in a period."""
+    end, status = np.array(run.state.end_us, np.float64), np.array(run.state.status)
+    return int((np.isin(status, (DONE, ENDED)) & Window(period.start_us, period.end_us).ended(end)).sum())
+
+
+def _warm_up(run: Operation, window: Period) -> WarmUpFigures | None:
+    """The part of the window in which the cluster fills, where leaving it out moves the utilization.
+
+    MSER: what is cut off the start is what makes the standard error of the mean of the rest smallest; at most half.
+    Source: K. P. White, "An effective truncation heuristic for bias reduction in simulation output", Simulation, 1997.
+    """
+    table = run.ledger.columns("series")
+    inside = (table["time_us"] >= window.start_us) & (table["time_us"] < window.end_us)
+    busy, time = table["busy"][inside], table["time_us"][inside]
+    each = max(-(-len(busy) // BATCHES), 1)
+    count = len(busy) // each
+    if count < LEAST_BATCHES:
+        return None
+    batch = busy[: count * each].reshape(count, each).mean(axis=1)
+    error = [batch[cut:].var() / (count - cut) for cut in range(count // 2 + 1)]
+    cut = int(np.argmin(error))
+    if not cut:
+        return None
+    until = int(time[cut * each])
+    span, had = until - window.start_us, _busy_until(run, window.start_us, until)
+    total = run.state.tree.total
+    before, after = had / (span * total), (window.busy - had) / ((window.end_us - until) * total)
+    if after - window.busy / window.capacity < WORTH:
+        return None
+    return WarmUpFigures(until_s=until / SECOND, span_s=span / SECOND, utilization=before, utilization_after=after)
+
+
+def _busy_until(run: Operation, start_us: int, end_us: int) -> int:
+    """Accelerator-microseconds that jobs had between two moments."""
+    table = run.ledger.columns("allocations")
+    span = np.minimum(table["end_us"], end_us) - np.maximum(table["start_us"], start_us)
+    each = np.array(run.state.each, np.int64)[table["job"]]
+    return int((np.maximum(span, 0) * table["count"] * each).sum())

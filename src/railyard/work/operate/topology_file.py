@@ -1,0 +1,252 @@
+"""Files in which schedulers and fabric managers say how nodes hang together: formats, and a tree from switches."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.asbuilt.order import natural
+from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.files import read_text
+from railyard.kit.registry import Registry
+from railyard.work.operate.tree import NodeTree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class TopologyFormat:
+    """A format; its record is its registration.
+
+    Attributes:
+        name: What users write.
+        summary: Whose it is, in one sentence.
+        filename: As its readers expect it.
+        recognise: Whether a text is of this format, by its look.
+        read: Text and file name (for messages) to a tree; None: it is only written.
+        write: A tree to text; None: it is only read.
+        source: The programs and versions that read it.
+    """
+
+    name: str
+    summary: str
+    filename: str
+    recognise: Callable[[str], bool]
+    read: Callable[[str, str], NodeTree] | None = None
+    write: Callable[[NodeTree], str] | None = None
+    source: str = ""
+
+
+MOST_LEVELS = 64
+"""Of switches above a node; networks have two to four, and work grows with the square of a chain."""
+
+formats: Registry[TopologyFormat] = Registry("topology format", package="railyard.work.operate.formats")
+
+
+def read_topology(path: Path, name: str | None = None) -> NodeTree:
+    """A tree from a file; its format is recognised by its content where it is not named.
+
+    Raises:
+        InputError: The file cannot be read, is of no format that is known, or is wrong.
+    """
+    text = read_text(path)
+    readable = [record for _, record in formats.items() if record.read]
+    chosen = formats.get(name) if name else next((record for record in readable if record.recognise(text)), None)
+    if chosen is None or chosen.read is None:
+        made = re.search(r"^apiVersion:\s*(\S+)", text, re.MULTILINE)
+        raise InputError(
+            f"these are objects of Kubernetes (`{made[1]}`) without a Topology of Kueue or HyperNodes of Volcano"
+            if made
+            else "no format of topologies that is known",
+            file=str(path),
+            allowed=[record.name for record in readable],
+            hint="name it with --format",
+        )
+    try:
+        return chosen.read(text, str(path))
+    except InputError as error:
+        raise error.located(file=path) from None
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch of a file: its nodes (a leaf) or the switches below it, and where it stands."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+    line: int = 0
+
+
+@dataclass
+class _Walk:
+    by_name: dict[str, Switch]
+    parent: dict[str, str] = field(default_factory=dict)
+
+
+def tree_of(switches: Sequence[Switch], file: str, *, accelerators: int = 1) -> NodeTree:
+    """The tree of switches.
+
+    Levels count from the leafs. A leaf that hangs higher than others is alone, or with its like, in a group without a
+    name on the levels that it skips. One root is no level; several roots are networks that do not reach one another.
+    Leafs keep the order of the file, which is that of Slurm's scan; nodes stand in natural order of their names.
+
+    Raises:
+        InputError: A name is used twice, a switch is missing, has two parents, is empty, or is below itself.
+    """
+    walk = _Walk(_unique(switches, file))
+    for switch in switches:
+        _check(switch, walk, file)
+    path = {switch.name: _path(switch, walk, file) for switch in switches}
+    if not any(switch.nodes for switch in switches):
+        raise InputError("there is no node in the file", file=file)
+    paths = {leaf.name: path[leaf.name] for leaf in switches if not leaf.children}
+    height = _heights(paths)
+    roots = list(dict.fromkeys(path[-1] for path in paths.values()))
+    top = max(height[root] for root in roots)
+    words = {leaf: _words(path, height, top) for leaf, path in paths.items()}
+    keep = top + 1 if len(roots) > 1 or top == 0 else top
+    leaf_of = {node: leaf.name for leaf in switches for node in leaf.nodes}
+    names = sorted(leaf_of, key=natural)
+    order = {leaf: number for number, leaf in enumerate(paths)}
+    return _numbered(
+        names, [leaf_of[node] for node in names], order, words, keep, joined=len(roots) == 1, accelerators=accelerators
+    )
+
+
+def _unique(switches: Sequence[Switch], file: str) -> dict[str, Switch]:
+    seen: dict[str, Switch] = {}
+    node_in: dict[str, str] = {}
+    for switch in switches:
+        if switch.name in seen:
+            raise InputError(f"the switch `{switch.name}` is there twice", file=file, line=switch.line or None)
+        seen[switch.name] = switch
+        for node in switch.nodes:
+            if node in node_in:
+                raise InputError(
+                    f"the node `{node}` is below two switches, `{node_in[node]}` and `{switch.name}`",
+                    file=file,
+                    line=switch.line or None,
+                    allowed="one leaf for each node",
+                )
+            node_in[node] = switch.name
+    return seen
+
+
+def _check(switch: Switch, walk: _Walk, file: str) -> None:
+    def wrong(
+        message: str, allowed: str | None = None, found: str | None = None, hint: str | None = None
+    ) -> InputError:
+        return InputError(message, file=file, line=switch.line or None, allowed=allowed, found=found, hint=hint)
+
+    if bool(switch.nodes) == bool(switch.children):
+        what = "both nodes and switches" if switch.nodes else "neither nodes nor switches"
+        raise wrong(f"the switch `{switch.name}` has {what}", allowed="one of the two")
+    for child in switch.children:
+        if child not in walk.by_name:
+            raise wrong(f"there is no switch `{child}`", found=child, hint=did_you_mean(child, walk.by_name))
+        if walk.parent.setdefault(child, switch.name) != switch.name:
+            above = f"`{walk.parent[child]}` and `{switch.name}`"
+            raise wrong(
+                f"the switch `{child}` is below two switches, {above}",
+                allowed="a tree: a file for schedulers names one of several spines, or their group",
+            )
+
+
+def _path(leaf: Switch, walk: _Walk, file: str) -> list[str]:
+    path = [leaf.name]
+    while path[-1] in walk.parent:
+        above = walk.parent[path[-1]]
+        if above in path:
+            raise InputError(f"the switch `{above}` is below itself", file=file, line=walk.by_name[above].line or None)
+        if len(path) == MOST_LEVELS:
+            raise InputError(
+                "switches are too many levels deep",
+                file=file,
+                line=leaf.line or None,
+                found=leaf.name,
+                allowed=f"{MOST_LEVELS} levels",
+            )
+        path.append(above)
+    return path
+
+
+def _heights(paths: dict[str, list[str]]) -> dict[str, int]:
+    height: dict[str, int] = {}
+    for path in paths.values():
+        for level, switch in enumerate(path):
+            height[switch] = max(height.get(switch, 0), level)
+    return height
+
+
+def _words(path: list[str], height: dict[str, int], top: int) -> list[str]:
+    """The leaf's switch at every level from the leaf up; none where the path skips a level, the root above the root."""
+    at = {height[switch]: switch for switch in path}
+    return [at.get(level, "" if level < height[path[-1]] else path[-1]) for level in range(top + 1)]
+
+
+def _numbered(
+    names: list[str],
+    leaf: list[str],
+    order: dict[str, int],
+    words: dict[str, list[str]],
+    keep: int,
+    *,
+    joined: bool,
+    accelerators: int,
+) -> NodeTree:
+    group, group_names, levels = [], [], []
+    for level in range(keep - 1, -1, -1):
+        paths = {one: tuple(words[one][keep - 1 : level - 1 if level else None : -1]) for one in order}
+        number = {path: at for at, path in enumerate(dict.fromkeys(paths[one] for one in order))}
+        group.append(np.array([number[paths[one]] for one in leaf], np.int32))
+        group_names.append(tuple(path[-1] for path in number))
+        levels.append(_LEVELS[level] if level < len(_LEVELS) else f"tier-{level}")
+    return NodeTree(
+        tuple(names),
+        np.full(len(names), accelerators, np.int32),
+        tuple(levels),
+        tuple(group),
+        tuple(group_names),
+        joined,
+    )
+
+
+_LEVELS = ("leaf", "pod", "zone", "hall")
+
+
+def switches_of(tree: NodeTree) -> list[Switch]:
+    """The switches of a tree, leafs first, with a root `root` where its widest groups reach one another."""
+    found: list[Switch] = []
+    names = [_distinct(tree, level) for level in range(len(tree.levels))]
+    for level in reversed(range(len(tree.levels))):
+        for number, name in enumerate(names[level]):
+            if level == len(tree.levels) - 1:
+                found.append(Switch(name, tuple(tree.names[node] for node in tree.members[level][number])))
+            else:
+                below = np.flatnonzero(tree.parent[level + 1] == number)
+                found.append(Switch(name, children=tuple(names[level + 1][child] for child in below)))
+    if not tree.levels:
+        return [Switch("root", tree.names)]
+    if tree.joined and len(names[0]) > 1:
+        found.append(Switch("root", children=tuple(names[0])))
+    return found
+
+
+def _distinct(tree: NodeTree, level: int) -> list[str]:
+    """Names of groups, made different where a file has one name in two places (Lingjun's switches), or none."""
+    words = tree.group_names[level]
+    often = {name for name in words if words.count(name) > 1} if len(set(words)) < len(words) else set()
+    if level == 0 or not (often or "" in words):
+        return [name or f"{tree.levels[level]}-{number}" for number, name in enumerate(words)]
+    above = _distinct(tree, level - 1)
+    parent = tree.parent[level]
+    return [
+        f"{above[parent[number]]}.{name}" if name in often else name or f"{tree.levels[level]}-{number}"
+        for number, name in enumerate(words)
+    ]

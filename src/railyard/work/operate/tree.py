@@ -1,0 +1,278 @@
+"""The cluster as a scheduler sees it: nodes in nested groups, in arrays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.tenancy import NOBODY
+from railyard.kit.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.cluster.tenancy import Tenancy
+
+
+UNNAMED = "all"
+"""Tenant of jobs that name none."""
+DIVIDED = -2
+"""Owner of nodes whose ports have several."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTree:
+    """Nodes, and the groups that they are in, level by level from the widest to the narrowest; groups are nested.
+
+    Nodes stand in the order of the cluster's servers, or in that of the file they were read from; it breaks ties.
+
+    Attributes:
+        names: Of nodes.
+        accelerators: int32[nodes], how many each node has.
+        levels: Names of levels, widest first, such as ("pod", "leaf", "domain"); no root and no node among them.
+        group: One int32[nodes] a level: the group of each node, numbered from 0 in the order of their first nodes.
+        group_names: One tuple a level.
+        joined: Whether the widest groups reach one another; not where a file describes separate networks.
+        block_sizes: Slurm's `BlockSizes` in nodes, rising. The first is that by which narrowest groups count (groups of
+            18 that count as 16 have two spare nodes), the others its multiples by powers of two; empty: as many as the
+            smallest group has, times 1, 2, 4, 8 and 16, as Slurm takes it where a file has none.
+        tenancy: Who shares it; None: nobody is kept apart.
+        owner: int32[nodes], the tenant that has all of each; -1: nobody has any of it; -2: it is divided. None as
+            `tenancy`.
+    """
+
+    names: tuple[str, ...]
+    accelerators: NDArray[np.int32]
+    levels: tuple[str, ...]
+    group: tuple[NDArray[np.int32], ...]
+    group_names: tuple[tuple[str, ...], ...]
+    joined: bool = True
+    block_sizes: tuple[int, ...] = ()
+    tenancy: Tenancy | None = None
+    owner: NDArray[np.int32] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            raise InputError("a cluster has at least one node", found="none")
+        for upper, lower, name in zip(self.group, self.group[1:], self.levels[1:], strict=False):
+            if len(np.unique(np.stack([upper, lower]), axis=1).T) != int(lower.max()) + 1:
+                raise InputError(f"a group of the level `{name}` lies in two groups of the level above it", key=name)
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return len(self.names)
+
+    @cached_property
+    def total(self) -> int:
+        """Accelerators of all nodes."""
+        return int(self.accelerators.sum())
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        """Nodes by name."""
+        return {name: number for number, name in enumerate(self.names)}
+
+    @cached_property
+    def size(self) -> tuple[NDArray[np.int32], ...]:
+        """One int32[groups] a level: nodes of each group."""
+        return tuple(np.bincount(group).astype(np.int32) for group in self.group)
+
+    @cached_property
+    def members(self) -> tuple[tuple[NDArray[np.int32], ...], ...]:
+        """One tuple a level: the nodes of each group, in order."""
+        return tuple(
+            tuple(np.split(np.argsort(group, kind="stable").astype(np.int32), np.cumsum(size)[:-1]))
+            for group, size in zip(self.group, self.size, strict=True)
+        )
+
+    @cached_property
+    def parent(self) -> tuple[NDArray[np.int32], ...]:
+        """One int32[groups] a level: the group of the level above; zeros on the widest level."""
+        found = [np.zeros(len(self.size[0]), np.int32)] if self.levels else []
+        for upper, lower, size in zip(self.group, self.group[1:], self.size[1:], strict=False):
+            above = np.zeros(len(size), np.int32)
+            above[lower] = upper
+            found.append(above)
+        return tuple(found)
+
+    def spare(self, count: int) -> NDArray[np.int32]:
+        """int32[count or less], nodes that are kept as spares: the last that are nobody's."""
+        mine = np.ones(self.nodes, np.bool_) if self.owner is None else self.owner == NOBODY
+        return np.flatnonzero(mine)[max(int(mine.sum()) - count, 0) :].astype(np.int32)
+
+    def most(self, tenant: str, spares: int) -> int:
+        """Nodes that a job of a tenant may have at most; of the whole cluster where there is no such tenant."""
+        named = self.tenancy is not None and tenant in {UNNAMED, *(one.name for one in self.tenancy.tenants)}
+        if self.owner is None or not named:
+            return self.nodes - spares
+        owner = self.owner_of(tenant)
+        return int(np.count_nonzero(self.owner == owner)) - (spares if owner == NOBODY else 0)
+
+    def owner_of(self, tenant: str) -> int:
+        """Whose nodes a tenant's jobs may have; nobody's, where tenants share nothing or jobs name none.
+
+        Raises:
+            InputError: The cluster has no such tenant.
+        """
+        if self.tenancy is None or (tenant == UNNAMED and all(one.name != UNNAMED for one in self.tenancy.tenants)):
+            return NOBODY
+        return self.tenancy.number(tenant)
+
+    def level(self, name: str) -> int:
+        """Number of a level.
+
+        Raises:
+            InputError: There is no such level.
+        """
+        if name not in self.levels:
+            raise InputError(
+                f"the cluster has no level `{name}`",
+                found=name,
+                allowed=self.levels,
+                hint=did_you_mean(name, self.levels),
+            )
+        return self.levels.index(name)
+
+    @staticmethod
+    def listed(
+        names: Sequence[str],
+        accelerators: int | NDArray[np.int32],
+        levels: Sequence[tuple[str, Sequence[str]]],
+        *,
+        joined: bool = True,
+        block_sizes: tuple[int, ...] = (),
+    ) -> NodeTree:
+        """From a list of nodes.
+
+        Args:
+            names: Of nodes.
+            accelerators: Of each node.
+            levels: Name of each level, widest first, and for each node the name of its group there. Groups of one
+                name in different groups of the level above are different groups.
+            joined: See the class.
+            block_sizes: See the class.
+
+        Raises:
+            InputError: Two nodes have one name, or there is no node.
+        """
+        if len(set(names)) != len(names):
+            twice = Counter(names).most_common(1)[0][0]
+            raise InputError(f"two nodes are called `{twice}`", found=twice)
+        group, group_names = [], []
+        above: Sequence[tuple[str, ...]] = [()] * len(names)
+        for _, words in levels:
+            above = [(*path, word) for path, word in zip(above, words, strict=True)]
+            number = {path: order for order, path in enumerate(dict.fromkeys(above))}
+            group.append(np.array([number[path] for path in above], np.int32))
+            group_names.append(tuple(path[-1] for path in number))
+        counts = np.broadcast_to(np.asarray(accelerators, np.int32), len(names)).copy()
+        return NodeTree(
+            tuple(names),
+            counts,
+            tuple(name for name, _ in levels),
+            tuple(group),
+            tuple(group_names),
+            joined,
+            block_sizes,
+        )
+
+    @staticmethod
+    def of(cluster: Cluster) -> NodeTree:
+        """Of a cluster: its servers in scale-up domains, below leafs, below pods.
+
+        A leaf here is all servers that share a switch by any of their first NICs, or a scale-up domain; where servers
+        have rails, the rails of one group are one leaf. A pod is what is joined without the widest tier of switches.
+        Levels that hold every server in one group, or one server each, are left out.
+        """
+        found = [(name, _renumbered(group)) for name, group in _levels_of(cluster)]
+        kept: list[tuple[str, NDArray[np.int32]]] = []
+        for name, group in found:
+            groups = int(group.max()) + 1
+            if 1 < groups < cluster.servers and all(groups != int(other.max()) + 1 for _, other in kept):
+                kept.append((name, group))
+        return NodeTree(
+            tuple(f"node-{number}" for number in range(cluster.servers)),
+            np.full(cluster.servers, cluster.ranks_per_server, np.int32),
+            tuple(name for name, _ in kept),
+            tuple(group for _, group in kept),
+            tuple(tuple(f"{name}-{number}" for number in range(int(group.max()) + 1)) for name, group in kept),
+            tenancy=cluster.plans["back_end"].tenancy,
+            owner=_owners(cluster),
+        )
+
+
+def _owners(cluster: Cluster) -> NDArray[np.int32] | None:
+    """int32[servers], whose each is, where tenants share the cluster."""
+    plan = cluster.plans["back_end"]
+    if plan.tenancy is None:
+        return None
+    of_port = plan.tenancy.of_nodes(plan.wiring.port_of, plan.wiring.nodes)
+    of_server = of_port[cluster.back_end.port_of_rank].reshape(cluster.servers, -1)
+    divided = (of_server != of_server[:, :1]).any(axis=1)
+    return np.where(divided, DIVIDED, of_server[:, 0]).astype(np.int32)
+
+
+def _levels_of(cluster: Cluster) -> list[tuple[str, NDArray[np.int64]]]:
+    """Groups of servers at every level, widest first; each level holds the one below it together."""
+    servers = np.arange(cluster.servers, dtype=np.int64)
+    domain = servers * cluster.ranks_per_server // cluster.scale_up_domain
+    below = [("domain", domain)]
+    network, links = cluster.back_end, cluster.links
+    rank = servers * cluster.ranks_per_server
+    port = network.port_of_rank[rank, 0].tolist()
+    switch = np.array([int(links.target[network.port_links(one)[0][0]]) for one in port])
+    leaf = _joined(domain, switch)
+    below.append(("leaf", leaf))
+    above = _above(cluster, np.unique(switch))
+    if above:
+        below.append(("pod", _joined(leaf, np.array([above[int(one)] for one in switch]))))
+    return below[::-1]
+
+
+def _above(cluster: Cluster, leafs: NDArray[np.int64]) -> dict[int, int]:
+    """For each leaf switch, the smallest leaf that shares a switch of the next tier with it, or is so joined to it."""
+    links, network = cluster.links, cluster.back_end
+    between = [links.tiers.index(tier.name) for tier in network.tiers if tier.kind != "access"]
+    upward = np.isin(links.source, leafs) & np.isin(links.tier, between)
+    source, target = links.source[upward].astype(np.int64), links.target[upward].astype(np.int64)
+    if not len(source):
+        return {}
+    return dict(zip(leafs.tolist(), _components(leafs, source, target), strict=True))
+
+
+def _components(leafs: NDArray[np.int64], source: NDArray[np.int64], target: NDArray[np.int64]) -> list[int]:
+    """Number of the connected part of a graph of leafs and upper switches, for each leaf."""
+    root: dict[int, int] = {}
+
+    def find(node: int) -> int:
+        while root.setdefault(node, node) != node:
+            root[node] = root[root[node]]
+            node = root[node]
+        return node
+
+    for a, b in np.unique(np.stack([source, target]), axis=1).T.tolist():
+        root[find(a)] = find(b)
+    return [find(int(leaf)) for leaf in leafs]
+
+
+def _joined(lower: NDArray[np.int64], switch: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Groups of what shares a lower group or a switch."""
+    shift = int(lower.max()) + 1
+    parts = _components(np.unique(lower), lower, switch + shift)
+    return np.array(parts, np.int64)[np.searchsorted(np.unique(lower), lower)]
+
+
+def _renumbered(group: NDArray[np.int64]) -> NDArray[np.int32]:
+    """The same groups, numbered in the order of their first members."""
+    _, first, inverse = np.unique(group, return_index=True, return_inverse=True)
+    order = np.empty(len(first), np.int32)
+    order[np.argsort(first, kind="stable")] = np.arange(len(first), dtype=np.int32)
+    return order[inverse.ravel()]

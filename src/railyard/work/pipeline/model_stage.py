@@ -1,0 +1,274 @@
+"""The stage of a language model: the serving workload of `workload.serving` on a cluster of the stage's own size.
+
+The stage is prepared as a serving workload of its own, so that pools, routers, caches, transfers are those of a run
+without stages. Drafts from other accelerators and sampling on the
+host go into the costs of the replicas that check and sample.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.engine.stages import FIRST, PS, SERVING, columns, parts, visits
+from railyard.kit.errors import InputError
+from railyard.measure.serving.served import DROPPED, served
+from railyard.work.pipeline.built import Built, BuiltHardware
+from railyard.work.pipeline.drafts import draft_figures, drafts_of
+from railyard.work.scenario.variants import Variant
+from railyard.work.serving.measuring import replicas_of
+from railyard.work.serving.notes import thrashed, too_long
+from railyard.work.serving.prepare import service_of
+from railyard.work.serving.section import ServingSection
+from railyard.work.serving.spending import uses_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from railyard.catalog import Catalog
+    from railyard.engine.serving import Pool
+    from railyard.engine.stages import Drafting
+    from railyard.engine.stages.stage import Progress
+    from railyard.graph import Record, RequestTable
+    from railyard.measure.cost.deployment import Use
+    from railyard.work.pipeline.drafts import Drafts
+    from railyard.work.pipeline.section import ModelStage
+    from railyard.work.pipeline.site import Site
+    from railyard.work.scenario.cluster import ClusterSection
+    from railyard.work.scenario.load import Draft
+    from railyard.work.serving.prepare import ServingJob
+
+_BYTES_PER_TOKEN = 4.0
+_SCORE_BYTES = 4.0
+_TRIAL = 400
+"""Requests of a run that finds how many sequences decode at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A language model as the stage engine runs it.
+
+    Attributes:
+        section: As written.
+        job: The serving job that it is.
+        nic_bps: Of a NIC of the replicas that compute prompts.
+        drafting: Guesses from other accelerators; None without.
+    """
+
+    section: ModelStage
+    job: ServingJob
+    nic_bps: float
+    drafting: Drafting | None
+
+    def sends_bytes(self, requests: RequestTable) -> NDArray[np.float64]:
+        """The text of prompt and answer."""
+        out = requests.output_tokens if self.section.output is None else self.section.output
+        return np.asarray(_BYTES_PER_TOKEN * (requests.input_tokens + out), np.float64)
+
+    def run(self, requests: RequestTable, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Record:
+        """Prompts and answers."""
+        del seed
+        asked = self.asked(requests)
+        if self.drafting is None:
+            return self._visits(asked, rows, self.job.run(asked, progress=progress), {})
+        trial = asked.head(_TRIAL)
+        drafting = self.drafting.settled(lambda found: self._with(found).run(trial), self._decodes)
+        run = self._with(drafting).run(asked, progress=progress)
+        return self._visits(asked, rows, run, {"draft_batch": drafting.batch})
+
+    def _with(self, drafting: Drafting) -> ServingJob:
+        return replace(self.job, deployment=drafting.applied(self.job.deployment))
+
+    @property
+    def _decodes(self) -> NDArray[np.bool_]:
+        """bool[replicas], those that check guesses."""
+        return np.array([self.job.pools[number].role != "prefill" for number in self.job.deployment.pool_of_replica])
+
+    def asked(self, requests: RequestTable) -> RequestTable:
+        """The requests as this model gets them."""
+        section, count = self.section, len(requests)
+        prompt = requests.input_tokens if section.input is None else np.full(count, section.input, np.int32)
+        answer = requests.output_tokens if section.output is None else np.full(count, section.output, np.int32)
+        columns: dict[str, Any] = {"input_tokens": prompt + np.int32(section.add_input), "output_tokens": answer}
+        if section.input is not None or requests.block_tokens == 0:
+            columns |= {"block_ptr": np.zeros(0, np.int64), "block_hash": np.zeros(0, np.uint64), "block_tokens": 0}
+        elif section.add_input:
+            columns |= _full_blocks(requests)
+        return replace(requests, **columns)
+
+    def _visits(self, asked: RequestTable, rows: NDArray[np.int64], run: Record, meta: dict[str, Any]) -> Record:
+        found = served(
+            asked.arrival_ps,
+            asked.input_tokens,
+            asked.output_tokens,
+            run,
+            entry_ps=self.job.entry_ps,
+            handover_ps=self.job.handover_ps,
+        )
+        steps = np.maximum(asked.output_tokens - 1.0, 0.0)
+        decode = np.where(steps > 0, np.nan_to_num(found.decode_collectives_s) * steps, 0.0)
+        later = np.nan_to_num(found.e2e_s - found.ttft_s)
+        first = np.nan_to_num(
+            parts(
+                queue=found.queue_s, compute=found.compute_s, collectives=found.collectives_s, transfer=found.transfer_s
+            )
+        )
+        done = found.done
+        seen_ps = np.where(done, asked.arrival_ps + np.rint(np.nan_to_num(found.ttft_s) * PS).astype(np.int64), -1)
+        return visits(
+            rows,
+            asked.arrival_ps,
+            np.where(done, np.maximum(run.end_ps, seen_ps), -1),
+            first + parts(collectives=decode, compute=later - decode),
+            refused=np.asarray(found.status == DROPPED),
+            overloaded=run.meta["overloaded"],
+            optional={
+                "first_token_ps": seen_ps,
+                **columns(FIRST, first),
+                "decode_collectives_s": np.nan_to_num(found.decode_collectives_s),
+                "cached_tokens": found.cached_tokens,
+            },
+            run=replace(run, work=asked),
+            meta=meta,
+        )
+
+
+def _full_blocks(requests: RequestTable) -> dict[str, Any]:
+    """Hashes of the blocks that are full without what is added behind them."""
+    known = np.diff(requests.block_ptr)
+    count = np.minimum(known, requests.input_tokens // requests.block_tokens)
+    pointers = np.concatenate(([0], np.cumsum(count)))
+    inside = np.arange(pointers[-1]) - np.repeat(pointers[:-1], count)
+    return {
+        "block_ptr": pointers,
+        "block_hash": requests.block_hash[np.repeat(requests.block_ptr[:-1], count) + inside],
+    }
+
+
+def answer(name: str, section: ModelStage, site: Site) -> Built:
+    """The stage of a language model, ready to run.
+
+    Args:
+        name: Of the stage.
+        section: As written.
+        site: Where it stands.
+
+    Raises:
+        InputError: It cannot be run; with its place in the scenario.
+    """
+    draft, catalog = site.draft, site.catalog
+    machine = _machine(section, site)
+    place = ("workload", "pipeline", "stages", name)
+    job = service_of(Variant(name, {}, draft), _serving(section, draft), machine, place, site.memo)
+    if section.sampling is not None:
+        job = _sampled(job, section, catalog)
+    drafts = None if section.draft is None else drafts_of(section.draft, job, site)
+    pools = tuple(BuiltHardware(pool.cluster, int(pool.ranks.size), pool.role, pool.replicas) for pool in job.pools)
+    nic_bps = min(one.nic_bps for one in pools if one.role != "decode")
+    stage = Answer(section, job, nic_bps, None if drafts is None else drafts.drafting)
+    return Built(
+        kind="model",
+        stage=stage,
+        hardware=pools if drafts is None else (*pools, drafts.hardware),
+        uses=partial(_uses, job, drafts),
+        replicas=lambda visited, span_s: replicas_of(job, visited.parts[SERVING], span_s),
+        notes=partial(_notes, stage),
+        draft=lambda visited: None if drafts is None else draft_figures(_settled(drafts, visited)),
+    )
+
+
+def _settled(drafts: Drafts, visited: Record) -> Drafting:
+    """The guesses with the batch that the run found."""
+    return replace(drafts.drafting, batch=visited.meta["draft_batch"])
+
+
+def _uses(job: ServingJob, drafts: Drafts | None, visited: Record, span_s: float) -> list[Use]:
+    run = visited.parts[SERVING]
+    uses = uses_of(job, run, span_s)[: len(job.pools)]
+    return uses if drafts is None else [*uses, drafts.use(_settled(drafts, visited), run, span_s)]
+
+
+def _notes(stage: Answer, requests: RequestTable, visited: Record) -> Iterator[str]:
+    asked = stage.asked(requests)
+    yield from too_long(asked, stage.job.model)
+    yield from thrashed(asked, visited.parts[SERVING])
+
+
+def _machine(section: ModelStage, site: Site) -> ClusterSection:
+    """The scenario's cluster with the stage's servers, as many as its pools need."""
+    written = site.draft.scenario.cluster
+    server = section.server or written.server
+    back_end = written.back_end
+    if site.back_end(server).link_rate_bps != site.network.spec.back_end.link_rate_bps:
+        back_end = back_end.model_copy(update={"link_rate": None})
+    devices = size_of(section, site.catalog, server)
+    return written.model_copy(update={"server": server, "accelerators": devices, "back_end": back_end})
+
+
+def _serving(section: ModelStage, draft: Draft) -> ServingSection:
+    """The stage as a serving workload that is asked what the pipeline is."""
+    keys = {name: getattr(section, name) for name in ServingSection.model_fields if name in type(section).model_fields}
+    if section.input is not None:  # prompts of its own have nothing in common that is known
+        keys["cache"] = keys["cache"].model_copy(update={"prefix": False})
+    return ServingSection.model_construct(requests=draft.scenario.pipeline.requests, **keys)
+
+
+def size_of(section: ModelStage, catalog: Catalog, server: str) -> int:
+    """Devices of whole servers on which all pools find room, none of their replicas across two domains.
+
+    Pools of two kinds of servers share none.
+
+    Raises:
+        InputError: A pool does not say how many replicas it has.
+    """
+    known = catalog.server(server)
+    devices, last = 0, None
+    for role in ("prefill", "decode", "both"):
+        pool = getattr(section.pools, role)
+        if pool is None:
+            continue
+        if pool.replicas is None:
+            raise InputError("a stage says how many replicas a pool has", key=f"pools.{role}.replicas")
+        for key in ("attention", "network"):
+            if getattr(pool, key) is not None:
+                raise InputError(
+                    "pools of a stage have all of a layer on the same accelerators, and the network of the pipeline",
+                    key=f"pools.{role}.{key}",
+                    hint="a scenario with `serving` in place of `pipeline` may have it",
+                )
+        if last not in {None, pool.server or server}:
+            devices = math.ceil(devices / known.accelerators) * known.accelerators
+        last = pool.server or server
+        each = pool.tp * pool.pp * pool.dp_attention * pool.cp
+        domain = known.scale_up_domain
+        devices += math.ceil(pool.replicas / (domain // each)) * domain if each <= domain else pool.replicas * each
+    servers = max(known.accelerators, known.scale_up_domain if known.scale_up_domain > known.accelerators else 1)
+    return math.ceil(devices / servers) * servers
+
+
+def _sampled(job: ServingJob, section: ModelStage, catalog: Catalog) -> ServingJob:
+    """The job with sampling on the host: the vocabulary's scores over PCIe, and the time of a core for a token."""
+    sampling = section.sampling
+    if sampling is None:
+        return job
+    vocabulary = catalog.model(section.model).vocab
+
+    def slower(number: int, pool: Pool) -> Pool:
+        server = job.pools[number].cluster.server
+        each = vocabulary * _SCORE_BYTES * 8 / server.pcie_bps + sampling.per_token / sampling.cores
+        cost = replace(pool.cost, host_per_seq_s=pool.cost.host_per_seq_s + each)
+        return replace(pool, cost=cost)
+
+    return with_pools(job, dict(enumerate(slower(number, pool) for number, pool in enumerate(job.deployment.pools))))
+
+
+def with_pools(job: ServingJob, pools: Mapping[int, Pool]) -> ServingJob:
+    """The job with other pools in the places of some."""
+    changed = tuple(pools.get(number, pool) for number, pool in enumerate(job.deployment.pools))
+    return replace(job, deployment=replace(job.deployment, pools=changed))

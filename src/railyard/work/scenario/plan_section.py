@@ -1,0 +1,217 @@
+"""The scenario's `plan`: designs of a cluster with constraints and objectives, or what stages may be."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic_core import PydanticCustomError
+
+from railyard.kit.schema.bounds import Bounds, limits, more_than
+from railyard.work.scenario.quantity import (
+    SOME_TIME,
+    Money,
+    Natural,
+    Number,
+    Positive,
+    Power,
+    Rate,
+    Ratio,
+    Span,
+    Text,
+    Whole,
+)
+from railyard.work.scenario.section import Section
+
+Layout = Literal["together", "apart", "hybrid"]
+RouterName = Literal["round-robin", "random", "least-loaded", "two-choices", "prefix", "session"]
+
+
+class SideSection(Section):
+    """Candidates of one side of a model whose prompts and answers are apart."""
+
+    servers: tuple[Text, ...] = Field(default=(), description="Servers; those of the stage when left out.")
+    tp: tuple[Positive, ...] = Field(default=(), description="Tensor parallel ranks; those of the stage.")
+
+
+class ChoicesSection(Section):
+    """What one stage may be. What is left out stays as it is written."""
+
+    servers: tuple[Text, ...] = Field(default=(), description="Servers of the catalogue.")
+    tp: tuple[Positive, ...] = Field(default=(), description="Tensor parallel ranks of a replica.")
+    layouts: Annotated[tuple[Layout, ...], Field(min_length=1)] = Field(
+        default=("together",),
+        description="Of a model: prompts and answers on the same replicas (`together`), on their own (`apart`), or some"
+        " replicas for both beside those (`hybrid`).",
+    )
+    prefill: SideSection = Field(default_factory=SideSection, description="Prompts, where they are apart.")
+    decode: SideSection = Field(default_factory=SideSection, description="Answers, where they are apart.")
+    routers: tuple[RouterName, ...] = Field(default=(), description="Routers of a model.")
+    most: Positive = Field(default=32, description="Replicas of a pool at most.")
+
+
+def _shape(value: object) -> str:
+    return "range" if isinstance(value, dict | Section) else "list"
+
+
+class RangeSection(Section):
+    """Values from one to another, with the same unit; both ends are tried."""
+
+    start: Any = Field(alias="from", description="The first.", examples=[1024])
+    to: Any = Field(default=None, description="The last; without it the space has no end.", examples=[16384])
+    step: Any = Field(default=None, description="From one to the next.", examples=[1024])
+    factor: Number | None = Field(default=None, description="From one to the next, as a ratio.", examples=[2])
+
+    @field_validator("start")
+    @classmethod
+    def _begins(cls, value: object) -> object:
+        if value is None:
+            raise PydanticCustomError("range", "expected the first value, got nothing")
+        return value
+
+
+Values = Annotated[
+    Annotated[tuple[Any, ...], Tag("list")] | Annotated[RangeSection, Tag("range")], Discriminator(_shape)
+]
+
+
+class DemandSection(Section):
+    """What may be asked of the cluster: not chosen, but given; every design has to live with all of them."""
+
+    name: Text = Field(description="How it is called in tables.")
+    set: dict[Text, Any] = Field(default_factory=dict, description="Dotted keys and their values.")
+    weight: Annotated[Number, Bounds(above=0)] = Field(default=1.0, description="Its part of the tokens, or its odds.")
+
+
+class ConstraintsSection(Section):
+    """What a design has to keep, at typical prices and under every demand."""
+
+    budget: Money | None = Field(default=None, description="Capital, with installation, at most.")
+    power: Power | None = Field(default=None, description="Drawn by the site at work, with cooling, at most.")
+    provisioned: Power | None = Field(default=None, description="Nameplate IT power at most.")
+    racks: Positive | None = Field(
+        default=None, description="Racks at most, each of the nameplate power that the catalogue's `rack-power` takes."
+    )
+    deadline: Span | None = Field(
+        default=None, description="The job is done no later, deliveries included; needs `tokens`."
+    )
+    delivered: Span | None = Field(default=None, description="The last part is there no later; see `delivery`.")
+    exclude: tuple[Text, ...] = Field(
+        default=(), description="Makers or catalogue names that no part may have.", examples=[["Broadcom"]]
+    )
+    at_most: dict[Text, Number] = Field(default_factory=dict, description="Objectives and their largest value.")
+    at_least: dict[Text, Number] = Field(default_factory=dict, description="Objectives and their smallest value.")
+
+
+class EffortSection(Section):
+    """How much may be spent on a plan."""
+
+    designs: Positive = Field(
+        default=20_000,
+        description="Spaces of at most so many points are looked at in full, in closed form; in larger ones an"
+        " optimizer chooses what is looked at.",
+    )
+    samples: Positive = Field(default=2000, description="Points that the optimizer looks at, at most.")
+    time: Annotated[Span, SOME_TIME] | None = Field(
+        default=None, description="After which the best so far is the answer.", examples=["10 min"]
+    )
+    flow: Natural = Field(default=10, description="Points that the engine `flow` runs, at most.")
+    serving: Natural = Field(
+        default=40, description="Points that the engine `serving` runs, at most, where the scenario serves."
+    )
+    rivals: Natural = Field(
+        default=4,
+        description="Nearest rivals of the best design that run on the same engine, beyond `flow` if need be.",
+    )
+    verify: Span = Field(
+        default=0.0,
+        description="Time of one core in which the best design and these rivals run on packets, whole steps or a slice;"
+        " 0: they run on `flow` alone, and the answer says how long packets would take.",
+        examples=["30 min"],
+    )
+    layouts: Natural = Field(
+        default=8,
+        description="Layouts that `flow` runs on the most promising point first, under each demand, at most: what the"
+        " closed form misses of them is taken from all points.",
+    )
+    draws: Annotated[Whole, limits(100, 100_000)] = Field(
+        default=2000, description="Samples of prices and of the model's error."
+    )
+
+
+class StageSection(Section):
+    """The cluster from a time on."""
+
+    name: Text = Field(description="How it is called in tables.")
+    at: Span = Field(default=0.0, description="From when on; the first begins at 0.", examples=["365 d"])
+    set: dict[Text, Any] = Field(default_factory=dict, description="Dotted keys and their values.")
+
+
+class GrowthSection(Section):
+    """How the cluster is to grow; `railyard plan growth` prices the paths that lead there."""
+
+    stages: Annotated[tuple[StageSection, ...], Field(min_length=1)] = Field(description="In time.")
+    horizon: Span = Field(default=3 * 365 * 86400.0, description="Until when costs and tokens count.")
+    cable_time: Span = Field(
+        default=600.0, description="To pull and lay one cable of a cluster in use; an assumption, no source was found."
+    )
+    crew: Positive = Field(default=8, description="People who do so at a time; an assumption.")
+
+
+class WorthSection(Section):
+    """What `railyard plan worth` moves, and what it takes of the world around."""
+
+    hop: Span = Field(default=1e-6, description="By which the latency of every switch is raised.", examples=["1 us"])
+    tail: Annotated[Ratio, more_than(0, 0.2)] = Field(
+        default=0.01, description="By which the slowest of 1,000 computations is made slower than the usual one."
+    )
+    draws: Annotated[Whole, limits(1, 100)] = Field(
+        default=3, description="Seeds of hashes and tails; each meets the scenario with and without the change."
+    )
+    repair: Span = Field(
+        default=28 * 3600.0,
+        description="Half of the repairs of a server take less: 28 h in a fleet's forecast from its recorded faults"
+        " (docs/validation/forecast.md); give that of your own.",
+    )
+    repair_p90: Span = Field(default=72 * 3600.0, description="Nine in ten take less; an assumption.")
+    out_share: Annotated[Ratio, more_than(0, 1)] = Field(
+        default=0.3,
+        description="Share of a job's interruptions after which a server has to be repaired; an assumption: hardware"
+        " was behind 78 % of Llama 3's, most of which a restart cured.",
+    )
+    nines: Annotated[tuple[Annotated[Ratio, Bounds(above=0, below=1)], ...], Field(min_length=1)] = Field(
+        default=(0.9, 0.99, 0.999, 0.9999), description="Shares of the time in which the whole job has its servers."
+    )
+    years: Annotated[Whole, limits(1, 10_000)] = Field(default=200, description="Years of outages that are drawn.")
+    grids: tuple[Text, ...] = Field(default=(), description="Countries whose electricity is looked at; a dozen usual.")
+
+
+class PlanSection(Section):
+    """What `railyard plan` chooses from: designs of a cluster (`space`), or stages of a pipeline (`stages`)."""
+
+    space: dict[Text, Values] = Field(
+        default_factory=dict,
+        description="Dotted keys, each with a list or a range of values; every combination is a design.",
+        examples=[{"fabric": ["roce", "uec"], "accelerators": {"from": 1024, "to": 4096, "factor": 2}}],
+    )
+    demand: tuple[DemandSection, ...] = Field(default=(), description="What may be asked; the scenario when left out.")
+    delivery: dict[Text, Span] = Field(
+        default_factory=dict,
+        description="How long makers or catalogue names take to deliver, from the order; the rest is there at once.",
+        examples=[{"spectrum-4": "180 d", "Broadcom": "60 d"}],
+    )
+    constraints: ConstraintsSection = Field(
+        default_factory=ConstraintsSection, description="What every design has to keep."
+    )
+    objectives: Annotated[tuple[Text, ...], Field(min_length=1)] = Field(
+        default=("cpmt",), description="What is to be small (or large): the first ranks, all of them make the front."
+    )
+    effort: EffortSection = Field(default_factory=EffortSection, description="How much may be spent.")
+    growth: GrowthSection | None = Field(default=None, description="How the cluster is to grow.")
+    worth: WorthSection = Field(default_factory=WorthSection, description="What `railyard plan worth` moves.")
+    stages: dict[Text, ChoicesSection] = Field(
+        default_factory=dict, description="Of a pipeline, by stage; stages that are left out stay as they are."
+    )
+    simulations: Positive = Field(default=1000, description="Trials of `stages` at most.")
+    link_rates: tuple[Rate, ...] = Field(
+        default=(),
+        description="Rates of the network between pools at which the best plans of `stages` are run again.",
+    )

@@ -1,0 +1,214 @@
+"""The base of every section of a scenario, and sections made from the records of other rooms.
+
+A topology, a fabric, a layout is a frozen dataclass in its own room. Its fields, units and documentation are read from
+there, so that a record added in one file appears in the scenario, in the JSON schema and in the error messages by
+itself. Where a field carries a `FieldRecord`, that says how it is written; else the unit suffix of its name does
+(`_bps`, `_bytes`, `_ps`, ...): `link_rate_bps` is the key `link_rate` with a value such as `400 Gb/s`.
+"""
+
+import dataclasses
+import functools
+import inspect
+import operator
+import re
+import types
+import typing
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from railyard.kit import units
+from railyard.kit.schema import bounds, readers
+from railyard.kit.schema.field import FieldRecord, records
+from railyard.work.scenario import quantity
+
+
+class Section(BaseModel):
+    """A frozen part of a scenario; keys that it does not know are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+SUFFIXES: Mapping[str, Any] = {
+    "_bps": quantity.Rate,
+    "_bytes": quantity.Size,
+    "_ps": quantity.Time,
+    "_s": quantity.Span,
+    "_w": quantity.Power,
+    "_flops": quantity.Flops,
+    "_m": quantity.Length,
+    "_usd": quantity.Money,
+    "_usd_per_h": quantity.MoneyRate,
+    "_usd_per_kwh": quantity.EnergyPrice,
+    "_years": quantity.Years,
+}
+
+_PLAIN: Mapping[Any, Any] = {
+    int: quantity.Natural,
+    float: quantity.Ratio,
+    bool: quantity.Flag,
+    str: quantity.Text,
+}
+
+_READERS: Mapping[Any, Any] = {
+    units.rate: quantity.Rate,
+    units.size: quantity.Size,
+    units.time: quantity.Time,
+    units.seconds: quantity.Span,
+    units.power: quantity.Power,
+    units.flops: quantity.Flops,
+    units.length: quantity.Length,
+    units.loss: quantity.Loss,
+    units.frequency: quantity.Frequency,
+    units.ratio: quantity.Ratio,
+    units.count: quantity.Count,
+    units.money: quantity.Money,
+    readers.integer: quantity.Natural,
+    readers.fraction: quantity.Ratio,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """One key of a section: its name in the file, its type, its default, what it means and how it may look."""
+
+    name: str
+    annotation: Any
+    words: str | None
+    default: Any = dataclasses.MISSING
+    example: str = ""
+
+    def field(self, *, optional: bool) -> tuple[Any, Any]:
+        """The pydantic field."""
+        settings: dict[str, Any] = {"description": self.words, "examples": [self.example] if self.example else None}
+        default = None if optional else self.default
+        if default is dataclasses.MISSING:
+            return self.annotation, Field(**settings)
+        annotation = self.annotation if default is not None else self.annotation | None
+        # A record of the same union, such as the topology of a plane, is written as its name and read like the user's.
+        named = dataclasses.is_dataclass(default) and not isinstance(default, type)
+        settings["default"] = {"kind": getattr(default, "kind", "")} if named else default
+        return annotation, Field(**settings, validate_default=named)
+
+
+def section_of(
+    record: type,
+    title: str,
+    *,
+    tag: tuple[str, str] | None = None,
+    skip: frozenset[str] = frozenset(),
+    optional: bool = False,
+    inner: Any = None,
+) -> type[Section]:
+    """A section with the fields of a dataclass.
+
+    Args:
+        record: The dataclass.
+        title: Name of the section's class.
+        tag: Key and value that tell this section from others of a union, such as `("kind", "torus")`.
+        skip: Fields that are no keys of the scenario.
+        optional: Every key may be left out, also where the record has no default; what is left out is None.
+        inner: Type of fields that hold another record of the same union.
+    """
+    fields: dict[str, Any] = {}
+    if tag is not None:
+        fields[tag[0]] = (Literal[tag[1]], Field(description=_summary(record)))
+    for name, key in keys_of(record, inner).items():
+        if name not in skip and (tag is None or key.name != tag[0]):
+            fields[key.name] = key.field(optional=optional)
+    return create_model(title, __base__=Section, __doc__=_summary(record), **fields)
+
+
+def keys_of(record: type, inner: Any = None) -> dict[str, Key]:
+    """The keys of a dataclass by the names of its fields; with any `FieldRecord`, only those are keys."""
+    recorded = records(record)
+    hints = {} if recorded else typing.get_type_hints(record)
+    words = {} if recorded else field_words(record)
+    keys: dict[str, Key] = {}
+    for item in dataclasses.fields(record):
+        default = item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
+        if item.name in recorded:
+            known = recorded[item.name]
+            keys[item.name] = Key(known.key, _recorded_annotation(known, inner), known.help, default, known.unit)
+        elif not recorded and item.init:
+            annotation = _annotation(hints[item.name], item.name, item.metadata.get(bounds.METADATA_KEY))
+            keys[item.name] = Key(_key_of(item.name), annotation, words.get(item.name), default)
+    return keys
+
+
+def build(section: Section, record: type[Any], **given: Any) -> Any:
+    """The record that a section from `section_of` describes; keys left out (None) take the record's defaults.
+
+    Raises:
+        InputError: The record refuses the values.
+    """
+    return record(**{**fields_given(section, record), **given})
+
+
+def fields_given(section: Section, record: type[Any]) -> dict[str, Any]:
+    """The section's values under the names of the record's fields, without those left out."""
+    values = {name: getattr(section, key.name, None) for name, key in keys_of(record).items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def field_words(record: type) -> dict[str, str]:
+    """Description of each field, from the `Attributes:` block of the record's docstring."""
+    words: dict[str, str] = {}
+    doc = inspect.getdoc(record) or ""
+    block = doc.partition("Attributes:")[2]
+    for name, text in re.findall(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {6,}.*)*)", block, flags=re.MULTILINE):
+        for one in name.split(", "):
+            words[one] = " ".join(text.split())
+    return words
+
+
+def _summary(record: type) -> str:
+    return (inspect.getdoc(record) or record.__name__).partition("\n\n")[0].replace("\n", " ")
+
+
+def _recorded_annotation(record: FieldRecord, inner: Any) -> Any:
+    """The type that a field record asks for; None where a scenario holds no such value (ranges, tables, lists)."""
+    plain = {
+        "flag": quantity.Flag,
+        "how_many": quantity.Positive | Literal["all"],
+        "text": quantity.Text,
+        "topology": inner,
+    }
+    if record.shape in plain:
+        return plain[record.shape]
+    if record.shape == "choice":
+        return Literal[record.allowed]
+    number: Any = _READERS.get(record.read)
+    if number is None or record.shape not in {"value", "numbers"}:
+        return None
+    if record.bounds is not None:
+        number = Annotated[quantity.Whole if number is quantity.Natural else number, record.bounds]
+    return tuple.__class_getitem__((number, ...)) if record.shape == "numbers" else number
+
+
+def _key_of(name: str) -> str:
+    suffix = _suffix(name)
+    return name.removesuffix(suffix) if suffix else name
+
+
+def _suffix(name: str) -> str | None:
+    found = [suffix for suffix in SUFFIXES if name.endswith(suffix) and name != suffix]
+    return max(found, key=len, default=None)
+
+
+def _annotation(hint: Any, name: str, limits: bounds.Bounds | None) -> Any:
+    """The field type of a record's annotation: numbers become quantities within their limits, the rest keeps its shape.
+
+    An integer's limits take the place of the usual ones.
+    """
+    suffix = _suffix(name)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        members = (part if part is type(None) else _annotation(part, name, limits) for part in typing.get_args(hint))
+        return functools.reduce(operator.or_, members)
+    if hint is int and suffix is None and limits is not None:
+        return Annotated[quantity.Whole, limits]
+    if hint is float and suffix is None and limits is not None and limits.quantity is not None:
+        return Annotated[quantity.field_type(limits.quantity, float), limits]
+    found = SUFFIXES[suffix] if hint in (int, float) and suffix is not None else _PLAIN.get(hint, hint)
+    return Annotated[found, limits] if limits is not None and hint in (int, float) else found

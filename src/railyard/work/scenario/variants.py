@@ -1,0 +1,167 @@
+"""The variants of a comparison: every combination of varied values, named variants, or steps one upon the other."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from railyard.kit.errors import InputError, Refusals
+from railyard.kit.schema.yaml import Mark, Node, from_plain
+from railyard.work.scenario import override
+from railyard.work.scenario.load import dump
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from railyard.work.scenario.load import Draft
+
+MOST = 1000
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One scenario of a comparison.
+
+    Attributes:
+        name: How it is called in tables.
+        settings: The keys in which it differs from the others, and their values.
+        draft: Its scenario.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    draft: Draft
+
+
+def expand(draft: Draft, varies: Sequence[str] = ()) -> list[Variant]:
+    """All variants of a scenario; `varies` (`key=a,b,c`) takes the place of what the file compares.
+
+    Raises:
+        InputError: A variant is no valid scenario, there are too many, or two of them are the same.
+    """
+    pairs = [override.parse_vary(text) for text in varies]
+    if pairs:
+        return _combinations(draft, pairs)
+    compare = draft.scenario.compare
+    if compare.vary:
+        return _combinations(draft, [(key, _nodes(draft, key)) for key in compare.vary])
+    if compare.variants:
+        return [_named(draft, "variants", number, cumulative=False) for number in range(len(compare.variants))]
+    if compare.steps:
+        return [_named(draft, "steps", number, cumulative=True) for number in range(len(compare.steps))]
+    return [Variant(draft.scenario.name, {}, draft)]
+
+
+def ended(draft: Draft, failed: Sequence[str]) -> list[Variant]:
+    """The variants of a scenario that a run has figures of.
+
+    Args:
+        draft: The scenario.
+        failed: Names of the others.
+    """
+    return [one for one in expand(draft) if one.name not in failed]
+
+
+def resolved(draft: Draft, varies: Sequence[str] = ()) -> dict[str, object]:
+    """The scenario with defaults written out, and with the comparison of the command line in it."""
+    if not varies:
+        return dump(draft.scenario)
+    pairs = [override.parse_vary(text) for text in varies]
+    compare = {"vary": {key: [node.plain() for node in nodes] for key, nodes in pairs}}
+    return dump(draft.changed({"compare": from_plain(compare, Mark("--vary"))}).scenario)
+
+
+def _nodes(draft: Draft, key: str) -> list[Node]:
+    listed = draft.tree.value["compare"].value["vary"].value[key]
+    return list(listed.value)
+
+
+def _combinations(draft: Draft, pairs: list[tuple[str, list[Node]]]) -> list[Variant]:
+    keys = [key for key, _ in pairs]
+    twice = next((key for number, key in enumerate(keys) if key in keys[:number]), None)
+    if twice is not None:
+        raise InputError(f"`{twice}` is varied twice", key=twice, hint="give all its values at once")
+    total = 1
+    for key, values in pairs:
+        refuse_twins(key, values)
+        total *= len(values)
+    if total > MOST:
+        key, values = max(pairs, key=lambda pair: len(pair[1]))
+        found, allowed = f"{len(values):,} values", f"at most {MOST:,} variants"
+        problem = values[0].problem(f"{total:,} variants are too many", key=key, found=found, allowed=allowed)
+        raise InputError.many([problem])
+    base = without_compare(draft)
+    faults, made = Refusals(), []
+    for combination in itertools.product(*(values for _, values in pairs)):
+        with faults:
+            made.append(variant_of(base, dict(zip(keys, combination, strict=True))))
+    faults.raise_all()
+    return made
+
+
+def refuse_twins(key: str, values: Sequence[Node]) -> None:
+    """Two variants of one name could not be told apart.
+
+    Raises:
+        InputError: A value stands twice.
+    """
+    plain = [(type(node.value), node.plain()) for node in values]
+    for number, value in enumerate(plain):
+        if value in plain[:number]:
+            raise InputError.many([values[number].mark.problem(f"`{value[1]}` stands twice", key=key)])
+
+
+def variant_of(base: Draft, changes: Mapping[str, Node]) -> Variant:
+    """The scenario with other values under dotted keys, named after them.
+
+    Raises:
+        InputError: It is no valid scenario.
+    """
+    settings = {key: node.plain() for key, node in changes.items()}
+    return Variant(name_of(settings), settings, base.changed(changes))
+
+
+def name_of(settings: Mapping[str, Any]) -> str:
+    """How a variant with these settings is called: `roce, tp 8`."""
+    return ", ".join(_words(key, value) for key, value in settings.items())
+
+
+def _named(draft: Draft, form: str, number: int, *, cumulative: bool) -> Variant:
+    listed = draft.tree.value["compare"].value[form].value
+    changes: dict[str, Node] = {}
+    for item in listed[0 if cumulative else number : number + 1]:
+        changes.update(item.value["set"].value if "set" in item.value else {})
+    section = getattr(draft.scenario.compare, form)[number]
+    return Variant(section.name, dict(section.set), without_compare(draft).changed(changes))
+
+
+def without_compare(draft: Draft) -> Draft:
+    """The scenario alone, so that a variant does not carry the comparison it is part of."""
+    if "compare" not in draft.tree.value:
+        return draft
+    return draft.changed({"compare": from_plain({}, Mark("scenario"))})
+
+
+def _words(key: str, value: Any) -> str:
+    """`roce`, or `tp 8` where the value alone would not say what it is."""
+    if isinstance(value, dict):
+        inner = ", ".join(
+            f"{name} {_inner(item)}" if name not in override.TAGS.values() else str(item)
+            for name, item in value.items()
+        )
+        return inner or key.rpartition(".")[2]
+    last = key.rpartition(".")[2]
+    if value is None:
+        return f"no {last.replace('_', ' ')}"
+    plain = last in {"fabric", "topology", "server", "model", "name", "kind", "switch", "engine", "precision", "policy"}
+    return str(value) if plain and isinstance(value, str) else f"{last.replace('_', ' ')} {value}"
+
+
+def _inner(value: Any) -> str:
+    """A value within a section; of a pool how many replicas it has, of other sections `(key value, ...)`."""
+    if not isinstance(value, dict):
+        return str(value)
+    if "replicas" in value:
+        return str(value["replicas"])
+    return f"({', '.join(f'{name} {_inner(item)}' for name, item in value.items())})"

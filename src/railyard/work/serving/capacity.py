@@ -1,0 +1,216 @@
+"""A deployment over the load: the search for its capacity, and the points of the fronts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from railyard.kit.errors import InputError
+from railyard.measure.result.serving import CapacityFigures, FrontPoint, LoadPoint, ServingFigures
+from railyard.measure.serving.capacity import Capacity, capacity, front
+from railyard.measure.serving.objective import Objective, goodput
+from railyard.measure.serving.percentiles import quantiles
+from railyard.work.serving.scaling import repeated, scaled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from railyard.graph.request_table import RequestTable
+    from railyard.measure.serving.served import Served
+    from railyard.work.pipeline.prepare import PipelineJob
+    from railyard.work.scenario.load import Draft
+    from railyard.work.serving.measuring import MeasuredServing
+    from railyard.work.serving.prepare import ServingJob
+    from railyard.work.serving.section import CapacitySection
+    from railyard.work.study.control import Control
+
+    Serve = Callable[[RequestTable], tuple[Served, bool]]
+    """Serves requests: what the users saw, and whether the queue could never drain."""
+
+
+_TURNS = 10
+"""A trial that seems in time counts where its requests come for so many times as long as an answer takes: queues do not
+build up sooner. Of 500, 1,000, 4,000 and 16,000 requests of 20 s each, the most in time a second came out as 16.1 (1.6
+times), 12.8 (4 times), 11.9 (17 times) and 11.7."""
+_LONGEST = 64
+"""Times the requests of a first trial, the most that one is given."""
+_LONGEST_S = 7 * 86400.0
+"""A load at which a first trial would take longer than a week is not tried: its requests do not meet one another, so
+that fewer a second cannot help. The engine's clock ends at 26 days."""
+
+
+RUN_SHARE = 0.9
+"""Of a variant's time, what the run that was asked for takes, for the progress bar only."""
+
+
+def with_curve(
+    found: MeasuredServing, job: ServingJob | PipelineJob, *, objective: Objective, serve: Serve, control: Control
+) -> MeasuredServing:
+    """Adds the result's `capacity` and `pareto`: every load that was tried, or the run itself where none was.
+
+    Args:
+        found: The run that was asked for.
+        job: Its requests are sent faster and slower, as many of them as a load wants, where its section asks for it.
+        objective: To be met.
+        serve: Simulates a load.
+        control: Of the study.
+
+    Raises:
+        InputError: The requests have no rate.
+    """
+    serving, warnings, curve = found.variant.serving, found.variant.warnings, None
+    points: tuple[LoadPoint, ...] = (_as_asked(serving),)
+    if job.section.capacity is not None:
+        control.progress(f"capacity of {job.variant.name}", RUN_SHARE)
+        at_loads, trials = _searched(job.section.capacity, job.variant.draft, job.requests, objective, serve)
+        warnings, points = (*warnings, *_trials(trials)), at_loads.points
+        curve = CapacityFigures(rate_per_s=at_loads.rate_per_s, bounded=at_loads.bounded, points=points)
+    front_points = _front_points(points, serving.throughput.accelerators, found.cost.usd_per_h.typical / 3600)
+    searched = serving.model_copy(update={"capacity": curve, "pareto": front_points})
+    variant = found.variant.model_copy(update={"serving": searched, "warnings": warnings})
+    return replace(found, variant=variant)
+
+
+def _front_points(points: Sequence[LoadPoint], accelerators: int, usd_per_s: float) -> tuple[FrontPoint, ...]:
+    """Loads that were answered; whether others beat them, all variants together show."""
+    return tuple(
+        FrontPoint(
+            rate_per_s=point.rate_per_s,
+            per_user=1 / point.tpot_p50_s,
+            per_gpu=point.output_tokens_per_s / accelerators,
+            per_usd=point.output_tokens_per_s / usd_per_s,
+            front=False,
+            front_usd=False,
+        )
+        for point in points
+        if point.tpot_p50_s and not point.overloaded
+    )
+
+
+def _searched(
+    section: CapacitySection, draft: Draft, requests: RequestTable, objective: Objective, serve: Serve
+) -> tuple[Capacity, _Lasting]:
+    start = requests.head(section.first).rate_per_s
+    if start <= 0:
+        error = InputError("requests without a span of time have no rate to search", key="capacity")
+        raise draft.blame(error, "workload", "pipeline" if draft.scenario.workload.serving is None else "serving")
+    trials = _Lasting(min(section.first, len(requests)), requests, objective, serve)
+    found = capacity(
+        trials.point, start, objective.attainment, tolerance=section.tolerance, slowest=trials.first / _LONGEST_S
+    )
+    return found, trials
+
+
+@dataclass
+class _Lasting:
+    """Loads by so many requests that they last; no trial has fewer than one before it, so that they can be compared.
+
+    Attributes:
+        first: Requests of the first trial.
+        requests: Sent as fast or slow as a load has it; from the beginning again where they are too few.
+        objective: To be met.
+        serve: Simulates a load.
+        count: Requests of the next trial.
+        brief: A trial in time was given the most requests, and they came for less than they should.
+    """
+
+    first: int
+    requests: RequestTable
+    objective: Objective
+    serve: Serve
+    count: int = 0
+    brief: bool = False
+
+    def point(self, rate_per_s: float) -> LoadPoint:
+        """A load. One that misses the objective by few requests would miss it by more as well.
+
+        Args:
+            rate_per_s: The load.
+        """
+        most = _LONGEST * self.first
+        self.count = max(self.count, self.first)
+        while True:
+            found, overloaded = self.serve(scaled(repeated(self.requests, self.count), rate=rate_per_s))
+            point = _point(rate_per_s, found, self.objective, overloaded=overloaded)
+            lasts = rate_per_s * _TURNS * float(found.e2e_s[found.done].mean()) if found.done.any() else 0.0
+            missed = overloaded or point.attainment < self.objective.attainment
+            if missed or self.count >= min(lasts, most):
+                self.brief |= not missed and self.count < lasts
+                return point
+            self.count = min(max(math.ceil(lasts), 2 * self.count), most)
+
+
+def _trials(trials: _Lasting) -> list[str]:
+    """Says how long trials were, where they were longer than asked for or not long enough.
+
+    Args:
+        trials: Of a search that has ended.
+    """
+    most, asked = trials.count, len(trials.requests)
+    again = f", the {asked} of the scenario again and again" if most > asked else ""
+    if trials.brief:
+        return [
+            f"capacity: a trial of {most} requests{again}, came for less than {_TURNS} times as long as an answer"
+            " takes; fewer a second may last: raise `capacity.first`, or set tighter limits"
+        ]
+    if most <= trials.first:
+        return []
+    return [
+        f"capacity: trials have up to {most} requests instead of {trials.first}{again}: queues build up only where"
+        f" requests come for {_TURNS} times as long as an answer takes"
+    ]
+
+
+def _point(rate_per_s: float, found: Served, objective: Objective, *, overloaded: bool) -> LoadPoint:
+    good = goodput(found, objective)
+    ttft, tpot = quantiles(found.ttft_s), quantiles(found.tpot_s)
+    return LoadPoint(
+        rate_per_s=rate_per_s,
+        attainment=good.attainment,
+        goodput_per_s=good.requests_per_s,
+        ttft_p50_s=ttft["p50"],
+        ttft_p99_s=ttft["p99"],
+        tpot_p50_s=tpot["p50"],
+        tpot_p99_s=tpot["p99"],
+        output_tokens_per_s=good.all_output_tokens_per_s,
+        requests=len(found),
+        overloaded=overloaded,
+    )
+
+
+def _as_asked(serving: ServingFigures) -> LoadPoint:
+    """The run that was asked for, as a point of the curve."""
+    return LoadPoint(
+        rate_per_s=serving.requests.rate_per_s,
+        attainment=serving.slo.attainment,
+        goodput_per_s=serving.slo.goodput_rps,
+        ttft_p50_s=serving.ttft_s.p50,
+        ttft_p99_s=serving.ttft_s.p99,
+        tpot_p50_s=serving.tpot_s.p50,
+        tpot_p99_s=serving.tpot_s.p99,
+        output_tokens_per_s=serving.throughput.output_tokens_per_s,
+        requests=serving.requests.count,
+        overloaded=serving.outcome == "overload",
+    )
+
+
+def with_fronts(measured: Sequence[MeasuredServing]) -> list[MeasuredServing]:
+    """Marks the points that no other point of any variant beats, by accelerator and by dollar."""
+    points = [point for found in measured for point in found.variant.serving.pareto]
+    by_gpu = front([(point.per_user, point.per_gpu) for point in points])
+    by_usd = front([(point.per_user, point.per_usd) for point in points])
+    marked = iter(
+        point.model_copy(update={"front": gpu, "front_usd": usd})
+        for point, gpu, usd in zip(points, by_gpu, by_usd, strict=True)
+    )
+    return [_with_points(found, marked) for found in measured]
+
+
+def _with_points(found: MeasuredServing, marked: Iterator[FrontPoint]) -> MeasuredServing:
+    serving = found.variant.serving
+    points = tuple(itertools.islice(marked, len(serving.pareto)))
+    return replace(
+        found, variant=found.variant.model_copy(update={"serving": serving.model_copy(update={"pareto": points})})
+    )

@@ -1,0 +1,325 @@
+"""From a scenario to the things it names: catalogue, cluster, training job; errors of other rooms get their line."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Any
+
+from railyard import catalog as catalogs
+from railyard import cluster as clusters
+from railyard.kit.errors import InputError
+from railyard.model.machine import Machine
+from railyard.work.scenario.communication import communication_of
+from railyard.work.scenario.load import blaming
+from railyard.work.scenario.section import fields_given
+from railyard.work.study import bounds
+from railyard.work.training import calibrated, formats, loading, profiles
+from railyard.work.training.layout import candidates, check, check_fit, domain_use
+from railyard.work.training.likely import Likely, likely, open_keys
+from railyard.work.training.lora import check_lora
+from railyard.work.training.offload import Offload
+from railyard.work.training.spec import Checkpoint, DataLoading, Layout, Lora, SoftwareProfile, Training
+from railyard.work.training.sync.check import check_communication, check_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from railyard.catalog import Catalog, Model
+    from railyard.cluster import Cluster
+    from railyard.work.scenario.cluster import ClusterSection
+    from railyard.work.scenario.load import Draft
+    from railyard.work.scenario.variants import Variant
+    from railyard.work.scenario.workload import TrainingSection
+
+_TRAINING = ("workload", "training")
+# Behind the path of a configuration: the family by whose names it is read, where its type is not known.
+_LIKE = re.compile(r"\s+as\s+(?=[\w.-]+$)")
+_SEARCHED = frozenset(
+    {"tp", "pp", "dp", "cp", "ep", "vp", "zero", "micro_batch", "schedule", "recompute", "recompute_modules"}
+)
+"""What the search over layouts decides, where the scenario does not."""
+
+
+def catalog_of(draft: Draft) -> Catalog:
+    """The catalogue, with the scenario's own entries over it.
+
+    Raises:
+        InputError: The scenario's file cannot be read or is wrong.
+    """
+    extra = draft.scenario.catalog
+    if extra is None:
+        return catalogs.load()
+    with blaming(draft, "catalog"):
+        path = draft.folder / extra
+        if not path.is_file():
+            raise InputError("there is no such catalogue file", found=extra)
+        return catalogs.load(path)
+
+
+def cluster_of(draft: Draft, catalog: Catalog, section: ClusterSection | None = None) -> Cluster:
+    """The cluster.
+
+    Args:
+        draft: The scenario.
+        catalog: Its catalogue.
+        section: In place of the scenario's.
+
+    Raises:
+        InputError: It cannot be built.
+    """
+    written: ClusterSection | None = section or draft.scenario.cluster
+    if written is None:
+        error = InputError(f"this needs a cluster; `{draft.kind}` brings its own machines", found=draft.kind)
+        raise draft.blame(error, "workload")
+    with blaming(draft, "cluster"):
+        spec = written.spec()
+        bounds.check_cluster(spec)
+        return clusters.build(spec, catalog, written.arrangement())
+
+
+def domain_use_of(cluster: Cluster, layout: Layout) -> int | None:
+    """Ranks to use of each scale-up domain; None when the cluster is right as it is.
+
+    Groups that are meant to stay inside a domain must not straddle two: 72 ranks hold one group of 64, not 1 1/8.
+    """
+    domain, server = cluster.scale_up_domain, cluster.server
+    several = server.scale_up_domain > server.accelerators and cluster.scale_up.kind == "switched"
+    if not several or cluster.ranks <= domain:
+        return None
+    use = domain_use(layout, domain, server.accelerators)
+    return None if use == domain else use
+
+
+def placed(draft: Draft, cluster: Cluster, catalog: Catalog, use: int) -> Cluster:
+    """The cluster with so many ranks in each scale-up domain.
+
+    Raises:
+        InputError: It cannot be built.
+    """
+    with blaming(draft, "cluster"):
+        return clusters.build(dataclasses.replace(cluster.spec, ranks_per_domain=use), catalog, cluster.placement)
+
+
+def model_file(folder: Path, name: str) -> Path | None:
+    """The file that describes a model, where it is not one of the catalogue.
+
+    Args:
+        folder: Of the scenario.
+        name: As written there.
+    """
+    name = _LIKE.split(name)[0]
+    path = folder / name
+    if name.endswith(".json") or "/" in name:
+        return path / "config.json" if path.is_dir() else path
+    return None
+
+
+def model_of(folder: Path, name: str, catalog: Catalog) -> Model:
+    """A model, from the catalogue or from a Hugging Face `config.json`.
+
+    Args:
+        folder: Of the scenario.
+        name: As written there.
+        catalog: Of the scenario.
+
+    Raises:
+        InputError: It is unknown or cannot be read.
+    """
+    path = model_file(folder, name)
+    if path is None:
+        return catalog.model(name)
+    like = _LIKE.split(name)[1:]
+    if not path.is_file():
+        raise InputError("there is no such file", found=path)
+    from railyard.catalog.hugging_face import hf_config
+
+    return hf_config.read(path, like=like[0] if like else "")
+
+
+def training_of(
+    draft: Draft, cluster: Cluster, model: Model, choose: Callable[[Sequence[Training]], Training]
+) -> Training:
+    """The training job; its layout is the one written out, or the best that fits.
+
+    Args:
+        draft: The scenario.
+        cluster: On what it runs.
+        model: What it trains.
+        choose: The fastest of the jobs with every layout that fits.
+
+    Raises:
+        InputError: The layout does not divide, does not fit, or names something unknown.
+    """
+    section = draft.scenario.training
+    with blaming(draft, *_TRAINING):
+        job = Training(
+            model=model,
+            layout=Layout(global_batch=section.global_batch),
+            seq_len=section.sequence,
+            software=_software(section, cluster, draft.folder),
+            precision=section.precision,
+            tokens=section.tokens,
+            routing_skew=section.routing_skew,
+            data=_record(section.data, DataLoading),
+            checkpoint=_record(section.checkpoint, Checkpoint),
+            communication=communication_of(section.communication),
+            offload=_record(section.offload, Offload),
+            lora=_record(section.lora, Lora),
+        )
+        check_lora(job)
+        _check_offload(job, cluster)
+        if job.communication is not None:
+            check_values(job.communication)
+        if job.data is not None:
+            with blaming(draft, *_TRAINING, "data"):
+                loading.check(job.data, formats.format_of(job.data))
+                loading.check_cache(job.data, cluster.server)
+        given = given_keys(section)
+        if isinstance(section.parallelism, str) or section.parallelism.auto:
+            return _best(job, cluster, given, choose)
+        job = job.replace(layout=written_layout(given, section.global_batch, cluster.ranks))
+        check(job.model, job.layout, job.seq_len, cluster.ranks)
+        return _fitting(completed(section, job, cluster).training, cluster)
+
+
+def completed(section: TrainingSection, job: Training, cluster: Cluster) -> Likely:
+    """A job with likely values of what its scenario leaves open of a written layout, and how far these may be off.
+
+    Looks at the accelerators of the cluster and their NICs, not at the fabric between them.
+    """
+    if isinstance(section.parallelism, str) or section.parallelism.auto:
+        return Likely(job)
+    left_out, layout = open_keys(given_keys(section), job.layout), job.layout
+    if "vp" in left_out:
+        layout = layout.replace(vp=1, schedule="1f1b")
+    nics_bps = cluster.nic.rate_bps * cluster.server.nics_per_accelerator
+    domain = cluster.scale_up_domain
+    if cluster.spec.ranks_per_domain is None:
+        domain = domain_use_of(cluster, layout) or domain
+    machine = Machine.of_device(cluster.accelerator, nics_bps, domain)
+    return likely(job.replace(layout=layout), machine, left_out)
+
+
+def _check_offload(job: Training, cluster: Cluster) -> None:
+    if job.offload is None:
+        return
+    if cluster.memory_pool is None:
+        raise InputError(
+            "`offload` needs a memory pool in the cluster",
+            key="offload",
+            hint="write for example `memory_pool: {network: host}` under `cluster`",
+        )
+
+
+def given_keys(section: TrainingSection) -> dict[str, Any]:
+    """The keys of the layout that are written out, under the names of `Layout`."""
+    if isinstance(section.parallelism, str):
+        return {}
+    return fields_given(section.parallelism, Layout)
+
+
+def written_layout(given: dict[str, Any], global_batch: int, ranks: int) -> Layout:
+    """The layout as written; `dp` is what remains of the ranks, and virtual stages mean an interleaved schedule.
+
+    Args:
+        given: Values by the names of `Layout`.
+        global_batch: Sequences of a step.
+        ranks: Of the cluster.
+
+    Raises:
+        InputError: The degrees do not divide the ranks; keys are relative to the training section.
+    """
+    implied: dict[str, Any] = {"schedule": "interleaved"} if given.get("vp", 1) > 1 else {}
+    inner = given.get("tp", 1) * given.get("cp", 1) * given.get("pp", 1)
+    if "dp" not in given:
+        if ranks % inner:
+            raise InputError(
+                f"tp x cp x pp = {inner} does not divide the {ranks} accelerators",
+                key="parallelism",
+                found=inner,
+                allowed=f"a divisor of {ranks}",
+            )
+        implied["dp"] = ranks // inner
+    return Layout(global_batch=global_batch, **{**implied, **given})
+
+
+def _software(section: TrainingSection, cluster: Cluster, folder: Path) -> SoftwareProfile:
+    written = section.software
+    device = cluster.accelerator
+    base = profiles.default(device) if written.profile is None else profiles.profile(written.profile, device)
+    if written.constants is not None:
+        file = folder / written.constants
+        if not file.is_file():
+            raise InputError("there is no such file of own runs", key="software.constants", found=written.constants)
+        base = calibrated.over(base, calibrated.read_runs(file))
+    return dataclasses.replace(base, **fields_given(written, SoftwareProfile))
+
+
+def _record(section: Any, record: type[Any]) -> Any:
+    return None if section is None else record(**fields_given(section, record))
+
+
+def _best(
+    job: Training, cluster: Cluster, given: dict[str, Any], choose: Callable[[Sequence[Training]], Training]
+) -> Training:
+    """The job under the fastest layout that fits; sizes that are given stay, and further keys are set on top."""
+    fixed = {name: value for name, value in given.items() if name in _SEARCHED}
+    further = {name: value for name, value in given.items() if name not in _SEARCHED or name == "recompute_modules"}
+    found = candidates(job, Machine.of(cluster), cluster.ranks, fixed=fixed)
+    asked = [one.replace(layout=one.layout.replace(**further)) for one in found] if further else found
+    return _fitting(choose(asked), cluster)
+
+
+def _fitting(job: Training, cluster: Cluster) -> Training:
+    replicas = job.layout.dp * job.layout.cp
+    if replicas % job.layout.shard_ranks:
+        raise InputError(
+            f"{job.layout.fsdp_shard} does not divide the {replicas} replicas",
+            key="parallelism.fsdp_shard",
+            found=job.layout.fsdp_shard,
+            allowed=f"a divisor of {replicas}",
+        )
+    check(job.model, job.layout, job.seq_len, cluster.ranks)
+    bounds.check_step(job)
+    check_communication(job)
+    check_fit(job, cluster.accelerator)
+    return job
+
+
+def need_storage(draft: Draft) -> None:
+    """Refuses jobs that read or write a storage system which the cluster does not have.
+
+    Raises:
+        InputError: There is none.
+    """
+    training = draft.scenario.training
+    for key, wanted in (("data", training.data), ("checkpoint", training.checkpoint)):
+        if wanted is not None and draft.scenario.cluster.storage is None:
+            error = InputError(
+                f"`{key}` needs a storage system in the cluster",
+                key=key,
+                hint="write for example `storage: {name: nvme-file-server, servers: 8}` under `cluster`",
+            )
+            raise draft.blame(error, *_TRAINING)
+
+
+def engine_name(variant: Variant, asked: str | None) -> str:
+    """The engine of a run: the one asked for on the command line, else the scenario's.
+
+    Raises:
+        InputError: There is no such engine, or variants differ in theirs and one is asked for.
+    """
+    from railyard.engine import get
+
+    draft = variant.draft
+    if asked is not None and "engine" in variant.settings:
+        hint = "leave `--engine` out, or drop the comparison with `--set compare={}`"
+        raise InputError("the scenario compares engines", key="engine", found=f"--engine {asked}", hint=hint)
+    name = asked or draft.scenario.engine
+    try:
+        get(name)
+    except InputError as error:
+        raise error.located(file=f"--engine {name}") if asked else draft.blame(error) from None
+    return name

@@ -1,0 +1,172 @@
+"""A kind of work as a record of its steps; one file in `study/kinds/` each, imported when a study asks for it.
+
+The name of the file is the name of the kind, and the key under `workload` of a scenario.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from railyard.kit.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from railyard.measure.cost.sources import Source
+    from railyard.measure.result.result import Result
+    from railyard.measure.result.result import Variant as Figures
+    from railyard.work.scenario.variants import Variant
+    from railyard.work.study.control import Control
+
+
+class Document(Protocol):
+    """What a study is made of: a scenario, or traffic over a network."""
+
+    @property
+    def kind(self) -> str:
+        """Name of its kind of work."""
+
+    @property
+    def title(self) -> str:
+        """Name of the result."""
+
+    @property
+    def seed(self) -> int:
+        """Of every random choice."""
+
+
+class Measured(Protocol):
+    """One variant of the result, and where its numbers come from."""
+
+    @property
+    def variant(self) -> Figures:
+        """As it stands in the result."""
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the run."""
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Origins of its prices, powers, rates."""
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What engine and model leave out."""
+
+    @property
+    def defaults(self) -> tuple[str, ...]:
+        """What was chosen because the document did not say."""
+
+
+class Named(Protocol):
+    """A variant of a document."""
+
+    @property
+    def name(self) -> str:
+        """How it is called in tables."""
+
+
+STOPPED = "it was stopped before it ended"
+"""Why a variant has no figures that Ctrl-C or SIGTERM did not let end."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A variant that did not end well.
+
+    Attributes:
+        variant: Which.
+        error: Why, in one line.
+    """
+
+    variant: Variant
+    error: str
+
+
+D = TypeVar("D", bound=Document)
+V = TypeVar("V", bound=Named)
+P = TypeVar("P")
+O = TypeVar("O")  # noqa: E741 - prepared, outcome, measured
+M = TypeVar("M", bound=Measured)
+
+
+def _nothing(*_: object) -> None:
+    """A step that a kind does not have."""
+
+
+def _as_it_is(plain: dict[str, Any], _result: Result) -> dict[str, Any]:
+    """A document whose run decides nothing that it leaves open."""
+    return plain
+
+
+def _as_measured(_outcome: object, found: M, _control: Control) -> M:
+    """No further runs."""
+    return found
+
+
+def _unrelated(measured: Sequence[M]) -> Sequence[M]:
+    """Variants that say nothing of one another."""
+    return measured
+
+
+@dataclass(frozen=True)
+class StudyKind(Generic[D, V, P, O, M]):
+    """A kind of work.
+
+    Attributes:
+        name: As the key under `workload`.
+        check: Refuses an engine that was asked for and cannot run this work.
+        expand: The variants of a document, given `key=a,b,c` in place of what it compares.
+        resolved: The document as plain values, the same comparison in it; names the folder.
+        prepare: All variants, ready to run; every input error appears here. Given variants and the engine asked for.
+        engine: Name of the engine that runs a prepared variant.
+        run: Simulates one.
+        measure: The figures of what was simulated.
+        search: Further runs that the document asks for, such as its capacity, added to what was measured.
+        relate: Adds what only all variants together show.
+        write: Tables and traces of one variant into its folder.
+        settled: The document with what the run decided (a layout that was searched for) written out.
+        write_inputs: The document and the files that it names into the folder of the run.
+        parallel: Whether variants run at the same time: engines free the GIL.
+        faulty: Whether it plays the scenario's faults; those of other work are refused.
+    """
+
+    name: str
+    expand: Callable[[D, Sequence[str]], Sequence[V]]
+    resolved: Callable[[D, Sequence[str]], dict[str, Any]]
+    prepare: Callable[[Sequence[V], str | None], Sequence[P]]
+    engine: Callable[[P], str]
+    run: Callable[[P, Control], O]
+    measure: Callable[[O], M]
+    write: Callable[[Path, O, M], None]
+    settled: Callable[[dict[str, Any], Result], dict[str, Any]] = _as_it_is
+    write_inputs: Callable[[Path, dict[str, Any], Sequence[V]], None] = _nothing
+    check: Callable[[D, str | None], None] = _nothing
+    search: Callable[[O, M, Control], M] = _as_measured
+    relate: Callable[[Sequence[M]], Sequence[M]] = _unrelated
+    parallel: bool = False
+    faulty: bool = False
+
+    def one(self, prepared: P, place: Path | None, control: Control) -> M:
+        """A variant through its steps.
+
+        Args:
+            prepared: The variant.
+            place: Where its files go; None writes none.
+            control: Progress, and when to stop.
+        """
+        outcome = self.run(prepared, control)
+        found = self.measure(outcome)
+        if place is not None:
+            place.mkdir(parents=True, exist_ok=True)
+            self.write(place, outcome, found)
+        return self.search(outcome, found, control)
+
+
+kinds: Registry[StudyKind[Any, Any, Any, Any, Any]] = Registry("kind of work", package="railyard.work.kinds")
+
+TRIALS = 10
+"""About so many simulations a variant besides those of its seeds, for the progress bar only."""

@@ -1,0 +1,86 @@
+"""The result of all variants of a study, with where its numbers come from."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from railyard.measure.result.result import Result
+    from railyard.measure.result.result import Variant as Figures
+    from railyard.work.study.kind import Document, Failed, Measured
+
+T = TypeVar("T")
+
+
+def version() -> str:
+    """Of this package."""
+    from importlib import metadata
+
+    return metadata.version("railyard")
+
+
+def result_of(
+    document: Document,
+    plain: dict[str, object],
+    engine: str,
+    measured: Sequence[Measured],
+    *,
+    dated: bool = True,
+    failed: Sequence[Failed] = (),
+    unusual: Mapping[str, Sequence[str]] | None = None,
+) -> Result:
+    """The result of all variants.
+
+    Args:
+        document: What was studied.
+        plain: The same as plain values, defaults written out.
+        engine: Name of the engine.
+        measured: Every variant.
+        dated: Whether it holds when it was made; without, the same study gives the same bytes.
+        failed: Variants that did not end well.
+        unusual: Unusual values of variants, by their names, in words; they become warnings.
+    """
+    from railyard.measure.result.provenance import ProvenanceFigures, SourceRow
+    from railyard.measure.result.result import FORMAT, FailedVariant, Result
+    from railyard.measure.verdict import verdict_of
+
+    variants = tuple(_warned(found.variant, (unusual or {}).get(found.variant.name, ())) for found in measured)
+    verdict = verdict_of(variants)
+    more: dict[str, Any] = {} if verdict is None else {"verdict": verdict}
+    lost = tuple(
+        FailedVariant(name=one.variant.name, settings=dict(one.variant.settings), error=one.error) for one in failed
+    )
+    if lost:
+        more["failed"] = lost
+    return Result(
+        format=FORMAT,
+        name=document.title,
+        scenario=plain,
+        provenance=ProvenanceFigures(
+            version=version(),
+            engine=engine,
+            seed=document.seed,
+            digest=measured[0].digest,
+            sources=tuple(SourceRow(**vars(source)) for source in each_once(found.sources for found in measured)),
+            left_out=tuple(each_once(found.left_out for found in measured)),
+            defaults=tuple(each_once(found.defaults for found in measured)),
+            **({"created": datetime.now(UTC).isoformat(timespec="seconds")} if dated else {}),
+        ),
+        variants=variants,
+        **more,
+    )
+
+
+def _warned(variant: Figures, words: Sequence[str]) -> Figures:
+    from railyard.measure.result.variants.traffic import TrafficVariant
+
+    written = () if isinstance(variant, TrafficVariant) else variant.warnings
+    return variant.model_copy(update={"warnings": (*words, *written)}) if words else variant
+
+
+def each_once(lists: Iterable[Iterable[T]]) -> list[T]:
+    """All items in order, each at its first occurrence."""
+    return list(dict.fromkeys(item for items in lists for item in items))

@@ -1,0 +1,219 @@
+"""Other prices for a run that was kept: what a million tokens would cost, and where the choice would turn.
+
+Nothing is simulated again: tokens an hour are those of the run, dollars an hour are worked out anew by the one formula
+(`economics.cost.usd_per_h`). Before any price moves, the old dollars must come out; else the catalogue or the scenario
+is another than that of the run, and nothing is said.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.catalog import Range
+from railyard.kit.errors import InputError, did_you_mean
+from railyard.measure.cost.assumptions import PRICES, Assumptions
+from railyard.measure.cost.cost import BREAKDOWN, input_end, usd_per_h
+from railyard.measure.cost.parts import ACCELERATORS, MANAGEMENT, NETWORK_COMPONENTS, SERVERS, STORAGE
+from railyard.measure.cost.ranges import ENDS, End, at, exactly
+from railyard.measure.result.variants.serving import ServingVariant
+from railyard.measure.result.variants.training import TrainingVariant
+from railyard.work.scenario import load, variants
+from railyard.work.study import compose
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from railyard.measure.result.money import CapexFigures, PowerFigures
+    from railyard.measure.result.result import Result, Variant
+    from railyard.measure.result.section import Band
+    from railyard.work.scenario.load import Draft
+
+_BOUGHT = {
+    "accelerators_usd": (ACCELERATORS,),
+    "servers_usd": (SERVERS, MANAGEMENT),
+    "network_usd": NETWORK_COMPONENTS,
+    "storage_usd": (STORAGE,),
+}
+FACTORS = tuple(name.removesuffix("_usd") for name in _BOUGHT)
+"""Prices that are moved by a factor; those of `PRICES` take a value instead."""
+
+LINEAR = (*FACTORS, "electricity_usd_per_kwh", "space_usd_per_kw_month", "pue")
+"""What the cost is a straight line in, so that two variants cross once."""
+
+_FAR = 10.0
+"""A price that would have to move by more than this does not move."""
+
+_SAME = 1e-6
+
+
+@dataclass(frozen=True)
+class Repriced:
+    """A variant at other prices.
+
+    Attributes:
+        name: Of the variant.
+        cpmt: USD per million tokens.
+        parts: Typical USD per million tokens, by part of `BREAKDOWN`.
+        speed: Tokens a second, typical.
+    """
+
+    name: str
+    cpmt: Range
+    parts: dict[str, float]
+    speed: float
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A price at which another variant costs the same as the cheapest.
+
+    Attributes:
+        name: The other variant.
+        price: Of `LINEAR`.
+        value: Where both cost the same, typical; a factor of today's price, or the value itself.
+        now: Where it stands.
+    """
+
+    name: str
+    price: str
+    value: float
+    now: float
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """All that the price of a variant's tokens follows from.
+
+    Attributes:
+        name: Of the variant.
+        inputs: Of `usd_per_h`, by name.
+        tokens_per_h: At the cheap end, in the middle, at the dear end.
+    """
+
+    name: str
+    inputs: Mapping[str, Range]
+    tokens_per_h: Range
+
+    def at_prices(self, changes: Mapping[str, float]) -> Repriced:
+        """The variant at other prices."""
+        moved = dict(self.inputs)
+        for name, value in changes.items():
+            key = f"{name}_usd"
+            moved[key if key in moved else name] = moved[key].scaled(value) if key in moved else exactly(value)
+        ends = {end: usd_per_h({name: at(band, input_end(name, end)) for name, band in moved.items()}) for end in ENDS}
+        totals = [sum(ends[end].values()) / at(self.tokens_per_h, end) * 1e6 for end in ENDS]
+        parts = {name: ends["typical"][name] / self.tokens_per_h.typical * 1e6 for name in BREAKDOWN}
+        return Repriced(self.name, Range(*totals), parts, self.tokens_per_h.typical / 3600)
+
+    def now(self, price: str) -> float:
+        """Where a price of `LINEAR` stands: 1 for a factor."""
+        return 1.0 if price in FACTORS else self.inputs[price].typical
+
+
+def ledgers(result: Result, folder: Path) -> list[Ledger]:
+    """The ledgers of a run's variants that have a price.
+
+    Args:
+        result: Of the run.
+        folder: Of the run, with its scenario.
+
+    Raises:
+        InputError: No variant makes tokens that are priced, or the run's prices cannot be found again.
+    """
+    draft = load.load(folder / "scenario.yaml")
+    drafts = [one.draft for one in variants.ended(draft, [one.name for one in result.failed or ()])]
+    if len(drafts) != len(result.variants):
+        raise InputError("the folder holds another scenario than its result", file=folder)
+    found = [_ledger(one, of) for one, of in zip(result.variants, drafts, strict=True)]
+    rows = [row for row in found if row is not None]
+    if not rows:
+        raise InputError("no variant of this run makes tokens that have a price", file=folder)
+    return rows
+
+
+def checked(changes: Mapping[str, float]) -> dict[str, float]:
+    """Changes of prices, each by a name of `FACTORS` or `PRICES`.
+
+    Raises:
+        InputError: A name is unknown, or a value is none that a price may have.
+    """
+    known = (*FACTORS, *PRICES)
+    for name, value in changes.items():
+        if name not in known:
+            raise InputError("there is no such price", found=name, allowed=known, hint=did_you_mean(name, known))
+        least = {"pue": 1.0, "life_years": 0.25}.get(name, 0.0)
+        if not (math.isfinite(value) and least <= value <= 1e6):
+            raise InputError("the price is out of bounds", key=name, found=value, allowed=f"{least:g} to 1e6")
+    return dict(changes)
+
+
+def turns(rows: Sequence[Ledger], changes: Mapping[str, float]) -> list[Turn]:
+    """Where the cheapest variant stops being the cheapest: of each other one and price, nearest first.
+
+    The cost is a + b x in each price x of `LINEAR`, so two variants cross at (a2 - a1) / (b1 - b2).
+    """
+    best = min(rows, key=lambda row: row.at_prices(changes).cpmt.typical)
+    found = []
+    for other in rows:
+        if other is best:
+            continue
+        for price in LINEAR:
+            base = changes.get(price, best.now(price))
+            mine, yours = (_line(row, changes, price) for row in (best, other))
+            slope = mine[1] - yours[1]
+            value = (yours[0] - mine[0]) / slope if slope else -1.0
+            if max(base / _FAR, 1.0 if price == "pue" else 0.0) <= value <= base * _FAR:
+                found.append(Turn(other.name, price, value, base))
+    return sorted(found, key=lambda turn: abs(math.log(max(turn.value, 1e-9) / max(turn.now, 1e-9))))
+
+
+def _line(row: Ledger, changes: Mapping[str, float], price: str) -> tuple[float, float]:
+    """Cost at a price of zero, and how much it grows with the price."""
+    zero, one = (row.at_prices({**changes, price: value}).cpmt.typical for value in (0.0, 1.0))
+    return zero, one - zero
+
+
+def _ledger(variant: Variant, draft: Draft) -> Ledger | None:
+    if isinstance(variant, TrainingVariant) and variant.cpmt is not None:
+        count = next(row.count for row in variant.capex.components if row.name == ACCELERATORS)
+        hourly = _range(variant.cpmt.usd_per_gpu_h).scaled(count)
+        return _of(variant.name, draft, (variant.capex, variant.power), hourly, variant.cpmt)
+    if isinstance(variant, ServingVariant) and variant.serving.cpmt is not None:
+        money, cost = variant.serving, variant.serving.cpmt
+        return _of(variant.name, draft, (money.capex, money.power), _range(cost.usd_per_h), cost.total)
+    return None
+
+
+def _of(name: str, draft: Draft, bill: tuple[CapexFigures, PowerFigures], hourly: Range, cost: Band) -> Ledger:
+    """The ledger, once an hour costs what it cost in the run."""
+    bought, drawn = bill
+    world = Assumptions.from_catalog(compose.catalog_of(draft), draft.scenario.economics.given())
+    inputs = {key: _bought(bought, parts) for key, parts in _BOUGHT.items()}
+    inputs |= {"it_w": _range(drawn.it_w), "provisioned_w": _range(drawn.provisioned_w)}
+    inputs |= {key: getattr(world, key) for key in PRICES}
+    for end in ENDS:
+        if abs(_hour(inputs, end) - at(hourly, end)) > _SAME * at(hourly, end):
+            raise InputError(
+                f"an hour of `{name}` does not cost what it cost in its run",
+                found=f"${_hour(inputs, end):.6g}",
+                allowed=f"${at(hourly, end):.6g}",
+                hint="run it again: the catalogue or the scenario's files have changed since",
+            )
+    tokens = Range(*(at(hourly, end) / dollars * 1e6 for end, dollars in zip(ENDS, cost.ends, strict=True)))
+    return Ledger(name, inputs, tokens)
+
+
+def _hour(inputs: Mapping[str, Range], end: End) -> float:
+    return sum(usd_per_h({name: at(band, input_end(name, end)) for name, band in inputs.items()}).values())
+
+
+def _bought(figures: CapexFigures, names: Iterable[str]) -> Range:
+    rows = [row.ends for row in figures.components if row.name in tuple(names)]
+    return Range(*(math.fsum(ends) for ends in zip(*rows, strict=True))) if rows else exactly(0.0)
+
+
+def _range(band: Band) -> Range:
+    return Range(*band.ends)

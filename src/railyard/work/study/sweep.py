@@ -1,0 +1,286 @@
+"""Variants of a scenario one by one, each on disk as it ends: after a kill those that ended do not run again.
+
+Each has a folder of its own below `.points` beside the runs, named after all that its figures follow from: the version,
+its scenario, the contents of the files that it names. It holds the files of the variant and `measured.json`, and takes
+its name when it is complete. With the run's folder written they go, unless a variant failed: what failed is kept
+with its error, and does not run again either.
+
+On a Ray cluster a variant is a task that gives its figures and its files; nodes need no common disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+
+from railyard.kit.errors import InputError, SimulationError
+from railyard.kit.files import MOST_STREAMED, copy_file, read_bytes, read_text
+from railyard.measure.cost.sources import Source
+from railyard.measure.result.result import Variant as Figures
+from railyard.work.scenario import load
+from railyard.work.scenario.load import dump
+from railyard.work.scenario.variants import Variant
+from railyard.work.study.control import Control
+from railyard.work.study.folder import begun, slug
+from railyard.work.study.inputs import digests_of
+from railyard.work.study.journal import key_of
+from railyard.work.study.kind import STOPPED, Failed, kinds
+from railyard.work.study.provenance import version
+from railyard.work.study.tasks import GONE, Task, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from railyard.work.scenario.load import Draft
+    from railyard.work.study.control import Meter
+    from railyard.work.study.kind import Measured
+    from railyard.work.study.tasks import Workers
+
+    One = Callable[[int, Path | None], Measured]
+
+POINTS = ".points"
+"""Folder beside the runs for what is known of unfinished ones."""
+
+RAN = "railyard.work.study.sweep:ran"
+_MEASURED = "measured.json"
+_NOTHING: Callable[[str, float], None] = lambda _what, _share: None  # noqa: E731
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What was measured of a variant in another process, or by an earlier run.
+
+    Attributes:
+        variant: As it stands in the result.
+        digest: Fingerprint of the run.
+        sources: Origins of its prices, powers, rates.
+        left_out: What engine and model leave out.
+        defaults: What was chosen because the scenario did not say.
+    """
+
+    variant: Any
+    digest: str
+    sources: tuple[Source, ...]
+    left_out: tuple[str, ...]
+    defaults: tuple[str, ...]
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> Kept:
+        """From what `plain_of` gave."""
+        return cls(
+            TypeAdapter(Figures).validate_json(json.dumps(plain["variant"])),
+            plain["digest"],
+            tuple(Source(**row) for row in plain["sources"]),
+            tuple(plain["left_out"]),
+            tuple(plain["defaults"]),
+        )
+
+
+def plain_of(found: Measured) -> dict[str, Any]:
+    """What was measured as plain values."""
+    return {
+        "variant": found.variant.plain(),
+        "digest": found.digest,
+        "sources": [vars(source) for source in found.sources],
+        "left_out": list(found.left_out),
+        "defaults": list(found.defaults),
+    }
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The variants of a run, and where what ended is kept.
+
+    Attributes:
+        variants: In order.
+        engine: Asked for in place of the scenario's.
+        root: Where folders of variants are; None keeps nothing.
+        searched: Whether it is tried what would help.
+        pool: Makes processes on which they run; None: this one.
+    """
+
+    variants: tuple[Variant, ...]
+    engine: str | None
+    root: Path | None
+    searched: bool
+    pool: Callable[[], Workers] | None = None
+
+    @classmethod
+    def of(cls, draft: Draft, variants: Sequence[Variant], engine: str | None, out: Path, *, searched: bool) -> Sweep:
+        """Of a scenario whose runs are put into `out`."""
+        name = draft.scenario.name
+        here = f"{slug(name)}-{key_of(str(draft.folder.resolve()), name)[:8]}"
+        return cls(tuple(variants), engine, out / POINTS / here, searched)
+
+    def place(self, number: int) -> Path:
+        """The folder of a variant."""
+        variant = self.variants[number]
+        what = (version(), dump(variant.draft.scenario), digests_of(variant.draft), self.engine, self.searched)
+        if self.root is None:
+            raise AssertionError("nothing is kept")
+        return self.root / key_of(variant.name, dict(variant.settings), *what)
+
+    def known(self, number: int) -> Kept | Failed | None:
+        """What an earlier run found of a variant; None where none has ended."""
+        file = self.place(number) / _MEASURED
+        if not file.is_file():
+            return None
+        plain = json.loads(read_text(file))
+        return Failed(self.variants[number], plain["error"]) if "error" in plain else Kept.of(plain)
+
+    def keep(self, number: int, plain: dict[str, Any], files: Path | None = None) -> None:
+        """Puts a variant on disk, all of it or nothing.
+
+        Args:
+            number: Of the variant.
+            plain: What was measured, or its error.
+            files: Folder of its files, which becomes its folder.
+        """
+        place = self.place(number)
+        unfinished = files or place.with_name(f"{place.name}.{os.getpid()}")
+        unfinished.mkdir(parents=True, exist_ok=True)
+        with (unfinished / _MEASURED).open("w", encoding="utf-8") as file:
+            json.dump(plain, file, ensure_ascii=False, allow_nan=False)
+            file.flush()
+            os.fsync(file.fileno())
+        shutil.rmtree(place, ignore_errors=True)
+        unfinished.rename(place)
+
+    def fetch(self, number: int, folder: Path) -> None:
+        """Puts the files of a variant where they belong in the folder of the run."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted(self.place(number).rglob("*")):
+            target = folder / path.relative_to(self.place(number))
+            if path.is_file() and path.name != _MEASURED:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                copy_file(path, target)
+
+    def clear(self) -> None:
+        """Removes what is kept, and what killed runs left unfinished."""
+        if self.root is not None:
+            shutil.rmtree(self.root, ignore_errors=True)
+            try:
+                self.root.parent.rmdir()
+            except OSError:
+                return  # others keep something there
+
+    def here(self, number: int, one: One) -> Measured | Failed:
+        """A variant in this process, unless it is known.
+
+        Args:
+            number: Of the variant.
+            one: Runs it, with its files into a folder.
+        """
+        found = self.known(number)
+        if found is not None:
+            return found
+        place = self.place(number)
+        unfinished = place.with_name(f"{place.name}.{os.getpid()}")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        begun(unfinished)
+        try:
+            measured = one(number, unfinished)
+        except (InputError, SimulationError) as error:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            self.keep(number, {"error": failure(error)})
+            return Failed(self.variants[number], failure(error))
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+        self.keep(number, plain_of(measured), unfinished)
+        return measured
+
+    def there(self, workers: Workers, meter: Meter) -> list[Measured | Failed]:
+        """All variants as tasks; those that are known do not run.
+
+        Args:
+            workers: Where.
+            meter: Is told of each that ends.
+        """
+        found: dict[int, Measured | Failed] = {}
+        for number in range(len(self.variants)):
+            known = self.known(number)
+            if known is not None:
+                found[number] = known
+                meter.done(number)
+        left = [number for number in range(len(self.variants)) if number not in found]
+        for done in workers.run([Task(RAN, self._task(number)) for number in left]):
+            number = left[done.number]
+            found[number] = self._took(number, done.value, done.error)
+            meter.done(number)
+            meter.of(number)(f"{len(found)} of {len(self.variants)} variants", 1.0)
+        return [found[number] for number in range(len(self.variants))]
+
+    def so_far(self) -> list[Measured | Failed]:
+        """All variants when the run was stopped: those that had ended by then, the others as failed."""
+        return [self.known(number) or Failed(variant, STOPPED) for number, variant in enumerate(self.variants)]
+
+    def _task(self, number: int) -> dict[str, Any]:
+        variant = self.variants[number]
+        return {
+            **{"name": variant.name, "settings": dict(variant.settings), "values": variant.draft.tree.plain()},
+            **{"folder": str(variant.draft.folder.resolve()), "engine": self.engine, "searched": self.searched},
+        }
+
+    def _took(self, number: int, value: dict[str, Any] | None, error: str) -> Measured | Failed:
+        """A task's answer, kept; but for that of a process that was killed, which may live another time."""
+        if value is None:
+            if error != GONE:
+                self.keep(number, {"error": error})
+            return Failed(self.variants[number], error)
+        place = self.place(number)
+        unfinished = place.with_name(f"{place.name}.{os.getpid()}")
+        for name, data in value["files"].items():
+            target = unfinished / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+        self.keep(number, value["measured"], unfinished)
+        return Kept.of(value["measured"])
+
+
+def split(found: Sequence[Measured | Failed]) -> tuple[list[tuple[int, Measured]], list[Failed]]:
+    """Variants that ended well, with their numbers, and those that did not.
+
+    Raises:
+        SimulationError: None did.
+    """
+    failed = [one for one in found if isinstance(one, Failed)]
+    if len(failed) == len(found):
+        raise SimulationError(f"none of the {len(found)} variants ended well: {failed[0].error}")
+    return [(number, one) for number, one in enumerate(found) if not isinstance(one, Failed)], failed
+
+
+def ran(task: dict[str, Any]) -> dict[str, Any]:
+    """A variant where it runs: its figures as plain values, and its files.
+
+    Args:
+        task: `name`, `settings`, `values` and `folder` of the scenario, `engine` and `searched`.
+
+    Raises:
+        InputError: It cannot be run.
+        SimulationError: The run cannot finish.
+    """
+    draft = replace(load.from_values(task["values"]), folder=Path(task["folder"]))
+    variant = Variant(task["name"], task["settings"], draft)
+    kind = kinds.get(draft.kind)
+    (prepared,) = kind.prepare([variant], task["engine"])
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        control = Control(_NOTHING, Event(), recorded=True, searched=task["searched"])
+        measured = kind.one(prepared, place, control)
+        return {"measured": plain_of(measured), "files": dict(_files(place))}
+
+
+def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            yield path.relative_to(folder).as_posix(), read_bytes(path, MOST_STREAMED)

@@ -1,0 +1,142 @@
+"""A synthesized collective on a scenario's cluster: the links that it is searched for, and engines that play it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.collective.policy import KINDS
+from railyard.collective.schedule import direct
+from railyard.collective.synthesis.of_cluster import network_of
+from railyard.collective.synthesis.written import of_schedule, of_text
+from railyard.graph import Communicators, Job, Kind, Label, TaskGraph
+from railyard.work.scenario.load import blaming
+from railyard.work.study import compose
+from railyard.work.training.conditions import keeps_of, policy_of
+from railyard.work.training.packet_engine import engine_of
+from railyard.work.training.prepare import faults_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.cluster.fault import Fault
+    from railyard.collective.algorithm import Algorithm
+    from railyard.collective.policy import CollectivePolicy
+    from railyard.collective.synthesis.network import LinkNetwork
+    from railyard.work.scenario.load import Draft
+
+
+@dataclass(frozen=True)
+class Played:
+    """How long a collective took alone.
+
+    Attributes:
+        engine: On which engine.
+        algorithm: `synthesized`; `library`: what it would choose; `direct`: every rank straight to every other.
+        took_us: From its start to its end, microseconds.
+    """
+
+    engine: str
+    algorithm: str
+    took_us: float
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """On what a collective is searched and played.
+
+    Attributes:
+        draft: The scenario.
+        cluster: Its cluster.
+        faults: Its faults.
+        policy: What it fixes about collectives, without algorithms.
+        kind: Of the collective, as users write it.
+        ranks: The first so many take part.
+    """
+
+    draft: Draft
+    cluster: Cluster
+    faults: tuple[Fault, ...]
+    policy: CollectivePolicy
+    kind: str
+    ranks: int
+
+    @staticmethod
+    def of(draft: Draft, kind: str, ranks: int | None) -> Ground:
+        """Of a scenario.
+
+        Raises:
+            InputError: It cannot be.
+        """
+        cluster = compose.cluster_of(draft, compose.catalog_of(draft))
+        faults = faults_of(draft)
+        section = draft.scenario.collectives.model_copy(update={"algorithm": {}, "protocol": {}})
+        with blaming(draft, "collectives"):
+            policy = policy_of(section, draft.folder, cluster, faults)
+        return Ground(draft, cluster, faults, policy, kind, cluster.ranks if ranks is None else ranks)
+
+    def network(self) -> LinkNetwork:
+        """The links between the ranks, with the faults that hold from the start for good.
+
+        Raises:
+            InputError: There are too many ranks, or two that nothing joins.
+        """
+        keeps = keeps_of(self.cluster, self.faults)
+        return network_of(self.cluster, np.arange(self.ranks), KINDS[self.kind], keeps=keeps, policy=self.policy)
+
+    def played(
+        self, text: str, size_bytes: int, engines: Sequence[str], pieces: NDArray[np.int64] | None = None
+    ) -> list[Played]:
+        """A schedule in an MSCCL file's text and the library's choice, each alone on each engine.
+
+        Libraries send an uneven all-to-all straight from each rank to each other.
+
+        Args:
+            text: Of the schedule.
+            size_bytes: As nccl-tests counts it; of an uneven all-to-all with room for the heaviest pair in each slot.
+            engines: Names.
+            pieces: int64[ranks, ranks], of an uneven all-to-all the chunks of each pair; None: all have as many.
+        """
+        made = of_text(text, "synthesized", pieces)
+        plain = None if pieces is None else _direct(pieces)
+        graph = self._graph(size_bytes)
+        found = []
+        for name in engines:
+            engine = engine_of(self.draft, self.cluster, name)
+            for word, fixed in (("synthesized", made), ("library" if plain is None else "direct", plain)):
+                policy = self.policy
+                if fixed is not None:
+                    policy = replace(policy, algorithm={self.kind: fixed.name}, written=(fixed,))
+                record = engine.simulate([Job(graph)], self.cluster, faults=self.faults, policy=policy)
+                found.append(Played(name, word, float(record.end_ps.max()) / 1e6))
+        return found
+
+    def _graph(self, size_bytes: int) -> TaskGraph:
+        """One collective of the first ranks."""
+        none = np.zeros(1, np.int32)
+        return TaskGraph(
+            ranks=self.cluster.ranks,
+            kind=np.array([Kind.COLLECTIVE], np.uint8),
+            rank=none,
+            peer=none - 1,
+            duration_ps=none.astype(np.int64),
+            size_bytes=np.array([size_bytes], np.int64),
+            count=none + 1,
+            collective=np.array([KINDS[self.kind]], np.uint8),
+            stream=np.array([2], np.uint8),
+            label=none,
+            dep_ptr=np.zeros(2, np.int64),
+            labels=[Label(self.kind, "alone", "all")],
+            communicators=Communicators(np.array([0, self.ranks]), np.arange(self.ranks, dtype=np.int32), ["all"]),
+        )
+
+
+def _direct(pieces: NDArray[np.int64]) -> Algorithm:
+    """The straight sends of an uneven all-to-all."""
+    return of_schedule(f"direct-{sha256(pieces.tobytes()).hexdigest()[:8]}", direct(pieces))

@@ -1,0 +1,161 @@
+"""Work on every core, or on a Ray cluster: tasks are plain values, and what one gives does not depend on where it ran.
+
+A worker that is killed, by the system for want of memory or because a task's time is up, loses that task alone: the
+first time it is tried again, then it is kept with its error.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import signal
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any
+
+from railyard.kit.processes import die_with_parent
+from railyard.work.study.tasks import GONE, Done, call, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
+from railyard.work.study.tasks import Task, Workers
+
+_LONGEST_S = 3600.0
+
+
+def workers(
+    address: str | None = None, processes: int | None = None, begin: Callable[[], None] | None = None
+) -> Workers:
+    """The machine's cores, or a Ray cluster.
+
+    Args:
+        address: Of the cluster; None: this machine.
+        processes: At most; None: as many as there are cores.
+        begin: Called in each process before its first task; can be pickled.
+
+    Raises:
+        InputError: Ray is not installed, or nothing answers there.
+    """
+    if address is not None:
+        from railyard.work.study.ray_workers import RayWorkers
+
+        return RayWorkers(address, begin)
+    return Local(processes or os.cpu_count() or 1, begin)
+
+
+def _serve(connection: Connection, begin: Callable[[], None] | None, parent: int) -> None:
+    """A worker: one task after another until the other end is closed, or the parent is gone."""
+    die_with_parent(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    if begin is not None:
+        begin()
+    while True:
+        try:
+            function, argument = connection.recv()
+        except (EOFError, OSError):  # who asked is gone
+            return
+        try:
+            answer: tuple[Any, str] = (call(function, argument), "")
+        except Exception as error:  # whatever a task does wrong is its result
+            answer = (None, failure(error))
+        try:
+            connection.send(answer)
+        except OSError:
+            return
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    connection: Connection
+    number: int = -1
+    until: float = math.inf
+
+
+class Local:
+    """Processes of this machine.
+
+    Args:
+        processes: How many.
+        begin: Called in each before it does anything else.
+        tries: How often a task is begun that the end of its process leaves without an answer.
+    """
+
+    def __init__(self, processes: int, begin: Callable[[], None] | None = None, tries: int = 2) -> None:
+        self.processes = processes
+        self._tries = tries
+        self._begin = begin
+        self._idle: list[_Worker] = []
+        self._busy: list[_Worker] = []
+
+    def run(self, tasks: Sequence[Task], until: float = math.inf) -> Iterator[Done]:
+        """Every task once, as they end; those that have not ended when the time is up are left out."""
+        queue, tries = deque(range(len(tasks))), [0] * len(tasks)
+        while queue or self._busy:
+            while queue and len(self._busy) < self.processes:
+                self._start(queue.popleft(), tasks)
+            ended = self._ended(until)
+            if not ended and time.monotonic() >= until:
+                self.close()
+                return
+            for worker in ended:
+                done = self._answer(worker, tasks)
+                tries[done.number] += 1
+                if done.error == GONE and tries[done.number] < self._tries:
+                    queue.append(done.number)
+                    continue
+                yield done
+
+    def close(self) -> None:
+        """Ends all that still runs."""
+        for worker in [*self._idle, *self._busy]:
+            self._kill(worker)
+        self._idle, self._busy = [], []
+
+    def _start(self, number: int, tasks: Sequence[Task]) -> None:
+        worker = self._idle.pop() if self._idle else self._new()
+        worker.number = number
+        limit_s = tasks[number].limit_s
+        worker.until = time.monotonic() + limit_s if limit_s else math.inf
+        self._busy.append(worker)
+        with suppress(BrokenPipeError):  # it died while it was idle: `_answer` finds it gone
+            worker.connection.send((tasks[number].function, tasks[number].argument))
+
+    def _new(self) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        mine, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, self._begin, os.getpid()), daemon=True)
+        process.start()
+        theirs.close()
+        return _Worker(process, mine)
+
+    def _ended(self, until: float) -> list[_Worker]:
+        """Workers that have an answer, are gone, or have run too long."""
+        left = min(until, *(worker.until for worker in self._busy)) - time.monotonic()
+        ready = wait([worker.connection for worker in self._busy], timeout=min(max(left, 0.0), _LONGEST_S))
+        now = time.monotonic()
+        return [worker for worker in self._busy if worker.connection in ready or worker.until <= now]
+
+    def _answer(self, worker: _Worker, tasks: Sequence[Task]) -> Done:
+        self._busy.remove(worker)
+        if not worker.connection.poll():
+            self._kill(worker)
+            return Done(worker.number, error=f"stopped after {tasks[worker.number].limit_s:g} s")
+        try:
+            value, error = worker.connection.recv()
+        except (EOFError, OSError):
+            self._kill(worker)
+            return Done(worker.number, error=GONE)
+        self._idle.append(worker)
+        return Done(worker.number, value, error)
+
+    def _kill(self, worker: _Worker) -> None:
+        worker.process.kill()
+        worker.process.join()
+        worker.connection.close()

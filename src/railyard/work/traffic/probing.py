@@ -1,0 +1,120 @@
+"""What a report shows over time: the run is made again, now that its length and its busy links are known, with samples.
+
+Sampling changes nothing else, so the second run is the first one, looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.measure.result.packet import QueueRow, QueueSeries, SenderRow, SenderSeries
+from railyard.work.traffic.storm import storm
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.engine.packet import Traffic
+    from railyard.graph import Record
+    from railyard.graph.record import Table
+    from railyard.measure.packets import Probed
+    from railyard.work.traffic.played import Played
+
+TIMES = 200
+"""Samples of a run."""
+
+WATCHED = 8192
+"""Links that are sampled at most: of more, those that carried most."""
+
+SHOWN = 64
+"""Links that are told: those with the deepest queues, then the busiest."""
+
+FLOWS = 8
+"""Flows that are told: the slowest, the fastest, and some between."""
+
+_PS_PER_US = 1e6
+
+
+def probe(played: Played) -> tuple[Probed, dict[str, Table]]:
+    """Queues and senders over time, and pauses.
+
+    Returns:
+        As the report draws them, and the queues as side tables of a record.
+    """
+    first = played.first
+    flows = some_flows(first, played.traffic)
+    links = np.sort(np.argsort(-first.table("links")["bytes"], kind="stable")[:WATCHED])
+    seen = played.again(
+        replace(
+            played.settings,
+            sample_ps=max(1, -(-first.meta["now_ps"] // TIMES)),
+            sample_links=tuple(links.tolist()),
+            sample_flows=tuple(flows.tolist()),
+        )
+    )
+    paused = storm(played)
+    found: Probed = {} if paused is None else {"storm": paused}
+    if "queue_series" not in seen.tables or len(seen.table("queue_series")["time_ps"]) < 2:
+        return found, {}
+    found["queues"], tables = _queues(seen.table("queue_series"), links, played)
+    senders = _senders(seen.table("flow_series"), flows, played.traffic)
+    if senders.rows:
+        found["flows"] = senders
+    return found, tables
+
+
+def some_flows(first: Record, traffic: Traffic) -> NDArray[np.int64]:
+    """Finished flows from the fastest to the slowest, evenly by rank."""
+    ended = np.flatnonzero(first.ended & (traffic.source != traffic.target))
+    if not len(ended):
+        return ended
+    order = ended[np.argsort(first.duration_ps[ended], kind="stable")]
+    return np.asarray(order[np.unique(np.linspace(0, len(order) - 1, FLOWS).astype(np.int64))])
+
+
+def _queues(samples: Table, links: NDArray[np.int64], played: Played) -> tuple[QueueSeries, dict[str, Table]]:
+    time = samples["time_ps"][1:]  # the first sample is taken at the start, where nothing has happened yet
+    step = np.diff(samples["time_ps"])[:, None].astype(float)
+    carried, marks, paused = (
+        np.diff(column, axis=0) for column in (samples["carried_bytes"], samples["marks"], samples["paused_ps"])
+    )
+    depth = samples["depth_bytes"][1:]
+    used = np.minimum(8e12 * carried / (played.network.rate_bps[links][None, :] * step), 1.0)
+    order = np.lexsort((-used.mean(axis=0), -depth.max(axis=0)))[:SHOWN]
+    rows = tuple(
+        QueueRow(
+            link=played.names.link(int(links[at])),
+            tier=played.names.tier(int(links[at])),
+            depth_bytes=tuple(depth[:, at].tolist()),
+            utilization=tuple(used[:, at].round(4).tolist()),
+            marks=tuple(marks[:, at].tolist()),
+            paused_share=tuple((paused[:, at] / step[:, 0]).round(4).tolist()),
+        )
+        for at in order.tolist()
+    )
+    tables: dict[str, Table] = {
+        "sampled_links": {"link": links[order].astype(np.int32)},
+        "queue_series": {"time_ps": time}
+        | {name: column[1:, order] for name, column in samples.items() if name != "time_ps"},
+    }
+    return QueueSeries(time_us=tuple((time / _PS_PER_US).round(4).tolist()), rows=rows), tables
+
+
+def _senders(samples: Table, flows: NDArray[np.int64], traffic: Traffic) -> SenderSeries:
+    rows = (_sender(samples, at, flow, traffic) for at, flow in enumerate(flows.tolist()))
+    return SenderSeries(
+        time_us=tuple((samples["time_ps"] / _PS_PER_US).round(4).tolist()), rows=tuple(row for row in rows if row)
+    )
+
+
+def _sender(samples: Table, at: int, flow: int, traffic: Traffic) -> SenderRow | None:
+    """Rate and window of one sender, those that its control has; None where it has neither."""
+    rate, window = samples["rate_bps"][:, at] / 1e9, samples["window_bytes"][:, at] / 1e3
+    found: dict[str, tuple[float, ...]] = {}
+    if rate.any():
+        found["rate_gbps"] = tuple(rate.round(3).tolist())
+    if window.any():
+        found["window_kb"] = tuple(window.round(3).tolist())
+    return SenderRow(flow=f"h{traffic.source[flow]}->h{traffic.target[flow]}", **found) if found else None

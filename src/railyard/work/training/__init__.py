@@ -1,0 +1,33 @@
+"""Training jobs: what they are, how long their operators take, what memory they need, how they are laid out.
+
+`spec` says what a job is; `operators`, `blocks` and `passes` time one layer; `compute` gives a pipeline stage to the
+builder of task graphs; `estimate` gives whole steps in closed form; `memory` and `layout` say what fits and what is
+fastest.
+"""
+
+from railyard.model.machine import Machine
+from railyard.work.training.build import build
+from railyard.work.training.estimate import Estimate, estimate
+from railyard.work.training.layout import auto, check, check_fit, layouts
+from railyard.work.training.memory import LayoutError, MemoryTable, memory
+from railyard.work.training.spec import Checkpoint, DataLoading, Layout, Lora, SoftwareProfile, Training
+
+__all__ = [
+    "Checkpoint",
+    "DataLoading",
+    "Estimate",
+    "Layout",
+    "LayoutError",
+    "Lora",
+    "Machine",
+    "MemoryTable",
+    "SoftwareProfile",
+    "Training",
+    "auto",
+    "build",
+    "check",
+    "check_fit",
+    "estimate",
+    "layouts",
+    "memory",
+]

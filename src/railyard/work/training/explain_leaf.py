@@ -1,0 +1,203 @@
+"""Where a step's time goes, as a tree whose every level adds up exactly.
+
+Amounts are integer picoseconds summed over ranks, so that no rounding stands between a node and its children:
+
+    amount of the root = step time in ps x ranks;  amount of a node = sum of the amounts of its children
+
+Seconds are an amount over the ranks: the mean over ranks. Every leaf says by which formula and constants it was found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from railyard.kit.errors import RailyardError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One number that a leaf was computed with.
+
+    Attributes:
+        name: As in the record that holds it, such as `gemm_fraction`.
+        value: With its unit.
+        source: Who states it.
+    """
+
+    name: str
+    value: str
+    source: str
+
+    def to_json(self) -> dict[str, str]:
+        """One entry of `constants`."""
+        return {"name": self.name, "value": self.value, "source": self.source}
+
+
+@dataclass(frozen=True)
+class Law:
+    """By what a leaf was computed.
+
+    Attributes:
+        formula: In words, with the function that holds it.
+        constants: What went in.
+    """
+
+    formula: str
+    constants: tuple[Constant, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """The leaf's `by`."""
+        return {"formula": self.formula, "constants": [constant.to_json() for constant in self.constants]}
+
+
+@dataclass(frozen=True)
+class TimeNode:
+    """Part of a step.
+
+    Attributes:
+        name: What it is.
+        amount_ps: Summed over ranks.
+        count: How often it happens on a rank in a step: kernels, collectives, sends; None where nothing is counted.
+        by: How a leaf was computed; None inside the tree.
+        children: What it is made of, the largest first.
+    """
+
+    name: str
+    amount_ps: int
+    count: float | None = None
+    by: Law | None = None
+    children: tuple[TimeNode, ...] = ()
+
+    @staticmethod
+    def of(name: str, children: Sequence[TimeNode], *, ordered: bool = True) -> TimeNode:
+        """A node that is the sum of its children; children of no time are left out."""
+        kept = [child for child in children if child.amount_ps]
+        if ordered:
+            kept.sort(key=lambda child: -child.amount_ps)
+        return TimeNode(name, sum(child.amount_ps for child in kept), children=tuple(kept))
+
+    def walk(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], TimeNode]]:
+        """Every node with the names that lead to it, parents first."""
+        here = (*path, self.name)
+        yield here, self
+        for child in self.children:
+            yield from child.walk(here)
+
+    def leaves(self) -> Iterator[TimeNode]:
+        """The nodes without children."""
+        return (node for _, node in self.walk() if not node.children)
+
+
+@dataclass(frozen=True)
+class TimeTree:
+    """Where the step of one variant goes.
+
+    Attributes:
+        variant: Its name.
+        step_ps: The step.
+        ranks: Over which amounts are summed.
+        root: The step itself.
+        notes: What a reader must know: what the engine leaves out of the parts, or what differs from the stored run.
+    """
+
+    variant: str
+    step_ps: int
+    ranks: int
+    root: TimeNode
+    notes: tuple[str, ...] = field(default=())
+
+    def check(self) -> None:
+        """Makes sure that the tree adds up.
+
+        Raises:
+            RailyardError: A node is not the sum of its children, or the root not the step: a fault of this program.
+        """
+        if self.root.amount_ps != self.step_ps * self.ranks:
+            raise RailyardError(f"the tree holds {self.root.amount_ps} ps, the ranks {self.step_ps * self.ranks}")
+        for path, node in self.root.walk():
+            if node.children and sum(child.amount_ps for child in node.children) != node.amount_ps:
+                raise RailyardError(f"{' / '.join(path)} is not the sum of its parts")
+
+    def seconds(self, node: TimeNode) -> float:
+        """Mean over ranks."""
+        return node.amount_ps * 1e-12 / self.ranks
+
+    def share(self, node: TimeNode) -> float:
+        """Of the step."""
+        return node.amount_ps / (self.step_ps * self.ranks)
+
+    def find(self, *names: str) -> TimeNode | None:
+        """The node at the end of a path of names below the root; None where there is none."""
+        node: TimeNode | None = self.root
+        for name in names:
+            node = next((child for child in node.children if child.name == name), None) if node else None
+        return node
+
+    def to_json(self, *, depth: int | None = None) -> dict[str, object]:
+        """`step_s`, `step_ps`, `ranks`, `tree` (`name`, `amount_ps`, `seconds`, `share`, `count`, `by`, `children`).
+
+        Args:
+            depth: Levels below the root that are kept; None keeps all.
+        """
+        return {
+            "variant": self.variant,
+            "step_s": self.step_ps * 1e-12,
+            "step_ps": self.step_ps,
+            "ranks": self.ranks,
+            "tree": self._node(self.root, depth),
+            "notes": list(self.notes),
+        }
+
+    def _node(self, node: TimeNode, depth: int | None) -> dict[str, Any]:
+        below = None if depth is None else depth - 1
+        return {
+            "name": node.name,
+            "amount_ps": node.amount_ps,
+            "seconds": self.seconds(node),
+            "share": self.share(node),
+            "count": node.count,
+            "by": node.by.to_json() if node.by else None,
+            "children": [self._node(child, below) for child in node.children] if depth is None or depth > 0 else [],
+        }
+
+    def rows(self) -> list[dict[str, object]]:
+        """One row a node: `path`, `level`, `name`, `amount_ps`, `seconds`, `share`, `count`, `leaf`, `by`."""
+        return [
+            {
+                "path": " / ".join(path[1:]),
+                "level": len(path) - 1,
+                "name": node.name,
+                "amount_ps": node.amount_ps,
+                "seconds": self.seconds(node),
+                "share": self.share(node),
+                "count": node.count,
+                "leaf": not node.children,
+                "by": node.by.formula if node.by else "",
+            }
+            for path, node in self.root.walk()
+        ]
+
+
+def shared_out(amount_ps: int, weights: Sequence[float]) -> list[int]:
+    """A whole amount in parts proportional to weights, which add up to it (largest remainder).
+
+    Args:
+        amount_ps: To be shared out, of any sign.
+        weights: Not negative; all zero puts everything into the first part.
+    """
+    total = sum(weights)
+    if not total > 0:
+        return [amount_ps, *[0] * (len(weights) - 1)]
+    exact = [amount_ps * (weight / total) for weight in weights]
+    floor = [int(part) for part in exact]
+    left = amount_ps - sum(floor)
+    step = 1 if left >= 0 else -1
+    order = sorted(range(len(weights)), key=lambda index: -step * (exact[index] - floor[index]))
+    every, rest = divmod(abs(left), len(weights))
+    for place, index in enumerate(order):
+        floor[index] += step * (every + (1 if place < rest else 0))
+    return floor

@@ -1,0 +1,244 @@
+"""The faults of a training job by what they do to it: slow every step, slow some, stop it for a while, or end it.
+
+A fault that only slows links or ranks is part of every step when it holds for good, or within one step. One that holds
+for a while that reaches beyond a step passes: it slows the steps of that while. After a death links or ranks are gone:
+the job survives it where its traffic has other paths or what died is back before the job is aborted; else it dies, and
+starts again after the repair. A job stalls when its traffic stands still though nothing is dead, as packets can.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, cast
+
+from railyard.cluster.fault import RankDeath, Spells
+from railyard.cluster.fault.cluster_places import ClusterPlaces
+from railyard.cluster.fault.recovery import Recovery
+from railyard.engine import get as engine_named
+from railyard.kit.errors import Hung
+from railyard.work.scenario.load import blaming
+from railyard.work.scenario.section import build
+from railyard.work.study.deaths import cut_off_by, from_the_start, is_death
+
+if TYPE_CHECKING:
+    from railyard.cluster import Cluster
+    from railyard.cluster.fault import Effect, Fault
+    from railyard.graph import TaskGraph
+    from railyard.work.training.prepare import Prepared
+    from railyard.work.training.step_runs import StepRuns
+
+PS = 1e-12
+
+
+def recovery_of(job: Prepared) -> Recovery:
+    """What the job does after a fault that ends it, as the scenario says.
+
+    Raises:
+        InputError: It cannot be.
+    """
+    draft = job.variant.draft
+    with blaming(draft, "recovery"):
+        recovery: Recovery = build(draft.scenario.recovery, Recovery)
+    return recovery
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A fault on the cluster of a job.
+
+    Attributes:
+        fault: As it was given.
+        effects: What it does.
+        in_step: The same fault within one step: of one that comes in a later step, as long after the begin of that.
+        hung_s: From when on the job stands still for good in that step; None where it goes on.
+        hung: The communication that does so first, in words; also where it waits until the fault is over.
+    """
+
+    fault: Fault
+    effects: tuple[Effect, ...]
+    in_step: Fault
+    hung_s: float | None = None
+    hung: str = ""
+
+    @property
+    def at_s(self) -> float:
+        """When it begins first, from the start of the job, s."""
+        return getattr(self.fault, "at_ps", 0) * PS
+
+    @property
+    def phase_s(self) -> float:
+        """When it begins, from the start of the step in which it does, s."""
+        return getattr(self.in_step, "at_ps", 0) * PS
+
+    @property
+    def spell_s(self) -> float | None:
+        """How long it lasts each time, s; None: for good."""
+        length_ps = getattr(self.fault, "for_ps", None)
+        return None if length_ps is None else length_ps * PS
+
+    @property
+    def begins_s(self) -> tuple[float, ...]:
+        """When it begins, each time, from the start of the step in which it first does, s."""
+        spells = self.in_step.spells if isinstance(self.in_step, Spells) else ()
+        return tuple(spell.begin_ps * PS for spell in spells)
+
+    @property
+    def ends_s(self) -> float | None:
+        """When it is over for the last time, from the start of the step in which it begins, s; None: never."""
+        spell_s = self.spell_s
+        return None if spell_s is None else max(self.begins_s) + spell_s
+
+    @property
+    def is_death(self) -> bool:
+        """Whether links or ranks are gone."""
+        return any(is_death(effect) for effect in self.effects)
+
+    @property
+    def kills(self) -> bool:
+        """Whether it ends processes."""
+        return any(isinstance(effect, RankDeath) for effect in self.effects)
+
+    @property
+    def for_good(self) -> Fault:
+        """The same fault in every step from the beginning on."""
+        return from_the_start(self.fault)
+
+    def hosts(self, cluster: Cluster) -> int:
+        """Hosts that it kills, or whose NIC it cuts off completely."""
+        dead = {rank for effect in self.effects if isinstance(effect, RankDeath) for rank in effect.ranks}
+        return len({rank // cluster.ranks_per_server for rank in dead | cut_off_by(self.effects, cluster)})
+
+
+@dataclass(frozen=True)
+class JobFaults:
+    """The faults of a job, sorted by effect.
+
+    Attributes:
+        slowing: Part of every step.
+        passing: Slow the steps of a while.
+        survived: Deaths with which the job goes on.
+        fatal: Deaths that end it.
+        stalling: End it though nothing is dead.
+    """
+
+    slowing: tuple[Placed, ...] = ()
+    passing: tuple[Placed, ...] = ()
+    survived: tuple[Placed, ...] = ()
+    fatal: tuple[Placed, ...] = ()
+    stalling: tuple[Placed, ...] = ()
+
+    @property
+    def outcome(self) -> Literal["finished", "died", "stalled"]:
+        """What becomes of the job: it dies with a fault that aborts it, though it starts again after the repair."""
+        if self.fatal:
+            return "died"
+        return "stalled" if self.stalling else "finished"
+
+    @property
+    def every_step(self) -> tuple[Fault, ...]:
+        """Faults of every step in which nothing dies."""
+        return tuple(one.in_step for one in self.slowing)
+
+    @property
+    def lasting(self) -> tuple[Placed, ...]:
+        """Deaths for good with which the job goes on."""
+        return tuple(one for one in self.survived if one.spell_s is None)
+
+    def later(self, job: Prepared) -> Prepared:
+        """The job in its later steps: without what is over, with routes that know of deaths for good."""
+        if not self.lasting:
+            return replace(job, faults=self.every_step)
+        faults = (*self.every_step, *(death.for_good for death in self.lasting))
+        return replace(job, faults=faults, cluster=knowing(job.cluster))
+
+    def stalled(self) -> JobFaults:
+        """The same of a job whose later steps stand still: what slows them stops them."""
+        return replace(self, slowing=(), stalling=self.slowing)
+
+
+def knowing(cluster: Cluster) -> Cluster:
+    """The cluster with fabrics that know of a death at once."""
+    return cluster.with_networks(
+        {
+            id(network): replace(network, fabric=replace(network.fabric, reroute_ps=0, retransmit_ps=0))
+            for network in cluster.networks
+        }
+    )
+
+
+def on_flow(bench: StepRuns) -> StepRuns:
+    """The same bench on the flow engine."""
+    return replace(bench, job=replace(bench.job, engine=engine_named("flow")))
+
+
+def sorted_out(bench: StepRuns, graph: TaskGraph, step_s: float) -> JobFaults:
+    """What each fault does to a job: deaths in order of time, each with the earlier faults that the job survives.
+
+    The flow engine says whether something hangs, whatever engine the step runs on: that is a question of routes.
+
+    Args:
+        bench: Of the job with all its faults.
+        graph: Its step.
+        step_s: A step without faults.
+
+    Raises:
+        InputError: A fault names a place that is not there.
+    """
+    found, deaths = JobFaults(), []
+    for number in range(len(bench.job.faults)):
+        one = placed(bench.job, number, step_s)
+        if one.is_death:
+            deaths.append(one)
+        elif one.ends_s is not None and one.ends_s > step_s:
+            found = replace(found, passing=(*found.passing, one))
+        else:
+            found = replace(found, slowing=(*found.slowing, one))
+    for death in sorted(deaths, key=lambda one: one.at_s):
+        judged = _judged(death, bench, graph, found, step_s)
+        if judged.hung_s is None:
+            found = replace(found, survived=(*found.survived, judged))
+        else:
+            found = replace(found, fatal=(*found.fatal, judged))
+    return found
+
+
+def placed(job: Prepared, number: int, step_s: float) -> Placed:
+    """One of a job's faults on its cluster.
+
+    Raises:
+        InputError: It names a place that is not there.
+    """
+    fault = job.faults[number]
+    with blaming(job.variant.draft, "faults", str(number)):
+        effects = tuple(fault.effects(ClusterPlaces.of(job.cluster)))
+    return Placed(fault, effects, _in_step(fault, effects, round(step_s / PS)))
+
+
+def _in_step(fault: Fault, effects: tuple[Effect, ...], step_ps: int) -> Fault:
+    """A fault that comes in a later step, as long after the begin of that; what slows for good is there all along."""
+    if not isinstance(fault, Spells) or fault.at_ps < max(step_ps, 1):
+        return fault
+    if fault.for_ps is None and not any(is_death(effect) for effect in effects):
+        return from_the_start(cast("Fault", fault))
+    return cast("Fault", replace(fault, at_ps=fault.at_ps % max(step_ps, 1)))
+
+
+def _judged(death: Placed, bench: StepRuns, graph: TaskGraph, found: JobFaults, step_s: float) -> Placed:
+    """A death with the time at which the job hangs for it, if it does: in the step that it hits, or in the next one."""
+    if death.kills:
+        return replace(death, hung_s=death.phase_s, hung="the processes of its ranks")
+    others = (*found.every_step, *(one.in_step for one in found.survived))
+    for begin_s, at_s in ((0.0, death.phase_s), (step_s, 0.0)):
+        try:
+            for_good = from_the_start(death.fault, at_ps=round(at_s / PS))
+            on_flow(bench).step(graph, bench.job.cluster, seed=bench.seed, faults=(*others, for_good))
+        except Hung as hung:
+            since_s = begin_s + max(hung.since_ps * PS, at_s)
+            back_s = math.inf if death.spell_s is None else death.phase_s + death.spell_s
+            if back_s < since_s + recovery_of(bench.job).abort_s:
+                return replace(death, hung=hung.what) if not begin_s and since_s < back_s else death
+            return replace(death, hung_s=since_s, hung=hung.what)
+        if death.phase_s == 0:
+            break
+    return death

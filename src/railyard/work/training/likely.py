@@ -1,0 +1,91 @@
+"""Likely values of what a description of a layout leaves open: virtual stages, micro-batch, recomputation.
+
+Whoever runs a job tunes these by hand, so that the likely micro-batch and recomputation are those of the fastest
+layout that fits. Interleaving is left alone until it is worth the trouble: likely is the least that comes within
+`WORTH` of the fastest. The choice looks at the accelerators and their NICs alone: jobs that differ in their network
+get one layout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.work.training.estimate import estimate
+from railyard.work.training.layout import MICRO_BATCHES, check, virtual_sizes, with_least_recomputation
+from railyard.work.training.memory import LayoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from railyard.model.machine import Machine
+    from railyard.work.training.spec import Layout, Training
+
+WORTH = 0.2
+"""Share of the fastest step that a likely layout is slower, at most. Megatron-LM's published weak scaling on H100
+leaves 9 to 16 % to interleaving and does without; Llama 3 405B would take 26 to 80 % longer without it, and has it."""
+
+
+@dataclass(frozen=True)
+class Likely:
+    """The job with likely values of what was left out.
+
+    Attributes:
+        training: The job.
+        fastest, slowest: Steps of the likely layouts at the two ends, over that of the job.
+    """
+
+    training: Training
+    fastest: float = 1.0
+    slowest: float = 1.0
+
+
+def likely(training: Training, machine: Machine, left_out: Collection[str]) -> Likely:
+    """The job with likely values of keys of its layout; as it is where nothing fits.
+
+    Args:
+        training: The job; its values of the keys that were left out do not count.
+        machine: On which it runs.
+        left_out: `vp`, `micro_batch`, `recompute`.
+    """
+    tried = [training.replace(layout=layout) for layout in _choices(training, left_out)] if left_out else []
+    fit = with_least_recomputation(tried, machine.accelerator, may_recompute="recompute" in left_out)[0]
+    if not fit:
+        return Likely(training)
+    steps_s = estimate(fit, [machine] * len(fit)).step_s
+    near = steps_s <= (1.0 + WORTH) * steps_s.min()
+    stages = np.array([job.layout.vp for job in fit])
+    chosen = int(np.argmin(np.where(stages == stages[near].min(), steps_s, np.inf)))
+    ends = (float(end / steps_s[chosen]) for end in (steps_s.min(), steps_s[near].max()))
+    return Likely(fit[chosen], *ends)
+
+
+def open_keys(given: Collection[str], layout: Layout) -> frozenset[str]:
+    """Keys that a written layout leaves open: its micro-batch, and in a pipeline without a schedule its virtual stages.
+
+    Args:
+        given: Keys that are written, by the names of `Layout`.
+        layout: That they make.
+    """
+    vp = layout.pp > 1 and not {"vp", "schedule"} & set(given)
+    return frozenset({name for name, left in (("vp", vp), ("micro_batch", "micro_batch" not in given)) if left})
+
+
+def _choices(training: Training, left_out: Collection[str]) -> Iterator[Layout]:
+    layout, vps = training.layout, [training.layout.vp]
+    for micro_batch in MICRO_BATCHES if "micro_batch" in left_out else (layout.micro_batch,):
+        batches = layout.replica_batch // micro_batch
+        if "vp" in left_out and training.software.interleaves:
+            vps = virtual_sizes(training.model, layout.pp, batches)
+        for vp in vps:
+            changes: dict[str, Any] = {"micro_batch": micro_batch, "vp": vp}
+            if layout.schedule == "1f1b" and vp > 1:
+                changes["schedule"] = "interleaved"
+            one = layout.replace(**changes)
+            try:
+                check(training.model, one, training.seq_len, layout.ranks)
+            except LayoutError:
+                continue
+            yield one

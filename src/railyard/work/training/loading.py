@@ -1,0 +1,273 @@
+"""The loader: what one rank has to read and prepare for a step, and how long that takes beside computing.
+
+A rank's W workers load whole batches in turn. Of one step's samples a worker reads for R seconds (shared with all who
+read at the time) and is busy for P more (preparing, waiting for each request's first byte, reading a cache). With
+prefetch the next steps are loaded while this one computes. The workers share the way to storage, but not their cores,
+so as many steps a second are loaded as a closed queue of W customers lets pass with one shared server and W cores:
+
+    loading = max(R, (R + P) / W, p / c)     a step takes max(compute, loading)
+    without prefetch, or with W = 0          a step takes compute + R + P / max(1, min(W, micro-batches))
+
+with p of P the processor time and c the cores of the host that a reading rank has to itself, where they are known.
+
+Sizes of samples vary. `mean_step_s` plays the loop of workers, a buffer of some steps and a step that starts when the
+slowest rank has its samples, and gives the mean step; the bound above is its limit for equal batches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.kit.errors import InputError, Problem
+from railyard.kit.units import format_size
+from railyard.work.training.dataset_cache import hit_rate
+from railyard.work.training.formats import Format, format_of
+
+if TYPE_CHECKING:
+    from railyard.catalog import Server
+    from railyard.cluster import Cluster
+    from railyard.work.training.spec import DataLoading, Training
+
+_DEEPEST = 1000
+_PLAYED_STEPS = 400
+_MOST_PLAYED_RANKS = 4096
+_MOST_BYTES = 1e15
+_LARGEST_COUNT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one reading rank loads in a step.
+
+    Attributes:
+        stored_bytes: From storage.
+        cached_bytes: From the server's cache.
+        requests: To storage, at least 1.
+        prepare_s: Processor time, all workers together.
+        spread: Standard deviation of the rank's bytes over their mean.
+    """
+
+    stored_bytes: int
+    cached_bytes: int
+    requests: int
+    prepare_s: float
+    spread: float
+
+    def worker_s(self, latency_s: float, queue_depth: int, cache_s: float) -> float:
+        """What a step takes of workers beside the transfer, seconds.
+
+        Args:
+            latency_s: From a request to its first byte.
+            queue_depth: Requests of a worker under way at a time.
+            cache_s: For which the server's cache is read, all its ranks together.
+        """
+        waits = (self.requests - 1) * latency_s / queue_depth  # the transfer itself pays the first one
+        return self.prepare_s + waits + cache_s
+
+
+def load_of(training: Training, servers: int) -> Load:
+    """What each reading rank loads in a step.
+
+    PRE: The job reads data.
+
+    Args:
+        training: The job.
+        servers: On which it runs.
+
+    Raises:
+        InputError: There is no such format, or a value cannot be.
+    """
+    data, layout = training.data, training.layout
+    if data is None:
+        raise InputError("the job reads no data", key="data")
+    form = format_of(data)
+    check(data, form)
+    sequences = layout.replica_batch / layout.cp
+    text, items = form.bytes_per_token * training.seq_len, form.items_per_sequence
+    total = sequences * (text + items * form.item_size_bytes)
+    hit = 0.0
+    if data.cache != "none" and data.epoch == "later":
+        hit = hit_rate(data.cache, data.cache_size_bytes, data.dataset_size_bytes, servers)
+    pieces = sequences * ((1 if text else 0) * _requests(text, form) + items * _requests(form.item_size_bytes, form))
+    asked = 1 if form.access == "sequential" else max(1, math.ceil(pieces * (1 - hit)))
+    prepare_ps = sequences * (training.seq_len * form.token_time_ps + items * form.item_time_ps)
+    _check_amount(total)
+    stored = round(total * (1 - hit))
+    varied = items * form.item_size_bytes * form.item_spread / math.sqrt(sequences * items) if items else 0.0
+    mean = text + items * form.item_size_bytes
+    return Load(
+        stored, round(total) - stored, min(asked, _LARGEST_COUNT), prepare_ps * 1e-12, varied / mean if mean else 0.0
+    )
+
+
+def _check_amount(size_bytes: float) -> None:
+    """Refuses what no step has."""
+    if size_bytes > _MOST_BYTES:
+        raise InputError(
+            "one rank would read more in a step than can be simulated",
+            key="data.item_size",
+            found=f"{size_bytes:.3g} B a step",
+            allowed=f"at most {_MOST_BYTES:.0e} B",
+        )
+
+
+def _requests(size_bytes: float, form: Format) -> int:
+    return max(1, math.ceil(size_bytes / form.request_size_bytes))
+
+
+def check(data: DataLoading, form: Format) -> None:
+    """Refuses what cannot be.
+
+    Raises:
+        InputError: All that is wrong.
+    """
+    problems = [
+        Problem(message, key=key, found=str(found), allowed=allowed)
+        for wrong, message, key, found, allowed in (
+            (form.bytes_per_token == 0 and form.items_per_sequence * form.item_size_bytes == 0,
+             "the job reads data, but its samples have no bytes", "items_per_sequence", form.items_per_sequence,
+             "more than 0, of an item_size above 0"),
+            (data.cache != "none" and data.dataset_size_bytes < 1,
+             "how much a cache serves follows from the size of the dataset", "dataset_size", data.dataset_size_bytes,
+             "the bytes of an epoch, such as 140 GB"),
+            (data.cache != "none" and data.cache_size_bytes < 1, "a cache has a size", "cache_size",
+             data.cache_size_bytes, "the bytes that one server keeps, such as 500 GB"),
+        )
+        if wrong
+    ]  # fmt: skip
+    if problems:
+        raise InputError.many(problems)
+
+
+def check_cache(data: DataLoading, server: Server) -> None:
+    """Refuses a cache in memory that is larger than the memory of a server.
+
+    Raises:
+        InputError: It is larger.
+    """
+    in_memory = data.cache == "page-cache" or (data.cache != "none" and data.cache_read_bps == 0)
+    if in_memory and data.cache_size_bytes > server.host_memory_bytes:
+        raise InputError(
+            f"the cache is in memory, and a server ({server.name}) has less",
+            key="cache_size",
+            found=format_size(data.cache_size_bytes),
+            allowed=f"at most {format_size(server.host_memory_bytes)}",
+            hint="a cache on the server's drives has `cache_read`, the rate at which they are read",
+        )
+
+
+def readers(training: Training) -> int:
+    """Ranks that read: all of the first stage, or one of each of its tensor-parallel groups."""
+    layout = training.layout
+    every = training.data is not None and training.data.every_rank
+    return layout.dp * layout.cp * (layout.tp if every else 1)
+
+
+def cache_seconds(training: Training, cluster: Cluster, load: Load) -> float:
+    """For how long a server's cache is read for a step, all ranks of the server together, seconds."""
+    data = training.data
+    if data is None or not load.cached_bytes or data.cache_read_bps <= 0:
+        return 0.0
+    group = 1 if data.every_rank else training.layout.tp
+    together = min(max(1, cluster.ranks_per_server // group), readers(training))
+    return load.cached_bytes * 8 * together / data.cache_read_bps
+
+
+def cores_of(training: Training, cores: int, ranks_per_server: int) -> float:
+    """Cores of a host for each rank that reads; infinite where the host's cores are not known."""
+    group = 1 if training.data is not None and training.data.every_rank else training.layout.tp
+    together = min(max(1, ranks_per_server // group), readers(training))
+    return cores / together if cores else math.inf
+
+
+def with_faster_loading(training: Training, factor: float) -> Training:
+    """The job with loader workers that take so much less of a processor's time; the storage system stays as it is."""
+    data = training.data
+    if data is None:
+        return training
+    form = format_of(data)
+    faster = dataclasses.replace(
+        data,
+        token_time_ps=round(form.token_time_ps / factor),
+        item_time_ps=round(form.item_time_ps / factor),
+        queue_depth=max(1, round(data.queue_depth * min(factor, _DEEPEST))),
+    )
+    return training.replace(data=faster)
+
+
+def loading_s(read_s: float, worker_s: float, workers: int, *, least_s: float = 0.0) -> float:
+    """Time in which the samples of a step are loaded, when steps are loaded one after another, seconds.
+
+    Args:
+        read_s: For which the rank's bytes are on their way.
+        worker_s: What the step takes of workers besides.
+        workers: Of the rank.
+        least_s: What preparing takes with all cores of the host at work.
+    """
+    return max(read_s, (read_s + worker_s) / max(workers, 1), least_s)
+
+
+def step_s(
+    compute_s: float,
+    read_s: float,
+    worker_s: float,
+    *,
+    workers: int,
+    prefetch: int,
+    batches: int = 1,
+    least_s: float = 0.0,
+) -> float:
+    """Time of a step, seconds.
+
+    Args:
+        compute_s: Without waiting for data.
+        read_s: In which the step's bytes come from storage, at the rate that this rank gets.
+        worker_s: What the step takes of a worker besides.
+        workers: Beside the training process.
+        prefetch: Steps read ahead.
+        batches: Micro-batches of a step, which workers load one by one.
+        least_s: What preparing takes with all cores of the host at work.
+    """
+    if workers and prefetch:
+        return max(compute_s, loading_s(read_s, worker_s, workers, least_s=least_s))
+    return compute_s + read_s + max(worker_s / max(1, min(workers, batches)), least_s)
+
+
+def mean_step_s(
+    compute_s: float, batch_s: float, *, spread: float, workers: int, prefetch: int, ranks: int, seed: int = 0
+) -> float:
+    """Mean step when the time to load a batch varies, seconds: played, not fitted.
+
+    Each of W workers loads every W-th batch of its rank; batch k is asked for when step k - depth has taken its own. A
+    step starts when all ranks have theirs. Times are gamma-distributed, independent.
+
+    Args:
+        compute_s: Of a step.
+        batch_s: In which one worker loads a batch, mean.
+        spread: Standard deviation of that time over its mean.
+        workers: At least 1.
+        prefetch: Batches that each worker may have loaded or under way.
+        ranks: That wait for one another.
+        seed: Of the draws.
+    """
+    if batch_s <= 0:
+        return compute_s
+    workers, played = min(workers, _PLAYED_STEPS), min(ranks, _MOST_PLAYED_RANKS)
+    depth = workers * max(prefetch, 1)
+    draw = np.random.default_rng(seed)
+    shape = 1 / spread**2 if spread > 0 else 0.0
+    free, taken, ends = np.zeros((workers, played)), np.zeros(_PLAYED_STEPS), 0.0
+    for step in range(_PLAYED_STEPS):
+        time = draw.gamma(shape, batch_s / shape, played) if shape else np.full(played, batch_s)
+        asked = taken[step - depth] if step >= depth else 0.0
+        worker = step % workers
+        free[worker] = np.maximum(free[worker], asked) + time
+        taken[step] = max(ends, float(free[worker].max()))
+        ends = taken[step] + compute_s
+    half = _PLAYED_STEPS // 2
+    return float(ends - compute_s - taken[half - 1]) / (_PLAYED_STEPS - half)

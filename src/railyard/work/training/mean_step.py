@@ -1,0 +1,128 @@
+"""The mean step of a job: one step's record, and what steps have beyond it on average."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.measure.causes import OUTAGE
+from railyard.measure.decompose import decompose
+from railyard.work.training.storing import loading_of
+
+if TYPE_CHECKING:
+    from railyard.graph import Record
+    from railyard.measure.decompose import Decomposition
+    from railyard.work.training.prepare import Prepared
+    from railyard.work.training.spec import Training
+    from railyard.work.training.step_runs import StepRuns
+    from railyard.work.training.storing import Loading, Saved
+
+
+def lost_in(training: Training, step_s: float, lost_s: float, mtbf_h: float) -> float:
+    """What faults take once from the tokens that are priced, s.
+
+    A job without a token budget has no length over which to spread a loss: then it comes once in the job's mean time
+    between failures, and a step bears its part of that.
+
+    Args:
+        training: The job.
+        step_s: Its mean step, without that.
+        lost_s: What faults take from the whole job.
+        mtbf_h: Mean time between failures of the whole job.
+    """
+    return lost_s if training.tokens else lost_s * step_s / (mtbf_h * 3600)
+
+
+def _outage_s(job: Prepared, step_s: float, lost_s: float) -> float:
+    """What a mean step is longer for what faults take from the whole job once, s."""
+    tokens = float(job.training.tokens or job.training.step_tokens)
+    return lost_in(job.training, step_s, lost_s, mtbf_h(job)) / math.ceil(tokens / job.training.step_tokens)
+
+
+def mtbf_h(job: Prepared) -> float:
+    """Mean time between failures of a whole job, h."""
+    return job.assumptions.mtbf_h.typical / job.cluster.ranks
+
+
+@dataclass(frozen=True, eq=False)
+class MeanStep:
+    """A mean step; seconds.
+
+    Attributes:
+        record: One step.
+        shares: Where it goes.
+        once_s: Its length; on a bench for trials, times the bench's scale.
+        loading: How its samples are loaded; None where it reads none.
+        meeting_s: How much longer a mean step is for meetings of workers that step by themselves.
+        saved: What a checkpoint takes.
+        saved_every: Steps between checkpoints.
+        lost_s: What faults take from the whole job once.
+        outage_s: What that is of each step.
+    """
+
+    record: Record
+    shares: Decomposition
+    once_s: float
+    loading: Loading | None
+    meeting_s: float
+    saved: Saved
+    saved_every: int
+    lost_s: float
+    outage_s: float
+
+    @staticmethod
+    def of(bench: StepRuns, record: Record, saved: Saved) -> MeanStep:
+        """The mean step of a bench's job, one of whose steps is known, and what its checkpoints take."""
+        shares, plain_s, cluster = decompose(record), record.makespan_ps * 1e-12, bench.job.cluster
+        once_s = bench.scale * plain_s
+        waited_s = sum(row.seconds for row in shares.rows if row.cause == "data")
+        loading = loading_of(bench.job, record, once_s, bench.scale * waited_s)
+        meeting_s = bench.meeting_s(cluster, cluster, plain_s)
+        step_s = once_s + meeting_s + (0.0 if loading is None else loading.variation_s)
+        lost = bench.lost_s, _outage_s(bench.job, step_s, bench.lost_s)
+        return MeanStep(record, shares, once_s, loading, meeting_s, saved, bench.saved_every, *lost)
+
+    @staticmethod
+    def simulated(bench: StepRuns) -> MeanStep:
+        """The mean step of a bench's job, of a step that is simulated for it; its checkpoints only stall."""
+        record = bench.step(bench.graphs.of(bench.job.training, bench.job.cluster), bench.job.cluster, seed=bench.seed)
+        return MeanStep.of(bench, record, bench.stalled(record.makespan_ps * 1e-12))
+
+    @property
+    def varied_s(self) -> float:
+        """What the mean step is longer because samples differ in size."""
+        return 0.0 if self.loading is None else self.loading.variation_s
+
+    @property
+    def step_s(self) -> float:
+        """Without stalls for checkpoints and outages."""
+        return self.once_s + self.varied_s + self.meeting_s
+
+    @property
+    def stall_s(self) -> float:
+        """For checkpoints."""
+        return self.saved.stall_s / self.saved_every
+
+    @property
+    def mean_s(self) -> float:
+        """All of it."""
+        return self.step_s + self.stall_s + self.outage_s
+
+    @property
+    def added(self) -> tuple[tuple[str, str, float], ...]:
+        """What it has beyond its record: cause, phase, seconds."""
+        return (
+            ("data", "variation", self.varied_s),
+            ("outer update", "meeting", self.meeting_s),
+            ("checkpoint", "checkpoint", self.stall_s),
+            (OUTAGE, "", self.outage_s),
+        )
+
+    def by_cause(self) -> dict[str, float]:
+        """Seconds by cause; they add up to the mean step."""
+        scale = self.once_s / self.shares.step_s
+        found = {cause: scale * seconds for cause, seconds in self.shares.by_cause().items()}
+        for cause, _, seconds in self.added:
+            found[cause] = found.get(cause, 0.0) + seconds
+        return found

@@ -1,0 +1,446 @@
+"""From what an engine found to one variant of the result; its figures come from `measure`, `economics`, `workload`."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+from railyard.cluster.bill import bill_of
+from railyard.cluster.fabric import CREDITS
+from railyard.cluster.notes import empty_leafs, notes_of
+from railyard.engine import Jitter
+from railyard.kit.units import about_time
+from railyard.measure import tracks as timeline_tracks
+from railyard.measure.cost.ranges import band_of
+from railyard.measure.cost.sources import of_entry
+from railyard.measure.lockstep import lockstep
+from railyard.measure.model_error import beyond_scatter, judged_software, power_error, step_error, tax_row
+from railyard.measure.network import network_use
+from railyard.measure.picture import topology_picture
+from railyard.measure.result.fault import FaultCost
+from railyard.measure.result.step import TimeShare
+from railyard.measure.result.training import (
+    CommunicationFigures,
+    LayoutFigures,
+    LayoutRow,
+    MemoryFigures,
+    MemoryStage,
+    StorageFigures,
+)
+from railyard.measure.result.variants.training import TrainingVariant
+from railyard.measure.stages import stages
+from railyard.measure.utilization import StepWork, utilization
+from railyard.work.study.compose import completed, given_keys
+from railyard.work.study.deaths import listed
+from railyard.work.study.estimates import estimates
+from railyard.work.training import profiles
+from railyard.work.training.collectives import beyond_logs, collective_rows
+from railyard.work.training.costing import economics
+from railyard.work.training.distribution import Around, StepTimes
+from railyard.work.training.hash_seeds import hashes
+from railyard.work.training.jitter import law_of
+from railyard.work.training.likely import WORTH, open_keys
+from railyard.work.training.losses import sentence
+from railyard.work.training.memory import memory
+from railyard.work.training.pace import own_count, pace_of, step_width
+from railyard.work.training.packet_figures import packets_of
+from railyard.work.training.storing import checkpoint_of, storage_warnings
+from railyard.work.training.sync.ledger import ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from railyard.measure.cost.evaluate import Economics
+    from railyard.measure.cost.sources import Source
+    from railyard.measure.result.fault import FaultFigures
+    from railyard.measure.result.model_error import ErrorRow
+    from railyard.measure.result.network import CollectiveRow
+    from railyard.work.scenario.workload import TrainingSection
+    from railyard.work.training.mean_step import MeanStep
+    from railyard.work.training.memory import MemoryRow
+    from railyard.work.training.prepare import Prepared
+    from railyard.work.training.simulate import Simulated
+    from railyard.work.training.spec import Layout, Training
+
+
+_OTHERS = "what would help, and the steps on networks without limit with which the network tax compares,"
+
+
+class Priced(TypedDict, total=False):
+    """The price of a way of communicating, where the job has one."""
+
+    communication: CommunicationFigures
+
+
+class Chosen(TypedDict, total=False):
+    """What `auto` chose among, where it did."""
+
+    layouts: tuple[LayoutRow, ...]
+
+
+class Faulty(TypedDict, total=False):
+    """What went wrong, where anything did."""
+
+    faults: tuple[FaultFigures, ...]
+    fault_cost: FaultCost
+
+
+class StepsOfFaults(TypedDict, total=False):
+    """Steps to compare with, where anything went wrong."""
+
+    without_faults_s: float
+    longest_s: float
+
+
+@dataclass(frozen=True)
+class MeasuredTraining:
+    """One variant of the result, and where its numbers come from.
+
+    Attributes:
+        variant: As it stands in `result.json`.
+        sources: Origins of its prices, powers, rates.
+        left_out: What the engine and the fabric leave out.
+        defaults: What was chosen because the scenario did not say.
+        sampled_ranks: A few telling ranks, for the trace.
+    """
+
+    variant: TrainingVariant
+    sources: tuple[Source, ...]
+    left_out: tuple[str, ...]
+    defaults: tuple[str, ...]
+    sampled_ranks: tuple[int, ...]
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the timeline."""
+        return self.variant.digest
+
+
+def measure(simulated: Simulated) -> MeasuredTraining:
+    """Everything about one variant.
+
+    Raises:
+        InputError: The job would never end.
+    """
+    job, mean, timeline = simulated.job, simulated.mean, simulated.timeline
+    decomposition, loading, saved = mean.shares, mean.loading, mean.saved
+    times = StepTimes(simulated.samples_s, _around(job))
+    price = ledger(job.training, job.cluster.scale_up_domain)
+    carried = network_use(timeline, job.cluster, decomposition)
+    cost = economics(job, mean)
+    busy = utilization(decomposition, _work(job), step_s=mean.mean_s)
+    ranks = timeline_tracks.sample_ranks(stages(timeline.graph), busy.per_rank)
+    communication: Priced = {} if price is None else {"communication": price.section()}
+    more_s = mean.mean_s - mean.outage_s - mean.once_s
+    rows = collective_rows(timeline, job.cluster, job.policy)
+    variant = TrainingVariant(
+        name=job.variant.name,
+        settings=dict(job.variant.settings),
+        bound=job.cluster.is_bound,
+        outcome=simulated.outcome,
+        model_error=_model_error(simulated, rows, busy.tokens_per_s_per_gpu, cost),
+        layout=layout_figures(job.training.layout),
+        step=times.section(mean_s=mean.mean_s, more_s=more_s, **_steps_of_faults(simulated, more_s)),
+        utilization=busy.section(gpu=busy.gpu * mean.once_s / mean.mean_s),
+        tax=simulated.tax,
+        time=_time(mean),
+        lockstep=lockstep(decomposition).section(),
+        jct=cost.jct.section() if job.training.tokens else None,
+        power=cost.power.section(),
+        capex=cost.capex.section(),
+        cpmt=cost.section(),
+        bottleneck=simulated.bottleneck.led_by(simulated.tax).section(),
+        network=carried.section(),
+        memory=_memory(job),
+        timeline=timeline_tracks.tracks(timeline, ranks),
+        topology=topology_picture(job.cluster, carried.load),
+        storage=StorageFigures(
+            data=None if loading is None else loading.section(),
+            checkpoint=checkpoint_of(job, saved, mean.step_s, cost.jct),
+        ),
+        collectives=rows,
+        warnings=(
+            *map(sentence, simulated.faults),
+            *_unbudgeted(job, cost),
+            *timeline.meta.get("warnings", []),
+            *([] if price is None else price.notes()),
+            *_straddling(job),
+            *notes_of(job.cluster),
+            *_credits(simulated),
+            *beyond_logs(rows),
+            *estimates(job.training.model),
+            *storage_warnings(job, loading, saved, mean.step_s, cost.jct),
+        ),
+        digest=str(timeline.meta["digest"]),
+        **communication,
+        **_chosen(job),
+        **_faults(simulated, cost),
+        **packets_of(timeline, job.cluster),
+    )
+    left_out = _words(timeline.meta.get("left_out"))
+    if timeline.meta.get("engine") != simulated.tax.engine:
+        left_out = (
+            *left_out,
+            f"{_OTHERS} are of the engine `{simulated.tax.engine}`: its shares of the step, not its queues",
+        )
+    return MeasuredTraining(variant, tuple(_sources(job, cost)), left_out, tuple(_defaults(job)), tuple(ranks))
+
+
+def _model_error(
+    simulated: Simulated, collectives: Sequence[CollectiveRow], rate: float | None, cost: Economics
+) -> tuple[ErrorRow, ...]:
+    """Bands of step, tax, tokens, cost, power: dollars an hour are prices, so that a token costs what a step errs."""
+    job = simulated.job
+    section = job.variant.draft.scenario.training
+    known = section.software.profile is not None and _judged(job)
+    error = step_error(experts=bool(job.training.model.experts), precision=job.training.precision, known=known)
+    likely = completed(section, job.training, job.cluster)
+    error = error.widened(likely.fastest, likely.slowest)
+    error = error.erring_too(simulated.tax.tokens_lost * beyond_scatter(collectives))
+    device = job.cluster.accelerator.name
+    own = own_count(job.training, device)
+    if own:
+        error = error.narrowed(own, step_width(job.training, device))
+    price = band_of(cost.cpmt.total)
+    rows = [
+        error.row("step_s", simulated.mean.mean_s),
+        tax_row(simulated.tax, collectives),
+        error.row("cpmt", price.typical, prices=price),
+    ]
+    if rate is not None:
+        rows.append(error.row("tokens_per_s_per_gpu", rate, inverse=True))
+    return (*rows, power_error().row("power_w", cost.power.total_w.typical))
+
+
+def _judged(job: Prepared) -> bool:
+    """Whether published steps of this software on this architecture were held against the model."""
+    software = job.training.software
+    return profiles.key_of(software) in judged_software() and profiles.read_on(software, job.cluster.accelerator)
+
+
+def _chosen(job: Prepared) -> Chosen:
+    if not job.layouts:
+        return {}
+    tables = [memory(tried.training, job.cluster.accelerator).fullest for tried in job.layouts]
+    rows = (
+        LayoutRow(
+            layout=layout_figures(tried.layout),
+            step_seconds=tried.step_s,
+            simulated=tried.simulated,
+            memory_bytes=full.total_bytes,
+            capacity_bytes=full.capacity_bytes,
+        )
+        for tried, full in zip(job.layouts, tables, strict=True)
+    )
+    return {"layouts": tuple(rows)}
+
+
+def layout_figures(layout: Layout) -> LayoutFigures:
+    """A layout as a result holds it."""
+    return LayoutFigures(words=str(layout), parallelism=layout.parallelism())
+
+
+def _faults(simulated: Simulated, cost: Economics) -> Faulty:
+    """Each fault, and what all of them cost against the job without any."""
+    healthy, job = simulated.healthy, simulated.job
+    if healthy is None:
+        return {}
+    step_s, without_s = simulated.mean.mean_s, healthy.mean.mean_s
+    cpmt_usd = cost.cpmt.total.typical - healthy.cpmt_usd
+    tokens = job.training.tokens
+    found = FaultCost(
+        what=listed(fault.what for fault in simulated.faults),
+        step_s=step_s - without_s,
+        tokens_lost=1.0 - without_s / step_s,
+        job_s=cost.jct.seconds - healthy.cost.jct.seconds if tokens else None,
+        cpmt_usd=cpmt_usd,
+        job_usd=cpmt_usd * tokens / 1e6 if tokens else None,
+    )
+    return {"faults": simulated.faults, "fault_cost": found}
+
+
+def _steps_of_faults(simulated: Simulated, more_s: float) -> StepsOfFaults:
+    """The mean step without faults, and the longest that faults make.
+
+    A step that ends with the job has all that is lost then. Others have what they take more than the steps after them:
+    what is for good is in those, and what is lost in later steps is no part of this one.
+    """
+    if simulated.healthy is None:
+        return {}
+    later_s = simulated.timeline.makespan_ps * 1e-12 + more_s
+    more = [
+        fault.lost_s if fault.outcome in ("aborted", "stalled") else min(fault.lost_s, fault.stall_s)
+        for fault in simulated.faults
+    ]
+    return {"without_faults_s": simulated.healthy.mean.mean_s, "longest_s": later_s + max(more, default=0.0)}
+
+
+def _unbudgeted(job: Prepared, cost: Economics) -> Iterator[str]:
+    """How a loss is spread over a job that has no length."""
+    if cost.jct.fault_s and not job.training.tokens:
+        yield (
+            f"the job has no `tokens`: what faults take once is spread over {cost.jct.mtbf_s / 3600:.3g} h of work,"
+            " its mean time between failures"
+        )
+
+
+def _around(job: Prepared) -> Around | None:
+    """The law of jitter for the quantiles of steps; None where the scenario draws differences itself or wants none."""
+    if job.variant.draft.scenario.jitter.law != "quantiles" or job.jitter != Jitter():
+        return None
+    return Around(law_of(job.cluster.accelerator), job.cluster.ranks, job.training.layout.micro_batches)
+
+
+def _time(mean: MeanStep) -> tuple[TimeShare, ...]:
+    """The rows of the decomposition, and what the mean step has beyond it."""
+    rows = [(row.cause, row.group, row.phase, row.seconds) for row in mean.shares.rows]
+    rows += [(cause, "", phase, seconds) for cause, phase, seconds in mean.added if seconds > 0]
+    return tuple(
+        TimeShare(cause=cause, group=group, phase=phase, seconds=seconds, share=seconds / mean.mean_s)
+        for cause, group, phase, seconds in rows
+    )
+
+
+def _work(job: Prepared) -> StepWork:
+    from railyard.model import flops
+
+    training, accelerator = job.training, job.cluster.accelerator
+    tokens = float(training.step_tokens)
+    of, causal = (training.model, training.seq_len), training.causal
+    frozen = training.lora is not None
+    done = flops.hardware_flops_per_token(*of, causal=causal, recompute=training.layout.recompute, frozen=frozen)
+    return StepWork(
+        tokens=tokens,
+        model_flops=tokens * flops.model_flops_per_token(*of, causal=causal, frozen=frozen),
+        hardware_flops=tokens * done,
+        peak_flops=accelerator.flops.get(training.precision, 0.0),
+    )
+
+
+def _memory(job: Prepared) -> MemoryFigures:
+    return MemoryFigures(rows=tuple(_memory_row(row) for row in memory(job.training, job.cluster.accelerator).rows))
+
+
+def _memory_row(row: MemoryRow) -> MemoryStage:
+    """What the runtime reserves counts as buffers, so that the parts add up to the total."""
+    parts = dataclasses.asdict(row)
+    parts["buffers_bytes"] += parts.pop("reserved_bytes")
+    del parts["cached_bytes"]
+    return MemoryStage(**parts, total_bytes=row.total_bytes)
+
+
+def _sources(job: Prepared, cost: Economics) -> Iterator[Source]:
+    cluster = job.cluster
+    for entry in (cluster.accelerator, cluster.server, cluster.nic):
+        yield from of_entry(entry, *entry.provenance)
+    yield from cost.sources
+    software = job.training.software
+    from railyard.measure.cost.sources import Source
+
+    for field, origin in cluster.fabric.sources.items():
+        yield Source(cluster.fabric.name, field, origin.value_text, origin.source, origin.year, origin.confidence)
+    year = int(software.date[:4]) if software.date[:4].isdecimal() else 0
+    yield Source("software", "profile", software.name, software.source, year, "measured")
+
+
+def _credits(simulated: Simulated) -> Iterator[str]:
+    """The mean step under both ways in which credits may cross sites."""
+    if simulated.credits_s is not None:
+        mean_s, used = simulated.mean.mean_s, simulated.job.cluster.fabric.credits
+        other = next(each for each in CREDITS if each != used)
+        other_s = mean_s + simulated.credits_s - simulated.mean.once_s
+        yield (
+            f"the step takes {about_time(1e12 * mean_s)} with `fabric.credits: {used}`,"
+            f" {about_time(1e12 * other_s)} with `fabric.credits: {other}`"
+        )
+
+
+def _straddling(job: Prepared) -> Iterator[str]:
+    """A warning where the scenario asks for a use of domains by which tensor or expert groups straddle two."""
+    from railyard.work.study.compose import domain_use_of
+
+    use = domain_use_of(job.cluster, job.training.layout)
+    if use is not None:
+        yield (
+            f"tensor or expert groups straddle scale-up domains of {job.cluster.scale_up_domain} ranks;"
+            f" `cluster.ranks_per_domain: {use}` keeps each inside one"
+        )
+
+
+def _defaults(job: Prepared) -> Iterator[str]:
+    scenario, cluster, training = job.variant.draft.scenario, job.cluster, job.training
+    section = scenario.training
+    if isinstance(section.parallelism, str) or section.parallelism.auto:
+        yield from _chosen_layout(training.layout, section.parallelism)
+    else:
+        yield from _left_out(section, training)
+    yield from _of_software(job)
+    if cluster.spec.ranks_per_domain != scenario.cluster.ranks_per_domain:
+        yield (
+            f"ranks per domain: {cluster.spec.ranks_per_domain} of {cluster.server.scale_up_domain}, which tensor and"
+            f" expert groups divide; {cluster.hardware.idle} further accelerators are bought, powered and idle"
+        )
+    if scenario.cluster.back_end.link_rate is None:
+        yield f"link rate: {cluster.nic.rate_bps / 1e9:g} Gb/s of {cluster.nic.name}"
+    if scenario.cluster.back_end.switch is None:
+        names = sorted({row.name for row in bill_of(cluster) if row.kind == "switch" and row.network == "back-end"})
+        if names:
+            yield f"switches: {', '.join(names)}"
+    yield from empty_leafs(cluster)
+    if scenario.repeat == 1 and hashes(cluster):
+        yield "one draw of the ECMP hashes; `repeat: 8` shows the spread"
+
+
+def _of_software(job: Prepared) -> Iterator[str]:
+    """What stands for software that is not named or was not judged, and where its constants come from."""
+    training, accelerator = job.training, job.cluster.accelerator
+    section = job.variant.draft.scenario.training.software
+    if section.profile is None:
+        yield f"software: none is named; {training.software.name} is assumed, and the band is that of any software"
+    elif not _judged(job):
+        yield (
+            f"software: the model was not judged by published steps of {training.software.name} on"
+            f" {accelerator.architecture}; the band is that of any software"
+        )
+    if section.constants is not None:
+        yield _own_runs(training, accelerator.name)
+    if not profiles.read_on(training.software, accelerator):
+        yield (
+            f"efficiency of {accelerator.name} is estimated from its data sheet and published kernels;"
+            " no published training run was used"
+        )
+
+
+def _chosen_layout(layout: Layout, asked: object) -> Iterator[str]:
+    """The layout that `auto` chose, and who has its schedule."""
+    yield f"parallelism: {layout}"
+    if layout.schedule in ("zero-bubble", "dualpipe") and getattr(asked, "schedule", None) is None:
+        yield (
+            f"schedule: {layout.schedule}, which PyTorch's pipelining has and Megatron-LM's main line does not;"
+            " `parallelism: {auto: true, schedule: interleaved}` keeps to what both have"
+        )
+
+
+def _left_out(section: TrainingSection, training: Training) -> Iterator[str]:
+    """The likely values of keys of a written layout that it leaves open."""
+    left_out, layout = open_keys(given_keys(section), training.layout), training.layout
+    if "vp" in left_out:
+        yield (
+            f"parallelism.vp: {layout.vp}, the fewest virtual stages within {WORTH:.0%} of the fastest that fits; the"
+            " band has the others in it"
+        )
+    if "micro_batch" in left_out:
+        yield f"parallelism.micro_batch: {layout.micro_batch}, the fastest that fits"
+
+
+def _own_runs(training: Training, device: str) -> str:
+    count = own_count(training, device)
+    if not count:
+        return f"own runs: none of {profiles.key_of(training.software)} on {device}; nothing of the file is used"
+    pace, width = pace_of(training, device)
+    return f"own runs: {count} on {device} lead to expect {pace:.3g} times the ranks' time, +- {100 * width:.1f} %"
+
+
+def _words(value: object) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, list | tuple) else ()

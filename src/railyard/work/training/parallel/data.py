@@ -1,0 +1,182 @@
+"""Data parallelism: when gradients are reduced and parameters gathered, over which ranks, and in what pieces.
+
+| zero | gradients | parameters |
+|---|---|---|
+| 0 | all-reduce, behind the last micro-batch | held by all |
+| 1 | reduce-scatter, behind the last micro-batch | all-gather once a step: under the next forward, or at the end |
+| 2 | reduce-scatter; behind every micro-batch without a pipeline | as 1 |
+| 3 | as 2 | all-gather for every pass; without resharding for every forward pass, in a pipeline for the first |
+
+A pipeline keeps whole gradients until the last micro-batch, as those of PyTorch and Megatron-LM do: reduced behind
+every micro-batch, they would cross the network once for each. Parameters that it does not drop after forward serve all
+micro-batches, for their passes alternate; without a pipeline they are dropped after backward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.work.training.parallel.buckets import bucketed
+from railyard.work.training.schedule import Op
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.work.training.parallel.parts import StageParts
+    from railyard.work.training.program import Lattice
+    from railyard.work.training.schedule import Emission
+    from railyard.work.training.spec import Training
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Parameters that are held, reduced and gathered alike.
+
+    Attributes:
+        name: `dense` or `expert`.
+        parameters: int64[parts], what is gathered, of one rank before any sharding: under zero 3 all, else those that
+            are trained.
+        trained: int64[parts], those of which gradients are reduced.
+        space: Ranks over which they are reduced or sharded.
+        ranks: Members of one communicator of `space`.
+        replicas: Space of the ranks that hold the same shard (hybrid sharding), "" where every shard is held once.
+    """
+
+    name: str
+    parameters: NDArray[np.int64]
+    trained: NDArray[np.int64]
+    space: str
+    ranks: int
+    replicas: str = ""
+
+
+@dataclass(frozen=True)
+class DataPlan:
+    """What data parallelism does in a step.
+
+    Attributes:
+        holdings: Dense and expert parameters, those that more than one rank holds.
+        sharded: Gradients are scattered, else reduced for all.
+        reduce_op: The operation behind which gradients are complete.
+        reduce_each: Gradients are reduced behind every micro-batch, not the last alone.
+        reduce_overlapped: Reductions run beside the computation.
+        gather_backward: Parameters are gathered for every backward pass.
+        gather_forward: Parameters are gathered for every forward pass.
+        gather_first: Parameters are gathered for the first forward pass alone.
+        gather_end: Parameters are gathered behind the optimizer.
+        gather_overlapped: Gathers run beside the computation.
+        one_queue: Gathers and reductions beside the computation run one after another.
+        reduce_ahead: Reductions that did not end under backward run under the next forward pass, layer by layer.
+    """
+
+    holdings: tuple[Holding, ...]
+    sharded: bool
+    reduce_op: Op
+    reduce_each: bool
+    reduce_overlapped: bool
+    gather_backward: bool
+    gather_forward: bool
+    gather_first: bool
+    gather_end: bool
+    gather_overlapped: bool
+    one_queue: bool
+    reduce_ahead: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        training: Training,
+        lattice: Lattice,
+        parts: StageParts,
+        *,
+        splits_backward: bool,
+        reduce_ahead: bool = False,
+    ) -> DataPlan:
+        """The plan of a job's layout."""
+        layout, holdings = training.layout, _holdings(training, lattice, parts)
+        sharded = bool(holdings) and layout.zero > 0 and (layout.zero < 3 or lattice.shard > 1)
+        full, halved = sharded and layout.zero == 3, sharded and layout.zero < 3
+        return cls(
+            holdings=holdings,
+            sharded=sharded,
+            reduce_op=Op.WEIGHT if splits_backward else Op.BACKWARD,
+            reduce_each=sharded and layout.zero >= 2 and layout.pp == 1,
+            reduce_overlapped=layout.overlap_gradient,
+            gather_backward=full and layout.reshard,
+            gather_forward=full and (layout.reshard or layout.pp == 1),
+            gather_first=(full and not layout.reshard and layout.pp > 1) or (halved and layout.overlap_parameter),
+            gather_end=halved and not layout.overlap_parameter,
+            gather_overlapped=layout.overlap_parameter,
+            one_queue=full and layout.overlap_parameter and layout.overlap_gradient,
+            reduce_ahead=reduce_ahead and layout.overlap_gradient,
+        )
+
+    def split(self, emission: Emission) -> NDArray[np.bool_]:
+        """bool[operations]: those that are cut into segments, for traffic that starts or must arrive between layers."""
+        overlapped = bool(self.holdings) and (self.reduce_overlapped or self.reduce_each)
+        ahead = self.reduce_ahead & (emission.op == Op.FORWARD) & initial(emission)
+        return np.asarray((self.reduces(emission) & overlapped) | self.gathers(emission) | ahead)
+
+    def reduces(self, emission: Emission) -> NDArray[np.bool_]:
+        """bool[operations]: those behind which gradients are reduced."""
+        complete = (emission.op == self.reduce_op) | emission.full
+        return complete if self.reduce_each else last_of(emission, complete)
+
+    def gathers(self, emission: Emission) -> NDArray[np.bool_]:
+        """bool[operations]: those for which parameters are gathered."""
+        forward, backward = emission.op == Op.FORWARD, emission.op == Op.BACKWARD
+        gathered = forward & (self.gather_forward | (self.gather_first & initial(emission)))
+        return np.asarray(gathered | (self.gather_backward & backward))
+
+
+def initial(emission: Emission) -> NDArray[np.bool_]:
+    """bool[operations]: the first of every kind and virtual stage."""
+    return _marked(len(emission), np.unique(_kinds(emission), return_index=True)[1])
+
+
+def final(emission: Emission) -> NDArray[np.bool_]:
+    """bool[operations]: the last of every kind and virtual stage."""
+    return _marked(len(emission), len(emission) - 1 - np.unique(_kinds(emission)[::-1], return_index=True)[1])
+
+
+def last_of(emission: Emission, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """bool[operations]: of the chosen ones the last of every virtual stage."""
+    rows = np.flatnonzero(chosen)
+    virtual = emission.virtual_stage[rows]
+    return _marked(len(emission), rows[len(rows) - 1 - np.unique(virtual[::-1], return_index=True)[1]])
+
+
+def _kinds(emission: Emission) -> NDArray[np.int64]:
+    return emission.virtual_stage.astype(np.int64) * len(Op) + emission.op
+
+
+def _marked(length: int, where: NDArray[np.intp]) -> NDArray[np.bool_]:
+    marks = np.zeros(length, bool)
+    marks[where] = True
+    return marks
+
+
+def _holdings(training: Training, lattice: Lattice, parts: StageParts) -> tuple[Holding, ...]:
+    layout = training.layout
+    hybrid = layout.zero == 3 and 1 < lattice.shard < lattice.replicas
+    space, replicas = ("shard", "replica") if hybrid else ("dp", "")
+    held = (parts.dense, parts.expert) if layout.zero == 3 else (parts.trained_dense, parts.trained_expert)
+    gathered = [bucketed(training, parts, amount) for amount in held]
+    trained = [bucketed(training, parts, amount) for amount in (parts.trained_dense, parts.trained_expert)]
+    dense = Holding("dense", gathered[0], trained[0], space, lattice.communicator_size(space), replicas)
+    expert = Holding("expert", gathered[1], trained[1], "edp", lattice.communicator_size("edp"))
+    return tuple(holding for holding in (dense, expert) if holding.ranks > 1 and holding.parameters.any())
+
+
+def share_before(stage: NDArray[np.integer], size: NDArray[np.int64]) -> NDArray[np.float64]:
+    """float64[n], the share of its stage's bytes that stand in front of the middle of each of n messages in order."""
+    order = np.argsort(stage, kind="stable")
+    sorted_stage, sorted_size = stage[order], size[order].astype(np.float64)
+    total = np.bincount(stage, size.astype(np.float64))
+    begin = np.cumsum(total) - total
+    found = np.empty(len(stage))
+    found[order] = (np.cumsum(sorted_size) - sorted_size / 2.0 - begin[sorted_stage]) / total[sorted_stage]
+    return found

@@ -1,0 +1,189 @@
+"""What ends a step: gradients that stages share, the norm of all gradients, the optimizer, gathers of parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.graph import CollectiveKind, Kind, Stream
+from railyard.work.training import compute as costs
+from railyard.work.training.parallel.offloaded import update_in_parts
+from railyard.work.training.parallel.parameter import gather_behind_optimizer
+from railyard.work.training.program import NONE
+from railyard.work.training.sync.meeting import meet
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.work.training.parallel.step import Pending, Step
+
+# The square of the gradients' norm, summed over all ranks in 32 bits, tells each how to scale them.
+NORM_BYTES = 4
+
+
+def finish(step: Step, pending: list[Pending], *, meeting: bool = False) -> NDArray[np.int64]:
+    """Adds the end of the step.
+
+    Args:
+        step: With all passes and reductions.
+        pending: What still runs beside the computation.
+        meeting: Whether workers that step by themselves exchange something in this step.
+
+    Returns:
+        int64[pp], the last slot of every stage.
+    """
+    order = step.tail
+    _shared_embedding(step, order, pending)
+    _split_norms(step, order + 1)
+    clip = _gradient_norm(step, order + 2)
+    end = _optimizer(step, order + 3, [] if clip is None else [np.broadcast_to(clip, step.training.layout.pp)])
+    if clip is not None:
+        for awaited in (*_latest(step, pending), *_overlapped(step)):
+            step.program.wait(clip, awaited)
+    if meeting:
+        meet(step, order + 5)
+    gather_behind_optimizer(step, order + 7)
+    return end
+
+
+def behind(step: Step) -> int:
+    """A place behind the end of the step, for what storage still does."""
+    return step.tail + 12 + 2 * step.parts.stages
+
+
+def _latest(step: Step, pending: list[Pending]) -> list[NDArray[np.int64]]:
+    """For each kind of pending slots the last one of every stage; int64[pp] each."""
+    columns = []
+    for kind in pending:
+        latest = np.full(step.training.layout.pp, NONE, np.int64)
+        latest[kind.stage] = kind.slots  # ascending, so the last one stays
+        columns.append(latest)
+    return columns
+
+
+def _overlapped(step: Step) -> list[NDArray[np.int64]]:
+    """Collectives beside the last piece of every stage; int64[pp] each."""
+    last = np.zeros(step.training.layout.pp, np.int64)
+    last[step.pieces.stage] = np.arange(len(step.pieces))
+    return [column[last] for column in step.pieces.overlapped_ends()]
+
+
+def _shared_embedding(step: Step, order: int, pending: list[Pending]) -> None:
+    """The first and the last stage hold one embedding where input and output share it: they sum its gradients."""
+    model, layout = step.training.model, step.training.layout
+    if not model.tied_embeddings or layout.pp == 1:
+        return
+    slot = step.program.add(
+        "embedding",
+        Kind.COLLECTIVE,
+        Stream.COMPUTE,
+        stage=0,
+        order=order,
+        phase="gradient",
+        op="reduce shared embedding",
+        size_bytes=-(-model.vocab * model.hidden * step.training.software.gradient_bytes // layout.tp),
+    )
+    for latest in _latest(step, pending):
+        step.program.wait(slot, latest[[0]])
+        step.program.wait(slot, latest[[-1]])
+
+
+def _split_norms(step: Step, order: int) -> None:
+    """Under sequence parallelism each tp rank has seen some of the tokens: gradients of the norms are summed."""
+    model, layout = step.training.model, step.training.layout
+    if layout.tp == 1 or not layout.sequence_parallel:
+        return
+    stages = np.arange(step.parts.stages)
+    layers = np.bincount(stages % layout.pp, step.parts.layers[stages], layout.pp).astype(np.int64)
+    holding = np.flatnonzero(layers)
+    each = model.norms_per_layer * model.norm_parameters() * step.training.software.gradient_bytes
+    step.program.add(
+        "tp",
+        Kind.COLLECTIVE,
+        Stream.COMPUTE,
+        stage=holding,
+        order=np.full(len(holding), order),
+        phase="gradient",
+        op="reduce norms",
+        size_bytes=layers[holding] * each,
+    )
+
+
+def _gradient_norm(step: Step, order: int) -> NDArray[np.int64] | None:
+    if step.program.lattice.communicator_size("world") == 1:
+        return None
+    return step.program.add(
+        "world",
+        Kind.COLLECTIVE,
+        Stream.COMPUTE,
+        stage=0,
+        order=order,
+        phase="gradient",
+        op="gradient norm",
+        size_bytes=NORM_BYTES,
+        collective=CollectiveKind.ALL_REDUCE,
+    )
+
+
+def _optimizer(step: Step, order: int, clip: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The update of what each rank holds, or of what it keeps elsewhere, and the host's fixed time of a step.
+
+    The buffer of gradients is passed over twice more, for its norm and to clear it. `optimizer_ps` counts parameters,
+    so those bytes are put as the parameters whose update moves as many.
+    """
+    training, pp = step.training, step.training.layout.pp
+    updated, software = updated_parameters(step), training.software
+    buffer = updated if training.layout.zero >= 2 else _parameters(step, 1, 1)
+    moved = updated + 2.0 * buffer * software.gradient_bytes / software.optimizer_bytes
+    update = [costs.optimizer_ps(training, step.cluster.accelerator, count) for count in moved.tolist()]
+    took = np.array(update, np.int64)
+    if training.offload is None:
+        slots = _on_all(step, order, "update", took)
+    else:
+        awaited = [*clip, _last_computed(step)]
+        slots = update_in_parts(step, training.offload, order, (updated, took), awaited)
+    if training.software.step_ps:
+        slots = _on_all(step, order + 1, "host", np.full(pp, training.software.step_ps))
+    return slots
+
+
+def _last_computed(step: Step) -> NDArray[np.int64]:
+    """int64[pp], the last computation of every stage's passes."""
+    last = np.zeros(step.training.layout.pp, np.int64)
+    last[step.pieces.stage] = step.pieces.compute
+    return last
+
+
+def _on_all(step: Step, order: int, op: str, duration_ps: NDArray[np.int64]) -> NDArray[np.int64]:
+    pp = step.training.layout.pp
+    return step.program.add(
+        "rank",
+        Kind.COMPUTE,
+        Stream.COMPUTE,
+        stage=np.arange(pp),
+        order=np.full(pp, order),
+        phase="optimizer",
+        op=op,
+        duration_ps=duration_ps,
+    )
+
+
+def updated_parameters(step: Step) -> NDArray[np.float64]:
+    """float64[pp]: parameters that one rank of every stage updates, after sharding."""
+    shards = {holding.name: holding.ranks for holding in step.plan.holdings} if step.plan.sharded else {}
+    return _parameters(step, shards.get("dense", 1), shards.get("expert", 1))
+
+
+def distinct_parameters(step: Step) -> NDArray[np.float64]:
+    """float64[pp]: parameters of a stage, shared out evenly over the ranks that hold the same ones."""
+    layout = step.training.layout
+    return _parameters(step, layout.dp * layout.cp, layout.edp)
+
+
+def _parameters(step: Step, dense_ranks: int, expert_ranks: int) -> NDArray[np.float64]:
+    stages = np.arange(step.parts.stages)
+    rank, pp = stages % step.training.layout.pp, step.training.layout.pp
+    dense = np.bincount(rank, step.parts.trained_dense[stages], pp) / dense_ranks
+    expert = np.bincount(rank, step.parts.trained_expert[stages], pp) / expert_ranks
+    return np.asarray(dense + expert, np.float64)

@@ -1,0 +1,197 @@
+"""The operations of a step, cut into pieces, and what each piece has put on its streams so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.graph import Kind, Stream
+from railyard.work.training.program import NONE
+from railyard.work.training.schedule import Op
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.work.training.parallel.parts import StageParts
+    from railyard.work.training.program import Program
+    from railyard.work.training.schedule import Emission
+
+# Places of a piece's slots in the order of its stage: gathered parameters, what runs beside the computation, the
+# computation, collectives on its stream, sends, reductions. `SPAN` is the distance between two pieces.
+GATHER, BESIDE, AGAIN, COMPUTE, OPEN, SEND, REDUCE, SPAN = 0, 8, 96, 97, 98, 192, 200, 256
+
+# Rows of the table of losses: each part's passes, one after another.
+_PASSES = ("forward", "backward", "weight", "recompute")
+_PHASES = {Op.FORWARD: "forward", Op.BACKWARD: "backward", Op.WEIGHT: "weight"}
+
+
+@dataclass
+class Pieces:
+    """n pieces in the order of the step; columns as long as that.
+
+    Attributes:
+        operation: int64[n], row of the emission.
+        stage, virtual_stage, micro_batch, op: As in the emission.
+        part: int64[n], row of the parts table.
+        first, last: bool[n], whether the piece begins or ends its operation.
+        before: int64[n], piece before it on the same stage, -1 at the start.
+        full: bool[n], as in the emission.
+        joined: bool[n], whether the piece begins an operation that is one chunk with the piece before it.
+        together: bool[n], whether its operation is part of such a chunk.
+        entry: int64[n], first slot of the piece on the compute stream, apart from gathers.
+        compute: int64[n], its computation.
+        end: int64[n], last slot on the compute stream.
+        overlapped: For each stream beside the computation two columns int64[n], the piece's first slot on it and its
+            last one, `NONE` where there is none.
+    """
+
+    operation: NDArray[np.int64]
+    stage: NDArray[np.int32]
+    virtual_stage: NDArray[np.int32]
+    micro_batch: NDArray[np.int32]
+    op: NDArray[np.uint8]
+    part: NDArray[np.int64]
+    first: NDArray[np.bool_]
+    last: NDArray[np.bool_]
+    before: NDArray[np.int64]
+    full: NDArray[np.bool_]
+    joined: NDArray[np.bool_]
+    together: NDArray[np.bool_]
+    entry: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    compute: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    end: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    overlapped: dict[Stream, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.stage)
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """int64[n], the place of each piece in the order of slots."""
+        return np.arange(len(self), dtype=np.int64) * SPAN
+
+    @property
+    def finish(self) -> int:
+        """A place behind all pieces."""
+        return len(self) * SPAN
+
+    def previous(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
+        """For each piece the entry of the piece before it on its stage, `NONE` for the first."""
+        return np.where(self.before >= 0, column[self.before], NONE)
+
+    def outside(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The same of the last piece that is not of the same chunk."""
+        return np.where(self.joined & (self.before >= 0), self.previous(column)[self.before], self.previous(column))
+
+    def within(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
+        """For each piece behind a chunk of two the entry of the chunk's first one, else `NONE`."""
+        behind = (self.before >= 0) & self.joined[self.before]
+        return np.where(behind, self.previous(column)[self.before], NONE)
+
+    def begins(self) -> list[NDArray[np.int64]]:
+        """Columns of the slots that must wait for whatever the piece needs from elsewhere."""
+        return [self.entry, *(first for first, _ in self.overlapped.values())]
+
+    def overlapped_ends(self) -> list[NDArray[np.int64]]:
+        """Columns of the slots whose ends are the end of the piece, beside the compute stream."""
+        return [last for _, last in self.overlapped.values()]
+
+    def put_overlapped(self, stream: Stream, where: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        """Notes slots that run on a stream beside the computation, behind those already there."""
+        none = np.full(len(self), NONE, np.int64)
+        first, last = self.overlapped.setdefault(stream, (none, none.copy()))
+        first[where] = np.where(first[where] == NONE, slots, first[where])
+        last[where] = slots
+
+
+def cut(emission: Emission, parts: StageParts, split: NDArray[np.bool_]) -> Pieces:
+    """The pieces of all operations.
+
+    Args:
+        emission: The operations.
+        parts: The table of stages and their segments.
+        split: bool[operations], which are cut into the segments of their stage; the others stay whole.
+    """
+    number = np.where(split, parts.segments[emission.virtual_stage], 1)
+    operation = np.repeat(np.arange(len(emission), dtype=np.int64), number)
+    start = np.cumsum(number) - number
+    position = np.arange(len(operation)) - start[operation]
+    virtual, op = emission.virtual_stage[operation], emission.op[operation]
+    # Backward goes through the segments from the last to the first.
+    along = np.where(op == Op.FORWARD, position, number[operation] - 1 - position)
+    segment = parts.first_segment[virtual] + along
+    stage = emission.stage[operation]
+    return Pieces(
+        operation=operation,
+        stage=stage,
+        virtual_stage=virtual,
+        micro_batch=emission.micro_batch[operation],
+        op=op,
+        part=np.where(split[operation], segment, virtual),
+        first=position == 0,
+        last=position == number[operation] - 1,
+        before=_before(stage),
+        full=emission.full[operation],
+        joined=(position == 0) & emission.joins[operation],
+        together=(emission.partners() >= 0)[operation],
+    )
+
+
+def _before(stage: NDArray[np.int32]) -> NDArray[np.int64]:
+    """For each piece the one before it on the same stage."""
+    order = np.argsort(stage, kind="stable")
+    before = np.full(len(stage), -1, np.int64)
+    same = stage[order[1:]] == stage[order[:-1]]
+    before[order[1:][same]] = order[:-1][same]
+    return before
+
+
+def compute(program: Program, pieces: Pieces, parts: StageParts) -> None:
+    """Puts the computation of every piece on its stage's compute stream, what is computed again in front of it."""
+    slots = np.full(len(pieces), NONE, np.int64)
+    for op, phase in _PHASES.items():
+        chosen = np.flatnonzero(pieces.op == op)
+        part = pieces.part[chosen]
+        duration = parts.time_ps[part, op] + pieces.full[chosen] * parts.time_ps[part, Op.WEIGHT]
+        slots[chosen] = _computation(program, pieces, chosen, duration_ps=duration, phase=phase, place=COMPUTE)
+    again = np.flatnonzero((pieces.op == Op.BACKWARD) & (parts.recompute_ps[pieces.part] > 0))
+    entry = slots.copy()
+    duration = parts.recompute_ps[pieces.part[again]]
+    entry[again] = _computation(program, pieces, again, duration_ps=duration, phase="recompute", place=AGAIN)
+    pieces.compute, pieces.entry, pieces.end = slots, entry, slots.copy()
+
+
+def loss_table(forward: NDArray[np.float64], backward: NDArray[np.float64]) -> NDArray[np.float64]:
+    """float64[parts * passes, contenders]: losses of all passes of all parts, of [parts, contenders] each way."""
+    return np.stack([forward, backward, backward, forward], axis=1).reshape(-1, forward.shape[1])
+
+
+def loss_row(part: NDArray[np.int64], number: int) -> NDArray[np.int64]:
+    """The row of that table that a part's pass has."""
+    return part * len(_PASSES) + number
+
+
+def _computation(
+    program: Program,
+    pieces: Pieces,
+    chosen: NDArray[np.int64],
+    *,
+    duration_ps: NDArray[np.int64],
+    phase: str,
+    place: int,
+) -> NDArray[np.int64]:
+    return program.add(
+        "rank",
+        Kind.COMPUTE,
+        Stream.COMPUTE,
+        stage=pieces.stage[chosen],
+        order=pieces.order[chosen] + place,
+        phase=phase,
+        op="compute",
+        virtual_stage=pieces.virtual_stage[chosen],
+        micro_batch=pieces.micro_batch[chosen],
+        duration_ps=duration_ps,
+        loss_index=loss_row(pieces.part[chosen], _PASSES.index(phase)),
+    )

@@ -1,0 +1,79 @@
+"""Parameters that one rank holds, by part of the model.
+
+TP splits matrices, EP splits experts; norms, router and low-rank down projections stay whole.
+Works on one (model, layout) or on columns of them: only arithmetic on their fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from railyard.model.architecture import mean
+
+if TYPE_CHECKING:
+    from railyard.catalog import Model
+    from railyard.catalog.block import Kind
+    from railyard.work.training.spec import Layout
+
+
+def _latent_down(model: Model) -> float:
+    """Down projections of latent attention, which every TP rank holds whole."""
+    if model.mla is None:
+        return 0.0
+    return float(
+        model.hidden * (model.mla.q_lora + model.mla.kv_lora + model.mla.rope_dim)
+        + model.mla.q_lora
+        + model.mla.kv_lora
+    )
+
+
+def _mixer(model: Model, kind: Kind, layout: Layout) -> float:
+    replicated = _latent_down(model) if kind.plain else 0.0
+    return replicated + (kind.mixer_parameters - replicated) / layout.tp + kind.norms * model.norm_parameters()
+
+
+def layer_dense(model: Model, layout: Layout) -> float:
+    """The mean layer without experts."""
+
+    def parameters(kind: Kind) -> float:
+        return _mixer(model, kind, layout) + model.feed_parameters(kind.feed, kind.ffn) / layout.tp
+
+    return mean([kind for kind in model.kinds if kind.feed != "experts"] or _plain(model), parameters)
+
+
+def layer_moe_dense(model: Model, layout: Layout) -> float:
+    """The mean layer with experts, without its routed experts."""
+    beside = model.shared_parameters() / layout.tp + model.router_parameters()
+    with_experts = [kind for kind in model.kinds if kind.feed == "experts"] or _plain(model)
+    return mean(with_experts, lambda kind: _mixer(model, kind, layout) + beside)
+
+
+def _plain(model: Model) -> list[Kind]:
+    """A layer with the model's heads and width, as a prediction layer is where no other is like it."""
+    return [replace(kind, ffn=model.ffn, feed="dense") for kind in model.kinds[:1]]
+
+
+def layer_expert(model: Model, layout: Layout) -> float:
+    """Routed experts of one layer."""
+    return model.experts * model.expert_parameters() / (layout.ep * layout.expert_tp)
+
+
+def embedding(model: Model, layout: Layout) -> float:
+    """Input embedding."""
+    return model.embedding_parameters() / layout.tp
+
+
+def head(model: Model, layout: Layout) -> float:
+    """Last norm, output projection (a tied one again where pipeline stages part it), prediction layers' dense part."""
+    tied_copy = model.vocab * model.hidden if model.tied_embeddings and layout.pp > 1 else 0
+    ahead = 2 * model.hidden * model.hidden + 3 * model.norm_parameters()
+    layer = layer_moe_dense(model, layout) if model.experts else layer_dense(model, layout)
+    return (
+        model.norm_parameters() + (model.head_parameters() + tied_copy) / layout.tp + model.mtp_layers * (ahead + layer)
+    )
+
+
+def prediction_expert(model: Model, layout: Layout) -> float:
+    """Routed experts of the multi-token-prediction layers, which stand with the head."""
+    return model.mtp_layers * layer_expert(model, layout)

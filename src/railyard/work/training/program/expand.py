@@ -1,0 +1,224 @@
+"""From slots to the task graph: every slot becomes one task a rank or communicator of its stage.
+
+The tasks of a slot stand next to one another, slots stand in the order of the program ("time-major"). Two things
+follow. The index order of every rank and stream is its order of execution, even where a collective joins ranks of
+several replicas, which no replica-major numbering can give. And no task stands before one that it waits for, so the
+graph is acyclic by construction, an engine can evaluate it in one pass, and tasks that run together lie together in
+memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.graph import Communicators, Kind, TaskGraph
+from railyard.kit.errors import InputError
+from railyard.work.training.program.lattice import EMBEDDING, WORLD
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.work.training.program.lattice import Lattice
+    from railyard.work.training.program.slots import Program, Slots
+
+_LARGEST = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Slots in their order, and where their tasks stand.
+
+    Attributes:
+        lattice: The spaces.
+        names: Their names, by the number that slots give.
+        slots: n slots, in order.
+        widths: int64[n], tasks of each.
+        first: int64[n+1], first task of each.
+    """
+
+    lattice: Lattice
+    names: list[str]
+    slots: Slots
+    widths: NDArray[np.int64]
+    first: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """Which slot waits for which, sorted by both.
+
+    Attributes:
+        waiting, awaited: int64[m], slots.
+        table: int64[m], which of `tables` relates their tasks.
+        offset: int64[m], entries of earlier edges of the same task.
+        tables: int32[groups, degree] each.
+        per_task: int64[n], entries of one task of each slot.
+    """
+
+    waiting: NDArray[np.int64]
+    awaited: NDArray[np.int64]
+    table: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    tables: list[NDArray[np.int32]]
+    per_task: NDArray[np.int64]
+
+
+def expand(program: Program) -> TaskGraph:
+    """The task graph of a program.
+
+    Raises:
+        InputError: The step has more tasks or dependencies than 32-bit indices can number.
+    """
+    slots = program.slots()
+    order = np.argsort(slots.order, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    placed = _placed(program.lattice, slots.take(order))
+    slots, widths = placed.slots, placed.widths
+    waiting, awaited = (place[side] for side in program.edges())
+    dep_ptr, dep_idx = _dependencies(placed, _related(placed, waiting, awaited))
+    communicators, base = _communicators(placed)
+    codes, label = np.unique(slots.label, return_inverse=True)
+    rank, peer = _ranks(placed, base)
+    loss_index, loss = _loss_index(slots, widths, program.loss)
+    return TaskGraph(
+        ranks=program.lattice.width * program.lattice.stages,
+        kind=np.repeat(slots.kind, widths),
+        rank=rank,
+        peer=peer,
+        duration_ps=np.repeat(slots.duration_ps, widths),
+        size_bytes=np.repeat(slots.size_bytes, widths),
+        count=np.repeat(slots.count, widths),
+        collective=np.repeat(slots.collective, widths),
+        stream=np.repeat(slots.stream, widths),
+        label=np.repeat(label.astype(np.int32), widths),
+        dep_ptr=dep_ptr,
+        dep_idx=dep_idx,
+        labels=program.decode(codes),
+        communicators=communicators,
+        loss_index=loss_index,
+        loss=loss,
+    )
+
+
+def _loss_index(
+    slots: Slots, widths: NDArray[np.int64], loss: NDArray[np.float64] | None
+) -> tuple[NDArray[np.int32] | None, NDArray[np.float64] | None]:
+    """The columns of what slows computations; none where no communication runs beside any."""
+    if loss is None or not (slots.loss_index[slots.kind != Kind.COMPUTE] >= 0).any():
+        return None, None
+    return np.repeat(slots.loss_index, widths), loss
+
+
+def _placed(lattice: Lattice, slots: Slots) -> _Placed:
+    names = list(lattice.spaces)
+    widths = np.array([lattice.spaces[name].groups for name in names], np.int64)[slots.space]
+    first = np.zeros(len(slots) + 1, np.int64)
+    np.cumsum(widths, out=first[1:])
+    _check_size("tasks", int(first[-1]))
+    return _Placed(lattice, names, slots, widths, first)
+
+
+def _check_size(what: str, found: int) -> None:
+    if found > _LARGEST:
+        raise InputError(
+            f"the step has too many {what} for one graph",
+            found=f"{found:,}",
+            allowed=f"at most {_LARGEST:,}",
+            hint="take fewer micro-batches or virtual stages, or larger buckets",
+        )
+
+
+def _communicators(placed: _Placed) -> tuple[Communicators, NDArray[np.int64]]:
+    """The communicators in use, and the number of the first one of every space (and of stage 0)."""
+    lattice, names, slots = placed.lattice, placed.names, placed.slots
+    base = np.zeros(len(names), np.int64)
+    sizes: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
+    ranks: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
+    groups: list[str] = []
+    for space in np.unique(slots.space[slots.kind == Kind.COLLECTIVE]).tolist():
+        table = lattice.communicators(names[space])
+        base[space] = len(groups)
+        groups += [lattice.spaces[names[space]].label] * len(table)
+        sizes.append(np.full(len(table), table.shape[1], np.int64))
+        ranks.append(table.ravel())
+    return Communicators(np.concatenate(sizes).cumsum(), np.concatenate(ranks), groups), base
+
+
+def _ranks(placed: _Placed, base: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Columns `rank` and `peer`: where each task of a slot runs, and to whom it sends."""
+    slots, widths, width = placed.slots, placed.widths, placed.lattice.width
+    collective = slots.kind == Kind.COLLECTIVE
+    over_stages = np.isin(slots.space, [placed.names.index(WORLD), placed.names.index(EMBEDDING)])
+    communicator = base[slots.space] + np.where(over_stages, 0, slots.stage * widths)
+    start = np.where(collective, communicator, slots.stage.astype(np.int64) * width)
+    # What a whole group reads, prepares or writes runs on its first rank.
+    stride = np.where(collective, 1, _leader_strides(placed.lattice)[slots.space])
+    instance = np.arange(placed.first[-1], dtype=np.int32)
+    instance -= np.repeat(placed.first[:-1].astype(np.int32), widths)
+    rank = _progression(start, stride, instance, widths)
+    sends = slots.peer >= 0
+    peer = _progression(np.where(sends, slots.peer.astype(np.int64) * width, -1), sends, instance, widths)
+    if slots.shift.any():
+        further = np.repeat(slots.shift, widths)
+        peer = np.where(further > 0, (rank.astype(np.int64) + further) % (width * placed.lattice.stages), peer)
+    return rank, peer.astype(np.int32, copy=False)
+
+
+def _progression(
+    start: NDArray[np.int64],
+    step: NDArray[np.integer | np.bool_],
+    instance: NDArray[np.int32],
+    widths: NDArray[np.int64],
+) -> NDArray[np.int32]:
+    """int32[tasks], `start + step * instance` of every slot, in place: a fresh column is pages to clear."""
+    steps = np.repeat(step.astype(np.int32), widths)
+    steps *= instance
+    steps += np.repeat(start.astype(np.int32), widths)
+    return steps
+
+
+def _leader_strides(lattice: Lattice) -> NDArray[np.int64]:
+    """int64[spaces]: from the first place of a group to that of the next."""
+    first = [space.members[:, 0] for space in lattice.spaces.values()]
+    return np.array([int(places[1] - places[0]) if len(places) > 1 else 1 for places in first], np.int64)
+
+
+def _related(placed: _Placed, waiting: NDArray[np.int64], awaited: NDArray[np.int64]) -> _Edges:
+    """The edges, each with the relation of its two spaces."""
+    sort = np.lexsort((awaited, waiting))
+    waiting, awaited = waiting[sort], awaited[sort]
+    space, names = placed.slots.space.astype(np.int64), placed.names
+    pairs, table = np.unique(space[waiting] * len(names) + space[awaited], return_inverse=True)
+    tables = [placed.lattice.relation(names[p // len(names)], names[p % len(names)]) for p in pairs.tolist()]
+    degree = np.array([relation.shape[1] for relation in tables], np.int64)[table]
+    per_task = np.zeros(len(placed.slots), np.int64)
+    np.add.at(per_task, waiting, degree)
+    # Entries of earlier edges of the same slot: those of all earlier edges, less those before the slot's first edge.
+    before = np.cumsum(degree) - degree
+    heads = np.flatnonzero(np.diff(waiting, prepend=-1))
+    of_slot = np.zeros(len(placed.slots), np.int64)
+    of_slot[waiting[heads]] = before[heads]
+    return _Edges(waiting, awaited, table, before - of_slot[waiting], tables, per_task)
+
+
+def _dependencies(placed: _Placed, edges: _Edges) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Columns `dep_ptr` and `dep_idx`: every edge between slots, replicated along the relation of their spaces."""
+    total = int((edges.per_task * placed.widths).sum())
+    _check_size("dependencies", total)
+    dep_ptr = np.zeros(int(placed.first[-1]) + 1, np.int64)
+    np.cumsum(np.repeat(edges.per_task.astype(np.int32), placed.widths), out=dep_ptr[1:])
+    dep_idx = np.empty(total, np.int32)
+    for number, relation in enumerate(edges.tables):
+        chosen = edges.table == number
+        waiting, offset = edges.waiting[chosen], edges.offset[chosen]
+        where = np.arange(len(relation), dtype=np.int64)[None, :] * edges.per_task[waiting][:, None]
+        where += (dep_ptr[placed.first[waiting]] + offset)[:, None]
+        task = placed.first[edges.awaited[chosen]].astype(np.int32)[:, None]
+        for column in range(relation.shape[1]):
+            dep_idx[where] = task + relation[:, column][None, :]
+            where += 1
+    return dep_ptr, dep_idx

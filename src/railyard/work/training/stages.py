@@ -1,0 +1,143 @@
+"""Which layers each virtual pipeline stage holds.
+
+Virtual stage v is chunk v // pp of rank v % pp (Megatron's interleaved order). Uneven splits are legal: where the
+layers do not divide, the embedding and the head count as a layer each if that makes them divide (Llama 3.1 405B: 126 +
+2 on 64), else the head alone (more with prediction layers), else the stages in the middle take one layer more than the
+ends, which also hold embedding and head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from railyard.kit.errors import InputError
+
+if TYPE_CHECKING:
+    from railyard.catalog import Model
+    from railyard.work.training.spec import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualStage:
+    """Part of the model that one rank computes in one go.
+
+    Attributes:
+        index: In the order of the forward pass, from 0.
+        stage: Pipeline stage (rank along pp).
+        chunk: Which of the stage's `vp` chunks.
+        first_layer: First transformer layer, from 0.
+        layers: Number of transformer layers.
+        moe_layers: Those of them with experts.
+        embedding: Whether it looks up the tokens.
+        head: Whether it holds logits and loss, and the multi-token-prediction layers.
+    """
+
+    index: int
+    stage: int
+    chunk: int
+    first_layer: int
+    layers: int
+    moe_layers: int
+    embedding: bool
+    head: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StageCounts:
+    """What one pipeline rank holds over all its chunks, and how many layers its first and its last chunk have."""
+
+    layers: int
+    moe_layers: int
+    embedding: bool
+    head: bool
+    first_chunk: int = 0
+    last_chunk: int = 0
+
+
+def layer_counts(layers: int, stages: int, prediction: int = 0) -> list[int]:
+    """Transformer layers of each of so many virtual stages.
+
+    Args:
+        layers: Of the model.
+        stages: pp * vp.
+        prediction: Multi-token-prediction layers, which stand with the head.
+
+    Raises:
+        InputError: There are more stages than layers and ends.
+    """
+    if stages > layers + 2:
+        raise InputError(
+            f"{stages} virtual pipeline stages (pp * vp) for {layers} layers leave stages empty",
+            key="parallelism.pp",
+            found=stages,
+            allowed=f"at most {layers + 2} (embedding and head may have one of their own)",
+        )
+    for embedding, head in _END_WEIGHTS if prediction == 0 else _end_weights(prediction):
+        each, left = divmod(layers + embedding + head, stages)
+        if left == 0 and stages > 1 and each >= max(embedding, head):
+            return [each - embedding, *[each] * (stages - 2), each - head]
+    if stages > layers:
+        return [0] * (stages - layers) + [1] * layers
+    counts = [layers // stages] * stages
+    middle = [*range(1, stages - 1), 0, stages - 1]
+    for index in middle[: layers % stages]:
+        counts[index] += 1
+    return counts
+
+
+# What embedding and head may weigh in layers, in the order in which they are tried.
+_END_WEIGHTS = ((0, 0), (1, 1), (0, 1))
+
+
+def _end_weights(prediction: int) -> tuple[tuple[int, int], ...]:
+    """The same with prediction layers: each is a layer and one more pass of the head (DeepSeek-V3's own layouts)."""
+    both, one = 1 + 2 * prediction, 1 + prediction
+    return ((0, both), (1, one), (0, one), (1, both), (0, 0))
+
+
+def virtual_stages(model: Model, layout: Layout) -> tuple[VirtualStage, ...]:
+    """All virtual stages in forward order; under DualPipe those of the second copy behind them, by rank.
+
+    Raises:
+        InputError: There are more stages than layers.
+    """
+    total = layout.pp * layout.vp
+    stages, first = [], 0
+    for index, count in enumerate(layer_counts(model.layers, total, model.mtp_layers)):
+        moe = sum(model.has_experts(layer) for layer in range(first, first + count))
+        stages.append(
+            VirtualStage(
+                index=index,
+                stage=index % layout.pp,
+                chunk=index // layout.pp,
+                first_layer=first,
+                layers=count,
+                moe_layers=moe,
+                embedding=index == 0,
+                head=index == total - 1,
+            )
+        )
+        first += count
+    if layout.schedule == "dualpipe":
+        stages += [
+            replace(stages[layout.pp - 1 - rank], index=layout.pp + rank, stage=rank, chunk=1)
+            for rank in range(layout.pp)
+        ]
+    return tuple(stages)
+
+
+def rank_stages(model: Model, layout: Layout) -> tuple[StageCounts, ...]:
+    """What each pipeline rank holds, summed over its chunks."""
+    chunks = virtual_stages(model, layout)
+    return tuple(
+        StageCounts(
+            layers=sum(v.layers for v in chunks if v.stage == rank),
+            moe_layers=sum(v.moe_layers for v in chunks if v.stage == rank),
+            embedding=any(v.embedding for v in chunks if v.stage == rank),
+            head=any(v.head for v in chunks if v.stage == rank),
+            first_chunk=chunks[rank].layers,
+            last_chunk=chunks[rank - layout.pp].layers,
+        )
+        for rank in range(layout.pp)
+    )

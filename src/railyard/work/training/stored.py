@@ -1,0 +1,83 @@
+"""Storage in closed form: what a step waits for data, and what checkpoints add to the mean step.
+
+The engine lets flows share every link. Here all ranks that read (or write) do so at once, and each gets the least of
+its share of the storage system, of its server's NICs, and of the device's operations a second.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.work.training import protection
+from railyard.work.training.loading import cores_of, load_of, readers, step_s
+from railyard.work.training.stages import virtual_stages
+
+if TYPE_CHECKING:
+    from railyard.model.storage import StorageRates
+    from railyard.work.training.spec import Training
+
+
+def data_s(training: Training, rates: StorageRates, compute_s: float) -> float:
+    """Seconds of a step that wait for data; 0 where the job reads none."""
+    data = training.data
+    if data is None:
+        return 0.0
+    load, ranks = load_of(training, rates.servers), readers(training)
+    group = 1 if data.every_rank else training.layout.tp
+    together = min(ranks, max(1, rates.ranks_per_server // group))
+    read_s = load.stored_bytes * 8 / rates.shared_bps(rates.read_bps, ranks, together)
+    if rates.iops:
+        read_s = max(read_s, load.requests * ranks / rates.iops)
+    cache_s = 0.0
+    if load.cached_bytes and data.cache_read_bps > 0:
+        cache_s = load.cached_bytes * 8 * together / data.cache_read_bps
+    worker_s = load.worker_s(rates.latency_s, data.queue_depth, cache_s)
+    total_s = step_s(
+        compute_s,
+        read_s + rates.latency_s,
+        worker_s,
+        workers=data.workers,
+        prefetch=data.prefetch,
+        batches=training.layout.micro_batches,
+        least_s=load.prepare_s / cores_of(training, rates.cores, rates.ranks_per_server),
+    )
+    return total_s - compute_s
+
+
+def checkpoint_bytes(training: Training) -> float:
+    """Bytes of a checkpoint of the whole job."""
+    from railyard.work.training.compute import stage_parameters
+
+    saved, layout = training.checkpoint, training.layout
+    if saved is None:
+        return 0.0
+    stages = [stage_parameters(training, stage) for stage in virtual_stages(training.model, layout)]
+    stage = layout.tp * layout.cp * layout.dp
+    dense = sum(part.trained_dense for part in stages) * layout.tp
+    expert = sum(part.trained_expert for part in stages) * stage / layout.edp
+    return (dense + expert) * saved.bytes_per_parameter
+
+
+def stall_s(training: Training, rates: StorageRates) -> float:
+    """Seconds by which a checkpoint lengthens its step."""
+    saved, layout = training.checkpoint, training.layout
+    if saved is None or (saved.asynchronous and saved.overlap_copy):
+        return 0.0
+    total = checkpoint_bytes(training) * 8
+    writers = layout.tp * layout.pp if saved.gathered else layout.ranks
+    each, gather_s = total / writers, 0.0
+    if saved.gathered and rates.servers > 1:
+        inward_bps = rates.back_end_bps * rates.ranks_per_server
+        gather_s = total / max(layout.pp, 1) * (1 - 1 / rates.servers) / inward_bps
+    copy_s = each / (rates.host_bps * saved.copy_share)
+    if saved.asynchronous:
+        return gather_s + copy_s
+    together = min(layout.tp if saved.gathered else layout.ranks, rates.ranks_per_server)
+    write_s = each / rates.shared_bps(rates.write_bps, writers, together)
+    return gather_s + protection.keys_s(saved, writers) + max(write_s, copy_s, each / protection.file_bps(saved))
+
+
+def checkpoint_s(training: Training, rates: StorageRates) -> float:
+    """What checkpoints add to the mean step, seconds."""
+    saved = training.checkpoint
+    return 0.0 if saved is None else stall_s(training, rates) / max(saved.interval_steps, 1)

@@ -1,0 +1,196 @@
+"""What a job's way of communicating sends, keeps and costs, beside what it would send without: the price of a gain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from railyard.graph import CollectiveKind
+from railyard.kit.units import format_memory
+from railyard.measure.result.training import BytesPair, CommunicationFigures, PublishedEffect, UsedPart
+from railyard.work.training.pipeline_ranks import PipelineRanks
+from railyard.work.training.sync.graph import asked_of
+from railyard.work.training.sync.shapes import bundle
+from railyard.work.training.sync.sparse_rows import table, without_table
+from railyard.work.training.sync.wire import Leg, Peers
+from railyard.work.training.sync.worker import kept_bytes, replica_peers, worker_job, workers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from railyard.work.training.spec import Training
+    from railyard.work.training.sync.published import Finding
+
+
+@dataclass(frozen=True)
+class SyncLedger:
+    """Of the rank that holds most, a step on average.
+
+    Attributes:
+        plain_bytes: That it would send to other replicas if the job did nothing.
+        sent_bytes: That it sends.
+        plain_across_bytes, sent_across_bytes: The same of what leaves its scale-up domain.
+        kept_bytes: Of device memory that this takes beyond parameters, gradients and optimizer.
+        between: Bytes that leave a worker for each of its ranks, if all met in every step and as it is; None where they
+            do.
+        parts: What is used: name, kind and values.
+        published: What papers report about convergence.
+    """
+
+    plain_bytes: float
+    sent_bytes: float
+    plain_across_bytes: float
+    sent_across_bytes: float
+    kept_bytes: float
+    between: tuple[float, float] | None
+    parts: tuple[tuple[str, str, dict[str, Any]], ...]
+    published: tuple[tuple[str, Finding], ...]
+
+    def section(self) -> CommunicationFigures:
+        """The result's `communication`."""
+        between = None
+        if self.between is not None:
+            between = BytesPair(plain_bytes=self.between[0], sent_bytes=self.between[1])
+        return CommunicationFigures(
+            plain_bytes=self.plain_bytes,
+            sent_bytes=self.sent_bytes,
+            plain_across_bytes=self.plain_across_bytes,
+            sent_across_bytes=self.sent_across_bytes,
+            kept_bytes=self.kept_bytes,
+            between_workers=between,
+            parts=tuple(UsedPart(name=name, kind=kind, values=values) for name, kind, values in self.parts),
+            convergence=tuple(
+                PublishedEffect(kind=kind, effect=finding.effect, scope=finding.scope, source=finding.source)
+                for kind, finding in self.published
+            ),
+        )
+
+    def notes(self) -> list[str]:
+        """One line of price, and one for each published effect on convergence."""
+        kinds = ", ".join(kind for _, kind, _ in self.parts)
+        where, pair = "to other replicas", (self.plain_bytes, self.sent_bytes)
+        if self.plain_across_bytes:
+            where, pair = "out of its scale-up domain", (self.plain_across_bytes, self.sent_across_bytes)
+        if self.between is not None:
+            where, pair = "to other workers", self.between
+        return [
+            f"with {kinds} each rank sends {pair[1] / 1e9:.3g} GB a step {where}, in place of {pair[0] / 1e9:.3g} GB"
+            f" ({_times(*pair)}), and keeps {format_memory(self.kept_bytes, 2)} more",
+            *(f"published for {kind}, not computed here: {finding}" for kind, finding in self.published),
+        ]
+
+
+def _times(plain: float, sent: float) -> str:
+    if plain == sent or not sent:
+        return "the same"
+    return f"{plain / sent:.3g} times fewer" if sent < plain else f"{sent / plain:.3g} times more"
+
+
+def ledger(training: Training, domain: int) -> SyncLedger | None:
+    """The price of a job's way of communicating; None where it changes nothing.
+
+    Args:
+        training: The job.
+        domain: Ranks of a scale-up domain.
+    """
+    asked = asked_of(training)
+    if asked is None:
+        return None
+    pipeline = PipelineRanks.of([training])
+    most = {name: max(float(getattr(kind, name)[0]) for kind in pipeline.kinds) for name in ("dense", "expert")}
+    plain = training.replace(communication=None)
+    return SyncLedger(
+        plain_bytes=sent_bytes(plain, domain, most),
+        sent_bytes=sent_bytes(training, domain, most),
+        plain_across_bytes=sent_bytes(plain, domain, most, across=True),
+        sent_across_bytes=sent_bytes(training, domain, most, across=True),
+        kept_bytes=sum(kept_bytes(training, name, domain) * most[name] for name in most),
+        between=_between(training, domain, most),
+        parts=tuple(
+            (name, record.kind, {one.name: getattr(record, one.name) for one in fields(record)})
+            for name, record in asked.parts()
+        ),
+        published=tuple((record.kind, finding) for _, record in asked.parts() for finding in record.published),
+    )
+
+
+def _between(training: Training, domain: int, parameters: dict[str, float]) -> tuple[float, float] | None:
+    """Bytes between workers: reductions and gathers of each rank's own share, in every step and in a mean one."""
+    asked = asked_of(training)
+    updates = None if asked is None else asked.meets()
+    if updates is None:
+        return None
+    workers, zero, layout = workers_of(training), training.layout.zero, worker_job(training).layout
+    shard = sum(count / replica_peers(layout, name, domain).ranks for name, count in parameters.items())
+    once = training.software.gradient_bytes
+    often = _often(training)
+    each = 2.0 * once if zero == 0 else often * once + (2.0 if zero < 3 else 4.0 * often)
+    crossing = shard * (workers - 1) / workers
+    return crossing * each, crossing * 2.0 * updates.bits / 8.0 / updates.inner_steps
+
+
+def sent_bytes(training: Training, domain: int, parameters: dict[str, float], *, across: bool = False) -> float:
+    """Bytes that a rank sends to other replicas in a mean step: reductions, gathers of parameters, meetings.
+
+    Args:
+        training: The job.
+        domain: Ranks of a scale-up domain.
+        parameters: Parameters of the rank by holding.
+        across: Only those that leave the scale-up domain.
+    """
+    asked, job = asked_of(training), worker_job(training)
+    updates, total = None if asked is None else asked.meets(), 0.0
+    for name, count in parameters.items():
+        peers = replica_peers(job.layout, name, domain)
+        if count and peers.ranks > 1:
+            often = _often(job)
+            total += often * _bytes_of(_reduced(job, name, count, peers), peers, across=across)
+            total += _bytes_of(_gathered(job, count, peers), peers, across=across)
+        if count and updates is not None:
+            outer = Peers(workers_of(training), 1, sharded=False)
+            size = count / peers.ranks * updates.bits / 8.0
+            legs = [Leg(CollectiveKind.ALL_REDUCE, size)]
+            total += _bytes_of(legs, outer, across=across) / updates.inner_steps
+            if job.layout.zero == 0:
+                legs = [Leg(CollectiveKind.ALL_GATHER, 4.0 * count)]
+                total += _bytes_of(legs, peers, across=across) / updates.inner_steps
+    return total
+
+
+def _bytes_of(legs: Iterable[Leg], peers: Peers, *, across: bool) -> float:
+    return sum(leg.across_bytes(peers) if across else leg.sent_bytes(peers) for leg in legs)
+
+
+def _often(job: Training) -> int:
+    """Times a step that gradients are reduced."""
+    layout = job.layout
+    return layout.micro_batches if layout.zero >= 2 and layout.pp == 1 else 1
+
+
+def _reduced(job: Training, name: str, count: float, peers: Peers) -> list[Leg]:
+    """Collectives of one reduction of all gradients of a holding."""
+    asked, gradient = asked_of(job), job.software.gradient_bytes
+    if asked is not None and asked.compression is not None:
+        return list(asked.compression.reduction(bundle(job, name, count), peers).legs)
+    if asked is not None and asked.sparse is not None and name == "dense":
+        rest = Leg(CollectiveKind.ALL_REDUCE, without_table(job, count) * gradient)
+        return [rest, *table(job, asked.sparse, peers).legs]
+    kind = CollectiveKind.REDUCE_SCATTER if peers.sharded else CollectiveKind.ALL_REDUCE
+    return [Leg(kind, count * gradient)]
+
+
+def _gathered(job: Training, count: float, peers: Peers) -> list[Leg]:
+    """Gathers of a step: one under zero 1 and 2; under zero 3 for forward and, when dropped in between, backward."""
+    if not peers.sharded:
+        return []
+    asked = asked_of(job)
+    scheme = None if asked is None else asked.compression
+    share = 1.0 if scheme is None else scheme.parameter_share
+    once = Leg(CollectiveKind.ALL_GATHER, 2.0 * count * share)
+    if job.layout.zero < 3:
+        return [once]
+    again = once
+    if scheme is not None and scheme.second_copy:
+        again = Leg(CollectiveKind.ALL_GATHER, 2.0 * count, "inside")
+    often = job.layout.micro_batches if job.layout.reshard or job.layout.pp == 1 else 1
+    return often * [once, *([again] if job.layout.reshard else [])]

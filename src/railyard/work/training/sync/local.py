@@ -1,0 +1,287 @@
+"""Local updates: replicas step by themselves and meet every H steps (local SGD, DiLoCo, streaming DiLoCo)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+from railyard.kit.registry import Registry
+from railyard.kit.schema.bounds import COUNTED, WIDTHS, bounded, limits
+from railyard.work.training.sync.published import Finding
+from railyard.work.training.sync.wire import KernelWork
+
+
+class LocalUpdates(Protocol):
+    """How replicas that step by themselves meet; a frozen dataclass whose fields are its keys in a scenario.
+
+    Attributes:
+        kind: Its name.
+        published: What its papers report about convergence.
+    """
+
+    kind: ClassVar[str]
+    published: ClassVar[tuple[Finding, ...]]
+
+    @property
+    def inner_steps(self) -> int:
+        """Steps between two meetings over the same parameters (H)."""
+
+    @property
+    def workers(self) -> int:
+        """Groups of replicas that step together; 0 is every replica by itself."""
+
+    @property
+    def bits(self) -> float:
+        """Of a number as sent."""
+
+    @property
+    def fragments(self) -> int:
+        """Parts of the parameters that are sent at different times."""
+
+    @property
+    def overlap_steps(self) -> float:
+        """Steps of computation under which a fragment may be sent."""
+
+    @property
+    def state_bytes(self) -> float:
+        """Kept for each parameter, beyond what the inner optimizer keeps."""
+
+    @property
+    def update_bytes(self) -> float:
+        """Moved through memory for each parameter by an outer update."""
+
+    def problems(self) -> list[tuple[str, str, str, str]]:
+        """What is wrong with the values: message, key, found, allowed."""
+
+
+local_updates: Registry[type[LocalUpdates]] = Registry("way of local updates")
+
+_WIDTHS = (2, 4, 8, 16, 32)
+
+
+def _common(updates: LocalUpdates) -> list[tuple[str, str, str, str]]:
+    found = []
+    if updates.bits not in _WIDTHS:
+        found.append(("there is no such width", "outer_bits", f"{updates.bits:g}", ", ".join(map(str, _WIDTHS))))
+    if updates.overlap_steps < 0:
+        found.append(("no fewer than zero steps", "overlap", f"{updates.overlap_steps:g}", "0 or more"))
+    return found
+
+
+def outer_work(updates: LocalUpdates, parameters: float) -> KernelWork:
+    """The outer update of so many parameters, and the two passes that encode and decode what is sent."""
+    coded = 2.0 * (4.0 + updates.bits / 8.0) if updates.bits < 32 else 0.0
+    return KernelWork(parameters * (updates.update_bytes + coded), 0.0, 4.0)
+
+
+def exposed_s(updates: LocalUpdates, sync_s: float, step_s: float) -> float:
+    """Seconds that a mean step gets longer.
+
+    Args:
+        updates: How replicas meet.
+        sync_s: Time in which all parameters are sent, all fragments one after another.
+        step_s: An inner step.
+
+    Every fragment is sent once in H steps and may take `overlap_steps` steps; what it takes longer, the step waits.
+    """
+    each = sync_s / updates.fragments
+    late = max(0.0, each - updates.overlap_steps * step_s)
+    return updates.fragments * late / updates.inner_steps
+
+
+def utilization(updates: LocalUpdates, sync_s: float, step_s: float) -> float:
+    """Share of the time that is inner steps."""
+    return step_s / (step_s + exposed_s(updates, sync_s, step_s))
+
+
+@dataclass(frozen=True)
+class LocalSgd:
+    """Local SGD: replicas step by themselves and average their parameters every H steps.
+
+    With H = 1 it is data parallelism, and is run as that.
+
+    Attributes:
+        inner_steps: Steps between two averages (H).
+        workers: Groups of replicas that step together (one a site); 0 is every replica by itself.
+        outer_bits: Of a parameter as sent.
+    """
+
+    kind: ClassVar[str] = "local-sgd"
+    published: ClassVar[tuple[Finding, ...]] = (
+        Finding(
+            "better test accuracy than large-batch SGD when local steps start late (post-local SGD)",
+            "ResNets on CIFAR and ImageNet",
+            "Lin et al. 2020, arXiv 1808.07217, abstract",
+        ),
+    )
+
+    inner_steps: int = field(default=8, metadata=bounded(COUNTED))
+    workers: int = 0
+    outer_bits: int = field(default=32, metadata=bounded(WIDTHS))
+
+    @property
+    def bits(self) -> float:
+        """Of a parameter as sent."""
+        return float(self.outer_bits)
+
+    @property
+    def fragments(self) -> int:
+        """All parameters at once."""
+        return 1
+
+    @property
+    def overlap_steps(self) -> float:
+        """Every replica waits for the average."""
+        return 0.0
+
+    @property
+    def state_bytes(self) -> float:
+        """Nothing: parameters are averaged where they stand."""
+        return 0.0
+
+    @property
+    def update_bytes(self) -> float:
+        """The average is read and written, in 32 and in 16 bits."""
+        return 10.0
+
+    def problems(self) -> list[tuple[str, str, str, str]]:
+        """What is wrong with the values."""
+        return _common(self)
+
+
+@dataclass(frozen=True)
+class DiLoCo:
+    """DiLoCo: H steps of AdamW in every worker, then Nesterov on the mean of what the workers moved.
+
+    Douillard et al. 2023 (arXiv 2311.08105). What is sent is the outer gradient: parameters before the H steps less
+    parameters after them.
+
+    Attributes:
+        inner_steps: Steps between two outer updates (H).
+        workers: Groups of replicas that step together (one a site); 0 is every replica by itself.
+        outer_bits: Of an outer gradient as sent.
+        overlap: Steps of computation under which it may be sent; 0 waits for it.
+    """
+
+    kind: ClassVar[str] = "diloco"
+    published: ClassVar[tuple[Finding, ...]] = (
+        Finding(
+            "as good as fully synchronous training with 8 workers and H = 500",
+            "60 to 400 million parameters on C4, from a pre-trained start",
+            "Douillard et al. 2023 (DiLoCo), arXiv 2311.08105, abstract",
+        ),
+        Finding(
+            "evaluation loss 0.00 to 0.03 above data parallelism with 2 workers and H = 30",
+            "35 million to 1 billion parameters on C4, compute-optimal tokens",
+            "Douillard et al. 2025 (Streaming DiLoCo), arXiv 2501.18512, table 5",
+        ),
+    )
+
+    inner_steps: int = field(default=500, metadata=bounded(COUNTED))
+    workers: int = 0
+    outer_bits: int = field(default=32, metadata=bounded(WIDTHS))
+    overlap: float = 0.0
+
+    @property
+    def bits(self) -> float:
+        """Of an outer gradient as sent."""
+        return float(self.outer_bits)
+
+    @property
+    def fragments(self) -> int:
+        """All parameters at once."""
+        return 1
+
+    @property
+    def overlap_steps(self) -> float:
+        """Steps under which it is sent."""
+        return self.overlap
+
+    @property
+    def state_bytes(self) -> float:
+        """Parameters of the last outer update, and the outer momentum, in 32 bits."""
+        return 8.0
+
+    @property
+    def update_bytes(self) -> float:
+        """Reads parameters, anchor, momentum and gradient; writes parameters (32 and 16 bits), anchor and momentum."""
+        return 30.0
+
+    def problems(self) -> list[tuple[str, str, str, str]]:
+        """What is wrong with the values."""
+        return _common(self)
+
+
+@dataclass(frozen=True)
+class StreamingDiLoCo:
+    """Streaming DiLoCo: fragments of the layers are sent in turn, in few bits, while training goes on.
+
+    Douillard et al. 2025 (arXiv 2501.18512). Every fragment is sent once in H steps; what arrives is mixed into
+    parameters that have moved on by `overlap` steps.
+
+    Attributes:
+        inner_steps: Steps between two outer updates of the same fragment (H).
+        workers: Groups of replicas that step together (one a site); 0 is every replica by itself.
+        parts: Fragments into which the parameters are cut (the paper: 3 layers a fragment).
+        overlap: Steps of computation under which a fragment may be sent (tau).
+        outer_bits: Of an outer gradient as sent.
+    """
+
+    kind: ClassVar[str] = "streaming-diloco"
+    published: ClassVar[tuple[Finding, ...]] = (
+        Finding(
+            "evaluation loss 0.01 below to 0.02 above data parallelism at H = 30, 0.01 to 0.05 above at H = 100",
+            "2 workers, 35 million to 4 billion parameters on C4, compute-optimal tokens, 4-bit outer gradients",
+            "Douillard et al. 2025, arXiv 2501.18512, table 5",
+        ),
+        Finding(
+            "evaluation loss 2.45 with 2 workers and 2.47 with 4, against 2.45 for data parallelism",
+            "1 billion parameters on 250 billion tokens of Dolma, 400 times fewer bits",
+            "Douillard et al. 2025, arXiv 2501.18512, table 7",
+        ),
+    )
+
+    inner_steps: int = field(default=100, metadata=bounded(COUNTED))
+    workers: int = 0
+    parts: int = field(default=8, metadata=bounded(limits(1, 10_000)))
+    overlap: float = 1.0
+    outer_bits: int = field(default=4, metadata=bounded(WIDTHS))
+
+    @property
+    def bits(self) -> float:
+        """Of an outer gradient as sent."""
+        return float(self.outer_bits)
+
+    @property
+    def fragments(self) -> int:
+        """Parts that are sent one after another."""
+        return self.parts
+
+    @property
+    def overlap_steps(self) -> float:
+        """Steps under which a fragment is sent."""
+        return self.overlap
+
+    @property
+    def state_bytes(self) -> float:
+        """Parameters of the last outer update, and the outer momentum, in 32 bits."""
+        return 8.0
+
+    @property
+    def update_bytes(self) -> float:
+        """As DiLoCo's."""
+        return 30.0
+
+    def problems(self) -> list[tuple[str, str, str, str]]:
+        """What is wrong with the values."""
+        found = _common(self)
+        if self.parts > self.inner_steps:
+            found.append(
+                ("more fragments than steps to send them in", "parts", str(self.parts), f"at most {self.inner_steps}")
+            )
+        return found
+
+
+local_updates.add(LocalSgd.kind, LocalSgd)
+local_updates.add(DiLoCo.kind, DiLoCo)
+local_updates.add(StreamingDiLoCo.kind, StreamingDiLoCo)

@@ -1,0 +1,91 @@
+"""The matrices of which a rank's gradients are made, for schemes that work on matrices."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from railyard.work.training import parameters
+from railyard.work.training.spec import Layout
+from railyard.work.training.sync.wire import Bundle, Matrix
+
+if TYPE_CHECKING:
+    from railyard.catalog import Model
+    from railyard.work.training.spec import Training
+
+
+def attention_matrices(model: Model, tp: int) -> list[Matrix]:
+    """Of one layer's attention, split over tensor-parallel ranks by heads."""
+    hidden, latent = model.hidden, model.mla
+    if latent is None:
+        query, keys = model.heads * model.head_dim / tp, 2.0 * model.kv_heads * model.head_dim / tp
+        return [Matrix(hidden, query + keys), Matrix(query, hidden)]
+    heads = model.heads / tp
+    found = [
+        Matrix(hidden, latent.kv_lora + latent.rope_dim),
+        Matrix(latent.kv_lora, heads * (latent.nope_dim + latent.v_dim)),
+        Matrix(heads * latent.v_dim, hidden),
+    ]
+    wide = heads * (latent.nope_dim + latent.rope_dim)
+    if latent.q_lora:
+        return [*found, Matrix(hidden, latent.q_lora), Matrix(latent.q_lora, wide)]
+    return [*found, Matrix(hidden, wide)]
+
+
+def mlp_matrices(hidden: int, ffn: float, count: float, *, gated: bool) -> list[Matrix]:
+    """Up (and gate) and down of `count` feed-forward blocks."""
+    if not ffn or not count:
+        return []
+    return [Matrix(hidden, ffn, count * (2.0 if gated else 1.0)), Matrix(ffn, hidden, count)]
+
+
+def dense_matrices(model: Model, layout: Layout) -> tuple[Matrix, ...]:
+    """Of all parameters of the model but the routed experts, on one tensor-parallel rank, all stages together."""
+    tp = layout.tp
+    plain = sum(kind.layers for kind in model.kinds if kind.plain)
+    found = [Matrix(m.rows, m.columns, m.count * plain) for m in attention_matrices(model, tp) if plain]
+    mixed = [kind for kind in model.kinds if not kind.plain and kind.mixer_parameters]
+    found += [Matrix(model.hidden, kind.mixer_parameters / model.hidden / tp, kind.layers) for kind in mixed]
+    for width in sorted({kind.ffn for kind in model.kinds}):
+        count = sum(kind.layers for kind in model.kinds if kind.ffn == width)
+        found += mlp_matrices(model.hidden, width / tp, count, gated=model.gated_mlp)
+    if model.moe_layers:
+        shared = model.shared_experts * (model.shared_ffn or model.moe_ffn) / tp
+        found += mlp_matrices(model.hidden, shared, model.moe_layers, gated=model.gated_mlp)
+        found.append(Matrix(model.hidden, model.experts, model.moe_layers))
+    tables = 1 if model.tied_embeddings and layout.pp == 1 else 2
+    return (*found, Matrix(model.vocab / tp, model.hidden, tables))
+
+
+def expert_matrices(model: Model, layout: Layout) -> tuple[Matrix, ...]:
+    """Of the routed experts that one rank holds, all stages together."""
+    if not model.experts:
+        return ()
+    count = model.moe_layers * model.experts / layout.ep
+    outer, width = model.expert_dim or model.hidden, model.moe_ffn / layout.expert_tp
+    return tuple(mlp_matrices(outer, width, count, gated=model.gated_mlp))
+
+
+@lru_cache(maxsize=256)
+def _described(model: Model, layout: Layout, name: str) -> tuple[tuple[Matrix, ...], float]:
+    """The matrices of a holding and how many parameters it has, over all stages."""
+    if name == "expert":
+        matrices = expert_matrices(model, layout)
+        return matrices, parameters.layer_expert(model, layout) * model.moe_layers if model.experts else 0.0
+    matrices = dense_matrices(model, layout)
+    plain = model.layers - model.moe_layers
+    plain_count = plain * parameters.layer_dense(model, layout) + parameters.embedding(model, layout)
+    plain_count += parameters.head(model, layout)
+    if model.moe_layers:
+        plain_count += model.moe_layers * parameters.layer_moe_dense(model, layout)
+    inside = sum(m.rows * m.columns * m.count for m in matrices)
+    return matrices, max(plain_count, inside)
+
+
+def bundle(training: Training, name: str, count: float) -> Bundle:
+    """So many parameters of a holding (`dense` or `expert`), made of matrices in the model's own proportions."""
+    # Shapes know nothing of replicas and batches: layouts that differ in those alone are described once.
+    layout = training.layout
+    split = Layout(global_batch=1, tp=layout.tp, pp=layout.pp, ep=layout.ep, expert_tp=layout.expert_tp)
+    matrices, plain = _described(training.model, split, name)
+    return Bundle(count, matrices, plain, float(training.software.gradient_bytes))

@@ -1,7 +1,0 @@
-"""A training step before it is replicated over ranks: slots, the spaces they are replicated over, and the expansion."""
-
-from railyard.workload.training.program.expand import expand
-from railyard.workload.training.program.lattice import Lattice, Space
-from railyard.workload.training.program.slots import NONE, Program, Slots
-
-__all__ = ["NONE", "Lattice", "Program", "Slots", "Space", "expand"]
