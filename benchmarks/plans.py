@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.ask.plan.designs.build import Bench
-from railyard.ask.plan.designs.simulated import simulated
 from railyard.ask.plan.designs.space import space_of
 from railyard.ask.plan.designs.sweep import sweep
+from railyard.ask.plan.designs.work import simulated
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load
 

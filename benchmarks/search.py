@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.plan.designs import sampling
+from railyard.ask.plan.designs import lessons
 from railyard.ask.plan.designs.build import Bench
-from railyard.ask.plan.designs.front import front
-from railyard.ask.plan.designs.judgement import good, judge, values
+from railyard.ask.plan.designs.judgement import front, good, judge, values
 from railyard.ask.plan.designs.planned import Planned, begin
 from railyard.ask.plan.designs.sweep import sweep
 from railyard.work.scenario import load
@@ -177,7 +176,7 @@ class Surrogate:
 
     def __call__(self, planned: Planned, budget: int, seed: int) -> Iterator[list[int]]:
         """As `sampling.search`."""
-        sampler = sampling._Sampler(planned.space, len(planned.objectives), seed)
+        sampler = lessons._Sampler(planned.space, len(planned.objectives), seed)
         random, asked = np.random.Generator(np.random.PCG64(seed)), set[int]()
         while len(asked) < budget:
             generation = sampler.ask()
@@ -188,16 +187,16 @@ class Surrogate:
             if fresh:
                 yield sorted(fresh)
             for point in expected.keys() & set(fresh):
-                figures, _ = sampling._seen(planned, point)
+                figures, _ = lessons._seen(planned, point)
                 if figures[0] < FAILED:
                     self.off.append(np.abs(expected[point] - np.log(np.abs(figures)) * np.sign(figures)))
             if len(asked) < budget:
-                sampler.tell([sampling._seen(planned, point) for point in generation])
+                sampler.tell([lessons._seen(planned, point) for point in generation])
 
     def proposed(self, planned: Planned, asked: set[int], random: np.random.Generator) -> dict[int, Any]:
         """The best by what is expected of them, and that."""
         known = sorted(asked)
-        seen = [sampling._seen(planned, point) for point in known]
+        seen = [lessons._seen(planned, point) for point in known]
         figures, excess = np.array([row for row, _ in seen]), np.array([each for _, each in seen])
         can, table = figures[:, 0] < FAILED, pairs(planned, known)
         signs, logs = np.sign(figures[can][0]), np.log(np.abs(figures[can]))
@@ -207,11 +206,11 @@ class Surrogate:
         found = pairs(planned, candidates)
         guessed = (found @ of_figures + logs.mean(axis=0)) * signs
         left, chosen = np.flatnonzero(found @ of_excess < 0.3), []
-        while len(chosen) < sampling.POPULATION // 2 and len(left):
+        while len(chosen) < lessons.POPULATION // 2 and len(left):
             best = left[front(guessed[left])]
             chosen += best.tolist()
             left = np.setdiff1d(left, best)
-        return {candidates[at]: guessed[at] for at in chosen[: sampling.POPULATION // 2]}
+        return {candidates[at]: guessed[at] for at in chosen[: lessons.POPULATION // 2]}
 
     def candidates(
         self, planned: Planned, asked: set[int], kept: Sequence[int], random: np.random.Generator
@@ -238,7 +237,7 @@ def main() -> None:
         low, wide = best.min(axis=0), np.ptp(best, axis=0)
         all_of_it = hypervolume((best - low) / wide)
         print(f"space {number}: {len(whole.rows):,} points, {len(table):,} good, {1e3 * whole.point_s:.1f} ms a point")
-        for name, search in (("random", at_random), ("NSGA-II", sampling.search), ("with surrogate", learned)):
+        for name, search in (("random", at_random), ("NSGA-II", lessons.search), ("with surrogate", learned)):
             runs = [
                 tried(whole, search, seed, lambda found, low=low, wide=wide: (found - low) / wide)
                 for seed in range(given.seeds)

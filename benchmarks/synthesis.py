@@ -16,7 +16,7 @@ from dataclasses import replace
 from railyard.collective.synthesis.collectives import collectives
 from railyard.collective.synthesis.network import LinkNetwork, build
 from railyard.collective.synthesis.search import synthesize
-from railyard.kit import units
+from railyard.kit import quantities
 
 HOSTS, SPINES, DOMAIN = 32, 32, 8
 SCALE_UP, NIC = (450.0, 0.5), (50.0, 5.0)
@@ -90,7 +90,7 @@ def main() -> None:
         if given.slow:
             network = slowed(network)
         for collective in given.collective or collectives:
-            print(row(name, network, collective, units.size(given.size)), flush=True)
+            print(row(name, network, collective, quantities.size(given.size)), flush=True)
 
 
 if __name__ == "__main__":

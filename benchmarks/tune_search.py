@@ -22,7 +22,7 @@ from railyard.ask.tune.settings.search import Tuned, Tuner
 from railyard.ask.tune.settings.space import space_of
 from railyard.ask.tune.settings.trials import Trials
 from railyard.work.scenario import load
-from railyard.work.scenario.tune_section import TuneSection
+from railyard.work.scenario.model import TuneSection
 from railyard.work.study.workers import workers
 
 if TYPE_CHECKING:

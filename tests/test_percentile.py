@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.kit.percentile import nearest_rank, percentile, percentile_bin
+from railyard.kit.quantities import nearest_rank, percentile, percentile_bin
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import yaml
 
-from railyard.measure.result import leaves
-from railyard.measure.result.leaves import fingerprint
+from railyard.measure.result import section
+from railyard.measure.result.section import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from railyard.measure.result.leaves import Leaf
+    from railyard.measure.result.section import Leaf
 
 LEFT_OUT = {
     "created": "the time of day",
@@ -33,7 +33,7 @@ LEFT_OUT = {
 
 def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Leaf]]:
     """Every leaf below `value` with its path, without those of `LEFT_OUT`."""
-    return leaves.flatten(value, path, LEFT_OUT)
+    return section.flatten(value, path, LEFT_OUT)
 
 
 def of_text(text: str, name: str) -> Iterator[tuple[str, Leaf]]:

@@ -43,7 +43,7 @@ from railyard.graph import Job, Record
 from railyard.graph.parquet import write_record
 from railyard.work.scenario.load import from_values
 from railyard.work.study.study import prepare
-from railyard.work.training.hash_seeds import redrawn
+from railyard.work.training.graphs import redrawn
 
 LAYOUTS = ((1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 2), (4, 1), (8, 2), (8, 1))
 TOPOLOGIES = (

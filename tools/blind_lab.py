@@ -35,7 +35,7 @@ from railyard.graph import Job
 from railyard.graph.parquet import write_record
 from railyard.work.scenario.load import from_values
 from railyard.work.study.study import prepare
-from railyard.work.training.hash_seeds import redrawn
+from railyard.work.training.graphs import redrawn
 
 if TYPE_CHECKING:
     from railyard.graph import TaskGraph

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from railyard.face.cli import guard
-from railyard.face.cli.app import app, calibration, catalog, operating, planning
+from railyard.face.cli.installed import app, calibration, catalog, operating, planning
 from railyard_validation.cli import app as validate
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"

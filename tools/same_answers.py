@@ -26,7 +26,7 @@ from typing import Any
 import yaml
 from answers_list import matches
 
-from railyard.measure.result.leaves import near, reworded, same
+from railyard.measure.result.section import near, reworded, same
 
 EXCEPTIONS = Path(__file__).with_name("answers-exceptions.yaml")
 KINDS = ("equal", "reworded", "changed", "missing", "excepted", "new")

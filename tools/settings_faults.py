@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.audit.settings.price import CROWDED_SHARE
+from railyard.ask.audit.setting_price import CROWDED_SHARE
 from railyard.ask.audit.step_price import StepPricing
 from railyard.ask.deploy.emit import sonic
 from railyard.ask.deploy.emit.intent import switches
 from railyard.cluster.asbuilt.port_names import DIALECTS
-from railyard.cluster.asbuilt.reported.gather import gather
+from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.cluster.fault import DegradeLink, Misconfigured
 from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.graph import Job
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from railyard.ask.audit.finding import Finding
+    from railyard.ask.audit.symptom import Finding
     from railyard.ask.deploy.emit.intent import SwitchIntent
     from railyard.ask.deploy.plan.cabling import Plan
     from railyard.cluster.asbuilt.reported.reports import Reports

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
-from railyard.engine.joint import joint
+from railyard.engine.contract import joint
 from railyard.engine.lowering import lower
 from railyard.graph import Job
 from railyard.work.training.build import build

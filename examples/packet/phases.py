@@ -26,7 +26,7 @@ import numpy as np
 
 from railyard.cluster.fabric import fabrics
 from railyard.engine.packet import Retuning, Settings, Traffic, leaf_spine, run
-from railyard.engine.packet.follow import PERIOD_PS, ROCE, Follow
+from railyard.engine.packet.fabrics import PERIOD_PS, ROCE, Follow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

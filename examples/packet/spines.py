@@ -23,7 +23,7 @@ import numpy as np
 
 from railyard.engine.packet import Traffic, leaf_spine, run
 from railyard.engine.packet.faults import both_ways, down, of_node
-from railyard.kit import units
+from railyard.kit import quantities
 from railyard.work.scenario.packet import fabric
 
 if TYPE_CHECKING:
@@ -156,8 +156,8 @@ def middle(runs: list[Found]) -> Found:
 def bytes_of(text: str) -> int:
     """A size with its unit, such as `250 kB`, for the command line."""
     try:
-        return units.size(text)
-    except units.UnitError as error:
+        return quantities.size(text)
+    except quantities.UnitError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 

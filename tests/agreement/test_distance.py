@@ -11,8 +11,7 @@ from railyard.cluster import notes_of
 from railyard.cluster.reach import headroom_bytes
 from railyard.cluster.topology import LeafSpine, MultiSite
 from railyard.collective import CollectivePolicy
-from railyard.engine.background import Flows, _entities
-from railyard.engine.bursts import Bursts, until
+from railyard.engine.background import Bursts, Flows, _entities, until
 from railyard.engine.packet.engine import PacketEngine
 from railyard.graph import CollectiveKind as Kind
 from railyard.graph import Job

@@ -12,7 +12,7 @@ import railyard
 from railyard.face.api.difference import Document, difference, read
 from railyard.face.cli import guard
 from railyard.measure.result.answers.diff import DiffAnswer
-from railyard.measure.result.leaves import flatten
+from railyard.measure.result.section import flatten
 
 if TYPE_CHECKING:
     from pathlib import Path

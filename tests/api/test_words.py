@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from railyard.face.api import faults, taxes, words
-from railyard.measure.result.fault import FaultCost
-from railyard.measure.result.model_error import Difference, Verdict
-from railyard.measure.result.tax import EXPOSED, TaxFigures, TaxShares
+from railyard.face.api import faults, words
+from railyard.measure.result.money import Difference, Verdict
+from railyard.measure.result.network import FaultCost
+from railyard.measure.result.step import EXPOSED, TaxFigures, TaxShares
 
 HEADLINE = "The spine is full."
 
@@ -304,9 +304,9 @@ def test_cells_of_the_table():
         {"compute": 0.6826, "bubble": 0.14, "host": 0.004},
     )
     one = variant("a", 1, tax=tax)
-    assert taxes.cell(one.tax) == "12.3 % (bandwidth 9.1, slowed kernels 3.2)"
-    assert taxes.cell(one.tax, {"bandwidth": "spine"}) == "12.3 % (bandwidth at spine 9.1, slowed kernels 3.2)"
-    assert taxes.cell(one.tax.scale_up) == "5.0 % (latency 5.0)"
-    assert taxes.others_cell(one) == "bubble 14.0 %, host 0.4 %"
-    assert taxes.others_cell(variant("a", 1)) == "none"
-    assert taxes.cell(TaxShares(**shares({}))) == "0.0 %"
+    assert words.cell(one.tax) == "12.3 % (bandwidth 9.1, slowed kernels 3.2)"
+    assert words.cell(one.tax, {"bandwidth": "spine"}) == "12.3 % (bandwidth at spine 9.1, slowed kernels 3.2)"
+    assert words.cell(one.tax.scale_up) == "5.0 % (latency 5.0)"
+    assert words.others_cell(one) == "bubble 14.0 %, host 0.4 %"
+    assert words.others_cell(variant("a", 1)) == "none"
+    assert words.cell(TaxShares(**shares({}))) == "0.0 %"

@@ -15,11 +15,9 @@ from railyard.ask.calibrate.runs.read import read_runs
 from railyard.ask.calibrate.runs.replay import Setting, distance, replay
 from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
-from railyard.work.serving.columns import Deployments
-from railyard.work.serving.devices import parse, read_profiles, shipped, written
-from railyard.work.serving.layout import ServingLayout
+from railyard.work.serving.layout import Deployments, ServingLayout
 from railyard.work.serving.memory import cache_tokens
-from railyard.work.serving.profiles import profile, table_profile
+from railyard.work.serving.software import parse, profile, read_profiles, shipped, table_profile, written
 
 RUNS = Path(__file__).resolve().parents[2] / "validation/data/serving_runs"
 ADA = "RTX4090/Llama-3.1-8B/vllm"

@@ -10,9 +10,7 @@ from railyard.ask.calibrate import tables
 from railyard.ask.calibrate.tables.serving_fit import fitted, loop_of
 from railyard.ask.calibrate.tables.serving_rows import rows_of
 from railyard.kit.errors import InputError
-from railyard.work.serving.devices import read_profiles
-from railyard.work.serving.profiles import profile
-from railyard.work.serving.software import columns
+from railyard.work.serving.software import columns, profile, read_profiles
 
 HEADER = "id,gpu,model,software,tp,precision,input_tokens,output_tokens,concurrency,tpot_ms"
 LOADS = ((1, 8), (2, 64), (4, 16), (2, 4), (4, 128))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from railyard import catalog
 from railyard.catalog.hugging_face import hf_config
-from railyard.catalog.hugging_face.family import families
+from railyard.catalog.hugging_face.families import families
 from railyard.kit.errors import InputError
 from railyard.kit.schema.field import records
 from railyard.work.study.estimates import estimates

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from railyard.face.cli import app, guard
+from railyard.face.cli import guard, installed
 
 DATA = Path(__file__).parents[1] / "observe" / "data"
 
@@ -111,7 +111,7 @@ def given(command, words):
 
 def test_every_file_that_a_command_reads_is_tried():
     """By the command line's own list of parameters."""
-    commands, tried = dict(leaves(app.command())), set()
+    commands, tried = dict(leaves(installed.command())), set()
     short = {"plan": "plan designs", "operate": "operate scenario"}  # where no command is named
     for line in COMMANDS:
         words = line.split()

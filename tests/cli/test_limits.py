@@ -123,7 +123,7 @@ def test_a_full_disk_keeps_the_run_that_was_there(small, tmp_path):
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_stdout_of_few_letters_gets_letters_that_it_has(encoding):
-    code = "import sys; from railyard.face.cli.plain import letters; letters(sys.stdout); "
+    code = "import sys; from railyard.face.cli.guard import letters; letters(sys.stdout); "
     code += "print('└─ ███▌ 3 µs × ± … \u4e00')"
     env = {**os.environ, "PYTHONIOENCODING": encoding}
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, check=False)

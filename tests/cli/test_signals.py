@@ -50,7 +50,7 @@ def test_a_signal_waits_until_the_command_is_ready(ears):
     with pytest.raises(signals.Interrupted):
         signals.ready(once=True)
     ears.hear(signal.SIGINT, None)  # nothing disturbs the end
-    assert (signals.code(), signals.name()) == (143, "SIGTERM")
+    assert (signals.exit_code(), signals.name()) == (143, "SIGTERM")
 
 
 def test_without_a_signal_a_ready_command_goes_on_and_hears_the_next(ears):
@@ -59,7 +59,7 @@ def test_without_a_signal_a_ready_command_goes_on_and_hears_the_next(ears):
         ears.hear(signal.SIGINT, None)
     with pytest.raises(KeyboardInterrupt):
         ears.hear(signal.SIGTERM, None)
-    assert (signals.code(), signals.name()) == (130, "Ctrl-C")
+    assert (signals.exit_code(), signals.name()) == (130, "Ctrl-C")
 
 
 @pytest.mark.parametrize("after", ["", "closed form", "flow: "])

@@ -6,7 +6,7 @@ import pytest
 
 from railyard import catalog
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
-from railyard.cluster.crossing import servers_to_cross
+from railyard.cluster.names import servers_to_cross
 from railyard.cluster.topology import LeafSpine, RailOnly, RailOptimized
 
 

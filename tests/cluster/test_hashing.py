@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railyard.cluster import hashing, paths
+from railyard.cluster import routes
 from railyard.cluster.topology import Endpoints, LeafSpine, ThreeTier
 
 from .wired import LARGE, Case
@@ -16,13 +16,13 @@ from .wired import LARGE, Case
     [(0, 0xE220A8397B1DCDAF), (1234567, 6457827717110365317)],  # first outputs of the reference implementation
 )
 def test_mix_is_splitmix64(seed, first):
-    assert int(hashing.mix(np.array([seed], np.uint64))[0]) == first
+    assert int(routes.mix(np.array([seed], np.uint64))[0]) == first
 
 
 def test_picks_are_uniform_for_any_width():
-    hashed = hashing.mix(np.arange(200_000, dtype=np.uint64))
+    hashed = routes.mix(np.arange(200_000, dtype=np.uint64))
     for width in (2, 3, 7, 48, 64, 129):
-        count = np.bincount(hashing.pick(hashed, np.full(len(hashed), width, np.int32)), minlength=width)
+        count = np.bincount(routes.pick(hashed, np.full(len(hashed), width, np.int32)), minlength=width)
         assert len(count) == width
         expected = len(hashed) / width
         chi_square = ((count - expected) ** 2 / expected).sum()
@@ -30,9 +30,9 @@ def test_picks_are_uniform_for_any_width():
 
 
 def test_salts_and_subflows_differ():
-    assert len(np.unique(hashing.salts(100_000))) > 99_990  # of 2^32: one pair is alike by chance
-    assert len(np.unique(hashing.subflows(np.arange(10_000, dtype=np.uint64), 8))) == 80_000
-    assert (hashing.salts(100, seed=1) != hashing.salts(100, seed=2)).all()
+    assert len(np.unique(routes.salts(100_000))) > 99_990  # of 2^32: one pair is alike by chance
+    assert len(np.unique(routes.subflows(np.arange(10_000, dtype=np.uint64), 8))) == 80_000
+    assert (routes.salts(100, seed=1) != routes.salts(100, seed=2)).all()
 
 
 def test_tiers_do_not_polarize():
@@ -42,8 +42,8 @@ def test_tiers_do_not_polarize():
     source = np.full(flows, wiring.port_of[0, 0], np.int32)
     target = np.full(flows, wiring.port_of[-1, 0], np.int32)
     entropy = np.arange(flows, dtype=np.uint64)
-    path = paths.hashed(
-        wiring.routing, wiring.target, source, target, entropy=entropy, salt=hashing.salts(wiring.nodes)
+    path = routes.hashed(
+        wiring.routing, wiring.target, source, target, entropy=entropy, salt=routes.salts(wiring.nodes)
     )
     up, over = path.link[path.ptr[:-1] + 1], path.link[path.ptr[:-1] + 2]
     spines, uplinks = len(np.unique(up)), len(np.unique(over[up == up[0]]))
@@ -57,12 +57,12 @@ def test_tiers_do_not_polarize():
 def test_equal_entropy_takes_equal_paths():
     wiring = Case(LeafSpine(), Endpoints(16, 4)).build()
     source, target = np.zeros(8, np.int32), np.full(8, 60, np.int32)
-    path = paths.hashed(
+    path = routes.hashed(
         wiring.routing,
         wiring.target,
         source,
         target,
         entropy=np.full(8, 7, np.uint64),
-        salt=hashing.salts(wiring.nodes),
+        salt=routes.salts(wiring.nodes),
     )
     assert (path.link.reshape(8, -1) == path.link[: len(path.link) // 8]).all()

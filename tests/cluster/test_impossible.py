@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.cluster import hashing, paths
+from railyard.cluster import routes
 from railyard.cluster.topology import (
     Box,
     Dragonfly,
@@ -156,9 +156,9 @@ def test_any_numbers_give_a_working_network_or_a_clear_refusal(spec, servers, ni
     for group in wiring.groups:
         assert degree[group.first : group.first + group.count].max() <= group.ports <= box.max_ports
     first = wiring.port_of[:, 0]
-    entropy = hashing.mix(first.astype("uint64"))
-    path = paths.hashed(
-        wiring.routing, wiring.target, first, first[::-1].copy(), entropy=entropy, salt=hashing.salts(wiring.nodes)
+    entropy = routes.mix(first.astype("uint64"))
+    path = routes.hashed(
+        wiring.routing, wiring.target, first, first[::-1].copy(), entropy=entropy, salt=routes.salts(wiring.nodes)
     )
     ends = path.lengths > 0
     assert (wiring.target[path.link[path.ptr[1:][ends] - 1]] == first[::-1][ends]).all()

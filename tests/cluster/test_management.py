@@ -12,7 +12,7 @@ from railyard.cluster.spec import ClusterSpec, ManagementSpec, NetworkSpec, Stor
 from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.cluster.topology.rail_optimized import RailOptimized
 from railyard.kit.errors import InputError
-from railyard.measure.cost.parts import MANAGEMENT, Part, component_of, price_of
+from railyard.measure.cost.capital import MANAGEMENT, Part, component_of, price_of
 
 KNOWN = catalog.load()
 

@@ -10,10 +10,9 @@ import pytest
 import yaml
 
 from railyard import catalog as catalogs
-from railyard.cluster.nccl import graph, machine
+from railyard.cluster.nccl import machine, machines
+from railyard.cluster.nccl.machine import read, write
 from railyard.cluster.nccl.machines import entry_of, machine_of
-from railyard.cluster.nccl.tree import read
-from railyard.cluster.nccl.write import write
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 
@@ -110,23 +109,23 @@ def test_machines_of_the_catalogue_are_read_as_they_were_written(name):
 
 
 def test_graphs_are_written_as_they_were_read():
-    found = graph.parse(GRAPHS, "g")
-    assert found[0].channels[1] == graph.Channel((1, 0), ("1", "1"))
-    assert graph.write(found).same(read(GRAPHS, "g", "graphs"))
+    found = machines.parse(GRAPHS, "g")
+    assert found[0].channels[1] == machines.Channel((1, 0), ("1", "1"))
+    assert machines.write(found).same(read(GRAPHS, "g", "graphs"))
 
 
 def test_a_graph_enters_and_leaves_by_each_rail():
     server = catalogs.load().server("hgx-h100")
     made = machine_of(server, 400e9, 8)
-    ring, tree = graph.rails(made)
+    ring, tree = machines.rails(made)
     assert (ring.pattern, tree.pattern, len(ring.channels)) == (4, 1, 8)
     for number, channel in enumerate(ring.channels):
         assert channel.nets == (str(number), str(number))
         assert channel.gpus[0] == number
         assert sorted(channel.gpus) == list(range(8))
     assert ring.given["speedinter"] == "50"
-    text = graph.write((ring, tree)).text()
-    assert graph.write(graph.parse(text, "g")).text() == text
+    text = machines.write((ring, tree)).text()
+    assert machines.write(machines.parse(text, "g")).text() == text
 
 
 @pytest.mark.parametrize(

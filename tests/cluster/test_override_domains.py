@@ -3,7 +3,7 @@
 import pytest
 
 from railyard.catalog import load
-from railyard.cluster.override import overridden
+from railyard.cluster.spec import overridden
 
 
 @pytest.mark.parametrize(

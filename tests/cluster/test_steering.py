@@ -8,9 +8,9 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.links import Csr
 from railyard.cluster.steering import TRIES, Steering
 from railyard.cluster.topology import LeafSpine
-from railyard.engine.steering import steered
+from railyard.engine.rerouting import steered
 from railyard.graph import Job
-from railyard.work.operate.contention.work import WorkClass
+from railyard.work.operate.contention.pattern import WorkClass
 
 
 def machine(fabric):

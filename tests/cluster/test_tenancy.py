@@ -10,7 +10,7 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.spec import StorageSpec
 from railyard.cluster.tenancy import MECHANISMS, TenancySpec, TenantSpec, tenancy_of
 from railyard.cluster.topology import LeafSpine
-from railyard.engine.packet import tenants
+from railyard.engine.packet import fabrics
 from railyard.engine.packet.fabrics import settings_of
 from railyard.kit.errors import InputError
 
@@ -48,8 +48,8 @@ def test_classes_get_queues_of_their_own_where_the_fabric_has_any():
     assert list(settings_of(roce, roce.fabric).pfc_weights) == [16, 0, 0, 0, 16, 0, 0, 0]
     infiniband = cluster(fabric="infiniband")
     assert settings_of(infiniband, infiniband.fabric).link_credit_lanes == 8
-    assert not list(tenants.unclassed(roce, "pfc"))
-    assert "one queue for all" in next(iter(tenants.unclassed(cluster(fabric="uec"), "lossy")))
+    assert not list(fabrics.unclassed(roce, "pfc"))
+    assert "one queue for all" in next(iter(fabrics.unclassed(cluster(fabric="uec"), "lossy")))
     wiring = roce.back_end.wiring
     assert roce.plans["back_end"].tenancy.classes_of(wiring.port_of, wiring.nodes)[wiring.port_of[3]].tolist() == [
         4, 4, -1, -1, -1, 4, -1, -1,

@@ -7,9 +7,9 @@ import pytest
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import maximum_flow, shortest_path
 
-from railyard.cluster import hashing, paths
-from railyard.cluster.bundle import fold
-from railyard.cluster.detour import spread as detour_spread
+from railyard.cluster import routes
+from railyard.cluster.boxes import fold
+from railyard.cluster.network import spread as detour_spread
 from railyard.cluster.topology import (
     BCube,
     Box,
@@ -88,9 +88,9 @@ def test_building_twice_gives_the_same_numbers(case):
 def test_hashed_paths_are_joined_and_end_where_they_should(case):
     wiring = case.build()
     source, target = joined(case, wiring)
-    entropy = hashing.mix(np.arange(len(source), dtype=np.uint64))
-    path = paths.hashed(
-        wiring.routing, wiring.target, source, target, entropy=entropy, salt=hashing.salts(wiring.nodes)
+    entropy = routes.mix(np.arange(len(source), dtype=np.uint64))
+    path = routes.hashed(
+        wiring.routing, wiring.target, source, target, entropy=entropy, salt=routes.salts(wiring.nodes)
     )
     assert (path.lengths > 0).all()
     first, last = path.link[path.ptr[:-1]], path.link[path.ptr[1:] - 1]
@@ -113,7 +113,7 @@ def test_paths_are_shortest(case):
     graph = coo_matrix(
         (np.ones(passing.sum()), (wiring.source[passing], wiring.target[passing])), shape=(wiring.nodes, wiring.nodes)
     ).tocsr()
-    hops = paths.hashed(wiring.routing, wiring.target, source, target).lengths
+    hops = routes.hashed(wiring.routing, wiring.target, source, target).lengths
     best = shortest_path(graph, unweighted=True, indices=np.unique(source))
     rows = np.searchsorted(np.unique(source), source)
     if wiring.routes_through_ports:
@@ -134,7 +134,7 @@ def test_even_splits_conserve_bytes(case):
     wiring = case.build()
     source, target = thinned(*joined(case, wiring), 300)
     if wiring.detour is None:
-        usage = paths.spread(wiring.routing, wiring.target, source, target)
+        usage = routes.spread(wiring.routing, wiring.target, source, target)
     else:
         usage = detour_spread(wiring, wiring.detour, source, target)
     net = flow_matrix(wiring, usage, len(source))
@@ -153,12 +153,12 @@ def test_bundles_carry_what_their_members_carry(case):
         assert wiring.classes is None
         return
     source, target = thinned(*joined(case, wiring), 300)
-    whole = paths.spread(wiring.routing, wiring.target, source, target)
+    whole = routes.spread(wiring.routing, wiring.target, source, target)
     member = bundles.bundle_of[whole.link]
     image = np.where(member >= 0, wiring.links + member, whole.link)
     size = wiring.links + len(bundles.sample)
     expected = np.bincount(whole.rows() * size + image, weights=whole.share, minlength=len(source) * size)
-    folded = paths.spread(bundles.routing, bundles.target, source, target)
+    folded = routes.spread(bundles.routing, bundles.target, source, target)
     found = np.bincount(folded.rows() * size + folded.link, weights=folded.share, minlength=len(source) * size)
     assert found == pytest.approx(expected, abs=1e-9)
 
@@ -171,7 +171,7 @@ def test_members_of_a_bundle_are_loaded_alike(case):
     if bundles is None or case.spec.kind == "multi-site":
         return
     source, target = joined(case, wiring)
-    usage = paths.spread(wiring.routing, wiring.target, source, target)
+    usage = routes.spread(wiring.routing, wiring.target, source, target)
     load = np.bincount(usage.link, weights=usage.share, minlength=wiring.links) / wiring.line_bps
     for bundle in range(len(bundles.sample)):
         members = load[bundles.bundle_of == bundle]
@@ -184,17 +184,17 @@ def test_hashing_many_times_comes_to_the_even_split(case):
     source, target = joined(case, wiring)
     source, target = source[len(source) // 3 :][:1], target[len(source) // 3 :][:1]
     times = 4096
-    entropy = hashing.mix(np.arange(times, dtype=np.uint64))
-    path = paths.hashed(
+    entropy = routes.mix(np.arange(times, dtype=np.uint64))
+    path = routes.hashed(
         wiring.routing,
         wiring.target,
         np.repeat(source, times),
         np.repeat(target, times),
         entropy=entropy,
-        salt=hashing.salts(wiring.nodes, seed=5),
+        salt=routes.salts(wiring.nodes, seed=5),
     )
     found = np.bincount(path.link, minlength=wiring.links) / times
-    usage = paths.spread(wiring.routing, wiring.target, source, target)
+    usage = routes.spread(wiring.routing, wiring.target, source, target)
     expected = np.zeros(wiring.links)
     expected[usage.link] = usage.share
     deviation = np.sqrt(expected * (1 - expected) / times)
@@ -311,9 +311,9 @@ def test_a_path_of_a_bcube_has_a_switch_for_every_digit_that_differs(sizes, endp
     apart = source != target
     source, target = source[apart], target[apart]
     differ = (digits[:, source] != digits[:, target]).sum(axis=0)
-    path = paths.hashed(wiring.routing, wiring.target, source, target)
+    path = routes.hashed(wiring.routing, wiring.target, source, target)
     assert (path.lengths == 2 * differ).all()
-    first = paths.spread(wiring.routing, wiring.target, source, target)
+    first = routes.spread(wiring.routing, wiring.target, source, target)
     leaving = wiring.source[first.link] == source[first.rows()]
     assert (np.bincount(first.rows()[leaving]) == differ).all()
 
@@ -325,16 +325,16 @@ def test_a_path_of_a_zcube_is_one_switch_in_a_row_or_column_and_two_elsewhere():
     apart = source != target
     source, target = source[apart], target[apart]
     same = (source // 7 == target // 7) | (source % 7 == target % 7)
-    path = paths.hashed(wiring.routing, wiring.target, source, target)
+    path = routes.hashed(wiring.routing, wiring.target, source, target)
     assert (path.lengths == np.where(same, 2, 3)).all()
-    usage = paths.spread(wiring.routing, wiring.target, source, target)
+    usage = routes.spread(wiring.routing, wiring.target, source, target)
     assert (usage.lengths == np.where(same, 2, 6)).all()
 
 
 def test_uniform_traffic_loads_all_links_between_the_switches_of_a_zcube_alike():
     wiring = Case(ZCube(), Endpoints(16, 4)).build()
     source, target = joined(Case(ZCube(), Endpoints(16, 4)), wiring)
-    usage = paths.spread(wiring.routing, wiring.target, source, target)
+    usage = routes.spread(wiring.routing, wiring.target, source, target)
     load = np.bincount(usage.link, weights=usage.share, minlength=wiring.links)
     between = load[wiring.tier == 1]
     # 7 x 7 NICs of other rows and columns get half of a flow from each of 8 NICs of a row, over 8 links.
@@ -352,9 +352,9 @@ def test_a_zcube_has_a_third_fewer_switches_than_two_planes_of_leafs_and_spines(
 def test_rails_of_one_index_are_one_switch_apart():
     wiring = Case(RailOptimized(), Endpoints(8, 4)).build()
     ports = wiring.port_of
-    same = paths.hashed(wiring.routing, wiring.target, ports[0], ports[5]).lengths
+    same = routes.hashed(wiring.routing, wiring.target, ports[0], ports[5]).lengths
     assert (same == 2).all()
-    across = paths.hashed(wiring.routing, wiring.target, ports[0, :1], ports[0, 1:2]).lengths
+    across = routes.hashed(wiring.routing, wiring.target, ports[0, :1], ports[0, 1:2]).lengths
     assert (across == 4).all()
 
 
@@ -368,14 +368,14 @@ def test_leaf_spine_keeps_a_server_on_one_leaf():
 
 def test_rails_never_meet():
     wiring = Case(RailOnly(), Endpoints(8, 4)).build()
-    _, _, ok = paths.walked(wiring.routing, wiring.target, wiring.port_of[:, 0], wiring.port_of[:, 1])
+    _, _, ok = routes.walked(wiring.routing, wiring.target, wiring.port_of[:, 0], wiring.port_of[:, 1])
     assert not ok.any()
 
 
 def test_the_ways_of_a_minimal_dragonfly_use_one_global_link():
     wiring = Case(Dragonfly(p=2, a=4, h=2), Endpoints(72, 1)).build()
     source, target = (part.astype(np.int32) for part in (np.zeros(64, int), np.arange(8, 72)))
-    path = paths.hashed(wiring.routing, wiring.target, source, target)
+    path = routes.hashed(wiring.routing, wiring.target, source, target)
     tiers = wiring.tier[path.link]
     assert (np.bincount(path.rows(), weights=tiers == 2) == 1).all()
     assert (np.bincount(path.rows(), weights=tiers == 1) <= 2).all()
@@ -432,9 +432,9 @@ def test_a_site_reaches_the_other_only_by_long_links():
     wiring = Case(MultiSite(inner=LeafSpine(), links=4), Endpoints(16, 4)).build()
     long = [tier.name for tier in wiring.tiers].index("inter-site")
     ports = wiring.port_of
-    path = paths.hashed(wiring.routing, wiring.target, ports[:8].ravel(), ports[8:].ravel())
+    path = routes.hashed(wiring.routing, wiring.target, ports[:8].ravel(), ports[8:].ravel())
     assert (np.bincount(path.rows(), weights=wiring.tier[path.link] == long) == 1).all()
-    inside = paths.hashed(wiring.routing, wiring.target, ports[:4].ravel(), ports[4:8].ravel())
+    inside = routes.hashed(wiring.routing, wiring.target, ports[:4].ravel(), ports[4:8].ravel())
     assert not (wiring.tier[inside.link] == long).any()
 
 
@@ -442,7 +442,7 @@ def test_ports_that_borders_took_cannot_be_reached():
     wiring = Case(MultiSite(inner=LeafSpine(), links=4), Endpoints(16, 4)).build()
     free = np.setdiff1d(np.arange(wiring.ports), wiring.used).astype(np.int32)
     assert len(free)
-    _, _, ok = paths.walked(wiring.routing, wiring.target, np.full(len(free), wiring.port_of[0, 0], np.int32), free)
+    _, _, ok = routes.walked(wiring.routing, wiring.target, np.full(len(free), wiring.port_of[0, 0], np.int32), free)
     assert not ok.any()
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tests.agreement import yard
 
-from railyard.cluster.fabric.behavior import Behavior
+from railyard.cluster.fabric.fabric import Behavior
+from railyard.cluster.links import uneven_bps
 from railyard.cluster.topology import LeafSpine
-from railyard.cluster.uneven import uneven_bps
 
 NOMINAL = 400e9
 

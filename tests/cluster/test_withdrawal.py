@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railyard.cluster import hashing, paths
+from railyard.cluster import routes as hashing
+from railyard.cluster import routes as paths
+from railyard.cluster.steering import withdrawn
 from railyard.cluster.topology import (
     BCube,
     Dragonfly,
@@ -17,7 +19,6 @@ from railyard.cluster.topology import (
     Torus,
     ZCube,
 )
-from railyard.cluster.withdrawal import withdrawn
 
 from .wired import SIXTEEN, SIXTY_FOUR, Case, joined, thinned
 

@@ -9,7 +9,7 @@ import pytest
 
 from railyard.collective import Case, Shape, machine_of
 from railyard.collective.tuner import constants, nccl
-from railyard.collective.tuner.plan import ChannelPlan, ring_plan, switch_plan
+from railyard.collective.tuner.nccl import ChannelPlan, ring_plan, switch_plan
 from railyard.graph import CollectiveKind as Kind
 
 LL, LL128, SIMPLE = range(3)

@@ -12,8 +12,7 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.cluster.topology import LeafSpine
 from railyard.collective.choice import choose_many
 from railyard.collective.curves import Curves, Library
-from railyard.collective.machine import machine_of
-from railyard.collective.shape import Shape
+from railyard.collective.machine import Shape, machine_of
 from railyard.graph import CollectiveKind
 
 

@@ -12,7 +12,7 @@ from railyard.collective.synthesis.collectives import Ask, collectives
 from railyard.collective.synthesis.execute import faults
 from railyard.collective.synthesis.groups import exchanges_us, gathers_us, sums_us
 from railyard.collective.synthesis.images import image_faults, whole
-from railyard.collective.synthesis.mirror import followed
+from railyard.collective.synthesis.mended import followed
 from railyard.collective.synthesis.network import build
 from railyard.collective.synthesis.search import synthesize
 from railyard.collective.synthesis.symmetry import symmetry_of

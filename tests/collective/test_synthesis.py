@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from railyard.collective.synthesis.bound import lower_bound_us
 from railyard.collective.synthesis.collectives import Ask, collectives
 from railyard.collective.synthesis.execute import faults
-from railyard.collective.synthesis.network import build, read_network
+from railyard.collective.synthesis.network import SizeMeaning, build, read_network
 from railyard.collective.synthesis.search import synthesize
-from railyard.collective.synthesis.size import SizeMeaning
 from railyard.face.cli.guard import run
 from railyard.kit.errors import InputError
 

@@ -8,7 +8,7 @@ import pytest
 from railyard.collective import Case, Shape, choose, choose_many, machine_of
 from railyard.collective.choice import predicted_us
 from railyard.collective.tuner import nccl
-from railyard.collective.tuner.plan import ring_plan, switch_plan
+from railyard.collective.tuner.nccl import ring_plan, switch_plan
 from railyard.graph import CollectiveKind as Kind
 
 GIB = 1 << 30

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.collective.schedule import direct
+from railyard.collective.pattern import direct
 from railyard.collective.synthesis import msccl_run, mscclpp_run
 from railyard.collective.synthesis.bound import lower_bound_us, uneven_bound_us
 from railyard.collective.synthesis.msccl import msccl_xml

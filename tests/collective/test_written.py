@@ -15,8 +15,8 @@ from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.collective import ALGORITHMS, Case, CollectivePolicy, choose, machine_of
 from railyard.collective.choice import choose_many
 from railyard.collective.lowering.groups import shape_of
-from railyard.collective.schedule import Schedule, Send
-from railyard.collective.shape import Shape
+from railyard.collective.machine import Shape
+from railyard.collective.pattern import Schedule, Send
 from railyard.collective.synthesis import searched, written
 from railyard.collective.synthesis.execute import faults as wrong
 from railyard.collective.synthesis.msccl import msccl_xml

@@ -11,14 +11,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from railyard.ask.accept import folder, perftest
-from railyard.ask.accept.groups import groups
+from railyard.ask.accept import folder
+from railyard.ask.accept import results as perftest
 from railyard.ask.accept.judge import common, judged
-from railyard.ask.accept.measured import Results
-from railyard.ask.accept.pairs import pairs
 from railyard.ask.accept.planned import planned as accepted
-from railyard.ask.accept.results import collected
-from railyard.ask.accept.tests import CABLE, NCCL, WRITE, read, written
+from railyard.ask.accept.results import Results, collected
+from railyard.ask.accept.tests import CABLE, NCCL, WRITE, groups, pairs, read, written
 from railyard.collective.model_error import bands
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError

@@ -6,13 +6,19 @@ import subprocess
 
 import pytest
 
-from railyard.ask.accept import counters
-from railyard.ask.accept.bit_errors import at_least, between_switches, limits_of, per_second, seconds_needed
-from railyard.ask.accept.commands import counters_script
+from railyard.ask.accept import results
+from railyard.ask.accept.folder import counters_script
 from railyard.ask.accept.judge import judged
-from railyard.ask.accept.measured import Results
-from railyard.ask.accept.planned import cables, labelled
-from railyard.ask.accept.results import collected
+from railyard.ask.accept.planned import (
+    at_least,
+    between_switches,
+    cables,
+    labelled,
+    limits_of,
+    per_second,
+    seconds_needed,
+)
+from railyard.ask.accept.results import Results, collected
 from railyard.ask.accept.tests import COUNTERS, LOST, PRE_FEC, SYMBOLS
 from railyard.kit.errors import InputError
 
@@ -112,7 +118,7 @@ def test_one_end_or_a_short_time_shows_too_little(roce):
     found = Results()
     for part, seconds in ((test.parts[1], HOURS), (test.parts[2], 4800)):
         where, _, port = part.rpartition(":")
-        counters.read(fec([port], seconds), "f", f"counters-{where}", counters.ends_of(roce), found)
+        results.read(fec([port], seconds), "f", f"counters-{where}", results.ends_of(roce), found)
         if seconds == HOURS:
             assert verdicts(roce, found)[test.name].why == f"read at {test.parts[1]} only"
     one = verdicts(roce, found)[test.name]
@@ -124,7 +130,7 @@ def test_bits_before_correction_have_their_limit(roce):
     found = Results()
     for part, ber in ((test.parts[1], "2.3e-04"), (test.parts[2], "2.5e-04")):
         where, _, port = part.rpartition(":")
-        counters.read(fec([port], HOURS, ber=ber), "f", f"counters-{where}", counters.ends_of(roce), found)
+        results.read(fec([port], HOURS, ber=ber), "f", f"counters-{where}", results.ends_of(roce), found)
     one = verdicts(roce, found)[test.name]
     assert (one.verdict, one.measured) == ("failed", 2.5e-4)
 
@@ -145,7 +151,7 @@ Statistics:
   uncorrectable_blocks: {uncorrectable}
   corrected_bits: 4000000000000
 """
-        counters.read(text, "f", f"counters-{where}", counters.ends_of(tests), found)
+        results.read(text, "f", f"counters-{where}", results.ends_of(tests), found)
     judgement = verdicts(tests, found)
     assert judgement[lost.name].verdict == "failed"
     assert judgement[lost.name].measured == pytest.approx(17.382 / (78.125e6 * HOURS), rel=1e-3)
@@ -160,11 +166,11 @@ def test_symbol_errors_of_infiniband_are_read_over_the_fabric(infiniband):
         where, _, port = one.parts[1].rpartition(":")
         lines += [f'Errors for 0x1 "{where}"', f"   GUID 0x1 port {port}: [SymbolErrorCounter == {count}]"]
     found = Results()
-    counters.read(
+    results.read(
         "\n".join([*lines, "## Summary: 40 nodes checked, 3 bad"]),
         "f",
         "counters-fabric",
-        counters.ends_of(infiniband),
+        results.ends_of(infiniband),
         found,
     )
     judgement = verdicts(infiniband, found)
@@ -177,7 +183,7 @@ def test_perfquery_is_of_the_switch_that_its_file_is_called_as(infiniband):
     where, _, port = test.parts[1].rpartition(":")
     text = f"# seconds 60\n# Port counters: Lid 6 port {port} (CapMask: 0x1300)\nSymbolErrorCounter:..............100\n"
     found = Results()
-    counters.read(text, "f", f"counters-{where}", counters.ends_of(infiniband), found)
+    results.read(text, "f", f"counters-{where}", results.ends_of(infiniband), found)
     assert found.ends[test.name] == {test.parts[1]: pytest.approx(84.14 / (60 * 400e9), rel=2e-3)}
 
 
@@ -191,7 +197,7 @@ def test_perfquery_is_of_the_switch_that_its_file_is_called_as(infiniband):
 )
 def test_counters_that_cannot_be_used_are_refused(roce, text, words):
     with pytest.raises(InputError, match=words):
-        counters.read(text, "f", "counters-nobody", counters.ends_of(roce), Results())
+        results.read(text, "f", "counters-nobody", results.ends_of(roce), Results())
 
 
 @pytest.mark.parametrize("fabric", ["roce", "infiniband"])

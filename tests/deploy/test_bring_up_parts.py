@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railyard.ask.bring_up.parts import Lead, arrivals, check, drawn
-from railyard.ask.bring_up.site import Site
+from railyard.ask.bring_up.site import Lead, Site, arrivals, check, drawn
 from railyard.ask.bring_up.study import study
 from railyard.kit.errors import InputError
 

@@ -10,21 +10,21 @@ import pytest
 
 from railyard import _core
 from railyard.ask.audit.step_price import StepPricing
-from railyard.ask.check import grammar, spellings
-from railyard.ask.check.assertion import Outcome, assertions
+from railyard.ask.check import check as grammar
+from railyard.ask.check import check as spellings
+from railyard.ask.check.assertion import FIGURES, Outcome, assertions
 from railyard.ask.check.check import Checked
 from railyard.ask.check.check import check as check_until
-from railyard.ask.check.figures import FIGURES
 from railyard.ask.check.kinds.survives import _judged as judge_losses
 from railyard.ask.check.kinds.survives import _losses as losses_of
 from railyard.ask.check.kinds.survives import _parted as parted
 from railyard.ask.check.kinds.survives import _servers as servers_of
 from railyard.ask.check.waits import circle, waits
-from railyard.ask.deploy.junit import junit
+from railyard.ask.deploy.files import junit
 from railyard.cluster.fault import SwitchDown
 from railyard.cluster.routes import RouteBuilder
+from railyard.cluster.steering import lost, neighbours
 from railyard.cluster.topology.wiring import ACCESS_RACK, LEAF_SPINE, SwitchGroup, Wiring
-from railyard.cluster.withdrawal import lost, neighbours
 from railyard.face import api
 from railyard.face.cli import guard
 from railyard.graph import Job
@@ -485,8 +485,8 @@ def test_configurations_are_held_against_the_plan(tmp_path):
     ],
 )
 def test_what_people_write_is_read(written, meant):
-    assert spellings.plain(written) == meant
-    assert spellings.plain(meant) == meant
+    assert spellings.as_plain(written) == meant
+    assert spellings.as_plain(meant) == meant
     assert grammar.read(written) == grammar.read(meant)
 
 

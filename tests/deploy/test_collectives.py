@@ -7,11 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from railyard.ask.deploy.emit import configurations
-from railyard.ask.deploy.emit.collectives import write
-from railyard.ask.deploy.emit.collectives.intent import NOTHING, collectives_of
-from railyard.ask.deploy.emit.collectives.read_back import differences, variables
-from railyard.collective.tuner.settings import Fixed
+from railyard.ask.deploy.emit import collectives, configurations
+from railyard.ask.deploy.emit.collectives import NOTHING, collectives_of, differences, variables
+from railyard.collective.tuner.nccl import Fixed
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load
@@ -44,7 +42,7 @@ def scheduled():
 
 @pytest.fixture(scope="module")
 def told(scheduled):
-    return write.files(scheduled, "NCCL_CROSS_NIC=0\n")
+    return collectives.files(scheduled, "NCCL_CROSS_NIC=0\n")
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +114,7 @@ def test_a_schedule_for_other_ranks_is_noticed(scheduled, told):
 
 
 def test_nothing_fixed_leaves_the_libraries_alone():
-    assert write.files(NOTHING, "A=1\n") == {"nccl.conf": "A=1\n"}
+    assert collectives.files(NOTHING, "A=1\n") == {"nccl.conf": "A=1\n"}
     assert Fixed(connections=16, nics=8).channels == 64
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from railyard.ask.audit.audit import audit_plan
-from railyard.ask.deploy.emit import containerlab, dns, netbox, tables
+from railyard.ask.deploy.emit import labs, netbox, tables
 from railyard.cluster.asbuilt import netbox as netbox_reader
 from railyard.cluster.asbuilt.port_names import DIALECTS
 
@@ -66,7 +66,7 @@ def test_media_have_netbox_types():
 
 
 def test_zones_agree_forwards_and_backwards(plan):
-    files = dict(dns.files(plan))
+    files = dict(labs.files(plan))
     forward, backward = files["dns/cluster.internal.zone"], files["dns/10.in-addr.arpa.zone"]
     names = {}
     for line in forward.splitlines():
@@ -77,25 +77,25 @@ def test_zones_agree_forwards_and_backwards(plan):
     assert len(pointers) == len(tables.addresses(plan)) + int((plan.devices.level > 0).sum())
     for owner, _, _, name in pointers:
         address = ".".join(["10", *reversed(owner.split("."))])
-        assert name.removesuffix(f".{dns.ZONE}") in names[str(ip_address(address))]
+        assert name.removesuffix(f".{labs.ZONE}") in names[str(ip_address(address))]
     assert "node0 IN A 10.0.0.1\n" in forward
     assert "node0-be7 IN AAAA fd00:1::a00:f\n" in forward
 
 
 def test_ipv6_backwards_by_hand(plan):
     """fd00:1::a00:f, the address of node0's be7: 32 digits, the last first, without the `fd00` of the zone."""
-    zone = dict(dns.files(plan))["dns/0.0.d.f.ip6.arpa.zone"]
+    zone = dict(labs.files(plan))["dns/0.0.d.f.ip6.arpa.zone"]
     digits = "f.0.0.0.0.0.a.0" + ".0" * 16 + ".1.0.0.0"
     assert f"{digits} IN PTR node0-be7.cluster.internal.\n" in zone
     assert zone.count(" PTR ") == len(tables.addresses(plan))
     for row in tables.addresses(plan).rows(named=True):
         back = ip_address(row["ipv6"]).reverse_pointer.removesuffix(".0.0.d.f.ip6.arpa")
-        assert f"{back} IN PTR {row['name']}.{dns.ZONE}\n" in zone
+        assert f"{back} IN PTR {row['name']}.{labs.ZONE}\n" in zone
 
 
 @pytest.mark.skipif(not shutil.which("named-checkzone", path=PATHS), reason="no named-checkzone (Debian: bind9-utils)")
 def test_bind_takes_every_zone(plan, tmp_path):
-    for name, text in dns.files(plan):
+    for name, text in labs.files(plan):
         file = tmp_path / name.replace("/", "-")
         file.write_text(text)
         origin = name.removeprefix("dns/").removesuffix("zone")
@@ -109,7 +109,7 @@ def test_bind_takes_every_zone(plan, tmp_path):
 
 
 def test_a_lab_has_every_device_and_cable_once(plan):
-    document = yaml.safe_load(io.StringIO(containerlab.lab(plan, "railyard")))
+    document = yaml.safe_load(io.StringIO(labs.lab(plan, "railyard")))
     nodes, links = document["topology"]["nodes"], document["topology"]["links"]
     assert set(nodes) == set(plan.devices.name)
     assert len(links) == len(plan.cables)
@@ -122,5 +122,5 @@ def test_a_lab_has_every_device_and_cable_once(plan):
 
 
 def test_a_lab_of_infiniband_or_of_a_hall_is_none():
-    assert containerlab.lab(planned(draft(16)), "x") is None
-    assert containerlab.lab(planned(draft(2048, "leaf-spine", "roce")), "x") is None
+    assert labs.lab(planned(draft(16)), "x") is None
+    assert labs.lab(planned(draft(2048, "leaf-spine", "roce")), "x") is None

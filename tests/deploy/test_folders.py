@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from railyard.ask.deploy.folders import replaced
+from railyard.ask.deploy.files import replaced
 
 
 def written(out):

@@ -8,21 +8,20 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from railyard.ask.accept import counters
-from railyard.ask.accept.bit_errors import between_switches
-from railyard.ask.accept.commands import FABRIC
+from railyard.ask.accept import results
+from railyard.ask.accept.folder import FABRIC
 from railyard.ask.accept.judge import judged
-from railyard.ask.accept.measured import Results
-from railyard.ask.accept.planned import cables, labelled
+from railyard.ask.accept.planned import between_switches, cables, labelled
+from railyard.ask.accept.results import Results
 from railyard.ask.accept.tests import COUNTERS
 from railyard.ask.audit.audit import audit, audit_plan
-from railyard.ask.audit.evidence.tables import dumped, min_hop
+from railyard.ask.audit.forwarding import dumped, min_hop
 from railyard.ask.audit.loads import Tables
 from railyard.ask.audit.network import Found
-from railyard.ask.deploy.emit.netlist import netlist
+from railyard.ask.deploy.emit.labs import netlist
 from railyard.ask.deploy.plan.drawn import dialects, drawn
 from railyard.cluster.asbuilt import ibnetdiscover
-from railyard.cluster.asbuilt.reported.gather import gather
+from railyard.cluster.asbuilt.reported.reports import gather
 
 from .ibsim import WHY, Fabric
 from .scenarios import draft, planned
@@ -235,7 +234,7 @@ def test_symbol_errors_between_switches_are_judged_by_what_the_real_tool_prints(
             fabric.console(f'PerformanceSet "{key[where]}"[{port}] PortCounters.SymbolErrorCounter={count}')
         after = fabric.run(*FABRIC.split(), codes=(0, 1))
     found = Results()
-    counters.read(f"# seconds 0\n{before}# seconds 60\n{after}", "f", "counters-fabric", counters.ends_of(tests), found)
+    results.read(f"# seconds 0\n{before}# seconds 60\n{after}", "f", "counters-fabric", results.ends_of(tests), found)
     assert found.values[good.name, 0] == [pytest.approx(5.4254 / (60 * 200e9), rel=1e-3)]
     verdicts = {one.test.name: one.verdict for one in judged(tests, found, {}) if one.test.method == COUNTERS}
     assert {name for name, verdict in verdicts.items() if verdict != "passed"} == {bad.name}

@@ -13,16 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard.ask.check.isolation import partitions, read_sonic
+from railyard.ask.check.isolation import judged, read_sonic
 from railyard.ask.check.isolation.configured import Line, Rule
 from railyard.ask.check.isolation.judged import PARTITIONS, judge, rendered, wired_of
-from railyard.ask.check.isolation.permits import Permitted
-from railyard.ask.check.isolation.prove import prove
+from railyard.ask.check.isolation.prove import Permitted, Walker, prove
 from railyard.ask.check.isolation.read import DUAL
 from railyard.ask.check.isolation.routes import Down, Routes
-from railyard.ask.check.isolation.walk import Walker
 from railyard.ask.deploy.emit.configurations import WRITERS
-from railyard.ask.deploy.emit.sonic_tenants import lane
+from railyard.ask.deploy.emit.sonic import lane
 from railyard.ask.deploy.plan.shared import Vrf
 from railyard.kit.errors import InputError
 
@@ -307,7 +305,7 @@ def test_names_that_linux_would_not_take_are_short_and_read_back(plans):
     tenant = Vrf("blue", 1000, 899)
     assert (lane("Ethernet96", tenant), lane("Ethernet100", tenant)) == ("Ethernet96.1000", "Eth100.1000")
     of = '{"VLAN_SUB_INTERFACE": {"Eth100.1000": {"vrf_name": "Vrfblue"}}}'
-    assert read_sonic.read("leaf", "f", of).ports["Ethernet100.1000"].vrf == "blue"
+    assert read_sonic.read_sonic_config("leaf", "f", of).ports["Ethernet100.1000"].vrf == "blue"
 
 
 def test_a_filter_that_is_not_bound_is_blamed_as_missing(plans):
@@ -417,7 +415,7 @@ def test_mutants_of_partitions_are_as_asking_every_pair(pkeys):
 
 
 def test_lines_of_partitions_are_those_where_definitions_begin():
-    read = partitions.read("p", "# one\na=0x1 :\n 0x1=full,\n 0x2;\nb=0x2 : 0x3; c=0x3 : 0x4;\n")
+    read = judged.read_partitions("p", "# one\na=0x1 :\n 0x1=full,\n 0x2;\nb=0x2 : 0x3; c=0x3 : 0x4;\n")
     assert [read[key][name].line.number for key, name in ((1, "0x1"), (1, "0x2"), (2, "0x3"), (3, "0x4"))] == [
         2,
         2,

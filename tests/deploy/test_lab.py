@@ -15,7 +15,7 @@ from railyard.ask.deploy.emit.read_back import differences
 from railyard.ask.deploy.plan.drawn import drawn
 from railyard.cluster.asbuilt import lldp
 from railyard.cluster.asbuilt.port_names import DIALECTS
-from railyard.cluster.asbuilt.reported.gather import gather
+from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.face.cli import deploy as cli
 from railyard.face.cli.tables import emit
 

@@ -8,9 +8,9 @@ import re
 import numpy as np
 import pytest
 
-from railyard.ask.check.isolation import partitions
+from railyard.ask.check.isolation import judged
 from railyard.ask.check.isolation.judged import PARTITIONS, judge, rendered
-from railyard.ask.deploy.emit.netlist import netlist, port_guids
+from railyard.ask.deploy.emit.labs import netlist, port_guids
 from railyard.ask.deploy.plan.drawn import dialects, drawn
 
 from .ibsim import WHY, Fabric
@@ -60,7 +60,7 @@ def test_ports_have_the_keys_that_are_read(plan, tmp_path, change, leaks):
     with Fabric(tmp_path, netlist(found)) as fabric:
         fabric.run("opensm", "-R", "minhop", "-P", str(tmp_path / PARTITIONS), "-o", "-f", str(tmp_path / "log"))
         real = keys(fabric, guids)
-    read = partitions.read(PARTITIONS, text)
+    read = judged.read_partitions(PARTITIONS, text)
     for name, guid in list(guids.items())[1:]:  # the first is the subnet manager's: a full member of the default one
         of = {key: members.get(f"0x{guid:x}", members.get("ALL")) for key, members in read.items()}
         assert real[name] == {(key, member.full) for key, member in of.items() if member is not None}, name

@@ -2,7 +2,7 @@
 
 import pytest
 
-from railyard.ask.check.isolation.partitions import read
+from railyard.ask.check.isolation.judged import read_partitions
 
 HEAD = "Default=0x7fff, ipoib : ALL=limited, SELF=full;\nblue=0x1 : 0x5=full;\n"
 
@@ -23,5 +23,5 @@ HEAD = "Default=0x7fff, ipoib : ALL=limited, SELF=full;\nblue=0x1 : 0x5=full;\n"
     ],
 )
 def test_a_name_without_a_key_is_the_partition_of_that_name(tail, keys):
-    found = read("partitions.conf", HEAD + tail + "\n")
+    found = read_partitions("partitions.conf", HEAD + tail + "\n")
     assert {key for key, members in found.items() if "0xf" in members and members["0xf"].full} == keys

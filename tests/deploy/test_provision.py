@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.ask.deploy.emit import configurations
-from railyard.ask.deploy.emit.provision import kea, read_back
+from railyard.ask.deploy.emit.provision import files as read_back
+from railyard.ask.deploy.emit.provision import kea
 from railyard.ask.deploy.emit.provision.files import Provision, files
-from railyard.ask.deploy.emit.provision.intent import boots, folder_of
-from railyard.ask.deploy.emit.provision.inventory import Known, read
+from railyard.ask.deploy.emit.provision.intent import Known, boots, folder_of, read
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError, RailyardError
 

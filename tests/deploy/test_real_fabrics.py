@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from railyard.ask.audit.answer import answer_of
-from railyard.ask.audit.audit import audit
-from railyard.ask.audit.design.levels import levels
+from railyard.ask.audit.audit import answer_of, audit
+from railyard.ask.audit.design.blocks import levels
 from railyard.ask.audit.network import Found
 from railyard.cluster.asbuilt import ibnetdiscover
 from railyard.face.cli import guard

@@ -8,15 +8,14 @@ from dataclasses import replace
 import pytest
 
 from railyard.ask.audit.audit import audit, audit_plan
-from railyard.ask.audit.settings.price import CROWDED_SHARE
-from railyard.ask.audit.settings.setting import Setting
-from railyard.ask.audit.settings.standard_load import Rack, slower
+from railyard.ask.audit.setting_price import CROWDED_SHARE, Rack, slower
+from railyard.ask.audit.symptom import Setting
 from railyard.ask.deploy.emit import eos, junos, sonic
 from railyard.ask.deploy.emit.intent import switches
 from railyard.ask.deploy.headroom import headroom
 from railyard.ask.deploy.plan.drawn import drawn
 from railyard.cluster.asbuilt.port_names import DIALECTS
-from railyard.cluster.asbuilt.reported.gather import gather
+from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.cluster.fabric import fabrics
 from railyard.cluster.fault import Misconfigured
 from railyard.engine.packet.engine import PacketEngine

@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from railyard.ask.deploy.emit.intent import switches
-from railyard.ask.deploy.emit.sonic import render
-from railyard.ask.deploy.emit.sonic_tenants import lane
+from railyard.ask.deploy.emit.sonic import lane, render
 from railyard.ask.deploy.plan.shared import Vrf
 from railyard.cluster.asbuilt.port_names import DIALECTS
 

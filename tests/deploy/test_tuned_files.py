@@ -8,11 +8,11 @@ import subprocess
 
 import pytest
 
-from railyard.ask.deploy.emit import dcqcn
+from railyard.ask.deploy.emit import configurations
 from railyard.ask.deploy.emit.read_back import READERS, differences
 from railyard.ask.deploy.emit.settings import LEFT, SYSTEMS, rendered
 from railyard.face.cli import guard
-from railyard.face.cli.tuned_files import write_configured
+from railyard.face.cli.tune import write_configured
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
 
@@ -85,8 +85,7 @@ def test_the_words_of_each_system(files):
 )
 def test_another_value_is_noticed(tuned, files, system, change, fact):
     from railyard.ask.deploy.emit.intent import switches
-    from railyard.ask.deploy.plan.as_set import as_set
-    from railyard.ask.deploy.plan.cabling import plan_of
+    from railyard.ask.deploy.plan.cabling import as_set, plan_of
     from railyard.cluster.asbuilt.port_names import dialect
     from railyard.work.study import compose
 
@@ -117,7 +116,7 @@ def test_the_script_of_interfaces_writes_the_drivers_files(files, tmp_path):
     written = {path.name: path.read_text() for path in (tmp_path / "kernel").rglob("cc_params/*")}
     assert written == {"rp_ai_rate": "4000\n", "rp_time_reset": "11\n", "np_min_time_between_cnps": "53\n"}
     assert len(list((tmp_path / "kernel").rglob("rp_ai_rate"))) == 8
-    assert dcqcn.read(re.sub("(?m)^", "# ", text)) == {}
+    assert configurations.read(re.sub("(?m)^", "# ", text)) == {}
 
 
 def test_a_share_that_no_switch_has_is_refused():

@@ -8,8 +8,17 @@ from hypothesis import strategies as st
 
 from railyard.catalog import Range
 from railyard.kit.errors import InputError
-from railyard.measure.cost.capital import capex, capital_recovery_factor
-from railyard.measure.cost.parts import ACCELERATORS, NICS, OPTICS, SERVERS, SWITCHES, Part, component_of
+from railyard.measure.cost.capital import (
+    ACCELERATORS,
+    NICS,
+    OPTICS,
+    SERVERS,
+    SWITCHES,
+    Part,
+    capex,
+    capital_recovery_factor,
+    component_of,
+)
 from railyard.measure.cost.ranges import exactly
 
 

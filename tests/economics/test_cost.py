@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from railyard.catalog import Range
 from railyard.measure.cost.cost import cost_of, cpmt
-from railyard.measure.cost.sensitivity import SHOWN, sensitivity
+from railyard.measure.cost.evaluate import SHOWN, sensitivity
 
 
 def per_gpu(model, end="typical"):

@@ -14,18 +14,17 @@ from railyard.cluster import bill_of
 from railyard.kit.errors import InputError
 from railyard.measure.bottleneck import Bottleneck
 from railyard.measure.cost.assumptions import PRICES, Assumptions
+from railyard.measure.cost.capital import NETWORK_COMPONENTS, Part, component_of
 from railyard.measure.cost.cost import JobFacts
 from railyard.measure.cost.evaluate import evaluate
-from railyard.measure.cost.parts import NETWORK_COMPONENTS, Part, component_of
 from railyard.measure.job import Checkpointing
 from railyard.measure.lockstep import lockstep
 from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
 from railyard.measure.result.reading import result_from
 from railyard.measure.result.step import TimeShare
-from railyard.measure.tax import tax_of
-from railyard.measure.utilization import StepWork, utilization
-from railyard.work.training.distribution import StepTimes
+from railyard.measure.utilization import StepWork, tax_of, utilization
+from railyard.work.training.mean_step import StepTimes
 
 SHARES = {
     ("compute", "", "forward"): 0.25,

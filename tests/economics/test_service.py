@@ -8,7 +8,7 @@ import pytest
 
 from railyard.catalog import Range
 from railyard.kit.errors import InputError
-from railyard.measure.cost.service import DAY_S, Day, Unit, mean_accelerators, service_cost
+from railyard.measure.cost.serving import DAY_S, Day, Unit, mean_accelerators, service_cost
 
 DEEPSEEK = Day(608e9, 168e9, cached_share=0.563, peak=278 / 226.75)
 """open-infra-index, day 6: tokens of 24 hours, nodes at the peak and in the mean."""

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from railyard import catalog
 from railyard.cluster.edge import draws
-from railyard.cluster.edge.access import SCORES, at_score, paths, score_of
 from railyard.cluster.edge.clients import Clients, Region
-from railyard.cluster.edge.presence import Presence
+from railyard.cluster.edge.draws import Presence
+from railyard.cluster.edge.transport import SCORES, at_score, paths, score_of
 
 CATALOG = catalog.load()
 KNOWN = [0.6498237099517652, 0.7535315702076073, 0.15326561733713234]

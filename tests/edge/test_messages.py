@@ -7,13 +7,9 @@ import math
 import pytest
 
 from railyard.kit.errors import InputError
-from railyard.work.federated.algorithm import algorithms
-from railyard.work.federated.chosen import Candidates, selections
-from railyard.work.federated.compressed import compressions
+from railyard.work.federated.algorithm import Candidates, algorithms, compressions, secrecies, selections
 from railyard.work.federated.curves import curve, curves
-from railyard.work.federated.messages import Model, Scheme, messages
-from railyard.work.federated.privacy import Privacy
-from railyard.work.federated.secret import secrecies
+from railyard.work.federated.messages import Model, Privacy, Scheme, messages
 
 MODEL = Model(1e6, 6e6)
 FEDAVG = algorithms.get("fedavg")()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.engine.rounds import buffered, order, sharing
+from railyard.engine.rounds import buffered, waiting
 from railyard.engine.rounds.waiting import Cohort, Rule, close
 from railyard.kit.errors import SimulationError
 
@@ -38,15 +38,15 @@ def cohort(compute, leave=None, before=(), after=(), up_bits=0.0):
     ("count", "rank", "expected"), [(1, 1, 1.0), (3, 3, 11 / 6), (13, 10, 1.3468004), (40, 40, 4.2785430)]
 )
 def test_order_statistics(count, rank, expected):
-    assert order.exponential_order(count, rank) == pytest.approx(expected, rel=1e-6)
-    assert order.exponential_order(count, rank, 2.5) == pytest.approx(2.5 * expected, rel=1e-6)
+    assert buffered.exponential_order(count, rank) == pytest.approx(expected, rel=1e-6)
+    assert buffered.exponential_order(count, rank, 2.5) == pytest.approx(2.5 * expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(("selected", "goal"), [(40, 40), (13, 10), (52, 40)])
 def test_rounds_of_exponential_clients(selected, goal):
     random, rounds = np.random.default_rng(5), 3000
     took = [close(cohort(random.exponential(2.0, selected)), Rule(goal, 1)).took_s for _ in range(rounds)]
-    expected = order.exponential_order(selected, goal, 2.0)
+    expected = buffered.exponential_order(selected, goal, 2.0)
     assert np.mean(took) == pytest.approx(expected, abs=5 * np.std(took) / rounds**0.5)
 
 
@@ -55,7 +55,7 @@ def test_dropouts_are_binomial():
     # Leaves before it is done with probability 1 - exp(-1/4): work of 1 s, stays of 4 s on average.
     stays = [random.exponential(4.0, 60) for _ in range(400)]
     left = [close(cohort(np.ones(60), one), Rule(60, 1)).gone.sum() for one in stays]
-    mean, variance = order.survivors(60, 1 - np.exp(-0.25))
+    mean, variance = buffered.survivors(60, 1 - np.exp(-0.25))
     assert np.mean(left) == pytest.approx(mean, abs=5 * (variance / 400) ** 0.5)
     assert np.var(left) == pytest.approx(variance, rel=0.4)
 
@@ -88,15 +88,15 @@ def test_stages_wait_for_all_who_are_there():
 
 
 def line(bps, count):
-    return sharing.Tree.line(bps, count)
+    return waiting.Tree.line(bps, count)
 
 
 def test_a_line_is_shared_fairly():
-    ends = sharing.finish_s(np.array([0.0, 0.0, 1.0]), np.full(3, 10.0), np.array([1.0, 10.0, 10.0]), line(6.0, 3))
+    ends = waiting.finish_s(np.array([0.0, 0.0, 1.0]), np.full(3, 10.0), np.array([1.0, 10.0, 10.0]), line(6.0, 3))
     assert ends == pytest.approx([10.0, 3.0, 4.0])
-    ends = sharing.finish_s(np.zeros(4), np.full(4, 8.0), np.full(4, 4.0), line(8.0, 4))
+    ends = waiting.finish_s(np.zeros(4), np.full(4, 8.0), np.full(4, 4.0), line(8.0, 4))
     assert ends == pytest.approx(np.full(4, 4.0))
-    ends = sharing.finish_s(np.array([0.0, np.inf]), np.full(2, 8.0), np.full(2, 4.0), line(2.0, 2))
+    ends = waiting.finish_s(np.array([0.0, np.inf]), np.full(2, 8.0), np.full(2, 4.0), line(2.0, 2))
     assert ends == pytest.approx([4.0, np.inf])
 
 
@@ -153,18 +153,18 @@ def test_trees_are_shared_as_by_filling(rows, links, random):
             way.append(parent[way[-1]])
         ways.append(way)
     capacity = np.array([bps for _, bps in links])
-    tree = sharing.Tree(capacity, np.array(parent, np.int32), np.array(first, np.int32))
-    found = sharing.finish_s(start, size, own, tree)
+    tree = waiting.Tree(capacity, np.array(parent, np.int32), np.array(first, np.int32))
+    found = waiting.finish_s(start, size, own, tree)
     assert found == pytest.approx(played(start, size, own, ways, capacity), rel=1e-6)
-    wider = sharing.Tree(2 * capacity, tree.parent, tree.first)
+    wider = waiting.Tree(2 * capacity, tree.parent, tree.first)
     if len(links) == 1:
-        assert (sharing.finish_s(start, size, own, wider) <= found * (1 + 1e-9)).all()
+        assert (waiting.finish_s(start, size, own, wider) <= found * (1 + 1e-9)).all()
 
 
 def test_many_transfers_over_one_line():
     random = np.random.default_rng(3)
     start, own = random.uniform(0, 50, 20_000), random.uniform(100, 900, 20_000)
-    ends = sharing.finish_s(start, np.full(20_000, 30.0), own, line(9_000.0, 20_000))
+    ends = waiting.finish_s(start, np.full(20_000, 30.0), own, line(9_000.0, 20_000))
     # 12,000 a second come for 50 s, 9,000 pass: the line is never idle, and ends with the last bit.
     assert ends.max() == pytest.approx(20_000 * 30.0 / 9_000.0, rel=5e-3)
     assert (ends >= start + 30.0 / own - 1e-9).all()
@@ -195,7 +195,7 @@ def test_places_that_share_a_line_are_a_closed_queue(places):
     work = random.exponential(4.0, 20_000)
 
     def draw(count):
-        return replace(cohort(work[:count], up_bits=10.0), up=sharing.Tree.line(10.0, count))
+        return replace(cohort(work[:count], up_bits=10.0), up=waiting.Tree.line(10.0, count))
 
     steps = buffered.run(draw, places, 10, 1_500)
     weights = [math.perm(places, busy) / 4.0**busy for busy in range(places + 1)]

@@ -11,9 +11,8 @@ from tests.edge.test_rounds import cohort
 from tests.edge.test_study import ROUNDS, SITES, refused, run
 
 from railyard.cluster.edge.network import Network, SharedLink
-from railyard.engine.rounds.sharing import Tree
-from railyard.engine.rounds.waiting import Rule, close
-from railyard.work.study.shared import Began, added_s, shared_of
+from railyard.engine.rounds.waiting import Rule, Tree, close
+from railyard.work.study.wide import Began, added_s, shared_of
 
 
 class Rows:

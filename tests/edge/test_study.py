@@ -9,7 +9,7 @@ import pytest
 
 from railyard.face import api
 from railyard.kit.errors import InputError
-from railyard.measure.result.result import Result
+from railyard.measure.result.reading import Result
 from railyard.work.federated import known
 from railyard.work.local.distance import great_circle_m
 from railyard.work.scenario import load

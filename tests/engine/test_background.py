@@ -9,10 +9,10 @@ import pytest
 from tests.agreement import yard
 
 from railyard import engine
-from railyard.cluster.fabric.behavior import Behavior
+from railyard.cluster.fabric.fabric import Behavior
 from railyard.cluster.topology import LeafSpine
 from railyard.collective import CollectivePolicy
-from railyard.engine.bursts import Bursts, until
+from railyard.engine.background import Bursts, until
 from railyard.graph import Job
 from railyard.kit.errors import InputError
 

@@ -16,9 +16,9 @@ from railyard.cluster.fault import DegradeLink, Late
 from railyard.cluster.fault.link_down import LinkDown
 from railyard.collective import CollectivePolicy
 from railyard.engine import Jitter, Stall
-from railyard.engine.joint import SEED_BITS, joint
+from railyard.engine.contract import SEED_BITS, joint
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, TaskGraph
-from railyard.graph.merge import merge
+from railyard.graph.repeat import merge
 from railyard.kit.errors import InputError
 
 FLOW = engine.get("flow")

@@ -16,7 +16,7 @@ from railyard.collective.choice import DEFAULT_POLICY
 from railyard.engine.unlimited import FREED, Conditions
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
 from railyard.measure.decompose import decompose
-from railyard.measure.tax import tax_of
+from railyard.measure.utilization import tax_of
 
 US = 10**6
 MB = 10**6

@@ -6,7 +6,7 @@ import pytest
 
 from railyard import catalog, cluster
 from railyard.work.training import Layout, Training
-from railyard.work.training.explain_laws import Laws
+from railyard.work.training.explain_leaf import Laws
 from railyard.work.training.explain_work import CAST, CORE, GAP, GEMM, GROUPED, PASS, Work
 from railyard.work.training.spec import SoftwareProfile
 

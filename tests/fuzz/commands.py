@@ -108,7 +108,7 @@ def call(words: str, file: Path, out: Path) -> tuple[int, str]:
     Raises:
         RailyardError: It was refused, or cannot be run.
     """
-    from railyard.face.cli.app import command
+    from railyard.face.cli.installed import command
 
     arguments = [word.replace("FILE", str(file)).replace("OUT", str(out)) for word in words.split()]
     shown = io.StringIO()

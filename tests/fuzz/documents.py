@@ -24,7 +24,7 @@ from railyard.work.scenario.packet.settings import KEYS
 from railyard.work.scenario.problems import known
 from railyard.work.scenario.section import Section
 from railyard.work.scenario.workload import WorkloadSection
-from railyard.work.traffic.fault_file import FaultFile
+from railyard.work.traffic.faults import FaultFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -136,7 +136,7 @@ class ClusterFile(Section):
 
 
 def _cluster_file(path: Path) -> Any:
-    from railyard.ask.observe.clusterfile import cluster_of
+    from railyard.ask.observe.answer import cluster_of
 
     return cluster_of(path)
 

@@ -82,7 +82,7 @@ def _constants(path: Path) -> Any:
 
 
 def _software(path: Path) -> Any:
-    from railyard.work.training.calibrated import read_runs
+    from railyard.work.training.pace import read_runs
 
     return read_runs(path)
 
@@ -115,8 +115,7 @@ def _wired() -> tuple[Any, Any]:
 
 
 def _faults(path: Path) -> Any:
-    from railyard.work.traffic.fault_file import read_document
-    from railyard.work.traffic.fault_table import read_table
+    from railyard.work.traffic.faults import read_document, read_table
 
     read = read_table if path.suffix == ".csv" else read_document
     return read(path, *_wired())
@@ -156,7 +155,7 @@ def _lengths(path: Path) -> Any:
 
 
 def _profiles(path: Path) -> Any:
-    from railyard.work.serving.devices import read_profiles
+    from railyard.work.serving.software import read_profiles
 
     return read_profiles(path)
 
@@ -256,10 +255,10 @@ def _lldp(path: Path) -> Any:
 
 
 def _nccl_tree(path: Path) -> Any:
-    from railyard.cluster.nccl import tree
+    from railyard.cluster.nccl import machine
     from railyard.kit.files import read_text
 
-    return tree.read(read_text(path), path.name, "system")
+    return machine.read(read_text(path), path.name, "system")
 
 
 def _acceptance(path: Path) -> Any:

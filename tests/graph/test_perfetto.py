@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railyard.graph import Communicators, Kind, Label, Record, Stream, TaskGraph, perfetto
-from railyard.graph.lanes import track_name, tracks_of
+from railyard.graph.job import track_name, tracks_of
 from railyard.kit.errors import InputError
 
 

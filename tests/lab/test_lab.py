@@ -13,12 +13,12 @@ import pytest
 
 from railyard import engine
 from railyard.cluster.fault import DegradeLink, SlowAccelerator
-from railyard.collective.shape import Shape
+from railyard.collective.machine import Shape
 from railyard.engine import Jitter, Probes
-from railyard.engine.lab import ability
+from railyard.engine.lab import frames
+from railyard.engine.lab.counters import execute
 from railyard.engine.lab.engine import LabEngine
-from railyard.engine.lab.execution import execute
-from railyard.engine.lab.scripts import Asked, parts
+from railyard.engine.lab.program import Asked, parts
 from railyard.engine.lab.wiring import laid_out
 from railyard.face.cli import guard
 from railyard.graph import CollectiveKind, Job
@@ -143,7 +143,7 @@ def alive(pid):
 
 
 @yard.needs_lab
-@pytest.mark.skipif(bool(ability.missing()) or not all(path.exists() for path in ability.FRR), reason="FRR is not here")
+@pytest.mark.skipif(bool(frames.missing()) or not all(path.exists() for path in frames.FRR), reason="FRR is not here")
 @pytest.mark.slow
 def test_bgp_finds_the_same_paths(tmp_path):
     cluster, graph = yard.cluster(tmp_path, 8, yard.CLOS, "400 Mb/s"), yard.collectives(8, "ALL_REDUCE", yard.MIB)
@@ -221,14 +221,14 @@ def test_what_would_take_for_ever_is_refused(tmp_path):
 
 
 def test_a_machine_that_cannot_is_told_why(monkeypatch):
-    monkeypatch.setattr(ability, "_capabilities", lambda: 0)
+    monkeypatch.setattr(frames, "_capabilities", lambda: 0)
     monkeypatch.setattr(sys, "platform", "linux")
     with pytest.raises(InputError, match="CAP_NET_ADMIN") as caught:
-        ability.need()
+        frames.need()
     assert caught.value.exit_code == 2
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(InputError, match="Linux"):
-        ability.need()
+        frames.need()
 
 
 def test_the_engine_is_registered():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from railyard.graph import Label, Record
-from railyard.measure.background import background
+from railyard.measure.network import background
 
 US = 10**6
 

@@ -21,8 +21,7 @@ from railyard.measure.bottleneck import (
     Resource,
     Trial,
 )
-from railyard.measure.result.bottleneck import ChangeRow
-from railyard.measure.result.tax import EXPOSED, TaxFigures
+from railyard.measure.result.step import EXPOSED, ChangeRow, TaxFigures
 
 SPINE = Resource("leaf-spine", "network", tiers=("leaf-spine",))
 

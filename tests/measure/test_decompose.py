@@ -11,7 +11,7 @@ from railyard.graph import Kind, Label, Stream
 from railyard.kit.errors import InputError, RailyardError
 from railyard.measure.causes import Cause
 from railyard.measure.decompose import decompose
-from railyard.measure.stages import stages
+from railyard.measure.streams import stages
 
 US = 1_000_000
 

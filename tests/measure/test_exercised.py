@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from railyard.measure.exercised import unexercised
 from railyard.measure.result.network import NetworkFigures
 from railyard.measure.result.step import StepFigures
-from railyard.measure.result.variants.training import TrainingVariant
+from railyard.measure.result.variants.work import TrainingVariant
+from railyard.measure.verdict import unexercised
 
 
 def variant(step_s, *, crosses=True, crosses_from=None, **settings):

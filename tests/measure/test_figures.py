@@ -8,10 +8,10 @@ import pytest
 from railyard.graph import Stream
 from railyard.measure.decompose import decompose
 from railyard.measure.lockstep import lockstep
-from railyard.measure.stages import stages
+from railyard.measure.streams import stages
 from railyard.measure.tracks import sample_ranks, tracks
 from railyard.measure.utilization import StepWork, utilization
-from railyard.work.training.distribution import StepTimes
+from railyard.work.training.mean_step import StepTimes
 
 US = 1_000_000
 

@@ -8,8 +8,7 @@ from railyard.graph.columns import CORE
 from railyard.kit.errors import InputError
 from railyard.measure import bottleneck
 from railyard.measure.decompose import decompose
-from railyard.measure.network import network_use
-from railyard.measure.packets import packet_section
+from railyard.measure.network import network_use, packet_section
 from railyard.measure.tracks import tracks
 
 MISSING = [

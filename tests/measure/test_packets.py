@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard.graph import Label, Record
-from railyard.measure.packets import POINTS, distribution, packet_section
+from railyard.measure.network import POINTS, distribution, packet_section
 
 TIMES = st.lists(st.integers(1, 10**9), min_size=1, max_size=400)
 

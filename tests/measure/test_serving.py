@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from railyard.graph import Record
 from railyard.measure.result.serving import LoadPoint
-from railyard.measure.serving.capacity import capacity, front
-from railyard.measure.serving.objective import Objective, goodput
-from railyard.measure.serving.percentiles import counted, parts_of, quantiles
+from railyard.measure.serving.journeys import counted, parts_of, quantiles
+from railyard.measure.serving.objective import Objective, capacity, front, goodput
 from railyard.measure.serving.served import served
 from railyard.measure.window import Window
 

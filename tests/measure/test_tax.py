@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from railyard.measure.result.tax import EXPOSED, TaxFigures
-from railyard.measure.tax import tax_of
+from railyard.measure.result.step import EXPOSED, TaxFigures
+from railyard.measure.utilization import tax_of
 
 
 def test_direct_causes_share_the_loss_in_proportion_to_their_growth():

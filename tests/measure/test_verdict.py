@@ -9,15 +9,12 @@ import pytest
 from railyard.measure import model_error
 from railyard.measure import verdict as verdicts
 from railyard.measure.model_error import ModelError, record, tax_row
-from railyard.measure.result.fault import FaultFigures
-from railyard.measure.result.model_error import ErrorRow
-from railyard.measure.result.network import NetworkFigures
+from railyard.measure.result.money import ErrorRow
+from railyard.measure.result.network import FaultFigures, NetworkFigures
 from railyard.measure.result.section import Band
 from railyard.measure.result.serving import ObjectiveFigures, RequestsFigures, ServingFigures
-from railyard.measure.result.step import StepFigures, UtilizationFigures
-from railyard.measure.result.tax import TaxFigures
-from railyard.measure.result.variants.serving import ServedVariant
-from railyard.measure.result.variants.training import TrainingVariant
+from railyard.measure.result.step import StepFigures, TaxFigures, UtilizationFigures
+from railyard.measure.result.variants.work import ServedVariant, TrainingVariant
 from railyard.measure.verdict import may_be_in_time, shared_by, verdict_of
 
 # Half the width of the band is 40 %: e^-0.2 to e^0.6.

@@ -119,7 +119,7 @@ def test_a_node_runs_when_those_that_it_waits_for_have_ended(tmp_path):
 def test_protocol_buffers_are_read_by_their_ending(tmp_path):
     schema = (
         pytest.importorskip("google.protobuf")
-        and __import__("railyard.work.trace.chakra_schema", fromlist=["schema"]).schema()
+        and __import__("railyard.work.trace.chakra_protobuf", fromlist=["schema"]).schema()
     )
     message = schema.node(id=4, name="gemm", type=4, duration_micros=12)
     body, data = message.SerializeToString(), schema.metadata(version="0.0.4").SerializeToString()

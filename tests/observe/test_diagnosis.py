@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from railyard.ask.observe.diagnosis.compute import Paces, agreed, relative, slow_parts
-from railyard.ask.observe.diagnosis.counters import bad_share, pointed_at, stands_out
 from railyard.ask.observe.diagnosis.peers import Observed, _uncertain
+from railyard.ask.observe.diagnosis.ports import bad_share, pointed_at, stands_out
 from railyard.ask.observe.diagnosis.verdict import Diagnosis
 from railyard.face.cli import guard
 from railyard.graph.parquet import read_record, write_record

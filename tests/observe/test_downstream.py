@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from railyard.ask.observe.clusterfile import cluster_of
-from railyard.ask.observe.price import parts_of, traced_usd_per_hour
+from railyard.ask.observe.answer import cluster_of, parts_of, traced_usd_per_hour
 from railyard.face.cli import guard
 
 FABRIC = """

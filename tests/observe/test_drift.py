@@ -5,9 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from railyard.ask.observe.clusterfile import cluster_of
-from railyard.ask.observe.drift import Constants, Drift, Seen
-from railyard.ask.observe.expected import expected_s
+from railyard.ask.observe.answer import cluster_of
+from railyard.ask.observe.expected import Constants, Drift, Seen, expected_s
 from railyard.ask.observe.readers.inspector import _noted_s
 from railyard.face.cli import guard
 

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from railyard.ask.observe.diagnosis import blame
-from railyard.ask.observe.diagnosis.blame import Level
+from railyard.ask.observe.diagnosis.blame import Level, _stood
 from railyard.ask.observe.diagnosis.episodes import FLOOR, Series, quantile
-from railyard.ask.observe.diagnosis.stalls import _stood
 from railyard.ask.observe.diagnosis.verdict import sure
-from railyard.ask.observe.kernel_kinds import kind_of_kernel
-from railyard.ask.observe.steps import Launched, steps_of
+from railyard.ask.observe.kernel_names import kind_of_kernel
+from railyard.ask.observe.measured import Launched, steps_of
 
 USUAL = 0.005
 

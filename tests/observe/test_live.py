@@ -12,15 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from railyard.ask.observe.drift import Drift
-from railyard.ask.observe.expected import expected_s
-from railyard.ask.observe.live import metrics
-from railyard.ask.observe.live.dashboard import dashboard
-from railyard.ask.observe.live.exporter import Exporter, page
-from railyard.ask.observe.live.prometheus import Prometheus
-from railyard.ask.observe.live.rules import rules
+from railyard.ask.observe.expected import Drift, expected_s
+from railyard.ask.observe.live import prometheus as metrics
+from railyard.ask.observe.live.prometheus import Exporter, Prometheus, page
 from railyard.ask.observe.live.telemetry import busbw_gbs, expected_gbs, openmetrics
-from railyard.ask.observe.live.watch import calibrated, exposition, learn
+from railyard.ask.observe.live.watch import calibrated, dashboard, exposition, learn, rules
 from railyard.cluster.fault.degrade_link import DegradeLink
 from railyard.engine.flow import FLOW
 from railyard.face.cli import guard

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railyard.ask.observe.diagnose import diagnose
-from railyard.ask.observe.figures import observed
 from railyard.ask.observe.gather import gather
+from railyard.ask.observe.summary import observed
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 

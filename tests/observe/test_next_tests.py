@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from railyard.ask.observe.clusterfile import cluster_of
+from railyard.ask.observe.answer import cluster_of
 from railyard.ask.observe.diagnosis.verdict import Diagnosis, Suspect
 from railyard.ask.observe.expected import expected_s
 from railyard.ask.observe.next_tests import SYMPTOMS, after, of_symptom

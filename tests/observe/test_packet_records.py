@@ -5,14 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from railyard.ask.observe.diagnosis.beside import slowed_ps
-from railyard.ask.observe.diagnosis.simulated import diagnose
+from railyard.ask.observe.diagnosis.simulated import diagnose, slowed_ps
 from railyard.cluster.fault.degrade_link import DegradeLink
 from railyard.cluster.names import node_name
 from railyard.engine import Probes
 from railyard.engine.flow import FLOW
 from railyard.engine.packet.engine import PACKET
-from railyard.engine.packet.port_counters import full_ps, samples_of, thinned
+from railyard.engine.packet.flows import full_ps, samples_of, thinned
 from railyard.graph import Job
 from railyard.work.scenario.load import from_values
 from railyard.work.study.study import prepare

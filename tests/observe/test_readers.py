@@ -14,14 +14,12 @@ import numpy as np
 import pytest
 
 from railyard.ask.observe import plain_pickle
-from railyard.ask.observe.clocks import aligned
-from railyard.ask.observe.collective_names import is_communication, kind_of
-from railyard.ask.observe.figures import observed
 from railyard.ask.observe.gather import gather
 from railyard.ask.observe.hangs import diagnose_calls
-from railyard.ask.observe.intervals import common, length, union
-from railyard.ask.observe.measured import record_of
+from railyard.ask.observe.kernel_names import is_communication, kind_of
+from railyard.ask.observe.measured import aligned, record_of
 from railyard.ask.observe.reader import readers
+from railyard.ask.observe.summary import common, length, observed, union
 from railyard.kit.errors import InputError
 
 HERE = Path(__file__).parent / "data"

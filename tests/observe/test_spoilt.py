@@ -8,9 +8,9 @@ import re
 
 import pytest
 
-from railyard.ask.observe.clocks import Clock, odd
 from railyard.ask.observe.diagnose import diagnose
 from railyard.ask.observe.gather import gather
+from railyard.ask.observe.measured import Clock, odd
 from railyard.kit.errors import InputError
 
 NAME = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"

@@ -5,11 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from railyard.ask.observe.clusterfile import cluster_of
+from railyard.ask.observe.answer import cluster_of, traced_usd_per_hour
 from railyard.ask.observe.diagnose import diagnose
 from railyard.ask.observe.gather import gather
 from railyard.ask.observe.measured import record_of
-from railyard.ask.observe.price import traced_usd_per_hour
 from railyard.face.cli import guard
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"

@@ -7,8 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from railyard.ask.observe.whatif.operations import operations_of, read_operations
-from railyard.ask.observe.whatif.replay import Dependencies, Group, replay
+from railyard.ask.observe.whatif.operations import Dependencies, Group, operations_of, read_operations, replay
 from railyard.ask.observe.whatif.slowdown import slowdown
 from railyard.kit.errors import InputError
 

@@ -6,12 +6,10 @@ import pytest
 
 from railyard.kit.errors import InputError
 from railyard.work.operate import saving
-from railyard.work.operate.failures import forecast as forecasts
 from railyard.work.operate.failures import history
-from railyard.work.operate.failures.checkpoint import daly_s, efficiency, young_s
-from railyard.work.operate.failures.drawn import DrawnFaults, mttf_s
-from railyard.work.operate.failures.fault import Effect, Fault
-from railyard.work.operate.failures.modes import Mode, profiles
+from railyard.work.operate.failures import history as forecasts
+from railyard.work.operate.failures.fault import Effect, Fault, Mode, daly_s, efficiency, profiles, young_s
+from railyard.work.operate.failures.given import DrawnFaults, mttf_s
 from railyard.work.operate.loop import Operation
 from railyard.work.operate.prepare import prepare
 from railyard.work.operate.rules import DAY, PPM, Recovery, Rules

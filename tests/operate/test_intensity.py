@@ -7,12 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.work.operate.contention.intensity import Turn, classes, correction, priorities, served_s
+from railyard.work.operate.contention.intensity import (
+    TOLERANCE,
+    Turn,
+    classes,
+    correction,
+    off_beat,
+    priorities,
+    realigning,
+    served_s,
+)
 from railyard.work.operate.contention.neighbours import Neighbours
-from railyard.work.operate.contention.pattern import Member
-from railyard.work.operate.contention.shifts import TOLERANCE, off_beat, realigning
+from railyard.work.operate.contention.pattern import Member, WorkClass
 from railyard.work.operate.contention.speeds import Manner, Speeds
-from railyard.work.operate.contention.work import WorkClass
 from railyard.work.operate.tree import NodeTree
 
 from .test_contention import machine, state_of

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from railyard.work.operate.event import Request
 from railyard.work.operate.free import Free
 from railyard.work.operate.kueue.ask import Refusal
 from railyard.work.operate.kueue.flavor import Flavor, Ground
@@ -15,7 +16,6 @@ from railyard.work.operate.kueue.objects import GATES, Gates, PodSet
 from railyard.work.operate.kueue.place import Running, place
 from railyard.work.operate.kueue.seek import Search, Wanted
 from railyard.work.operate.policy import policies
-from railyard.work.operate.request import Request
 from railyard.work.operate.tree import NodeTree
 
 TABLE = json.loads((Path(__file__).parent / "data" / "kueue_assignments.json").read_text())

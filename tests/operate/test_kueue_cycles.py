@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from railyard.work.operate.kueue.cycle import after, cycle
+from railyard.work.operate.kueue.play import after, cycle
 from railyard.work.operate.kueue.state import admission, cluster
 
 TABLE = json.loads((Path(__file__).parent / "data" / "kueue_cycles.json").read_text())

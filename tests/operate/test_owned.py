@@ -189,7 +189,7 @@ def test_a_job_that_is_too_large_shrinks_to_its_tenants_servers(tmp_path):
 
 def test_fairness_is_by_a_tenants_servers(tmp_path):
     from railyard.work.operate.accounts import columns
-    from railyard.work.operate.by_tenant import finish_time_fairness
+    from railyard.work.operate.by import finish_time_fairness
 
     found = prepared(tmp_path, TRACE, rows=("0,60,16,blue", "0,60,16,blue", "0,60,8,green"))
     run = found.operation()

@@ -5,14 +5,12 @@ import pytest
 
 from railyard import engine
 from railyard.graph import Job
+from railyard.work.operate.contention.intensity import Beat, excess, shifts
 from railyard.work.operate.contention.neighbours import Neighbours
-from railyard.work.operate.contention.pattern import Member
-from railyard.work.operate.contention.shifts import Beat, excess, shifts
+from railyard.work.operate.contention.pattern import Member, WorkClass, out_bytes, uplinks_bps
 from railyard.work.operate.contention.speeds import Manner, Speeds
-from railyard.work.operate.contention.traffic import out_bytes, uplinks_bps
-from railyard.work.operate.contention.work import WorkClass
+from railyard.work.operate.event import Request
 from railyard.work.operate.free import Free
-from railyard.work.operate.request import Request
 from railyard.work.operate.tree import NodeTree
 
 from .test_contention import machine, state_of

@@ -17,9 +17,9 @@ from railyard.kit.errors import InputError
 from railyard.measure.result.reading import result_from
 from railyard.work.operate import saving
 from railyard.work.operate.accounts import columns
-from railyard.work.operate.by_size import by_size
+from railyard.work.operate.by import by_size
 from railyard.work.operate.failures.fault import Effect, Fault
-from railyard.work.operate.heat import away_us, busy_us, heat
+from railyard.work.operate.files import away_us, busy_us, heat
 from railyard.work.operate.prepare import prepare
 from railyard.work.operate.rules import Recovery
 from railyard.work.operate.steady import steady

@@ -20,8 +20,7 @@ from railyard.engine.packet import (
     run,
 )
 from railyard.kit.errors import InputError
-from railyard.work.scenario.packet.preset import fabric
-from railyard.work.scenario.packet.settings import assign
+from railyard.work.scenario.packet.settings import assign, fabric
 
 if TYPE_CHECKING:
     from railyard.graph import Record

@@ -13,7 +13,7 @@ from railyard.cluster.fabric import fabrics
 from railyard.cluster.fault import DegradeLink
 from railyard.cluster.topology import Dragonfly, DualPlane, FatTree, LeafSpine, RailOnly, RailOptimized, Torus
 from railyard.collective import CollectivePolicy
-from railyard.engine.bursts import Bursts
+from railyard.engine.background import Bursts
 from railyard.engine.packet.engine import PacketEngine
 from railyard.engine.packet.fabrics import settings_of
 from railyard.engine.packet.placing import place

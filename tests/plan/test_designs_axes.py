@@ -15,7 +15,7 @@ from railyard.ask.plan.designs.planning import Planner
 from railyard.ask.plan.designs.space import one_design, space_of
 from railyard.ask.plan.designs.sweep import sweep
 from railyard.catalog import load as catalog
-from railyard.cluster.override import overridden
+from railyard.cluster.spec import overridden
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load
 from railyard.work.study import study

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from railyard.ask.plan.designs.constraints import Constraint, Looked, contradiction, relaxed
 from railyard.ask.plan.designs.decide import _chances, _measure, _sliced
 from railyard.ask.plan.designs.doubt import Doubts, Factor, triangular
-from railyard.ask.plan.designs.front import dominator, front, promising
+from railyard.ask.plan.designs.judgement import dominator, front, promising
 
 POINTS = np.array([[1.0, 9.0], [2.0, 4.0], [3.0, 5.0], [4.0, 1.0], [2.0, 4.0], [9.0, 9.0]])
 

@@ -12,11 +12,11 @@ import pytest
 
 from railyard.ask.plan.designs import work
 from railyard.ask.plan.designs.build import Bench
+from railyard.ask.plan.designs.conclusion import why
 from railyard.ask.plan.designs.lessons import Lessons
 from railyard.ask.plan.designs.outcome import Outcome
 from railyard.ask.plan.designs.planned import begin
 from railyard.ask.plan.designs.planning import Planner
-from railyard.ask.plan.designs.reasons import why
 from railyard.ask.plan.designs.space import space_of
 from railyard.ask.plan.designs.study import ending_at_once
 from railyard.ask.plan.designs.summary import answer_of
@@ -119,11 +119,11 @@ def test_points_that_cannot_be_are_kept_with_their_error():
 def test_points_are_rows_that_sql_asks(tmp_path):
     import polars as pl
 
-    from railyard.ask.plan.designs import files
+    from railyard.ask.plan.designs import study
 
     draft = load.from_values(values(effort={"flow": 0, "draws": 100}))
     found = planned(draft)
-    folder = files.write(found, answer_of(found), draft, tmp_path)
+    folder = study.write(found, answer_of(found), draft, tmp_path)
     table = pl.scan_parquet(folder / "points.parquet")
     found = table.sql("SELECT fabric, min(cpmt) AS cpmt FROM self WHERE engine = 'analytic' GROUP BY fabric").collect()
     assert "roce" in found["fabric"].to_list()

@@ -12,14 +12,13 @@ import pytest
 
 from railyard.ask.plan.designs import service
 from railyard.ask.plan.designs.build import Bench
+from railyard.ask.plan.designs.conclusion import why
 from railyard.ask.plan.designs.doubt import worth
 from railyard.ask.plan.designs.families import family_of, rivals_of
 from railyard.ask.plan.designs.outcome import Unverified
 from railyard.ask.plan.designs.planned import Planned, begin
 from railyard.ask.plan.designs.planning import Planner
-from railyard.ask.plan.designs.price import Goodputs
-from railyard.ask.plan.designs.reasons import why
-from railyard.ask.plan.designs.service_price import SLOWER, kept_of
+from railyard.ask.plan.designs.price import SLOWER, Goodputs, kept_of
 from railyard.ask.plan.designs.space import space_of
 from railyard.ask.plan.designs.study import ending_at_once
 from railyard.ask.plan.designs.summary import answer_of

@@ -7,11 +7,8 @@ import json
 import pytest
 
 from railyard import catalog
-from railyard.ask.plan.growth.change import Change, Lot, cables, change
-from railyard.ask.plan.growth.ledger import YEAR_S, Ledger
-from railyard.ask.plan.growth.page import page
-from railyard.ask.plan.growth.paths import growth, to_json
-from railyard.ask.plan.growth.provision import provisions
+from railyard.ask.plan.growth.change import Change, Lot, cables, change, page, provisions
+from railyard.ask.plan.growth.paths import YEAR_S, Ledger, growth, to_json
 from railyard.catalog.types import Range
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import LeafSpine

@@ -23,7 +23,7 @@ from railyard.ask.plan.pilot.flips import Beliefs, Trial, best
 from railyard.ask.plan.pilot.trials import sheet
 from railyard.face.cli import accept_pilot
 from railyard.kit.errors import InputError
-from railyard.measure.result.tax import EXPOSED
+from railyard.measure.result.step import EXPOSED
 from railyard.work.scenario import load
 from railyard.work.study.journal import Journal
 from railyard.work.study.tasks import Done, call

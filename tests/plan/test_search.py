@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from railyard.ask.plan.serving.options import options
-from railyard.ask.plan.serving.planning import plan
+from railyard.ask.plan.serving.planning import gain, plan, to_json, why
 from railyard.ask.plan.serving.search import Found, search
-from railyard.ask.plan.serving.summary import gain, to_json, why
 from railyard.ask.plan.serving.trials import Trials
 from railyard.face.cli import plan as command
 from railyard.kit.errors import InputError

@@ -8,14 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from railyard.ask.plan.worth.moved import dearer
-from railyard.ask.plan.worth.nines import Outages, availability, spares_for
-from railyard.ask.plan.worth.page import page
-from railyard.ask.plan.worth.worth import to_json, worth
+from railyard.ask.plan.worth.moved import dearer, page
+from railyard.ask.plan.worth.worth import Outages, availability, spares_for, to_json, worth
 from railyard.catalog.types import Range
 from railyard.kit.errors import InputError
-from railyard.measure.cost.carbon import carbon
-from railyard.measure.cost.grids import grid
+from railyard.measure.cost.assumptions import carbon, grid
 from railyard.work.scenario.load import from_values
 from railyard.work.study import study
 

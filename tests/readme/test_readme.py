@@ -6,8 +6,7 @@ from pathlib import Path
 from typer.main import get_command
 
 from railyard.face import api
-from railyard.face.cli.app import app
-from railyard.face.cli.installed import EXTRAS
+from railyard.face.cli.installed import EXTRAS, app
 from railyard.work.scenario.load import load
 
 ROOT = Path(__file__).parents[2]

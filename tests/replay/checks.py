@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from railyard.engine.packet import Traffic
 from railyard.engine.packet.hosts import traffic_of
-from railyard.work.trace.trace import Trace
+from railyard.work.trace.builder import Trace
 
 
 def sent(trace: Trace) -> Traffic:

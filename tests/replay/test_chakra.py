@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.engine.packet.host_collectives import laid_out
+from railyard.engine.packet.hosts import laid_out
 from railyard.graph import CollectiveKind, Kind
 from railyard.kit.errors import InputError
 from railyard.work.trace.chakra import read

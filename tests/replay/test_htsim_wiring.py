@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.kit.errors import InputError
-from railyard.work.trace.trace import Failure
+from railyard.work.trace.builder import Failure
 from railyard.work.traffic.htsim_topology import Tree, k_ary, read
 from railyard.work.traffic.htsim_wiring import TreeNetwork, wire
 

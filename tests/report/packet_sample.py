@@ -6,7 +6,7 @@ import numpy as np
 
 from railyard.engine.packet import Settings, Traffic, fat_tree, leaf_spine, run
 from railyard.graph import Label, Record
-from railyard.measure.packets import packet_section
+from railyard.measure.network import packet_section
 
 G400 = 400 * 10**9
 COUNTS = ("new", "retransmitted", "trimmed", "dropped", "marked", "acks", "nacks", "pulls", "timeouts", "hops")

@@ -9,10 +9,16 @@ import pytest
 from railyard.face.report import answer_html, keep_answer
 from railyard.kit.errors import InputError
 from railyard.measure.result.answers.answer import NAMES, answer_from
-from railyard.measure.result.answers.audit import AuditAnswer, FindingRow
-from railyard.measure.result.answers.diagnosis import DiagnosisAnswer, SuspectRow
+from railyard.measure.result.answers.check import AuditAnswer, DiagnosisAnswer, FindingRow, SuspectRow
 from railyard.measure.result.answers.place import PicturePlace
-from railyard.measure.result.answers.tune import KindGain, SeenGain, SettingChange, TuneAnswer, UnseenCase, UnseenGain
+from railyard.measure.result.answers.placement import (
+    KindGain,
+    SeenGain,
+    SettingChange,
+    TuneAnswer,
+    UnseenCase,
+    UnseenGain,
+)
 
 from .test_html import embedded
 

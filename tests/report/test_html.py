@@ -10,10 +10,10 @@ import numpy as np
 
 from railyard.face.report import report_html, write_report
 from railyard.graph import Record
-from railyard.measure.packets import packet_section
-from railyard.measure.result.provenance import ProvenanceFigures
-from railyard.measure.result.result import Result
-from railyard.measure.result.variants.traffic import TrafficVariant
+from railyard.measure.network import packet_section
+from railyard.measure.result.reading import Result
+from railyard.measure.result.section import ProvenanceFigures
+from railyard.measure.result.variants.work import TrafficVariant
 
 NONE = np.zeros(0, np.int64)
 NOTHING = Record(

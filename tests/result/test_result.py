@@ -11,8 +11,7 @@ import pytest
 
 import railyard
 from railyard.kit.errors import InputError
-from railyard.measure.result.reading import STEPS, result_from
-from railyard.measure.result.result import FORMAT, Result
+from railyard.measure.result.reading import FORMAT, STEPS, Result, result_from
 from railyard.measure.result.variants.variant import BaseVariant
 from railyard.work import kinds
 

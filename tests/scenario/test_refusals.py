@@ -11,7 +11,7 @@ import pytest
 from tests.fuzz.scenarios import BASES, places, put
 
 from railyard import catalog
-from railyard.ask.observe.clusterfile import cluster_of
+from railyard.ask.observe.answer import cluster_of
 from railyard.catalog.store import KINDS
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
@@ -219,10 +219,7 @@ ELSEWHERE = {
     "variant",
     "version",
 }
-ROOMS = (
-    *("cluster", "collective", "economics", "edge", "engine", "fabric", "fault", "measure", "model", "operate", "plan"),
-    *("scenario", "study", "tune", "workload"),
-)
+ROOMS = ("ask/plan", "ask/tune", "cluster", "collective", "engine", "measure", "model", "work")
 
 
 def _recorded(entry) -> set[str]:

@@ -12,10 +12,9 @@ from railyard import catalog
 from railyard.face import api
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load
-from railyard.work.serving.devices import DeviceProfile, written
-from railyard.work.serving.notes import computed_again
-from railyard.work.serving.profiles import profile
-from railyard.work.serving.speculation import pass_share
+from railyard.work.serving.deployment import pass_share
+from railyard.work.serving.figures import computed_again
+from railyard.work.serving.software import DeviceProfile, profile, written
 from railyard.work.study.study import prepare
 
 BASE = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from railyard.face.api.served import best_variant, why
 from railyard.measure.model_error import ModelError
 from railyard.measure.result.money import ServingCostFigures
-from railyard.measure.result.result import Result
+from railyard.measure.result.reading import Result
 from railyard.measure.result.section import Band
 from railyard.measure.result.serving import ModelServing, ObjectiveFigures, RequestsFigures
-from railyard.measure.result.tax import ServingTax, ServingTaxShares
-from railyard.measure.result.variants.serving import ServingVariant
+from railyard.measure.result.step import ServingTax, ServingTaxShares
+from railyard.measure.result.variants.work import ServingVariant
 from railyard.measure.verdict import verdict_of
 
 NONE = ServingTaxShares(goodput_lost=0.0, ttft={}, tpot={})

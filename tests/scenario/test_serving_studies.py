@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from railyard.face import api
-from railyard.kit.units import rate
+from railyard.kit.quantities import rate
 from railyard.measure.result.reading import result_from
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "serving"

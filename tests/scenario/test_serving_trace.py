@@ -10,7 +10,7 @@ import polars as pl
 
 from railyard.graph import Record
 from railyard.graph.parquet import read_record
-from railyard.work.serving.files import write_variant
+from railyard.work.serving.measuring import write_variant
 
 US = 1_000_000
 REQUEST, MOVE = {"cat": "request", "pid": 2, "tid": 0}, {"cat": "transfer", "name": "keys and values", "pid": 1}

@@ -16,7 +16,7 @@ from railyard.measure.result.serving import (
     RequestsFigures,
     ThroughputFigures,
 )
-from railyard.measure.result.variants.serving import ServingVariant
+from railyard.measure.result.variants.work import ServingVariant
 from railyard.measure.serving.objective import Objective
 from railyard.measure.serving.served import Served
 from railyard.work.serving.capacity import with_curve

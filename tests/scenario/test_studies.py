@@ -8,7 +8,7 @@ import pytest
 
 from railyard.work.scenario import load
 from railyard.work.study.study import prepare
-from railyard.work.training.hash_seeds import hashes
+from railyard.work.training.graphs import hashes
 
 STUDIES = sorted((Path(__file__).parents[2] / "examples" / "studies").glob("*.yaml"))
 

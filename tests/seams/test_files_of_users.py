@@ -1,4 +1,4 @@
-"""Files of users are opened in one place, `railyard.kit.files`; what else opens a file is listed here, with its reason."""
+"""Files of users are opened in `railyard.kit.files` alone; what else opens a file is listed here, with its reason."""
 
 import ast
 from collections import defaultdict
@@ -21,9 +21,9 @@ ALLOWED = (
     # What comes with Railyard.
     ("railyard/catalog/index.py", {"path.read_text('utf-8')"}),
     ("railyard/work/federated/curves.py", {"FILE.open(encoding='utf-8', newline='')"}),
-    ("railyard/work/serving/devices.py", {"_SHIPPED.read_text(encoding='utf-8')"}),
+    ("railyard/work/serving/software.py", {"_SHIPPED.read_text(encoding='utf-8')"}),
     (
-        "railyard/work/serving/profiles.py",
+        "railyard/work/serving/software.py",
         {
             "(_DATA / 'constants.toml').read_text(encoding='utf-8')",
             "(_DATA / 'fitted.json').read_text(encoding='utf-8')",
@@ -38,7 +38,7 @@ ALLOWED = (
     ),
     # What the system says.
     ("railyard/ask/calibrate/numpy_device.py", {"Path('/proc/cpuinfo').read_text(encoding='utf-8', errors='replace')"}),
-    ("railyard/engine/lab/ability.py", {"Path('/proc/self/status').read_text(encoding='ascii')"}),
+    ("railyard/engine/lab/frames.py", {"Path('/proc/self/status').read_text(encoding='ascii')"}),
     (
         "railyard/engine/lab/keeper.py",
         {"file.read_text(encoding='ascii')", "os.open('/proc/self/ns/net', os.O_RDONLY)"},
@@ -52,9 +52,9 @@ ALLOWED = (
             "os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW)",
         },
     ),
-    ("railyard/kit/written.py", {"shutil.copy2(source, target, follow_symlinks=False)"}),
+    ("railyard/kit/table.py", {"shutil.copy2(source, target, follow_symlinks=False)"}),
     # No files.
-    ("railyard/face/cli/ui.py", {"webbrowser.open(address)"}),
+    ("railyard/face/cli/operate.py", {"webbrowser.open(address)"}),
     ("railyard/work/operate/loop.py", {"self.scheduler.open(window)"}),
     ("railyard/work/operate/scheduler.py", {"self.open(window)"}),
     # Streams that `opened` gave, or bytes.

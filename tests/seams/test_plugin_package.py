@@ -31,7 +31,7 @@ def test_a_package_that_raises_is_named(tmp_path):
     about = tmp_path / "broken-1.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
-    (about / "entry_points.txt").write_text("[railyard.kit.plugins]\nx = broken_module\n")
+    (about / "entry_points.txt").write_text("[railyard.plugins]\nx = broken_module\n")
     (tmp_path / "broken_module.py").write_text("import nothing_like_this\n")
     done = subprocess.run(
         [sys.executable, "-m", "railyard", "schema"],

@@ -17,13 +17,11 @@ from railyard.face import api
 from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
 from railyard.work.scenario import load
-from railyard.work.serving.afd import Beat, SideExchange, apart_cost
-from railyard.work.serving.columns import Deployments
+from railyard.work.serving.afd import Beat, Side, SideExchange, apart_cost, halves
 from railyard.work.serving.cost import iteration_cost
-from railyard.work.serving.halves import Side, halves
-from railyard.work.serving.layout import ServingLayout
+from railyard.work.serving.layout import Deployments, ServingLayout
 from railyard.work.serving.memory import weight_bytes
-from railyard.work.serving.profiles import profile
+from railyard.work.serving.software import profile
 from railyard.work.study.study import prepare
 
 KNOWN = catalog.load()

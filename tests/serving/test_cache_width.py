@@ -11,7 +11,7 @@ from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
 from railyard.work.serving.cost import iteration_cost
 from railyard.work.serving.layout import ServingLayout
-from railyard.work.serving.profiles import profile
+from railyard.work.serving.software import profile
 
 KNOWN = catalog.load()
 # Bits of an element with its share of the block's scale.

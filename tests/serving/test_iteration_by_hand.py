@@ -9,11 +9,10 @@ import pytest
 
 from railyard import catalog
 from railyard.model.architecture import ModelColumns
+from railyard.model.flops import busiest
 from railyard.model.machine import Machine
-from railyard.model.routing import busiest
-from railyard.work.serving.columns import Deployments
 from railyard.work.serving.iteration import IterationLoad, parts, prompts_on_copies
-from railyard.work.serving.layout import ServingLayout
+from railyard.work.serving.layout import Deployments, ServingLayout
 from railyard.work.serving.memory import cache_tokens, sequences, weight_bytes, workspace_bytes
 from railyard.work.serving.software import ServingSoftware, columns
 

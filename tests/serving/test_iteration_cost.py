@@ -8,13 +8,11 @@ import pytest
 from railyard import catalog
 from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
-from railyard.work.serving.columns import Deployments
 from railyard.work.serving.cost import crowded_s, iteration_cost
 from railyard.work.serving.iteration import IterationLoad, late_s, launches_s, parts
-from railyard.work.serving.layout import ServingLayout
+from railyard.work.serving.layout import Deployments, ServingLayout
 from railyard.work.serving.memory import weight_bytes
-from railyard.work.serving.profiles import ENGINES, assemble, constants, profile
-from railyard.work.serving.software import ServingSoftware, columns
+from railyard.work.serving.software import ENGINES, ServingSoftware, assemble, columns, constants, profile
 from railyard.work.serving.steady import arrival_s
 
 KNOWN = catalog.load()

@@ -7,8 +7,8 @@ from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
 from railyard.work.serving.cost import iteration_cost
 from railyard.work.serving.layout import ServingLayout
-from railyard.work.serving.profiles import profile
 from railyard.work.serving.reuse import Reuse, reuse
+from railyard.work.serving.software import profile
 
 KNOWN = catalog.load()
 

@@ -13,12 +13,11 @@ from railyard import catalog
 from railyard.catalog.hugging_face import hf_config
 from railyard.face import api
 from railyard.model.machine import Machine
-from railyard.work.serving.columns import Deployments
 from railyard.work.serving.cost import iteration_cost
-from railyard.work.serving.layout import ServingLayout
+from railyard.work.serving.layout import Deployments, ServingLayout
 from railyard.work.serving.lockstep import copy_cost
 from railyard.work.serving.memory import cache_tokens, divide, sequences, state_tokens
-from railyard.work.serving.profiles import profile
+from railyard.work.serving.software import profile
 
 DATA = Path(__file__).parents[1] / "catalog" / "data"
 KNOWN = catalog.load()

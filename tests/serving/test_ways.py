@@ -140,7 +140,7 @@ def test_replicas_of_a_pool_reach_one_another_where_prefixes_move():
 
 
 def test_a_large_pool_exchanges_in_groups(monkeypatch):
-    monkeypatch.setattr("railyard.work.serving.transfer_links._MOST_LANES", 8 * 3 * 2)
+    monkeypatch.setattr("railyard.work.serving.links._MOST_LANES", 8 * 3 * 2)
     links = job_of(
         changed(pools={"both": {"replicas": 8, "tp": 2}}, router={"kind": "prefix", "move": True})
     ).deployment.links

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.engine.serving import Autoscale, Cost, Deployment, Links, Outages, Router, Speculative, lowering, simulate
+from railyard.engine.serving import Autoscale, Cost, Deployment, Links, Outages, Router, Speculative, running, simulate
 from railyard.kit.errors import InputError, StaleCoreError
 
 from .columns import LINEAR, pool, rows
@@ -102,6 +102,6 @@ def test_whatever_the_columns_are_it_ends(data):
 
 def test_a_core_that_was_not_built_again_is_said(monkeypatch):
     """Its objects lack what newer Python code sets."""
-    monkeypatch.setattr(lowering._core, "ServingStore", type("ServingStore", (), {}))
+    monkeypatch.setattr(running._core, "ServingStore", type("ServingStore", (), {}))
     with pytest.raises(StaleCoreError, match=r"asks it for `ServingStore\..*pip install -e"):
         simulate(rows(**GOOD), Deployment((pool(),)))

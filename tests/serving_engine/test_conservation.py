@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from railyard.engine.serving import Deployment, Pool, Router, simulate, stream
-from railyard.engine.serving.results import COLUMNS
+from railyard.engine.serving.running import COLUMNS
 
 from .columns import LINEAR, hashed, poisson, pool, rows
 

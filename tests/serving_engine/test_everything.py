@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.engine.serving import Outages, simulate, stream
-from railyard.engine.serving.results import COLUMNS, STATUS
+from railyard.engine.serving.running import COLUMNS, STATUS
 
 from .cases import deployments, requests
 from .columns import rows

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.engine.serving import Cost, CrossTraffic, Deployment, Links, Outages, Pool, Router, simulate
-from railyard.engine.serving.results import COLUMNS
+from railyard.engine.serving.running import COLUMNS
 
 from .cases import requests
 from .columns import hashed, pool, rows

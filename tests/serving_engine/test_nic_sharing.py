@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.engine.serving import Cost, Deployment, Links, Outages, Pool, Router, Transfers, simulate
-from railyard.engine.serving.results import COLUMNS
+from railyard.engine.serving.running import COLUMNS
 
 from .columns import LINEAR, pool, rows
 from .test_reference import requests

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.engine.serving import Deployment, Outages, Router, simulate
-from railyard.engine.serving.results import COLUMNS
+from railyard.engine.serving.running import COLUMNS
 
 from .cases import MS, ROUTERS, pools, requests
 from .columns import LINEAR, hashed, pool, rows

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from railyard.engine.serving import Autoscale, Cost, Deployment, Links, Outages, Pool, Router, Store, simulate
-from railyard.engine.serving.results import COLUMNS
+from railyard.engine.serving.running import COLUMNS
 
 from .columns import hashed, rows
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from railyard.kit.errors import InputError
 from railyard.work.serving.generate import Sessions, synthetic
-from railyard.work.serving.scaling import repeated, scaled
-from railyard.work.serving.summary import autocorrelation, dispersion, gap_cv, summarize
+from railyard.work.serving.summary import autocorrelation, dispersion, gap_cv, repeated, scaled, summarize
 from railyard.work.serving.traces import read_trace
 
 if TYPE_CHECKING:

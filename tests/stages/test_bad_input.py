@@ -10,7 +10,7 @@ import pytest
 from railyard import catalog
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load
-from railyard.work.serving.retrieval import Index, search_s
+from railyard.work.serving.reuse import Index, search_s
 from railyard.work.study.study import prepare
 
 from .pipelines import LARGE, measured, scenario, search

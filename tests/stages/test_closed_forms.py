@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.engine.stages.fifo import starts
+from railyard.engine.stages.stage import starts
 from railyard.work.scenario import load
 from railyard.work.serving.measuring import latencies
 from railyard.work.study.study import prepare

@@ -11,7 +11,7 @@ import pytest
 from railyard import catalog
 from railyard.work.pipeline.batched import search
 from railyard.work.pipeline.section import RetrieveStage
-from railyard.work.serving.retrieval import Index, search_s
+from railyard.work.serving.reuse import Index, search_s
 
 KNOWN = catalog.load()
 #: 96 cores behind 600 GB/s, all of which is reached.

@@ -7,11 +7,10 @@ import pytest
 from railyard.graph import Kind
 from railyard.kit.errors import InputError
 from railyard.measure.decompose import decompose
-from railyard.model.storage import StorageRates
+from railyard.model.columns import StorageRates
 from railyard.work.training.build import build
-from railyard.work.training.protection import cores_bps, file_bps, keys_s
 from railyard.work.training.spec import Checkpoint
-from railyard.work.training.stored import checkpoint_bytes, stall_s
+from railyard.work.training.stored import checkpoint_bytes, cores_bps, file_bps, keys_s, stall_s
 from railyard.work.training.storing import Flows, protected_s, state_flows
 
 PLAIN = Checkpoint(asynchronous=False, bytes_per_parameter=4e5)

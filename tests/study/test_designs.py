@@ -16,7 +16,7 @@ from railyard.graph import Job
 from railyard.work.training import Training, profiles
 from railyard.work.training.build import build as graph_of
 from railyard.work.training.designs import Site, evaluate
-from railyard.work.training.hash_seeds import redrawn
+from railyard.work.training.graphs import redrawn
 from railyard.work.training.spec import Layout
 from railyard.work.training.traffic import CLASSES
 

@@ -10,7 +10,7 @@ import pytest
 from railyard.face import api
 from railyard.graph import Job
 from railyard.kit.errors import InputError
-from railyard.measure.result.result import Result
+from railyard.measure.result.reading import Result
 from railyard.work.jobs.prepare import prepare
 from railyard.work.scenario import load
 from railyard.work.scenario.variants import expand

@@ -12,8 +12,8 @@ import pytest
 from railyard.face import api
 from railyard.graph import Record
 from railyard.kit.errors import InputError, SimulationError
-from railyard.measure.packets import packet_section
-from railyard.measure.result.variants.traffic import TrafficVariant
+from railyard.measure.network import packet_section
+from railyard.measure.result.variants.work import TrafficVariant
 from railyard.work import kinds as files
 from railyard.work.study import study
 from railyard.work.study.control import Control, Meter

@@ -10,8 +10,8 @@ import pytest
 
 from railyard import catalog
 from railyard.work.training import Layout, Machine, Training, estimate, profiles
+from railyard.work.training.blocks import grouped
 from railyard.work.training.columns import Columns
-from railyard.work.training.grouped import grouped
 
 # MooreThreads/SimuMax, efficiency of grouped products on a B200 against 2,250 TFLOP/s.
 TABLE = Path(__file__).resolve().parents[2] / "validation" / "data" / "kernels" / "b200_bf16_ceperm.json"

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from railyard.model.device import DeviceColumns
+from railyard.model.columns import DeviceColumns
 from railyard.work.training import SoftwareProfile, blocks, operators
+from railyard.work.training.blocks import grouped
 from railyard.work.training.columns import Columns
-from railyard.work.training.grouped import grouped
 
 SOFTWARE = SoftwareProfile(name="test")
 

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from railyard.kit.errors import InputError
 from railyard.measure.result.reading import result_from
 from railyard.work.scenario import load
-from railyard.work.scenario.communication import one_of
+from railyard.work.scenario.conditions import one_of
 from railyard.work.study.study import prepare
 from railyard.work.study.study import run as execute
 from railyard.work.training.sync import KINDS, DiLoCo, PowerSgd

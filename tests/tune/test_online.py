@@ -11,7 +11,7 @@ from railyard.ask.tune.settings.cases import Case
 from railyard.ask.tune.settings.online import AGAIN, ONLINE, WRITTEN, Followed
 from railyard.cluster.fabric import fabrics
 from railyard.engine.packet import Period, Retuning, Settings, Traffic, leaf_spine, run
-from railyard.engine.packet.follow import PERIOD_PS, ROCE, Follow, following
+from railyard.engine.packet.fabrics import PERIOD_PS, ROCE, Follow, following
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 

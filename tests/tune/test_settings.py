@@ -8,22 +8,21 @@ import math
 import numpy as np
 import pytest
 
-from railyard.ask.tune.settings.answer import answer_of
 from railyard.ask.tune.settings.cases import Case, Ground, _neighbour
-from railyard.ask.tune.settings.export import environment, tuner_table
 from railyard.ask.tune.settings.judging import Run, Times
 from railyard.ask.tune.settings.race import Part
 from railyard.ask.tune.settings.search import Tuned, Tuner
 from railyard.ask.tune.settings.space import CONGESTION, ULTRA, space_of
-from railyard.ask.tune.settings.work import STEP, judged, step_s
+from railyard.ask.tune.settings.study import answer_of, environment, tuner_table
+from railyard.ask.tune.settings.trials import STEP, judged, step_s
 from railyard.engine.packet.mechanisms import CONSTANTS
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError, Interrupted
-from railyard.kit.interval import interval
+from railyard.kit.quantities import interval
 from railyard.kit.schema import yaml
 from railyard.work.scenario import load
+from railyard.work.scenario.model import TuneSection
 from railyard.work.scenario.packet import PacketSettings, assign
-from railyard.work.scenario.tune_section import TuneSection
 from railyard.work.study.tasks import Done
 
 CONSTANT = {one.key: name for name, one in CONSTANTS.items()}

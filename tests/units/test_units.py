@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.kit import units
+from railyard.kit import quantities
 from railyard.kit.errors import InputError
 from railyard.kit.schema import quantity
 
@@ -14,31 +14,31 @@ from railyard.kit.schema import quantity
 @pytest.mark.parametrize(
     ("parse", "text", "value"),
     [
-        (units.rate, "400 Gb/s", 400e9),
-        (units.rate, "400Gbps", 400e9),
-        (units.rate, "900 GB/s", 7.2e12),
-        (units.rate, "1 GiB/s", 8 * 2**30),
-        (units.size, "80 GiB", 80 * 2**30),
-        (units.size, "80 GB", 80 * 10**9),
-        (units.time, "2 us", 2_000_000),
-        (units.time, "1.5 ns", 1500),
-        (units.seconds, "54 days", 54 * 86400.0),
-        (units.power, "1.2 kW", 1200.0),
-        (units.energy, "1 kWh", 3.6e6),
-        (units.flops, "989 TFLOP/s", 989e12),
-        (units.length, "50 km", 50_000.0),
-        (units.delay_per_length, "5 ns/m", 5e-9),
-        (units.money, "$30k", 30_000.0),
-        (units.money, "30 kUSD", 30_000.0),
-        (units.money_rate, "$2.10/h", 2.10),
-        (units.energy_price, "$80/MWh", 0.08),
-        (units.storage_price, "$120/TB", 120.0),
-        (units.space_price, "$180/kW-month", 180.0),
-        (units.count, "15 T", 15 * 10**12),
-        (units.count, 16384, 16384),
-        (units.ratio, "3:1", 3.0),
-        (units.ratio, "95 %", 0.95),
-        (units.years, "4 years", 4.0),
+        (quantities.rate, "400 Gb/s", 400e9),
+        (quantities.rate, "400Gbps", 400e9),
+        (quantities.rate, "900 GB/s", 7.2e12),
+        (quantities.rate, "1 GiB/s", 8 * 2**30),
+        (quantities.size, "80 GiB", 80 * 2**30),
+        (quantities.size, "80 GB", 80 * 10**9),
+        (quantities.time, "2 us", 2_000_000),
+        (quantities.time, "1.5 ns", 1500),
+        (quantities.seconds, "54 days", 54 * 86400.0),
+        (quantities.power, "1.2 kW", 1200.0),
+        (quantities.energy, "1 kWh", 3.6e6),
+        (quantities.flops, "989 TFLOP/s", 989e12),
+        (quantities.length, "50 km", 50_000.0),
+        (quantities.delay_per_length, "5 ns/m", 5e-9),
+        (quantities.money, "$30k", 30_000.0),
+        (quantities.money, "30 kUSD", 30_000.0),
+        (quantities.money_rate, "$2.10/h", 2.10),
+        (quantities.energy_price, "$80/MWh", 0.08),
+        (quantities.storage_price, "$120/TB", 120.0),
+        (quantities.space_price, "$180/kW-month", 180.0),
+        (quantities.count, "15 T", 15 * 10**12),
+        (quantities.count, 16384, 16384),
+        (quantities.ratio, "3:1", 3.0),
+        (quantities.ratio, "95 %", 0.95),
+        (quantities.years, "4 years", 4.0),
     ],
 )
 def test_what_users_write(parse, text, value) -> None:
@@ -48,46 +48,47 @@ def test_what_users_write(parse, text, value) -> None:
 @pytest.mark.parametrize(
     ("parse", "text", "message"),
     [
-        (units.rate, 400, "needs a unit: write for example `400 Gb/s`"),
-        (units.rate, "400", "needs a unit"),
-        (units.rate, "400 Gbs", "did you mean `Gbps`"),
-        (units.rate, "400 gb/s", "did you mean `Gb/s` or `GB/s`"),
-        (units.rate, "400 GiB", "unknown unit `GiB`"),
-        (units.size, "80 Gb", "unknown unit `Gb`"),
-        (units.size, "-1 B", "cannot be negative"),
-        (units.time, True, "needs a unit"),
-        (units.time, "inf s", "is not a time"),
-        (units.count, "1e999999999", "out of range"),
-        (units.size, "1e999999999 GiB", "out of range"),
-        (units.money, "30000", "needs its currency"),
-        (units.money, "$2/h", "in another unit"),
-        (units.money_rate, "$2", "in another unit"),
-        (units.energy_price, "$2/h", "in another unit"),
-        (units.count, "1.5", "expected an integer count"),
-        (units.ratio, "3:0", "not a ratio"),
+        (quantities.rate, 400, "needs a unit: write for example `400 Gb/s`"),
+        (quantities.rate, "400", "needs a unit"),
+        (quantities.rate, "400 Gbs", "did you mean `Gbps`"),
+        (quantities.rate, "400 gb/s", "did you mean `Gb/s` or `GB/s`"),
+        (quantities.rate, "400 GiB", "unknown unit `GiB`"),
+        (quantities.size, "80 Gb", "unknown unit `Gb`"),
+        (quantities.size, "-1 B", "cannot be negative"),
+        (quantities.time, True, "needs a unit"),
+        (quantities.time, "inf s", "is not a time"),
+        (quantities.count, "1e999999999", "out of range"),
+        (quantities.size, "1e999999999 GiB", "out of range"),
+        (quantities.money, "30000", "needs its currency"),
+        (quantities.money, "$2/h", "in another unit"),
+        (quantities.money_rate, "$2", "in another unit"),
+        (quantities.energy_price, "$2/h", "in another unit"),
+        (quantities.count, "1.5", "expected an integer count"),
+        (quantities.ratio, "3:0", "not a ratio"),
     ],
 )
 def test_what_is_refused(parse, text, message) -> None:
-    with pytest.raises(units.UnitError, match=message):
+    with pytest.raises(quantities.UnitError, match=message):
         parse(text)
 
 
 @given(st.integers(0, 10**15))
 def test_round_trips(number: int) -> None:
-    assert units.rate(units.format_rate(float(number))) == pytest.approx(number, rel=1e-11)
-    assert units.size(units.format_size(number)) == pytest.approx(number, rel=1e-11)
-    assert units.time(units.format_time(number)) == pytest.approx(number, rel=1e-11)
-    assert units.power(units.format_power(number)) == pytest.approx(number, rel=1e-11)
-    assert units.money(units.format_money(number)) == pytest.approx(number, rel=1e-11)
-    assert units.count(units.format_count(number)) == pytest.approx(number, rel=1e-11)
+    assert quantities.rate(quantities.format_rate(float(number))) == pytest.approx(number, rel=1e-11)
+    assert quantities.size(quantities.format_size(number)) == pytest.approx(number, rel=1e-11)
+    assert quantities.time(quantities.format_time(number)) == pytest.approx(number, rel=1e-11)
+    assert quantities.power(quantities.format_power(number)) == pytest.approx(number, rel=1e-11)
+    assert quantities.money(quantities.format_money(number)) == pytest.approx(number, rel=1e-11)
+    assert quantities.count(quantities.format_count(number)) == pytest.approx(number, rel=1e-11)
 
 
 @given(st.text(max_size=12) | st.integers() | st.floats() | st.none() | st.booleans())
 def test_only_input_errors_ever_appear(value: object) -> None:
     parsers = (
-        units.rate, units.size, units.time, units.seconds, units.power, units.energy, units.flops, units.length,
-        units.delay_per_length, units.money, units.money_rate, units.energy_price, units.storage_price, units.count,
-        units.ratio, units.years, units.frequency, units.space_price, units.build_price, units.token_price,
+        quantities.rate, quantities.size, quantities.time, quantities.seconds, quantities.power, quantities.energy,
+        quantities.flops, quantities.length, quantities.delay_per_length, quantities.money, quantities.money_rate,
+        quantities.energy_price, quantities.storage_price, quantities.count, quantities.ratio, quantities.years,
+        quantities.frequency, quantities.space_price, quantities.build_price, quantities.token_price,
     )  # fmt: skip
     for parse in parsers:
         with contextlib.suppress(InputError):

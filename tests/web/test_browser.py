@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.report.browser import CHROMIUM
 
-from railyard.ask.deploy.emit.netlist import netlist
+from railyard.ask.deploy.emit.labs import netlist
 from railyard.ask.deploy.plan.cabling import plan_of
 from railyard.ask.deploy.plan.drawn import dialects, drawn
 from railyard.face import api

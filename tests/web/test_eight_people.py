@@ -25,8 +25,8 @@ import uvicorn
 
 import railyard
 from railyard.face.web.application import application
-from railyard.face.web.patience import ImpatientProtocol
-from railyard.face.web.sandbox import refuse_outside
+from railyard.face.web.dispatch import refuse_outside
+from railyard.face.web.serving import ImpatientProtocol
 from railyard.face.web.settings import ServerSettings, WorkLimits, checked
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml

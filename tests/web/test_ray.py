@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from railyard.face.cli import guard
-from railyard.face.web import sandbox
+from railyard.face.web import dispatch
 from railyard.work.study.tasks import Task
 from railyard.work.study.workers import workers
 
@@ -62,7 +62,7 @@ def test_a_sweep_of_the_page_runs_on_the_cluster(cluster, tmp_path):
 def test_nodes_read_nothing_outside_of_the_persons_folder(cluster, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "a").write_text("x")
-    pool = workers(cluster.address, begin=partial(sandbox.confine, tmp_path / "mine"))
+    pool = workers(cluster.address, begin=partial(dispatch.confine, tmp_path / "mine"))
     try:
         tasks = [Task("railyard.kit.files:read_text", name) for name in (tmp_path / "mine" / "a", "/etc/passwd")]
         done = {found.number: found for found in pool.run(tasks)}

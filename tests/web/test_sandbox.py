@@ -102,6 +102,6 @@ def test_a_folder_is_given_only_if_nothing_in_it_leads_out(folder):
 
 
 def test_memory_has_an_end():
-    code = "from railyard.kit.processes import limit_memory\nlimit_memory(1 << 30)\nbytearray(2 << 30)"
+    code = "from railyard.kit.files import limit_memory\nlimit_memory(1 << 30)\nbytearray(2 << 30)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert "MemoryError" in ended.stderr

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from railyard.work.serving.profiles import LEVEL_SPREAD, constants
-from railyard.work.serving.software import CONSTANTS
+from railyard.work.serving.software import CONSTANTS, LEVEL_SPREAD, constants
 from railyard_validation.robust import Priors, Rows, minimise
 from railyard_validation.serving import fit as serving
 

@@ -29,10 +29,9 @@ from railyard.model.machine import Machine
 from railyard.work.scenario import load
 from railyard.work.scenario.variants import expand
 from railyard.work.study import compose
-from railyard.work.study.memo import Memo
+from railyard.work.study.provenance import Memo
 from railyard.work.training.estimate import estimate
-from railyard.work.training.graphs import Graphs
-from railyard.work.training.hash_seeds import redrawn
+from railyard.work.training.graphs import Graphs, redrawn
 from railyard.work.training.layout import candidates
 from railyard.work.training.prepare import Seats, prepare
 from railyard.work.training.spec import Layout

@@ -21,9 +21,8 @@ import numpy as np
 from railyard import engine
 from railyard.graph import Job
 from railyard.work.operate.contention.neighbours import Neighbours
-from railyard.work.operate.contention.pattern import canonical
+from railyard.work.operate.contention.pattern import WorkClass, canonical
 from railyard.work.operate.contention.speeds import mean_step_s
-from railyard.work.operate.contention.work import WorkClass
 from railyard.work.operate.jobs import JobTable
 from railyard.work.operate.rules import PPM, Rules
 from railyard.work.operate.state import State

@@ -135,7 +135,7 @@ def collective(kind: CollectiveKind, size_bytes: int, ranks: int) -> TaskGraph:
 def sources() -> str:
     """Fingerprint of everything that decides a result."""
     hashed = hashlib.blake2b(digest_size=8)
-    folders = [ROOT / "cpp", *(ROOT / "src/railyard" / room for room in ("cluster", "collective", "engine", "fabric"))]
+    folders = [ROOT / "cpp", *(ROOT / "src/railyard" / room for room in ("cluster", "collective", "engine"))]
     for file in sorted(file for folder in folders for file in folder.rglob("*")):
         if file.suffix in {".py", ".cpp", ".hpp"}:
             hashed.update(file.read_bytes())

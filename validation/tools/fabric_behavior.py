@@ -5,9 +5,9 @@ Usage: validation/tools/fabric_behavior.py [--fabrics NAME,...] [--check] [--pag
 
 Every fabric runs collectives of 64 accelerators packet by packet: alone, with one uplink, downlink or NIC at a quarter
 of its rate, with a dead spine, next to permutations that load every port to 30 %, and next to incasts. The values of
-`railyard.cluster.fabric.behavior.Behavior` are those with which the flow engine comes nearest to the slowdowns of packets (mean
-absolute logarithm), each on the situations that it is about. `--check` prints the comparison with the values that stand
-in the package and writes nothing. One core takes about ten minutes.
+`railyard.cluster.fabric.fabric.Behavior` are those with which the flow engine comes nearest to the slowdowns of packets
+(mean absolute logarithm), each on the situations that it is about. `--check` prints the comparison with the values that
+stand in the package and writes nothing. One core takes about ten minutes.
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ import numpy as np
 from railyard import catalog
 from railyard import engine as engines
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
-from railyard.cluster.fabric.behavior import Behavior
-from railyard.cluster.fabric.fabric import bought, fabrics
+from railyard.cluster.fabric.fabric import Behavior, bought, fabrics
 from railyard.cluster.fault import DegradeLink, Fault, SwitchDown
 from railyard.cluster.topology import LeafSpine
-from railyard.engine.bursts import Bursts
+from railyard.engine.background import Bursts
 from railyard.engine.packet.engine import PacketEngine
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
-from railyard.kit.percentile import percentile
+from railyard.kit.quantities import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,7 +9,7 @@ import numpy as np
 from figure import MB, Found, figure
 
 from railyard.engine.packet import Settings, Traffic, fat_tree, leaf_spine, run
-from railyard.measure.packets import distribution
+from railyard.measure.network import distribution
 from railyard_validation.fabric.packets import (
     PAUSES_ALONE,
     RATE_BPS,

@@ -10,7 +10,7 @@ from pathlib import Path
 from railyard import catalog
 from railyard.ask.calibrate.runs.fit import profiles_of
 from railyard.ask.calibrate.runs.read import read_runs
-from railyard.work.serving.devices import written
+from railyard.work.serving.software import written
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ROOT / "src/railyard/work/serving/data/devices.toml"

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from flower_model import POLL_S, Hosts, Work, rounds_s
 
-from railyard.work.federated.participants import Drawn, cohort, drawn
+from railyard.work.federated.known import Drawn, cohort, drawn
 from railyard.work.federated.prepare import Learning, prepare
 from railyard.work.scenario import load
 from railyard.work.scenario.variants import expand

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from railyard.work.operate.failures.forecast import WEEK, forecast, quantile, survival
-from railyard.work.operate.failures.history import History, read
+from railyard.work.operate.failures.history import WEEK, History, forecast, quantile, read, survival
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/validation/forecast.md"

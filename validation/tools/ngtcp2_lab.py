@@ -1,4 +1,4 @@
-"""Real QUIC with BBR (ngtcp2 of Debian) over shaped paths in network namespaces, against `railyard.cluster.edge.transport`.
+"""Real QUIC with BBR (ngtcp2 of Debian) over shaped paths in namespaces, against `railyard.cluster.edge.transport`.
 
 As `transport_lab.py`, whose carrier it uses. A client gets a file over HTTP/3; from its log, in milliseconds, is taken
 what lies between its request's arrival at the server (half a round trip after it was sent) and the last byte received.

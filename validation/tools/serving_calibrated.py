@@ -20,8 +20,7 @@ import numpy as np
 
 from railyard import catalog
 from railyard.ask.calibrate.tables.serving_fit import Loop, fitted
-from railyard.work.serving.profiles import profile
-from railyard.work.serving.software import columns
+from railyard.work.serving.software import columns, profile
 from railyard.work.serving.steady import ServingDemand
 from railyard_validation.serving import fit as fitting
 from railyard_validation.serving.left_out import cases_of, source_of

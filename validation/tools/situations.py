@@ -27,7 +27,7 @@ from railyard.cluster.fabric.fabric import bought, fabrics
 from railyard.cluster.topology import LeafSpine, MultiSite
 from railyard.engine.packet.engine import PacketEngine
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
-from railyard.kit.percentile import percentile
+from railyard.kit.quantities import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ import numpy as np
 import serving_left_out as held_out
 from model_errors import serving_misses
 
-from railyard.work.serving.profiles import free_effects
+from railyard.work.serving.software import free_effects
 from railyard_validation import page as validation
 from railyard_validation.bands import forecast_bands, later_by
 from railyard_validation.serving.cases import Case, case_of, drawn

@@ -23,7 +23,7 @@ from railyard.catalog.types import (
     Storage,
     Switch,
 )
-from railyard.kit.schema.provenance import Provenance
+from railyard.kit.schema.bounds import Provenance
 
 __all__ = [
     "KINDS",

@@ -21,7 +21,7 @@ from railyard.catalog.types import (
     Storage,
     Switch,
 )
-from railyard.kit import units
+from railyard.kit import quantities
 from railyard.kit.schema.field import FieldRecord, records
 
 if TYPE_CHECKING:
@@ -123,20 +123,20 @@ def _value_text(entry: Entry, attribute: str) -> str:
 
 
 def _money(value: Range) -> str:
-    return range_text(value, units.format_money)
+    return range_text(value, quantities.format_money)
 
 
 def _power(value: Range) -> str:
-    return range_text(value, units.format_power)
+    return range_text(value, quantities.format_power)
 
 
 def _flops(accelerator: Accelerator) -> str:
     peak = accelerator.flops.get("bf16") or accelerator.flops.get("fp16", 0.0)
-    return units.format_flops(peak)
+    return quantities.format_flops(peak)
 
 
 def _scale_up(accelerator: Accelerator) -> str:
-    return f"{units.format_byte_rate(accelerator.scale_up_bps)} {accelerator.scale_up_kind}"
+    return f"{quantities.format_byte_rate(accelerator.scale_up_bps)} {accelerator.scale_up_kind}"
 
 
 def _experts(model: Model) -> str:
@@ -152,10 +152,10 @@ _COLUMNS: dict[type[Entry], dict[str, Callable[[Entry], str]]] = {
         "year": _column(Accelerator, lambda it: str(it.year)),
         "16-bit dense": _column(Accelerator, _flops),
         "memory": _column(Accelerator, lambda it: _value_text(it, "memory_bytes")),
-        "bandwidth": _column(Accelerator, lambda it: units.format_byte_rate(it.memory_bps)),
+        "bandwidth": _column(Accelerator, lambda it: quantities.format_byte_rate(it.memory_bps)),
         "scale-up, one way": _column(Accelerator, _scale_up),
         "domain": _column(Accelerator, lambda it: str(it.scale_up_domain)),
-        "TDP": _column(Accelerator, lambda it: units.format_power(it.tdp_w)),
+        "TDP": _column(Accelerator, lambda it: quantities.format_power(it.tdp_w)),
         "price": _column(Accelerator, lambda it: _money(it.price_usd)),
     },
     Server: {
@@ -166,29 +166,29 @@ _COLUMNS: dict[type[Entry], dict[str, Callable[[Entry], str]]] = {
         "price without accelerators and NICs": _column(Server, lambda it: _money(it.price_usd)),
     },
     Nic: {
-        "rate": _column(Nic, lambda it: units.format_rate(it.rate_bps)),
+        "rate": _column(Nic, lambda it: quantities.format_rate(it.rate_bps)),
         "ports": _column(Nic, lambda it: str(it.ports)),
         "power": _column(Nic, lambda it: _power(it.power_w)),
         "price": _column(Nic, lambda it: _money(it.price_usd)),
     },
     Switch: {
         "family": _column(Switch, lambda it: it.family),
-        "capacity": _column(Switch, lambda it: units.format_rate(it.capacity_bps)),
-        "ports": _column(Switch, lambda it: f"{it.ports} x {units.format_rate(it.port_rate_bps)}"),
+        "capacity": _column(Switch, lambda it: quantities.format_rate(it.capacity_bps)),
+        "ports": _column(Switch, lambda it: f"{it.ports} x {quantities.format_rate(it.port_rate_bps)}"),
         "buffer": _column(Switch, lambda it: _value_text(it, "buffer_bytes")),
         "power": _column(Switch, lambda it: _power(it.power_w)),
         "price": _column(Switch, lambda it: _money(it.price_usd)),
     },
     Cable: {
         "kind": _column(Cable, lambda it: it.kind),
-        "rate": _column(Cable, lambda it: units.format_rate(it.rate_bps)),
-        "reach": _column(Cable, lambda it: units.format_length(it.reach_m)),
+        "rate": _column(Cable, lambda it: quantities.format_rate(it.rate_bps)),
+        "reach": _column(Cable, lambda it: quantities.format_length(it.reach_m)),
         "power an end": _column(Cable, lambda it: _power(it.power_w)),
         "price": _column(Cable, lambda it: _money(it.price_usd)),
     },
     Storage: {
-        "read": _column(Storage, lambda it: units.format_byte_rate(it.read_bps)),
-        "write": _column(Storage, lambda it: units.format_byte_rate(it.write_bps)),
+        "read": _column(Storage, lambda it: quantities.format_byte_rate(it.read_bps)),
+        "write": _column(Storage, lambda it: quantities.format_byte_rate(it.write_bps)),
         "capacity": _column(Storage, lambda it: _value_text(it, "capacity_bytes")),
         "price a TB": _column(Storage, lambda it: _money(it.price_usd_per_tb)),
     },
@@ -200,23 +200,23 @@ _COLUMNS: dict[type[Entry], dict[str, Callable[[Entry], str]]] = {
     },
     MemoryPool: {
         "attachment": _column(MemoryPool, lambda it: it.attachment),
-        "read": _column(MemoryPool, lambda it: units.format_byte_rate(it.read_bps)),
-        "port": _column(MemoryPool, lambda it: units.format_byte_rate(it.port_bps)),
+        "read": _column(MemoryPool, lambda it: quantities.format_byte_rate(it.read_bps)),
+        "port": _column(MemoryPool, lambda it: quantities.format_byte_rate(it.port_bps)),
         "capacity": _column(MemoryPool, lambda it: _value_text(it, "capacity_bytes")),
         "price a TB": _column(MemoryPool, lambda it: _money(it.price_usd_per_tb)),
     },
     Device: {
         "vendor": _column(Device, lambda it: it.vendor),
-        "FLOP/s": _column(Device, lambda it: units.format_flops(max(it.flops.values()))),
+        "FLOP/s": _column(Device, lambda it: quantities.format_flops(max(it.flops.values()))),
         "memory": _column(Device, lambda it: _value_text(it, "memory_bytes")),
         "training": _column(Device, lambda it: f"{100 * it.training_efficiency:g} %"),
         "price": _column(Device, lambda it: _money(it.price_usd)),
     },
     AccessLink: {
-        "down p50": _column(AccessLink, lambda it: units.format_rate(it.down_bps["p50"])),
-        "up p50": _column(AccessLink, lambda it: units.format_rate(it.up_bps["p50"])),
-        "up p5": _column(AccessLink, lambda it: units.format_rate(it.up_bps["p5"])),
-        "RTT p50": _column(AccessLink, lambda it: units.format_time(it.rtt_ps["p50"])),
+        "down p50": _column(AccessLink, lambda it: quantities.format_rate(it.down_bps["p50"])),
+        "up p50": _column(AccessLink, lambda it: quantities.format_rate(it.up_bps["p50"])),
+        "up p5": _column(AccessLink, lambda it: quantities.format_rate(it.up_bps["p5"])),
+        "RTT p50": _column(AccessLink, lambda it: quantities.format_time(it.rtt_ps["p50"])),
         "loss": _column(AccessLink, lambda it: f"{100 * it.loss:g} %"),
     },
     Model: {

@@ -15,7 +15,7 @@ from railyard.kit.schema.quantity import LINK_RATE, RATE, SIZE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from railyard.kit.schema.provenance import Provenance
+    from railyard.kit.schema.bounds import Provenance
 
 CONFIDENCES = ("vendor", "measured", "estimated", "user")
 DATATYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4")

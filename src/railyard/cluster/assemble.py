@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.cluster.bundle import fold
+from railyard.cluster.boxes import fold
 from railyard.cluster.links import LinkTable
 from railyard.cluster.machine import Cluster, StorageServers
 from railyard.cluster.memory_pool import TIERS, PooledMemory, host_rates
@@ -20,12 +20,11 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from railyard.catalog import Catalog, Storage
-    from railyard.cluster.arrays import Integers
-    from railyard.cluster.bundle import Bundles
-    from railyard.cluster.hardware import Hardware
+    from railyard.cluster.boxes import Bundles
+    from railyard.cluster.hardware import Hardware, ScaleUp
+    from railyard.cluster.links import Integers
     from railyard.cluster.memory_pool import PoolPlan
     from railyard.cluster.plan import NetworkPlan
-    from railyard.cluster.scale_up import ScaleUp
     from railyard.cluster.spec import Background, ClusterSpec
 
 

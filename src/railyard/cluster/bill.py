@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from railyard.catalog import Cable
-    from railyard.cluster.cabling import CableRun
+    from railyard.cluster.boxes import CableRun
     from railyard.cluster.hall.patching import Patching
     from railyard.cluster.machine import Cluster
     from railyard.cluster.plan import NetworkPlan

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from railyard.cluster.topology.wiring import Box, Parts
 from railyard.kit.errors import InputError
@@ -12,9 +14,173 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from railyard.catalog import Catalog, Switch
+    from numpy.typing import NDArray
+
+    from railyard.catalog import Cable, Catalog, Switch
     from railyard.cluster.fabric.fabric import Fabric
+    from railyard.cluster.routes import Routes
     from railyard.cluster.spec import NetworkSpec
+    from railyard.cluster.topology.wiring import Tier, Wiring
+
+
+@dataclass(frozen=True, eq=False)
+class Bundles:
+    """The folded network.
+
+    Attributes:
+        routing: Routes over links and bundles; ids from `links` on are bundles.
+        target: int32[links + bundles], the node to which each leads.
+        bundle_of: int32[links], bundle of a link counted from 0, or -1 where the link has no parallel.
+        sample: int64[bundles], the first member of each.
+    """
+
+    routing: Routes
+    target: NDArray[np.int32]
+    bundle_of: NDArray[np.int32]
+    sample: NDArray[np.int64]
+
+
+def fold(wiring: Wiring) -> Bundles | None:
+    """Folds a network by the classes of its nodes; None when the topology says that this would not be exact."""
+    if wiring.classes is None:
+        return None
+    classes = wiring.classes.astype(np.int64)
+    near, far = classes[wiring.source], classes[wiring.target]
+    _, sample, inverse, size = np.unique(
+        near * wiring.nodes + far, return_index=True, return_inverse=True, return_counts=True
+    )
+    inverse = inverse.ravel()
+    several = size > 1
+    number = np.where(several, np.cumsum(several) - 1, -1)
+    bundle_of = number[inverse].astype(np.int32)
+    image = np.where(bundle_of >= 0, wiring.links + bundle_of, np.arange(wiring.links))
+    sample = sample[several]
+    target = classes[np.concatenate([wiring.target, wiring.target[sample]])].astype(np.int32)
+    routing = _folded_routes(wiring, classes, image, len(target))
+    return None if routing is None else Bundles(routing, target, bundle_of, sample)
+
+
+def _folded_routes(wiring: Wiring, classes: NDArray[np.int64], image: NDArray[np.int64], links: int) -> Routes | None:
+    """The records of one node of each class, each group narrowed to the bundles that its links belong to.
+
+    A bundle stands in a group as often as its share of the group's links asks. None when the groups of one record come
+    out of different width, which a record cannot hold.
+    """
+    table = wiring.routing
+    chosen = classes == np.arange(wiring.nodes)
+    keep = np.repeat(chosen, np.diff(table.record_ptr))
+    groups = table.groups()[keep]
+    width = np.repeat(table.width[keep], groups).astype(np.int64)
+    first = np.repeat(table.first[keep], groups) + _within(groups) * width
+    choice = table.choices[np.repeat(first, width) + _within(width)]
+    folded = np.where(choice >= 0, image[choice], -1)
+    number = np.repeat(np.arange(len(width)), width)
+    span = links + 1
+    keys, size = np.unique(number * span + folded + 1, return_counts=True)
+    group_of = keys // span
+    first_key = np.searchsorted(group_of, np.arange(len(width)))
+    times = size // np.gcd.reduceat(size, first_key)[group_of] if len(size) else size
+    new_width = np.bincount(group_of, weights=times, minlength=len(width)).astype(np.int64)
+    record = np.repeat(np.arange(len(groups)), groups)
+    of_record = np.zeros(len(groups), np.int64)
+    of_record[record] = new_width
+    if (of_record[record] != new_width).any():
+        return None
+    begin = np.concatenate([[0], np.cumsum(new_width)])
+    per_node = np.where(chosen, np.diff(table.record_ptr), 0)
+    return replace(
+        table,
+        record_ptr=np.concatenate([[0], np.cumsum(per_node)]).astype(np.int64),
+        lo=table.lo[keep],
+        hi=table.hi[keep],
+        first=begin[np.concatenate([[0], np.cumsum(groups)])[:-1]],
+        width=of_record.astype(np.int32),
+        stride=table.stride[keep],
+        choices=np.repeat(keys % span - 1, times).astype(np.int32),
+    )
+
+
+def _within(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """0, 1, 2, ... restarting for every count."""
+    end = np.cumsum(counts)
+    return np.arange(end[-1] if len(end) else 0) - np.repeat(end - counts, counts)
+
+
+# Long links are timed by their fibre, whatever module lights them: 5.13 ns/m (the figure of PFC headroom work; a bare
+# group index of 1.468 would give 4.90, and routes are longer than the straight line).
+FIBRE_S_PER_M = 5.13e-9
+_ORDER = {"dac": 0, "aec": 1, "optic": 2}
+_COPPER = ("dac", "aec")
+
+
+@dataclass(frozen=True)
+class CableRun:
+    """The cables of one tier.
+
+    Attributes:
+        length_m: Length of each.
+        delay_ps: Propagation, one way.
+        lanes: Links that share one cable: 8 lanes of a cell fabric, else 1.
+        cable: Copper cable or optical module; None where the catalogue has nothing of this rate and reach.
+        fibre: Fibre between two modules; None with copper.
+        twin: Module that serves two of these links from one cage; None where there is none.
+    """
+
+    length_m: float
+    delay_ps: int
+    lanes: int
+    cable: Cable | None
+    fibre: Cable | None
+    twin: Cable | None
+
+
+def choose(
+    catalog: Catalog, rate_bps: float, tier: Tier, length_m: float | None, *, lanes: int = 1, key: str
+) -> CableRun:
+    """The simplest cable that carries the rate over the length.
+
+    Args:
+        catalog: Where cables are looked up.
+        rate_bps: Rate of a link of the tier, bit/s.
+        tier: The tier; gives the length unless `length_m` does.
+        length_m: Length asked for, or None.
+        lanes: Links of that rate that share one cable.
+        key: Key of the length, for messages.
+
+    Raises:
+        InputError: The length is not positive.
+    """
+    length = tier.length_m if length_m is None else length_m
+    if not length > 0:
+        raise InputError("a cable has a length", key=key, found=length)
+    found = _fitting(catalog, rate_bps * lanes, length)
+    delay_s = length * (FIBRE_S_PER_M if found is None or tier.kind == "long" else found.delay_s_per_m)
+    fibre = catalog.cable(found.fibre) if found is not None and found.fibre else None
+    twin = catalog.cable(found.twin) if found is not None and found.twin and lanes == 1 else None
+    return CableRun(length, round(delay_s * 1e12), lanes, found, fibre, twin)
+
+
+def _fitting(catalog: Catalog, rate_bps: float, length_m: float) -> Cable | None:
+    """The cable with the simplest kind, then the lowest sufficient rate, then the shortest sufficient reach."""
+    cables = (catalog.cable(name) for name in catalog.names("cable"))
+    fit = [
+        cable
+        for cable in cables
+        if cable.kind in _ORDER and cable.rate_bps >= rate_bps * (1 - 1e-9) and cable.reach_m >= length_m
+    ]
+    return min(fit, key=lambda cable: (_ORDER[cable.kind], cable.rate_bps, cable.reach_m, cable.name), default=None)
+
+
+def copper_reach_m(catalog: Catalog, rate_bps: float) -> float:
+    """Longest copper cable (passive or active) of a rate, m; 0 where there is none.
+
+    Args:
+        catalog: Where cables are looked up.
+        rate_bps: Rate that one cable carries, bit/s.
+    """
+    cables = (catalog.cable(name) for name in catalog.names("cable"))
+    fit = [cable.reach_m for cable in cables if cable.kind in _COPPER and cable.rate_bps >= rate_bps * (1 - 1e-9)]
+    return max(fit, default=0.0)
 
 
 def parts_of(
@@ -27,7 +193,7 @@ def parts_of(
     """
     leaf, spine = _switches(catalog, spec, fabric, link_bps)
     if overrides:
-        from railyard.cluster.override import overridden
+        from railyard.cluster.spec import overridden
 
         leaf, spine = (overridden(entry, overrides, "switch") for entry in (leaf, spine))
     _check(leaf, fabric, link_bps, "switch")

@@ -2,16 +2,218 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
-from railyard.cluster import override
-from railyard.cluster.scale_up import ScaleUp, scale_up_of
+import numpy as np
+
+from railyard.cluster import spec as override
+from railyard.cluster.links import Csr
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from railyard.catalog import Accelerator, Catalog, Nic, Server
+    from railyard.cluster.links import Integers
     from railyard.cluster.spec import ClusterSpec
+    from railyard.cluster.topology.torus import TorusPaths
+
+
+Kind = Literal["switched", "mesh", "torus", "none"]
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleUp:
+    """Domains of consecutive ranks; the last may be smaller.
+
+    switched: every rank has one link to the domain's switches and one back, each of its whole one-way rate.
+    mesh:     one link for every ordered pair of a domain, each of the rate over `peers`.
+    none:     domains of one rank; nothing can be reached.
+
+    Attributes:
+        kind: How a domain is joined.
+        ranks: Ranks of the cluster.
+        domain: Ranks of a domain.
+        rate_bps: One way, all links of a rank together.
+        latency_ps: One way, from rank to rank.
+        first_link: Id of the first of its links.
+        nvls: Whether the switches multicast and reduce.
+        peers: Of a mesh: to how many others a rank's rate is divided; not fewer in a partly used domain.
+        torus: Of a torus: its links.
+    """
+
+    kind: Kind
+    ranks: int
+    domain: int
+    rate_bps: float
+    latency_ps: int
+    first_link: int = 0
+    nvls: bool = False
+    peers: int = 1
+    torus: TorusPaths | None = field(default=None, repr=False)
+
+    @property
+    def domains(self) -> int:
+        """Number of domains."""
+        return -(-self.ranks // self.domain)
+
+    @property
+    def links(self) -> int:
+        """Number of directed links."""
+        if self.kind == "switched":
+            return 2 * self.ranks
+        if self.kind == "mesh":
+            return self.ranks * (self.domain - 1)
+        return self.torus.links if self.torus is not None else 0
+
+    def egress(self, rank: Integers) -> NDArray[np.int32]:
+        """Link from each rank to its switch.
+
+        Raises:
+            ValueError: The domain has no switch.
+        """
+        self._need_switch()
+        return (self.first_link + 2 * np.asarray(rank, np.int64)).astype(np.int32)
+
+    def ingress(self, rank: Integers) -> NDArray[np.int32]:
+        """Link from the switch to each rank.
+
+        Raises:
+            ValueError: The domain has no switch.
+        """
+        self._need_switch()
+        return (self.first_link + 2 * np.asarray(rank, np.int64) + 1).astype(np.int32)
+
+    def _need_switch(self) -> None:
+        if self.kind != "switched":
+            raise ValueError(f"a domain of kind `{self.kind}` has no switch")
+
+    def same_domain(self, src: Integers, dst: Integers) -> NDArray[np.bool_]:
+        """Whether two ranks share a domain."""
+        same: NDArray[np.bool_] = np.asarray(src) // self.domain == np.asarray(dst) // self.domain
+        return same
+
+    def path(self, src: Integers, dst: Integers) -> Csr:
+        """Links of each transfer within a domain.
+
+        Args:
+            src: int32[transfers], sending ranks.
+            dst: int32[transfers], receiving ranks.
+
+        Raises:
+            InputError: A pair does not share a domain.
+        """
+        src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
+        if not (inside := self.same_domain(src, dst)).all():
+            bad = int(np.flatnonzero(~inside)[0])
+            raise InputError(f"ranks {src[bad]} and {dst[bad]} are not in one scale-up domain of {self.domain}")
+        if self.torus is not None:
+            return self.torus.path(src, dst, self.first_link)
+        away = src != dst
+        if self.kind == "switched":
+            link = np.stack([self.first_link + 2 * src, self.first_link + 2 * dst + 1], axis=1)
+            return Csr(np.concatenate([[0], np.cumsum(2 * away)]), link[away].ravel().astype(np.int32))
+        link = self.pair(src, dst)
+        return Csr(np.concatenate([[0], np.cumsum(away)]), link[away].astype(np.int32))
+
+    def pair(self, src: Integers, dst: Integers) -> Integers:
+        """Link of each ordered pair of a full mesh: `domain - 1` to every rank, in the order of the peers."""
+        peer = dst % self.domain
+        return self.first_link + src * (self.domain - 1) + peer - (peer > src % self.domain)
+
+    def ends(self, first_switch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Nodes at both ends of every link; switch `d` of domain `d` is node `first_switch + d`."""
+        rank = np.arange(self.ranks)
+        if self.kind == "switched":
+            switch = first_switch + rank // self.domain
+            return np.stack([rank, switch], axis=1).ravel(), np.stack([switch, rank], axis=1).ravel()
+        if self.kind == "mesh":
+            source = np.repeat(rank, self.domain - 1)
+            peer = np.tile(np.arange(self.domain - 1), self.ranks)
+            local = source % self.domain
+            return source, source - local + peer + (peer >= local)
+        if self.torus is not None:
+            return self.torus.ends()
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+
+    def rates_bps(self) -> NDArray[np.float64]:
+        """float64[links], rate of each link, one way."""
+        if self.torus is not None:
+            return np.full(self.links, self.torus.link_bps)
+        return np.full(self.links, self.rate_bps / (self.peers if self.kind == "mesh" else 1))
+
+    @property
+    def switches(self) -> int:
+        """Nodes that stand for the switches of a domain."""
+        return self.domains if self.kind == "switched" else 0
+
+
+def _used(accelerator: Accelerator, server: Server, used: int | None) -> int:
+    """Ranks of a domain: only switched domains of several servers can be used in part, server by server."""
+    domain, step = server.scale_up_domain, server.accelerators
+    if used is None or used == domain:
+        return domain
+    if accelerator.scale_up_kind != "switched" or domain <= step:
+        raise InputError(
+            "only scale-up domains of several servers that share a switch can be used in part",
+            key="ranks_per_domain",
+            found=used,
+            hint=f"leave it out: a domain of {server.name} is {domain} accelerators",
+        )
+    if not 0 < used <= domain or used % step:
+        near = min(max(used // step * step, step), domain)
+        raise InputError(
+            f"a domain of {server.name} holds {domain} accelerators in servers of {step}, and a job takes all of one",
+            key="ranks_per_domain",
+            found=used,
+            allowed=f"multiples of {step} up to {domain}",
+            hint=f"nearest possible: {near}",
+        )
+    return used
+
+
+def scale_up_of(accelerator: Accelerator, server: Server, ranks: int, used: int | None = None) -> ScaleUp:
+    """The scale-up domains of a cluster, its links counted from 0.
+
+    Accelerators without scale-up links reach the others of their server over PCIe, which acts as a switch. Tori are
+    equal slices: the largest that divide the cluster and are not larger than the domain.
+
+    Args:
+        accelerator: Its kind of links and their rate.
+        server: Its domain.
+        ranks: Of the cluster.
+        used: Ranks of each domain that the job uses; None uses all.
+
+    Raises:
+        InputError: The accelerators do not fill whole meshes, or a domain cannot be used in part as asked.
+    """
+    kind = accelerator.scale_up_kind
+    domain = max(1, min(_used(accelerator, server, used), ranks))
+    rate = accelerator.scale_up_bps
+    latency = accelerator.scale_up_latency_ps
+    if kind == "none" or server.scale_up_domain <= 1:
+        domain = max(1, min(server.accelerators, ranks))
+        kind, rate = ("switched" if domain > 1 else "none"), server.pcie_bps
+    if kind == "torus":
+        domain = max(size for size in range(1, domain + 1) if ranks % size == 0)
+    if kind == "mesh" and ranks % domain:
+        raise InputError(
+            f"a full mesh joins {domain} accelerators, and the count must be a multiple of that",
+            key="accelerators",
+            found=ranks,
+            hint=f"nearest possible: {ranks // domain * domain} or {(ranks // domain + 1) * domain}",
+        )
+    if kind == "torus":
+        from railyard.cluster.topology.torus import TorusPaths
+
+        torus = TorusPaths.of(domain, ranks // domain, rate, accelerator.scale_up_links)
+        return ScaleUp("torus", ranks, domain, rate, latency, torus=torus)
+    if kind == "mesh":
+        return ScaleUp("mesh", ranks, domain, rate, latency, peers=max(1, server.scale_up_domain - 1))
+    if kind == "none":
+        return ScaleUp("none", ranks, 1, rate, latency)
+    return ScaleUp("switched", ranks, domain, rate, latency, nvls=accelerator.nvls)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,14 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from railyard.cluster.uneven import uneven_bps
+ROUNDING = 1e-9
+"""Difference of shares that counts as none."""
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+
+def uneven_bps(
+    rate_bps: NDArray[np.float64],
+    nominal_bps: NDArray[np.float64],
+    bundle: NDArray[np.int32],
+    moved: NDArray[np.float64],
+    remaining_efficiency: NDArray[np.float64],
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The bundles whose members differ, and their rates in bit/s.
+
+    Args:
+        rate_bps: float64[members].
+        nominal_bps: float64[members], when all is well.
+        bundle: int32[members], the bundle of each.
+        moved: float64[bundles], share of what a slower member cannot carry that goes to the others.
+        remaining_efficiency: float64[bundles], of what members have left where some are gone.
+    """
+    bundles = len(moved)
+    kept = np.divide(rate_bps, nominal_bps, out=np.zeros(len(rate_bps)), where=nominal_bps > 0)
+    left = kept > 0
+    least, most, least_left = np.full(bundles, np.inf), np.zeros(bundles), np.full(bundles, np.inf)
+    np.minimum.at(least, bundle, kept)
+    np.maximum.at(most, bundle, kept)
+    np.minimum.at(least_left, bundle[left], kept[left])
+    uneven = np.flatnonzero(least < most * (1 - ROUNDING))
+    total = np.bincount(bundle, weights=rate_bps, minlength=bundles)[uneven]
+    nominal = np.bincount(bundle[left], weights=nominal_bps[left], minlength=bundles)[uneven]
+    time = moved[uneven] / total + (1.0 - moved[uneven]) / (nominal * least_left[uneven])
+    return uneven, np.where(least[uneven] == 0, remaining_efficiency[uneven], 1.0) / time
+
+
+Integers: TypeAlias = NDArray[np.signedinteger[Any]]
+"""Integers of any width: ranks, ports, nodes, links."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +199,7 @@ class LinkTable:
     def with_bundles(self, rate_bps: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sets the rate of every bundle from those of its members, in place; returns the array.
 
-        Their sum, unless some are slower or gone: see `railyard.cluster.uneven`.
+        Their sum, unless some are slower or gone: see `railyard.cluster.links`.
         """
         member = np.flatnonzero(self.bundle_of >= 0)
         index, rate = self.bundle_of[member] - self.physical, rate_bps[member]

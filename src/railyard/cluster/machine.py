@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Accelerator, Catalog, Nic, Server, Storage
     from railyard.cluster.fabric.fabric import Fabric
-    from railyard.cluster.hardware import Hardware
+    from railyard.cluster.hardware import Hardware, ScaleUp
     from railyard.cluster.links import LinkTable
     from railyard.cluster.memory_pool import PooledMemory
     from railyard.cluster.network import Network
     from railyard.cluster.plan import NetworkPlan
-    from railyard.cluster.scale_up import ScaleUp
     from railyard.cluster.spec import ClusterSpec, Placement
     from railyard.cluster.steering import Steering
 

@@ -8,19 +8,68 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster import detour, hashing, paths
+from railyard.cluster import routes
 from railyard.cluster.links import Csr, CsrWeighted
+from railyard.cluster.steering import withdrawn
 from railyard.cluster.topology.wiring import ACCESS_CROSSBAR
-from railyard.cluster.withdrawal import withdrawn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.cluster.bundle import Bundles
+    from railyard.cluster.boxes import Bundles
     from railyard.cluster.fabric.fabric import Fabric
     from railyard.cluster.routes import Routes
     from railyard.cluster.steering import Steering
-    from railyard.cluster.topology.wiring import SwitchGroup, Tier, Wiring
+    from railyard.cluster.topology.wiring import Detour, SwitchGroup, Tier, Wiring
+
+
+def spread(wiring: Wiring, detour: Detour, src: NDArray[np.int32], dst: NDArray[np.int32]) -> CsrWeighted:
+    """An even split over minimal routes, with the detours' share by way of some other groups.
+
+    Which groups is decided by a hash of the pair of groups, so that all pairs together use all groups alike.
+    Source: L. Valiant, "A scheme for fast parallel communication", SIAM J. Comput. 11(2), 1982.
+
+    Args:
+        wiring: The network.
+        detour: Share and number of detours.
+        src: int32[flows], sending ports.
+        dst: int32[flows], receiving ports.
+    """
+    direct = routes.spread(wiring.routing, wiring.target, src, dst)
+    far = np.flatnonzero(src // detour.group_ports != dst // detour.group_ports)
+    flow = np.repeat(far, detour.intermediates)
+    middle = _middle_ports(wiring, detour, src[far], dst[far])
+    there = routes.spread(wiring.routing, wiring.target, src[flow], middle)
+    routers = wiring.target[_first_links(wiring, middle)]
+    onward = routes.spread(wiring.routing, wiring.target, routers, dst[flow])
+    arrives = wiring.target[there.link] == middle[there.rows()]
+    part = detour.share / detour.intermediates
+    keep = np.ones(len(src))
+    keep[far] -= detour.share
+    rows = [direct.rows(), flow[there.rows()][~arrives], flow[onward.rows()]]
+    links = [direct.link, there.link[~arrives], onward.link]
+    shares = [direct.share * keep[direct.rows()], there.share[~arrives] * part, onward.share * part]
+    return CsrWeighted.gathered(len(src), np.concatenate(rows), np.concatenate(links), np.concatenate(shares))
+
+
+def _middle_ports(wiring: Wiring, detour: Detour, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.int32]:
+    """A used port in each intermediate group, flow-major."""
+    one, other = src // detour.group_ports, dst // detour.group_ports
+    pair = one.astype(np.uint64) * np.uint64(detour.groups) + other.astype(np.uint64)
+    begin = routes.pick(routes.mix(pair), np.full(len(pair), detour.groups - 2, np.int32))
+    slot = (begin[:, None] + np.arange(detour.intermediates)) % (detour.groups - 2)
+    group = slot + (slot >= np.minimum(one, other)[:, None])
+    group += group >= np.maximum(one, other)[:, None]
+    filled = np.minimum(detour.group_ports, len(wiring.used) - group * detour.group_ports)
+    lane = routes.mix(src.astype(np.uint64))[:, None] ^ group.astype(np.uint64)
+    within = routes.pick(routes.mix(lane), filled.astype(np.int32))
+    middle: NDArray[np.int32] = (group * detour.group_ports + within).ravel().astype(np.int32)
+    return middle
+
+
+def _first_links(wiring: Wiring, port: NDArray[np.int32]) -> NDArray[np.int32]:
+    table = wiring.routing
+    return table.choices[table.first[table.record_ptr[port]]]
 
 
 _SOURCE_PORTS = np.uint64(0x3FFF)  # beside the two uppermost bits, which RoCE sets
@@ -115,7 +164,7 @@ class Network:
     @cached_property
     def salts(self) -> NDArray[np.uint32]:
         """uint32[nodes], what each switch adds to what it hashes."""
-        return hashing.salts(self.wiring.nodes, seed=self.seed, shared=self.fabric.shared_hash)
+        return routes.salts(self.wiring.nodes, seed=self.seed, shared=self.fabric.shared_hash)
 
     def usage(
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], flow_key: NDArray[np.uint64]
@@ -148,7 +197,7 @@ class Network:
             InputError: A pair has no path.
         """
         src, dst = _int32(src_port), _int32(dst_port)
-        path = paths.hashed(
+        path = routes.hashed(
             self.routing, self.wiring.target, src, dst, entropy=np.asarray(entropy, np.uint64), salt=self.salts
         )
         return Csr(path.ptr, path.link + np.int32(self.link_offset))
@@ -157,7 +206,7 @@ class Network:
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], flow_key: NDArray[np.uint64], count: int
     ) -> CsrWeighted:
         """Each transfer over `count` hashed paths, each with the same share; paths may coincide."""
-        pair = hashing.subflows(np.asarray(flow_key, np.uint64), count)
+        pair = routes.subflows(np.asarray(flow_key, np.uint64), count)
         source, target = np.repeat(src_port, count), np.repeat(dst_port, count)
         if self.steering is not None:
             pair = self.steering.labels(source, target, pair)
@@ -171,7 +220,7 @@ class Network:
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], flow_key: NDArray[np.uint64], lane: int = 0
     ) -> Csr:
         """The path of queue pair `lane` of each connection; as in `split`."""
-        return self.by_port(src_port, dst_port, hashing.subflow(flow_key, lane))
+        return self.by_port(src_port, dst_port, routes.subflow(flow_key, lane))
 
     def by_port(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], pair: NDArray[np.uint64]) -> Csr:
         """The path of each flow whose queue pairs have these numbers, from which its UDP source port follows."""
@@ -181,7 +230,7 @@ class Network:
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], flow_key: NDArray[np.uint64], lane: int = 0
     ) -> NDArray[np.uint32]:
         """uint32[transfers], what switches hash of queue pair `lane` of each connection; as in `split`."""
-        return hashing.path_keys(self._entropy(src_port, dst_port, hashing.subflow(flow_key, lane)))
+        return routes.path_keys(self._entropy(src_port, dst_port, routes.subflow(flow_key, lane)))
 
     def _entropy(
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], pair: NDArray[np.uint64]
@@ -192,8 +241,8 @@ class Network:
         """
         if not self.fabric.e_ecmp:
             pair = pair & _SOURCE_PORTS if self.fabric.source_port == "queue-pair" else np.zeros_like(pair)
-        ends = hashing.mix(src_port.astype(np.uint64) << np.uint64(32) | dst_port.astype(np.uint64))
-        return hashing.mix(ends ^ hashing.mix(pair))
+        ends = routes.mix(src_port.astype(np.uint64) << np.uint64(32) | dst_port.astype(np.uint64))
+        return routes.mix(ends ^ routes.mix(pair))
 
     def spread(
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], *, physical: bool = False
@@ -212,12 +261,12 @@ class Network:
         """
         src, dst = _int32(src_port), _int32(dst_port)
         if self.bundles is not None and not physical:
-            usage = paths.spread(self.bundles.routing, self.bundles.target, src, dst)
+            usage = routes.spread(self.bundles.routing, self.bundles.target, src, dst)
             return CsrWeighted(usage.ptr, self._global(usage.link), usage.share)
         if self.wiring.detour is not None:
-            usage = detour.spread(self.wiring, self.wiring.detour, src, dst)
+            usage = spread(self.wiring, self.wiring.detour, src, dst)
         else:
-            usage = paths.spread(self.routing, self.wiring.target, src, dst)
+            usage = routes.spread(self.routing, self.wiring.target, src, dst)
         return CsrWeighted(usage.ptr, usage.link + np.int32(self.link_offset), usage.share)
 
     def _global(self, link: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -260,11 +309,11 @@ class Network:
         """Whether there is a path; always on `ideal`, not between rails of a rail-only network."""
         if self.fabric.load_balancing == "ideal":
             return np.ones(len(src_port), np.bool_)
-        return paths.walked(self.routing, self.wiring.target, _int32(src_port), _int32(dst_port))[2]
+        return routes.walked(self.routing, self.wiring.target, _int32(src_port), _int32(dst_port))[2]
 
     def hops(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
         """Switches on a shortest path; 0 from a port to itself."""
-        path = paths.hashed(self.routing, self.wiring.target, _int32(src_port), _int32(dst_port))
+        path = routes.hashed(self.routing, self.wiring.target, _int32(src_port), _int32(dst_port))
         return np.maximum(path.lengths - 1, 0)
 
     def path_latency_ps(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -298,7 +347,7 @@ class Network:
         crossed, joined = self._walked_ps(src, dst, self.link_latency_ps)
         if not joined.all():
             if self.fabric.load_balancing != "ideal":
-                paths.refuse(src, dst, ~joined)
+                routes.refuse(src, dst, ~joined)
             crossed = np.where(joined, crossed, self._crossbar_latency_ps(src, dst))
         return np.where(src != dst, crossed, 0)
 
@@ -306,7 +355,7 @@ class Network:
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], latency_ps: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Sum of a column of the cluster's links along shortest paths, and whether there is one."""
-        ptr, link, joined = paths.walked(self.routing, self.wiring.target, _int32(src_port), _int32(dst_port))
+        ptr, link, joined = routes.walked(self.routing, self.wiring.target, _int32(src_port), _int32(dst_port))
         total = np.concatenate([[0], np.cumsum(latency_ps[link + self.link_offset])])
         return total[ptr[1:]] - total[ptr[:-1]], joined
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster import cabling
+from railyard.cluster import boxes
 from railyard.cluster.boxes import longer_ps, parts_of
 from railyard.cluster.ciphering import bounded, switch_share
 from railyard.cluster.fabric.encryption import encrypted
@@ -69,7 +69,7 @@ class NetworkPlan:
     nic: Nic
     nics: int
     wiring: Wiring
-    runs: tuple[cabling.CableRun, ...]
+    runs: tuple[boxes.CableRun, ...]
     link_bps: float
     host: HostPath
     port_of_rank: NDArray[np.int32]
@@ -332,7 +332,7 @@ class _Job:
             )
         return wiring
 
-    def _runs(self, catalog: Catalog, wiring: Wiring, lanes: int, most: float) -> tuple[cabling.CableRun, ...]:
+    def _runs(self, catalog: Catalog, wiring: Wiring, lanes: int, most: float) -> tuple[boxes.CableRun, ...]:
         names = [tier.name for tier in wiring.tiers]
         for name in self.network.lengths_m:
             if name not in names:
@@ -341,7 +341,7 @@ class _Job:
                 )
         rates = [float(wiring.line_bps[wiring.tier == index].max(initial=1.0)) for index in range(len(names))]
         return tuple(
-            cabling.choose(
+            boxes.choose(
                 catalog,
                 rate,
                 tier,

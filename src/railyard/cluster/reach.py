@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.cabling import FIBRE_S_PER_M
+from railyard.cluster.boxes import FIBRE_S_PER_M
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

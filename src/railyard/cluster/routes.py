@@ -16,8 +16,241 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.links import Csr, CsrWeighted
+from railyard.kit.errors import InputError, SimulationError
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+
+
+def mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """A well-mixed 64-bit hash of each value."""
+    return finalized(value + _GOLDEN)
+
+
+def finalized(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finalizer alone, for values that are not a count from zero."""
+    out = value ^ (value >> np.uint64(30))
+    out *= _FIRST
+    out ^= out >> np.uint64(27)
+    out *= _SECOND
+    out ^= out >> np.uint64(31)
+    return out
+
+
+def salts(count: int, *, seed: int = 0, shared: bool = False) -> NDArray[np.uint32]:
+    """One salt a switch, so that two tiers never make the same choice for the same flow (no polarization).
+
+    Args:
+        count: Nodes.
+        seed: Of all salts.
+        shared: Whether all switches have one salt, as switches have that were left as they were delivered.
+    """
+    base = np.uint64((seed * 0x9E3779B97F4A7C15 + 0x5851F42D4C957F2D) & 0xFFFFFFFFFFFFFFFF)
+    owner = np.zeros(count, np.uint64) if shared else np.arange(count, dtype=np.uint64)
+    return finalized(mix(owner * np.uint64(0xD1342543DE82EF95) + base)).astype(np.uint32)
+
+
+def pick(hashed: NDArray[np.uint64], width: NDArray[np.int32]) -> NDArray[np.int64]:
+    """A number in `[0, width)` from the upper 32 bits of each hash, by multiplication and not by remainder."""
+    return (((hashed >> np.uint64(32)) * width.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+
+
+def path_keys(entropy: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    """What switches hash of each flow: 32 bits."""
+    return (mix(entropy) >> np.uint64(32)).astype(np.uint32)
+
+
+def chosen(key: NDArray[np.uint32], salt: NDArray[np.uint32], width: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Which of `width` equal links a switch takes. The packet engine's `Routes::pick` does the same, bit by bit."""
+    bits = (key ^ salt) * np.uint32(0x9E3779B1)
+    bits = (bits ^ (bits >> np.uint32(15))) * np.uint32(0x85EBCA77)
+    bits = (bits ^ (bits >> np.uint32(13))) * np.uint32(0xC2B2AE3D)
+    return ((bits.astype(np.uint64) * width.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+
+
+def subflow(key: NDArray[np.uint64], lane: int) -> NDArray[np.uint64]:
+    """Entropy of one of the queue pairs of every connection."""
+    return mix(key.astype(np.uint64) ^ mix(np.full(1, lane + 1, np.uint64)))
+
+
+def subflows(key: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
+    """Entropy of the `count` queue pairs of every connection, connection by connection."""
+    return np.stack([subflow(key, lane) for lane in range(count)], axis=1).ravel()
+
+
+_MOST_HOPS = 1024
+
+
+def _next_links(
+    table: Routes, node: NDArray[np.int32], port: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """First choice and width of the group by which each node reaches its port; a width of 0 where there is none."""
+    record = table.find(node, port)
+    found = record >= 0
+    if not found.all():
+        record = np.where(found, record, 0)
+    group = (port - table.lo[record]) // table.stride[record]
+    width = table.width[record]
+    first = table.first[record] + group.astype(np.int64) * width
+    if not found.all():
+        width = np.where(found, width, 0).astype(np.int32)
+        first = np.where(found, first, 0)
+    connected = table.choices.take(first, mode="clip") >= 0
+    return first, np.where(connected, width, 0).astype(np.int32)
+
+
+def refuse(source: NDArray[np.int32], port: NDArray[np.int32], bad: NDArray[np.bool_]) -> None:
+    """Raises InputError for the first of the bad pairs, if there is one."""
+    if not bad.any():
+        return
+    flow = int(np.flatnonzero(bad)[0])
+    raise InputError(
+        f"there is no path from port {int(source[flow])} to port {int(port[flow])}",
+        key="cluster.back_end.topology",
+        hint="a rail-only network joins only NICs of the same rail: cross over by scale-up first",
+    )
+
+
+def walked(
+    table: Routes, target: NDArray[np.int32], source: NDArray[np.int32], port: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
+    """The path of first choices of every pair as CSR, and whether it arrives."""
+    return _walk(table, target, source, port)
+
+
+def hashed(
+    table: Routes,
+    target: NDArray[np.int32],
+    source: NDArray[np.int32],
+    port: NDArray[np.int32],
+    *,
+    entropy: NDArray[np.uint64] | None = None,
+    salt: NDArray[np.uint32] | None = None,
+) -> Csr:
+    """One path per flow; at every switch the flow's entropy and the switch's salt are hashed to an equal-cost link.
+
+    Args:
+        table: Routes.
+        target: int32[links], the node to which a link leads.
+        source: int32[flows], node at which each flow begins.
+        port: int32[flows], port at which it ends.
+        entropy: uint64[flows], what the switches hash; None takes the first link everywhere.
+        salt: uint32[nodes].
+
+    Raises:
+        InputError: A pair has no path.
+    """
+    ptr, link, ok = _walk(table, target, source, port, entropy=entropy, salt=salt)
+    refuse(source, port, ~ok)
+    return Csr(ptr, link)
+
+
+def _walk(
+    table: Routes,
+    target: NDArray[np.int32],
+    source: NDArray[np.int32],
+    port: NDArray[np.int32],
+    *,
+    entropy: NDArray[np.uint64] | None = None,
+    salt: NDArray[np.uint32] | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
+    flows = len(source)
+    ok = np.ones(flows, np.bool_)
+    key = np.zeros(flows, np.uint32) if entropy is None else path_keys(entropy)
+    active = np.flatnonzero(source != port)
+    node, goal = source[active], port[active]
+    steps: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
+    while len(active):
+        if len(steps) > _MOST_HOPS:
+            raise SimulationError("routing loop: the topology's routing table is wrong")
+        first, width = _next_links(table, node, goal)
+        if (lost := width == 0).any():
+            ok[active[lost]] = False
+            active, node, goal, first, width = (part[~lost] for part in (active, node, goal, first, width))
+        if salt is not None and bool((width > 1).any()):
+            first = first + chosen(key[active], salt[node], width)
+        link = table.choices[first]
+        steps.append((active, link))
+        node = target[link]
+        if not (there := node == goal).any():
+            continue
+        active, node, goal = active[~there], node[~there], goal[~there]
+    return (*_assembled(flows, steps), ok)
+
+
+def _assembled(
+    flows: int, steps: list[tuple[NDArray[np.int64], NDArray[np.int32]]]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """CSR from the link that each flow took at each hop."""
+    length = np.zeros(flows, np.int64)
+    for flow, _ in steps:
+        length[flow] += 1
+    ptr = np.concatenate([[0], np.cumsum(length)])
+    link = np.empty(ptr[-1], np.int32)
+    for hop, (flow, taken) in enumerate(steps):
+        link[ptr[flow] + hop] = taken
+    return ptr, link
+
+
+def spread(table: Routes, target: NDArray[np.int32], source: NDArray[np.int32], port: NDArray[np.int32]) -> CsrWeighted:
+    """The share of each flow on every link when each switch splits evenly over all equal-cost links.
+
+    A table without a choice anywhere (that of the bundles of a Clos) is walked like a hashed path; otherwise the front
+    of every flow is expanded hop by hop, and parts of one flow that meet again at a node are added up.
+
+    Raises:
+        InputError: A pair has no path.
+    """
+    if table.widest == 1:
+        return hashed(table, target, source, port).weighted()
+    flow = np.flatnonzero(source != port)
+    node, share = source[flow], np.ones(len(flow))
+    rows, links, shares = [np.empty(0, np.int64)], [np.empty(0, np.int32)], [np.empty(0)]
+    for _ in range(_MOST_HOPS):
+        if not len(flow):
+            return CsrWeighted.gathered(
+                len(source), np.concatenate(rows), np.concatenate(links), np.concatenate(shares)
+            )
+        first, width = _next_links(table, node, port[flow])
+        refuse(source[flow], port[flow], width == 0)
+        flow, link, share = _fanned(table, flow, first, width, share)
+        rows.append(flow)
+        links.append(link)
+        shares.append(share)
+        flow, node, share = _met(table.nodes, flow, target[link], share)
+        away = node != port[flow]
+        flow, node, share = flow[away], node[away], share[away]
+    raise SimulationError("routing loop: the topology's routing table is wrong")
+
+
+def _fanned(
+    table: Routes,
+    flow: NDArray[np.int64],
+    first: NDArray[np.int64],
+    width: NDArray[np.int32],
+    share: NDArray[np.float64],
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+    """One entry per equal-cost link of each front entry."""
+    begin = np.concatenate([[0], np.cumsum(width, dtype=np.int64)])
+    within = np.arange(begin[-1], dtype=np.int64) - np.repeat(begin[:-1], width)
+    link = table.choices[np.repeat(first, width) + within]
+    return np.repeat(flow, width), link, np.repeat(share / width, width)
+
+
+def _met(
+    nodes: int, flow: NDArray[np.int64], node: NDArray[np.int32], share: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+    """Adds up the parts of a flow that arrive at the same node."""
+    keys, inverse = np.unique(flow * nodes + node, return_inverse=True)
+    total = np.bincount(inverse.ravel(), weights=share, minlength=len(keys)).astype(np.float64)
+    return keys // nodes, (keys % nodes).astype(np.int32), total
+
 
 _FEW_RECORDS = 4
 

@@ -13,11 +13,9 @@ from railyard.collective.lowering import (
     lower_transfers,
 )
 from railyard.collective.lowering.groups import shape_of
-from railyard.collective.machine import Case, CollectiveMachine, machine_of
-from railyard.collective.pattern import NETWORK, Pattern, domain_switch
+from railyard.collective.machine import Case, CollectiveMachine, Shape, machine_of
+from railyard.collective.pattern import NETWORK, Pattern, Schedule, Send, domain_switch
 from railyard.collective.policy import CollectivePolicy
-from railyard.collective.schedule import Schedule, Send
-from railyard.collective.shape import Shape
 
 __all__ = [
     "ALGORITHMS",

@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from railyard.collective.machine import Case, CollectiveMachine
-    from railyard.collective.pattern import Pattern
-    from railyard.collective.schedule import Schedule
-    from railyard.collective.shape import Shape
+    from railyard.collective.machine import Case, CollectiveMachine, Shape
+    from railyard.collective.pattern import Pattern, Schedule
     from railyard.graph import CollectiveKind
 
 

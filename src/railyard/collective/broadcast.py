@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps, always
-from railyard.collective.pattern import Pattern
+from railyard.collective.pattern import Pattern, Schedule, Send
 from railyard.collective.ring import Order, orders
-from railyard.collective.schedule import Schedule, Send
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
-    from railyard.collective.shape import Shape
+    from railyard.collective.machine import Shape
 
 
 def chains(shape: Shape) -> list[Order]:

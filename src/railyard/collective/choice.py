@@ -21,7 +21,7 @@ from railyard.collective.timing import (
     timing,
 )
 from railyard.collective.tuner import nccl, rccl
-from railyard.collective.tuner.plan import ring_plan, switch_plan
+from railyard.collective.tuner.nccl import ring_plan, switch_plan
 from railyard.collective.window import window_s
 from railyard.graph import CollectiveKind
 from railyard.kit.errors import InputError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.collective.shape import Shape
+    from railyard.collective.machine import Shape
 
 DEFAULT_POLICY = CollectivePolicy()
 NOTHING = ("none", "simple")

@@ -8,7 +8,7 @@ import numpy as np
 
 from railyard.collective.tree import levels
 from railyard.collective.tuner import constants
-from railyard.collective.tuner.plan import MAX_CHANNELS
+from railyard.collective.tuner.nccl import MAX_CHANNELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,13 +12,11 @@ import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
 from railyard.collective.network_reduction import collnet_refusal, head_edges, head_sends, heads
-from railyard.collective.pattern import Pattern
-from railyard.collective.schedule import Schedule, Send
+from railyard.collective.pattern import Pattern, Schedule, Send
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
-    from railyard.collective.machine import CollectiveMachine
-    from railyard.collective.shape import Shape
+    from railyard.collective.machine import CollectiveMachine, Shape
 
 
 def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:

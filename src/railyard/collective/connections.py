@@ -21,22 +21,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.hashing import mix
+from railyard.cluster.routes import mix
 from railyard.collective import peers
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.machine import machine_of
 from railyard.collective.policy import MOST_CONNECTIONS
 from railyard.collective.ring import orders
 from railyard.collective.tuner.constants import generation_name
-from railyard.collective.tuner.plan import ring_plan
+from railyard.collective.tuner.nccl import ring_plan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.collective.machine import CollectiveMachine
+    from railyard.collective.machine import CollectiveMachine, Shape
     from railyard.collective.policy import CollectivePolicy
-    from railyard.collective.shape import Shape
 
 PEER_CHANNEL_GBS = 14
 """What NCCL expects of a channel of grouped sends through a NIC (`NCCL_P2P_PER_CHANNEL_NET_BW`)."""

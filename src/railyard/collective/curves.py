@@ -16,9 +16,8 @@ import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.choice import DEFAULT_POLICY, choose_many, links_gbs
-from railyard.collective.lowering.hidden import left_over
-from railyard.collective.machine import Case, CollectiveMachine, machine_of
-from railyard.collective.shape import Shape
+from railyard.collective.lowering.paths import left_over
+from railyard.collective.machine import Case, CollectiveMachine, Shape, machine_of
 from railyard.collective.timing import WIRE, timing
 
 if TYPE_CHECKING:

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
-from railyard.collective.pattern import Pattern
-from railyard.collective.schedule import Schedule, Send
+from railyard.collective.pattern import Pattern, Schedule, Send
 from railyard.graph import CollectiveKind
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.collective.machine import CollectiveMachine
-    from railyard.collective.shape import Shape
+    from railyard.collective.machine import CollectiveMachine, Shape
 
 
 MOST_RANKS = 1 << 13

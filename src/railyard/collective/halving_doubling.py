@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
-from railyard.collective.pattern import Pattern
-from railyard.collective.schedule import Schedule, Send
+from railyard.collective.pattern import Pattern, Schedule, Send
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.collective.machine import CollectiveMachine
-    from railyard.collective.shape import Shape
+    from railyard.collective.machine import CollectiveMachine, Shape
 
 
 def _active(ranks: int) -> tuple[NDArray[np.int64], int]:

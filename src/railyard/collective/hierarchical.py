@@ -8,16 +8,14 @@ import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
 from railyard.collective.direct import all_pairs
-from railyard.collective.pattern import Pattern
+from railyard.collective.pattern import Pattern, Schedule, Send
 from railyard.collective.ring import per_edge
-from railyard.collective.schedule import Schedule, Send
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.collective.machine import CollectiveMachine
-    from railyard.collective.shape import Shape
+    from railyard.collective.machine import CollectiveMachine, Shape
 
 _REDUCES = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
 _GATHERS = (CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER)

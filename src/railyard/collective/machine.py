@@ -3,17 +3,122 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from railyard.collective.measured import MEASURED, LogConstants
-from railyard.collective.transports import VERBS, Transport, transport_of
 
 if TYPE_CHECKING:
     from railyard.cluster import Cluster
-    from railyard.collective.shape import Shape
     from railyard.graph import CollectiveKind
+
+
+@dataclass(frozen=True)
+class Transport:
+    """A transport, by the settings that its maker documents for the library.
+
+    Attributes:
+        name: What its maker calls it.
+        nics: Catalogue names of its NICs.
+        servers: Catalogue names of the servers with it; empty for every one with that NIC.
+        protocols: Those that the library may take between domains.
+        families: Of algorithms that it may take between domains; empty for all.
+        datagrams: Whether libfabric's reliable datagrams carry messages, which adds `LogConstants.efa_us` to a step.
+    """
+
+    name: str
+    nics: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+    protocols: tuple[str, ...] = ("ll", "ll128", "simple")
+    families: tuple[str, ...] = ()
+    datagrams: bool = False
+
+
+VERBS = Transport("verbs")
+"""RDMA verbs: everything."""
+
+TRANSPORTS = (
+    # Its datagrams arrive in any order, which LL and LL128 cannot stand: the plugin for the first EFA (P4d, P4de) sets
+    # NCCL_PROTO to Simple, and exempts P5 (aws-ofi-nccl, issue 76 and pull request 280).
+    Transport("EFA, first generation", ("efa-v1-100g",), protocols=("simple",), datagrams=True),
+    Transport("EFA", ("efa-v2-100g", "efa-v3-200g", "efa-v4-400g"), datagrams=True),
+    # Google's launch scripts of A3 High: NCCL_ALGO=Ring, NCCL_PROTO=Simple, NCCL_NVLS_ENABLE=0.
+    Transport("GPUDirect-TCPX", ("gvnic-200g",), ("gcp-a3-high",), ("simple",), ("ring", "peer")),
+    # Those of A3 Mega: NCCL_ALGO=Ring,Tree, NCCL_NVLS_ENABLE=0, and NCCL_PROTO=Simple,LL128 with its tuner for LL128.
+    Transport("GPUDirect-TCPXO", ("gvnic-200g",), ("gcp-a3-mega",), ("ll128", "simple"), ("ring", "tree", "peer")),
+)
+
+
+def transport_of(nic: str, server: str) -> Transport:
+    """The transport of a NIC in a server, both by catalogue name."""
+    found = (one for one in TRANSPORTS if nic in one.nics and (not one.servers or server in one.servers))
+    return next(found, VERBS)
+
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Where the members of a communicator sit. A *position* is an index into its members in ascending rank order.
+
+    Members of one scale-up domain have consecutive positions, because ranks are numbered server by server.
+
+    Attributes:
+        ranks: Members, at least 1.
+        domains: Scale-up domains that hold a member; a library calls them nodes.
+        per_domain: Members in the fullest domain.
+        uneven: Members of each domain when they differ, else empty.
+        aligned: Every domain holds members at the same local indices, so that equal indices are on one rail.
+        ports: Distinct NIC ports that the members of the first domain own together.
+        scale_up: "switched", "mesh", "torus" or "none".
+        torus: Ranks along each axis when the members fill one torus, first axis fastest; else empty.
+    """
+
+    ranks: int
+    domains: int
+    per_domain: int
+    uneven: tuple[int, ...] = ()
+    aligned: bool = True
+    ports: int = 1
+    scale_up: str = "switched"
+    torus: tuple[int, ...] = ()
+
+    @staticmethod
+    def grid(domains: int, per_domain: int, *, ports: int | None = None, scale_up: str = "switched") -> Shape:
+        """The even shape: `per_domain` members in each of `domains` domains, each with a NIC port of its own."""
+        return Shape(
+            ranks=domains * per_domain,
+            domains=domains,
+            per_domain=per_domain,
+            ports=per_domain if ports is None else ports,
+            scale_up=scale_up,
+        )
+
+    @cached_property
+    def counts(self) -> Ints:
+        """Members of each domain, int64[domains]."""
+        if self.uneven:
+            return np.asarray(self.uneven, np.int64)
+        return np.full(self.domains, self.per_domain, np.int64)
+
+    @cached_property
+    def offsets(self) -> Ints:
+        """First position of each domain, int64[domains]."""
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.counts)[:-1]])
+
+    @cached_property
+    def domain_of(self) -> Ints:
+        """Domain of each position, int64[ranks]."""
+        return np.repeat(np.arange(self.domains), self.counts)
+
+    @property
+    def even(self) -> bool:
+        """Whether every domain holds the same number of members."""
+        return not self.uneven
 
 
 LIBRARIES = {"nvidia": "nccl", "amd": "rccl"}

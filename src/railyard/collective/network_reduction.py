@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.pattern import NETWORK
-from railyard.collective.schedule import Send
+from railyard.collective.pattern import NETWORK, Send
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.collective.machine import CollectiveMachine
-    from railyard.collective.shape import Shape
+    from railyard.collective.machine import CollectiveMachine, Shape
 
 MAX_LOCAL_RANKS = 8
 """Ranks of a server up to which NCCL 2.30 offers CollNetDirect and CollNetChain."""

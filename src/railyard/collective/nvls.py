@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
-from railyard.collective.pattern import Pattern, domain_switch
-from railyard.collective.schedule import Schedule, Send
+from railyard.collective.pattern import Pattern, Schedule, Send, domain_switch
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.collective.machine import CollectiveMachine
-    from railyard.collective.shape import Shape
+    from railyard.collective.machine import CollectiveMachine, Shape
 
 
 def switch_refusal(shape: Shape, machine: CollectiveMachine) -> str | None:

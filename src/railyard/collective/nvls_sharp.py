@@ -13,13 +13,11 @@ import numpy as np
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
 from railyard.collective.network_reduction import network_refusal
 from railyard.collective.nvls import multicast_from_heads, reduce_to_heads, switch_edges, switch_refusal
-from railyard.collective.pattern import NETWORK, Pattern
-from railyard.collective.schedule import Schedule, Send
+from railyard.collective.pattern import NETWORK, Pattern, Schedule, Send
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
-    from railyard.collective.machine import CollectiveMachine
-    from railyard.collective.shape import Shape
+    from railyard.collective.machine import CollectiveMachine, Shape
 
 
 def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:

@@ -8,16 +8,14 @@ import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
 from railyard.collective.nvls import multicast_from_heads, reduce_to_heads, switch_edges, switch_refusal
-from railyard.collective.pattern import Pattern
-from railyard.collective.schedule import Schedule, Send
+from railyard.collective.pattern import Pattern, Schedule, Send
 from railyard.collective.tree import double_tree, levels, up_and_down
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.collective.machine import CollectiveMachine
-    from railyard.collective.shape import Shape
+    from railyard.collective.machine import CollectiveMachine, Shape
 
 
 def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:

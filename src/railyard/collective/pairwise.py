@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps, always
 from railyard.collective.direct import all_pairs
-from railyard.collective.pattern import Pattern
-from railyard.collective.schedule import Schedule, Send
+from railyard.collective.pattern import Pattern, Schedule, Send
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
-    from railyard.collective.shape import Shape
+    from railyard.collective.machine import Shape
 
 
 def _pattern(kind: CollectiveKind, shape: Shape) -> Pattern:

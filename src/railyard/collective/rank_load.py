@@ -14,7 +14,7 @@ from railyard.collective.pattern import Pattern
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.collective.shape import Shape
+    from railyard.collective.machine import Shape
     from railyard.graph import CollectiveKind
 
 

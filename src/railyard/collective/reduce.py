@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps, always
 from railyard.collective.broadcast import chain_steps, chains
-from railyard.collective.pattern import Pattern
-from railyard.collective.schedule import Schedule, Send
+from railyard.collective.pattern import Pattern, Schedule, Send
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
-    from railyard.collective.shape import Shape
+    from railyard.collective.machine import Shape
 
 
 def _pattern(kind: CollectiveKind, shape: Shape) -> Pattern:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from railyard.collective.pattern import Send
 from railyard.collective.ring import orders
-from railyard.collective.schedule import Send
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from railyard.collective.shape import Shape
+    from railyard.collective.machine import Shape
 
 
 def neighbours(shape: Shape) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

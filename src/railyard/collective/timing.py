@@ -39,7 +39,7 @@ from railyard.collective.chunks import (
 from railyard.collective.rank_load import load_of
 from railyard.collective.tree import levels
 from railyard.collective.tuner import constants, nccl, rccl
-from railyard.collective.tuner.plan import ChannelPlan
+from railyard.collective.tuner.nccl import ChannelPlan
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:

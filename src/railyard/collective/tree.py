@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps, always
-from railyard.collective.pattern import Pattern
+from railyard.collective.pattern import Pattern, Schedule, Send
 from railyard.collective.ring import Order, channels
-from railyard.collective.schedule import Schedule, Send
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
-    from railyard.collective.shape import Shape
+    from railyard.collective.machine import Shape
 
 Parents = NDArray[np.int64]
 

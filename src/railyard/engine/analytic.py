@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.engine.contention import Spans, contended, full_speed_bps, stretches
 from railyard.engine.contract import Jitter, Probes, Progress, engines
 from railyard.engine.fluid import FluidEngine
-from railyard.engine.overlap import Spans, contended, full_speed_bps, stretches
 
 if TYPE_CHECKING:
     from railyard.cluster.links import LinkTable

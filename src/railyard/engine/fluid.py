@@ -12,17 +12,12 @@ from railyard import _core
 from railyard.cluster.fault import Late, LinkRate
 from railyard.cluster.fault.cluster_places import ClusterPlaces, LinkPlaces
 from railyard.engine import probing
-from railyard.engine.background import foreground, with_background
-from railyard.engine.bursts import Bursts, until
-from railyard.engine.contract import Jitter, Probes, Progress
-from railyard.engine.doubts import doubts
-from railyard.engine.faults import FaultColumns, effects_of, expand, placed, slowed
-from railyard.engine.joint import jitter_keys, joint
+from railyard.engine.background import Bursts, foreground, prioritized, until, with_background
+from railyard.engine.contract import Jitter, Probes, Progress, jitter_keys, joint
+from railyard.engine.doubts import doubts, drawn, swung
+from railyard.engine.faults import FaultColumns, effects_of, expand, outages_of, placed, slowed
 from railyard.engine.lowering import Free, Lowered, freed, lower
-from railyard.engine.outages import outages_of
-from railyard.engine.priorities import prioritized
 from railyard.engine.rerouting import Rerouted, rerouted
-from railyard.engine.stalls import drawn, swung
 from railyard.graph import Kind, Record
 from railyard.graph.record import fingerprint
 from railyard.kit.errors import Hung, InputError, SimulationError
@@ -34,8 +29,8 @@ if TYPE_CHECKING:
     from railyard.cluster.fault import Effect, Fault
     from railyard.cluster.links import LinkTable
     from railyard.collective.policy import CollectivePolicy
+    from railyard.engine.contract import Keys
     from railyard.engine.faults import Row
-    from railyard.engine.joint import Keys
     from railyard.graph import Job, Merged, TaskGraph
     from railyard.graph.record import Table
 

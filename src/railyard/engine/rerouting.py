@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster import hashing
+from railyard.cluster import routes
+from railyard.cluster.steering import Steering
+from railyard.engine.contract import joint
 from railyard.engine.faults import REROUTED
 from railyard.engine.lowering import Entities, lower
 
@@ -18,10 +20,34 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.collective.policy import CollectivePolicy
-    from railyard.engine.faults import Row
+    from railyard.engine.faults import Outage, Row
     from railyard.engine.lowering import Lowered
-    from railyard.engine.outages import Outage
-    from railyard.graph import TaskGraph
+    from railyard.graph import Job, TaskGraph
+
+
+def steered(jobs: Sequence[Job], cluster: Cluster, order: Sequence[int], share: Sequence[float]) -> Cluster:
+    """The cluster on which each connection of the jobs has a path that was chosen for it.
+
+    Only fabrics that hash have paths to choose; on others nothing changes.
+
+    Args:
+        jobs: As they will run.
+        cluster: The machine.
+        order: Their numbers, who chooses first in front.
+        share: Of the time that each job sends, in the order of `jobs`.
+    """
+    network = cluster.back_end
+    if not (network.fabric.hashed and network.fabric.tells_queue_pairs_apart):
+        return cluster
+    group = np.full(network.ports, -1, np.int64)
+    for place, number in enumerate(order):
+        group[network.port_of_rank[jobs[number].accelerators]] = place
+    steering = Steering(group, np.array([share[number] for number in order]))
+    found = cluster.steered(steering)
+    merged, arranged = joint(jobs, found)
+    lower(merged.graph, arranged)
+    steering.settle(network.by_port, cluster.links.rate_bps, network.routing.widest)
+    return found
 
 
 @dataclass(frozen=True)
@@ -72,9 +98,7 @@ def rerouted(
 
 def _prints(entities: Entities) -> NDArray[np.uint64]:
     """uint64[m]: a number for the links and shares of each entity; different ones as good as always differ."""
-    mixed = hashing.mix(entities.link_idx.astype(np.uint64)) * (
-        2 * hashing.mix(entities.link_share.view(np.uint64)) + 1
-    )
+    mixed = routes.mix(entities.link_idx.astype(np.uint64)) * (2 * routes.mix(entities.link_share.view(np.uint64)) + 1)
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
     found: NDArray[np.uint64] = total[entities.link_ptr[1:]] - total[entities.link_ptr[:-1]]
     return found

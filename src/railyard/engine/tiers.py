@@ -15,8 +15,8 @@ import numpy as np
 
 from railyard.collective.choice import DEFAULT_POLICY
 from railyard.collective.connections import opened
+from railyard.collective.machine import Shape
 from railyard.collective.pat import hops
-from railyard.collective.shape import Shape
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """The two waists: what runs (`TaskGraph`) and what happened (`Record`), with their files."""
 
 from railyard.graph.job import Job
-from railyard.graph.merge import Merged
 from railyard.graph.record import Record
+from railyard.graph.repeat import Merged
 from railyard.graph.request_table import RequestTable
 from railyard.graph.task_graph import (
     AT_RECEIVER,

@@ -3,20 +3,183 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from railyard.graph.task_graph import Kind, Label, Stream, TaskGraph
+from railyard.graph.job import Job
+from railyard.graph.task_graph import AT_RECEIVER, Communicators, Kind, Label, Stream, TaskGraph
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
     Waits = tuple[NDArray[np.int64], NDArray[np.int64]]
     """A task, and a task of the step before that it waits for; one pair an entry."""
 
+
 T = TypeVar("T", bound=np.generic)
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """The graph of several jobs.
+
+    Attributes:
+        graph: All tasks.
+        jobs: What they are of.
+        task_ptr: int64[jobs + 1]; the tasks of job k are `task_ptr[k]` to `task_ptr[k + 1]`.
+        ranks: int32[ranks of a job] a job: the rank in `graph` of each of its ranks.
+    """
+
+    graph: TaskGraph
+    jobs: tuple[Job, ...]
+    task_ptr: NDArray[np.int64]
+    ranks: tuple[NDArray[np.int32], ...]
+
+    @staticmethod
+    def of(graph: TaskGraph) -> Merged:
+        """A graph as that of a single job."""
+        return merge([Job(graph)], [np.arange(graph.ranks, dtype=np.int32)])
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is one job, whose graph it is."""
+        return len(self.jobs) == 1
+
+    @property
+    def job(self) -> NDArray[np.int32]:
+        """int32[n], the job of each task."""
+        return np.repeat(np.arange(len(self.jobs), dtype=np.int32), np.diff(self.task_ptr))
+
+    @property
+    def every_rank(self) -> NDArray[np.int32]:
+        """The rank in the graph of every rank of every job, job after job."""
+        return np.concatenate(self.ranks)
+
+
+def merge(jobs: Sequence[Job], ranks: Sequence[NDArray[np.int32]]) -> Merged:
+    """One graph of all jobs; a single job whose ranks keep their numbers is its own graph.
+
+    Args:
+        jobs: At least one.
+        ranks: int32[ranks of a job] a job: the rank in the merged graph of each of its ranks.
+    """
+    sizes = [len(job.work) for job in jobs]
+    parts = [_moved(job, to) for job, to in zip(jobs, ranks, strict=True)]
+    graph = parts[0] if len(parts) == 1 else _joined(parts)
+    return Merged(graph, tuple(jobs), np.cumsum([0, *sizes], dtype=np.int64), tuple(ranks))
+
+
+def _moved(job: Job, to: NDArray[np.int32]) -> TaskGraph:
+    """The graph of a job with its ranks numbered anew, from its start on."""
+    graph = job.work
+    if not np.array_equal(to, np.arange(len(to))):
+        graph = _renumbered(graph, to)
+    if job.start_ps == 0:
+        return graph
+    release = 0 if graph.release_ps is None else graph.release_ps
+    return dataclasses.replace(graph, release_ps=np.zeros(len(graph), np.int64) + job.start_ps + release)
+
+
+def _renumbered(graph: TaskGraph, to: NDArray[np.int32]) -> TaskGraph:
+    shared = graph.kind == Kind.COLLECTIVE
+    groups = graph.communicators
+    return dataclasses.replace(
+        graph,
+        ranks=int(to.max(initial=-1)) + 1,
+        rank=np.where(shared, graph.rank, to[np.where(shared, 0, graph.rank)]),
+        peer=np.where(graph.peer >= 0, to[np.maximum(graph.peer, 0)], graph.peer),
+        communicators=Communicators(groups.ptr, to[groups.ranks], groups.group),
+    )
+
+
+def _joined(graphs: Sequence[TaskGraph]) -> TaskGraph:
+    """Graphs behind one another: everything that a column points at is moved by what stands before it."""
+    first = _firsts([len(graph) for graph in graphs])
+    groups = _firsts([len(graph.communicators) for graph in graphs])
+    labels = _firsts([len(graph.labels) for graph in graphs])
+    shared = [graph.kind == Kind.COLLECTIVE for graph in graphs]
+    loss_index, loss = _contention(graphs)
+    return TaskGraph(
+        ranks=max(graph.ranks for graph in graphs),
+        kind=_column(graphs, "kind"),
+        rank=np.concatenate(
+            [graph.rank + np.int32(at) * is_shared for graph, at, is_shared in zip(graphs, groups, shared, strict=True)]
+        ),
+        peer=_column(graphs, "peer"),
+        duration_ps=_column(graphs, "duration_ps"),
+        size_bytes=_column(graphs, "size_bytes"),
+        count=_column(graphs, "count"),
+        collective=_column(graphs, "collective"),
+        stream=_column(graphs, "stream"),
+        label=_shifted([graph.label for graph in graphs], labels),
+        dep_ptr=_pointers([graph.dep_ptr for graph in graphs]),
+        dep_idx=_shifted([graph.dep_idx for graph in graphs], first),
+        labels=[label for graph in graphs for label in graph.labels],
+        communicators=_communicators([graph.communicators for graph in graphs]),
+        release_ps=_optional(graphs, "release_ps", lambda graph: np.zeros(len(graph), np.int64)),
+        delay_ps=_optional(graphs, "delay_ps", lambda graph: np.zeros(len(graph), np.int64)),
+        need=_optional(graphs, "need", lambda graph: np.diff(graph.dep_ptr).astype(np.int32)),
+        dep_at=_optional(graphs, "dep_at", lambda graph: np.full(len(graph.dep_idx), AT_RECEIVER, np.uint8)),
+        loss_index=loss_index,
+        loss=loss,
+    )
+
+
+def _column(graphs: Sequence[TaskGraph], name: str) -> NDArray[T]:
+    return np.concatenate([getattr(graph, name) for graph in graphs])
+
+
+def _firsts(sizes: Sequence[int]) -> list[int]:
+    return list(accumulate([0, *sizes[:-1]]))
+
+
+def _shifted(columns: Sequence[NDArray[np.int32]], first: Sequence[int]) -> NDArray[np.int32]:
+    return np.concatenate([column + np.int32(at) for column, at in zip(columns, first, strict=True)])
+
+
+def _pointers(columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    counts = np.concatenate([np.diff(column) for column in columns])
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
+def _communicators(groups: Sequence[Communicators]) -> Communicators:
+    return Communicators(
+        _pointers([group.ptr for group in groups]),
+        np.concatenate([group.ranks for group in groups]),
+        [name for group in groups for name in group.group],
+    )
+
+
+def _optional(graphs: Sequence[TaskGraph], name: str, usual: Callable[[TaskGraph], NDArray[T]]) -> NDArray[T] | None:
+    """A column that some graphs may lack; `usual` is what it would say there."""
+    columns: list[NDArray[T] | None] = [getattr(graph, name) for graph in graphs]
+    if all(column is None for column in columns):
+        return None
+    return np.concatenate(
+        [usual(graph) if column is None else column for graph, column in zip(graphs, columns, strict=True)]
+    )
+
+
+def _contention(graphs: Sequence[TaskGraph]) -> tuple[NDArray[np.int32] | None, NDArray[np.float64] | None]:
+    """Who slows whom: the tables of losses stand on a diagonal, for communications slow their own job alone."""
+    if all(graph.loss_index is None for graph in graphs):
+        return None, None
+    losses = [np.zeros((0, 0)) if graph.loss is None else graph.loss for graph in graphs]
+    rows, columns = (_firsts([loss.shape[axis] for loss in losses]) for axis in (0, 1))
+    joined = np.zeros(np.sum([loss.shape for loss in losses], axis=0))
+    shifted = []
+    for graph, loss, row, column in zip(graphs, losses, rows, columns, strict=True):
+        joined[row : row + loss.shape[0], column : column + loss.shape[1]] = loss
+        index = np.full(len(graph), -1, np.int32) if graph.loss_index is None else graph.loss_index
+        shift = np.where(graph.kind == Kind.COMPUTE, np.int32(row), np.int32(column))
+        shifted.append(np.where(index < 0, index, index + shift).astype(np.int32))
+    return np.concatenate(shifted), joined
 
 
 def repeat(graph: TaskGraph, steps: int) -> TaskGraph:

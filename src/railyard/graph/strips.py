@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.graph.lanes import track_name, tracks_of
-from railyard.graph.occupancy import tasks_of
+from railyard.graph.job import track_name, tracks_of
+from railyard.graph.record import tasks_of
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:

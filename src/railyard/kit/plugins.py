@@ -17,7 +17,7 @@ from railyard.kit.files import MOST_BYTES, readable
 if TYPE_CHECKING:
     from types import ModuleType
 
-GROUP = "railyard.kit.plugins"
+GROUP = "railyard.plugins"
 """Entry points that name modules to import."""
 
 VARIABLE = "RAILYARD_PLUGINS"
@@ -30,7 +30,7 @@ _loading = False
 
 
 def load() -> None:
-    """Imports what entry points of the group `railyard.kit.plugins` and the variable `RAILYARD_PLUGINS` name; each once.
+    """Imports what entry points of the group `railyard.plugins` and the variable `RAILYARD_PLUGINS` name; each once.
 
     Raises:
         InputError: A file that the variable names is missing or raises, with file and line; or a package does.

@@ -19,14 +19,14 @@ import numpy as np
 from railyard.cluster.machine import UNLIMITED
 from railyard.graph import HOST, Kind, Stream
 from railyard.measure.causes import OUTAGE
-from railyard.measure.result.bottleneck import BottleneckFigures, ChangeRow, TrialRow
+from railyard.measure.result.step import BottleneckFigures, ChangeRow, TrialRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from railyard.cluster import Cluster
     from railyard.graph import Record
-    from railyard.measure.result.tax import TaxFigures
+    from railyard.measure.result.step import TaxFigures
 
 FACTOR = 1.25
 NEGLIGIBLE = 0.005

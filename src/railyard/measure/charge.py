@@ -18,7 +18,7 @@ from railyard.measure.causes import PIPELINE_INDEX, Cause, Vocabulary
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.measure.ledger import Ledger
+    from railyard.measure.causes import Ledger
 
 _COMMUNICATES = (Kind.TRANSFER, Kind.COLLECTIVE, Kind.LOAD, Kind.STORE)
 AT_STEP_END = -2

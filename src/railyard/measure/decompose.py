@@ -19,12 +19,10 @@ import numpy as np
 from railyard.graph import HOST, Record, Stream
 from railyard.kit.errors import InputError
 from railyard.measure import walk
-from railyard.measure.causes import CAUSES, NETWORK_CAUSES, Cause, Vocabulary
+from railyard.measure.causes import CAUSES, NETWORK_CAUSES, Cause, Ledger, Vocabulary
 from railyard.measure.charge import AT_STEP_END, Charger
 from railyard.measure.lateness import Membership
-from railyard.measure.ledger import Ledger
-from railyard.measure.stages import stages
-from railyard.measure.streams import StreamBlock, blocks, compute_keys, last_tasks
+from railyard.measure.streams import StreamBlock, blocks, compute_keys, last_tasks, stages
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

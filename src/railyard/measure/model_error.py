@@ -13,14 +13,14 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from railyard.measure.result.model_error import ErrorRow
+from railyard.measure.result.money import ErrorRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from railyard.measure.result.network import CollectiveRow
     from railyard.measure.result.section import Band
-    from railyard.measure.result.tax import TaxFigures
+    from railyard.measure.result.step import TaxFigures
 
 # Standard deviations of a normal distribution between which eight of ten, and one of two, lie.
 _EIGHT_OF_TEN, _HALF = 1.2816, 0.6745

@@ -15,13 +15,81 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.measure.causes import Cause
-from railyard.measure.result.step import RankSpread, UtilizationFigures
+from railyard.measure.causes import OUTAGE, Cause
+from railyard.measure.result.step import EXPOSED, RankSpread, TaxFigures, TaxShares, UtilizationFigures
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
+    from railyard.cluster import Cluster
+    from railyard.graph import Record
     from railyard.measure.decompose import Decomposition
+
+
+_CARRIED = ("data", "checkpoint", "outer update")
+"""Causes that the network may be behind, by what crosses it; what is lost so is bandwidth."""
+_KERNELS = "compute"
+
+
+def crosses(record: Record, cluster: Cluster) -> bool:
+    """Whether a step puts anything on the scale-out network: else it pays nothing to it, whatever engine ran it."""
+    names = {tier.name for tier in cluster.back_end.tiers}
+    outside = np.isin(cluster.links.tiers, list(names))[cluster.links.tier]
+    return bool(record.table("links")["bytes"][outside].any())
+
+
+def tax_of(
+    as_it_is: Mapping[str, float],
+    without_scale_out: Mapping[str, float],
+    without_networks: Mapping[str, float],
+    engine: str,
+    *,
+    slows: bool = True,
+) -> TaxFigures:
+    """The tax of a step.
+
+    Args:
+        as_it_is: Seconds of the mean step by cause; they add up to T, which is above 0.
+        without_scale_out: The same on a scale-out network without limit, adding up to T1.
+        without_networks: The same on networks without limit, adding up to T0.
+        engine: That found the latter two.
+        slows: Whether communication slows concurrent kernels; else computation that takes longer is a consequence.
+    """
+    direct = (*EXPOSED, *((_KERNELS,) if slows else ()))
+    step_s, found_s, least_s = (sum(spent.values()) for spent in (as_it_is, without_scale_out, without_networks))
+    outside_s = min(found_s, step_s)
+    inside_s = min(least_s, outside_s)
+    kept = inside_s / (least_s * step_s) if least_s else 0.0
+    lost = _shares(as_it_is, without_scale_out, direct, 1.0 - outside_s / step_s)
+    return TaxFigures(
+        **lost.model_dump(),
+        scale_up=_shares(without_scale_out, without_networks, direct, (outside_s - inside_s) / step_s),
+        rest={cause: seconds * kept for cause, seconds in without_networks.items() if seconds > 0},
+        step_without_scale_out_s=found_s,
+        step_without_networks_s=least_s,
+        engine=engine,
+    )
+
+
+def _shares(longer: Mapping[str, float], shorter: Mapping[str, float], direct: Sequence[str], lost: float) -> TaxShares:
+    """A share of the step by direct cause: outages in full, the rest in proportion to how much each other cause grew.
+
+    All of the rest is bandwidth where none grew.
+    """
+    grown = {cause: max(longer.get(cause, 0.0) - shorter.get(cause, 0.0), 0.0) for cause in {*longer, *shorter}}
+    parts = {cause: grown.get(cause, 0.0) for cause in direct}
+    parts["bandwidth"] += sum(grown.get(cause, 0.0) for cause in _CARRIED)
+    total = sum(parts.values())
+    if not total:
+        parts["bandwidth"] = total = 1.0
+    out_s, saved_s = grown.get(OUTAGE, 0.0), sum(longer.values()) - sum(shorter.values())
+    stood = min(lost * out_s / saved_s, lost) if out_s and lost else 0.0
+    share = {cause: (lost - stood) * (part / total) for cause, part in parts.items()}
+    exposed = {cause: share[cause] for cause in EXPOSED} | ({OUTAGE: stood} if out_s else {})
+    return TaxShares(tokens_lost=lost, exposed=exposed, slowed_kernels=share.get(_KERNELS, 0.0))
+
 
 REPORTED_RANKS = 4096
 

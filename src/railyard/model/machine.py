@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.curves import Curves, Library
-from railyard.model.memory_pool import PoolRates
-from railyard.model.storage import StorageRates
+from railyard.model.columns import PoolRates, StorageRates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

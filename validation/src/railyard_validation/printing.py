@@ -137,7 +137,7 @@ def serving_runs(folder: Path, *, profiles: Path | None, page: Path | None, as_j
         RailyardError: No run of it could be replayed.
     """
     from railyard.ask.calibrate.runs.compare import validate_runs
-    from railyard.work.serving.devices import read_profiles
+    from railyard.work.serving.software import read_profiles
     from railyard_validation import page as pages
     from railyard_validation.serving.runs_page import of_serving_runs
 

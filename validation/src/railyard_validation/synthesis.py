@@ -16,7 +16,7 @@ import numpy as np
 from railyard.collective.synthesis.bound import lower_bound_us
 from railyard.collective.synthesis.network import read_network
 from railyard.collective.synthesis.search import synthesize
-from railyard.kit import units
+from railyard.kit import quantities
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ class Published:
     @property
     def size_bytes(self) -> float:
         """The size in bytes; the table's KB are decimal."""
-        return units.size(self.size.replace("KB", "kB"))
+        return quantities.size(self.size.replace("KB", "kB"))
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,9 @@ import pytest
 
 from railyard import catalog
 from railyard.model.machine import Machine
-from railyard.work.serving.columns import Deployments
 from railyard.work.serving.iteration import IterationLoad, parts
-from railyard.work.serving.layout import ServingLayout
-from railyard.work.serving.profiles import profile
-from railyard.work.serving.software import ServingSoftwareColumns, columns
+from railyard.work.serving.layout import Deployments, ServingLayout
+from railyard.work.serving.software import ServingSoftwareColumns, columns, profile
 from railyard.work.serving.steady import batched_prompt_s
 
 KNOWN = catalog.load()

@@ -3,9 +3,8 @@
 import re
 
 from railyard import InputError
-from railyard.work.trace.builder import GraphBuilder
+from railyard.work.trace.builder import GraphBuilder, integer, lines
 from railyard.work.trace.importer import Importer, importers
-from railyard.work.trace.text_file import integer, lines
 
 FLOW = re.compile(r"(\d+) > (\d+): (\d+)")
 

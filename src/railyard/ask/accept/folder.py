@@ -2,21 +2,197 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from html import escape
+from math import ceil
 from typing import TYPE_CHECKING
 
-from railyard.ask.accept.commands import counters_script, host_lists, scripts
-from railyard.ask.accept.groups import groups
-from railyard.ask.accept.tests import BURN, CABLE, COUNTERS, FILE, NCCL, WRITE, Test, read, written
+from railyard.ask.accept.planned import FACTOR, FIRST_BYTES, LAST_BYTES, WRITE_BYTES, seconds_needed
+from railyard.ask.accept.tests import BURN, CABLE, COUNTERS, FILE, NCCL, SYMBOLS, WRITE, Test, groups, read, written
 from railyard.ask.deploy.plan.drawn import is_infiniband
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from railyard.ask.accept.tests import Test
     from railyard.ask.deploy.plan.cabling import Plan
+
+
+BURN_HOURS = 72
+"""Of burn-in: sites report 72 to 168 hours."""
+
+SECONDS = 10
+"""Of one ib_write_bw."""
+
+FIRST_PORT = 18515
+"""TCP port at which ib_write_bw's two ends meet where nobody says otherwise; the NIC's number is added."""
+
+_TESTS = {
+    "all_reduce": "all_reduce_perf",
+    "all_gather": "all_gather_perf",
+    "reduce_scatter": "reduce_scatter_perf",
+    "all_to_all": "alltoall_perf",
+}
+
+_HEAD = """#!/bin/sh
+# {what}. Results go into results/, a file a test; `railyard accept FOLDER --results FOLDER/results` reads them.
+cd "$(dirname "$0")" && mkdir -p results || exit 1
+"""
+
+
+def scripts(tests: Sequence[Test], each: int, ethernet: bool) -> Iterator[tuple[str, str]]:
+    """Names and texts of the scripts, in the order in which they are run.
+
+    Args:
+        tests: All tests.
+        each: Accelerators of a server.
+        ethernet: Whether NICs of the back-end are Ethernet's, which take an address by its number.
+    """
+    by_scope: dict[str, list[Test]] = defaultdict(list)
+    for one in tests:
+        if one.method not in (CABLE, COUNTERS):
+            by_scope[one.scope].append(one)
+    for number, scope in enumerate(("server", "pair", "node", "leaf", "rail", "pod", "all"), 1):
+        if by_scope[scope]:
+            yield (
+                f"{number}-{scope}.sh",
+                "\n".join([_HEAD.format(what=_COMMANDS_WHAT[scope]), *_body(by_scope[scope], each, ethernet), ""]),
+            )
+
+
+_COMMANDS_WHAT = {
+    "server": "Burn-in of every server",
+    "pair": "Every NIC against another",
+    "node": "Collectives in every server",
+    "leaf": "Collectives below each leaf",
+    "rail": "Collectives along each rail",
+    "pod": "Collectives in each pod",
+    "all": "Collectives over everything",
+}
+
+
+def _body(tests: Sequence[Test], each: int, ethernet: bool) -> Iterator[str]:
+    if tests[0].method == BURN:
+        yield from _burn(tests)
+    elif tests[0].method == WRITE:
+        yield from _write(tests, ethernet)
+    else:
+        yield from _nccl(tests, each)
+
+
+def _burn(tests: Iterable[Test]) -> Iterator[str]:
+    """Faults that are counted: of the diagnosis, and what the kernel said of accelerators (Xid) meanwhile."""
+    yield f"hours={BURN_HOURS}"
+    yield "rm -f results/burn-in.csv; echo test,value > results/burn-in.csv"
+    for one in tests:
+        yield (
+            f'(ssh {one.hosts} "gpu_burn $((hours * 3600)) > /tmp/burn.log 2>&1; f=\\$(grep -c FAULTY /tmp/burn.log);'
+            " d=0; dcgmi diag -r 4 > /tmp/diag.log 2>&1 || d=1; x=\\$(dmesg | grep -c 'NVRM: Xid');"
+            f' echo {one.name},\\$((f + d + x))" >> results/burn-in.csv) &'
+        )
+    yield "wait"
+
+
+def _write(tests: Iterable[Test], ethernet: bool) -> Iterator[str]:
+    """One NIC of a server at a time."""
+    rounds: list[tuple[set[str], list[str]]] = []
+    for one in tests:
+        (near, near_nic), (far, far_nic) = (part.split(":") for part in one.parts)
+        port = FIRST_PORT + int(far_nic.rpartition("_")[2])
+        words = f"-p {port} --report_gbits -F -q 2 -s {WRITE_BYTES} -D {SECONDS}" + (" -x 3" if ethernet else "")
+        line = (
+            f"(ssh {far} ib_write_bw -d {far_nic} {words} > /dev/null & sleep 2;"
+            f" ssh {near} ib_write_bw -d {near_nic} {words} {far} > results/{one.name}.txt) &"
+        )
+        free = next((found for found in rounds if not found[0] & {near, far}), None)
+        if free is None:
+            free = set(), []
+            rounds.append(free)
+        free[0].update((near, far))
+        free[1].append(line)
+    for _, lines in rounds:
+        yield from (*lines, "wait")
+
+
+def _nccl(tests: Sequence[Test], each: int) -> Iterator[str]:
+    """One collective of all groups at once where these share no server."""
+    alone = tests[0].scope in ("rail", "all")
+    by_kind: dict[str, list[Test]] = defaultdict(list)
+    for one in tests:
+        by_kind[one.collective].append(one)
+    for kind, listed in by_kind.items():
+        for one in listed:
+            slots = 1 if one.scope == "rail" else each
+            hosts = (
+                "--host " + ",".join(f"{host}:{slots}" for host in one.hosts.split())
+                if one.servers <= 2
+                else f"--hostfile hosts/{one.hosts}.{slots}"
+            )
+            pinned = (
+                f" -x CUDA_VISIBLE_DEVICES={one.name.split('-')[0].removeprefix('rail')}" if one.scope == "rail" else ""
+            )
+            yield (
+                f"mpirun -np {one.ranks} --map-by ppr:{slots}:node {hosts}{pinned} {_TESTS[kind]}"
+                f" -b {FIRST_BYTES} -e {LAST_BYTES} -f {FACTOR} -g 1 > results/{one.name}.txt" + ("" if alone else " &")
+            )
+        if not alone:
+            yield "wait"
+
+
+FABRIC = "ibqueryerrors --threshold-file /dev/null"
+"""Names every port with an error: thresholds of the tool would hide the first ten."""
+
+_SWITCH = (
+    "if command -v show > /dev/null; then show interfaces counters fec-stats;"
+    " else for p in /sys/class/net/swp*; do ethtool -I --show-fec \\${p##*/}; done; fi"
+)
+
+
+def counters_script(tests: Sequence[Test]) -> Iterator[tuple[str, str]]:
+    """Reads error counters of switches twice, as far apart as a link without errors needs to show its limits."""
+    listed = [one for one in tests if one.method == COUNTERS]
+    if not listed:
+        return
+    rates = {one.name.removeprefix(f"{CABLE}-"): one.marks[0].expected * 1e9 for one in tests if one.method == CABLE}
+    wait = max(seconds_needed({one.unit: one.marks[0].high}, rates[one.name.partition("-")[2]]) for one in listed)
+    switches = sorted({host for one in listed if one.unit != SYMBOLS for host in one.hosts.split()})
+    body = [
+        _HEAD.format(what="Error counters of switches, in SONiC's or Linux's words"),
+        f"hours={ceil(wait / 3600)}",
+        "reading() {",
+    ]
+    if any(one.unit == SYMBOLS for one in listed):
+        body.append(f'  (echo "# seconds $1"; {FABRIC}) >> results/counters-fabric.txt')
+    body += [f'  (echo "# seconds $1"; ssh {one} "{_SWITCH}") >> results/counters-{one}.txt &' for one in switches]
+    body += [
+        "  wait",
+        "}",
+        "rm -f results/counters-*.txt; reading 0; start=$(date +%s)",
+        "sleep $((hours * 3600)); reading $(($(date +%s) - start))",
+        "",
+    ]
+    yield "8-counters.sh", "\n".join(body)
+
+
+def host_lists(tests: Iterable[Test], members: dict[str, Sequence[str]], each: int) -> Iterator[tuple[str, str]]:
+    """Files for mpirun, named by the group and the processes a server.
+
+    Args:
+        tests: All tests.
+        members: Names of the servers of each group.
+        each: Accelerators of a server.
+    """
+    done: set[str] = set()
+    for one in tests:
+        slots = 1 if one.scope == "rail" else each
+        name = f"{one.hosts}.{slots}"
+        if one.method == NCCL and one.servers > 2 and name not in done:
+            done.add(name)
+            yield f"hosts/{name}", "".join(f"{host} slots={slots}\n" for host in members[one.hosts])
+
 
 _STYLE = """<style>body{font:14px sans-serif;margin:2em;max-width:80em}table{border-collapse:collapse}
 td,th{padding:2px 12px 2px 0;text-align:right;border-bottom:1px solid #ddd}

@@ -2,23 +2,264 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from railyard.ask.accept import counters, perftest
-from railyard.ask.accept.measured import Results
-from railyard.ask.accept.tests import NCCL, WRITE, Test
-from railyard.ask.observe.collective_names import BUSBW
+from railyard.ask.accept.planned import SURE, at_least, per_second
+from railyard.ask.accept.tests import CABLE, COUNTERS, LOST, NCCL, PRE_FEC, SYMBOLS, WRITE, Test
+from railyard.ask.observe.kernel_names import BUSBW
+from railyard.ask.observe.reader import is_count
 from railyard.ask.observe.readers import nccl_tests
 from railyard.ask.observe.sources import Source, sources
+from railyard.cluster.asbuilt.port_names import same_port
+from railyard.cluster.asbuilt.reported import infiniband_counters
 from railyard.kit.errors import InputError, abridged, did_you_mean
 from railyard.kit.table import Table, TableRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+
+    from railyard.kit.errors import Problem
+
+    Ports = dict[tuple[str, str], dict[str, float]]
+    Ends = dict[str, list["End"]]
+    from collections.abc import Callable
 
     from railyard.ask.observe.reader import Timed
+
+
+@dataclass
+class Results:
+    """What was measured.
+
+    Attributes:
+        values: By test and size; several where it was measured several times, in the test's unit.
+        wrong: Tests whose data came out wrong, and how many values.
+        problems: Files that were not read, and why.
+        files: How many were.
+        ends: Of counters: values by test and end of the cable.
+        short: Of counters: tests that they show too little for, and why.
+    """
+
+    values: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    wrong: dict[str, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    files: int = 0
+    ends: dict[str, dict[str, float]] = field(default_factory=dict)
+    short: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def unknown(self) -> bool:
+        """Whether a table names a test that there is not."""
+        return any(problem.key == "test" for problem in self.problems)
+
+    def add(self, test: str, size_bytes: int, value: float) -> None:
+        """One value."""
+        self.values.setdefault((test, size_bytes), []).append(value)
+
+    def add_end(self, test: str, end: str, value: float, short: str) -> None:
+        """What counters show of a cable at one end; the worse end is the cable's."""
+        ends = self.ends.setdefault(test, {})
+        ends[end] = value
+        self.values[test, 0] = [max(ends.values())]
+        if short:
+            self.short[test] = short
+
+
+_HEAD = re.compile(r"#bytes\s+#iterations\s+BW peak\[(\S+?)\]\s+BW average\[(\S+?)\]")
+
+UNITS_BPS = {"Gb/sec": 1e9, "MB/sec": 8.0 * (1 << 20), "MiB/sec": 8.0 * (1 << 20)}
+"""perftest divides by 0x100000 for MB/sec."""
+
+
+def is_perftest(text: str) -> bool:
+    """Whether there is such a table."""
+    return _HEAD.search(text) is not None
+
+
+def averages(text: str, name: str) -> dict[int, float]:
+    """bit/s by size in bytes, of the last table; of a size with several rows the last.
+
+    Raises:
+        InputError: There is no row, or the unit is not known.
+    """
+    heads = list(_HEAD.finditer(text))
+    if not heads:
+        raise InputError("there is no table of ib_write_bw", file=name)
+    unit = heads[-1][2]
+    if unit not in UNITS_BPS:
+        raise InputError("the unit of the table is not known", file=name, found=unit, allowed=list(UNITS_BPS))
+    found = {}
+    for line in text[heads[-1].end() :].splitlines():
+        words = line.split()
+        if len(words) >= 4 and is_count(words[0]) and is_count(words[1]):
+            try:
+                found[int(words[0])] = float(words[3]) * UNITS_BPS[unit]
+            except ValueError:
+                continue
+    if not found:
+        raise InputError("the table of ib_write_bw has no row", file=name)
+    return found
+
+
+START = "counters-"
+"""Of the names of files; then the switch, where one file is of one."""
+
+_SECONDS = re.compile(r"^# seconds (\d{1,9})[ \t]*$", re.MULTILINE)
+_ETHTOOL = re.compile(r"^FEC parameters for (\S+):", re.MULTILINE)
+_BLOCKS = re.compile(r"^\s*(uncorrectable_blocks|corrected_bits): *(\d{1,20})", re.MULTILINE)
+_TABLE = ("IFACE", "FEC_UNCORR", "FEC_PRE_BER")
+_CORRECTED = "corrected bits"
+_FULL = 65535
+"""SymbolErrorCounter of 16 bits counts no further."""
+
+
+def recognises(text: str) -> bool:
+    """Whether it is the output of one of them."""
+    head = text[:65536]
+    return (
+        bool(_SECONDS.search(head) or _ETHTOOL.search(head))
+        or all(word in head for word in _TABLE)
+        or infiniband_counters.looks_like(head)
+    )
+
+
+class End(NamedTuple):
+    """An end of a cable, and what is judged of it.
+
+    Attributes:
+        test: Of the cable.
+        part: The end as the test names it.
+        port: Its port.
+        per_second: Codewords or bits a second.
+    """
+
+    test: Test
+    part: str
+    port: str
+    per_second: float
+
+
+def ends_of(tests: Sequence[Test]) -> Ends:
+    """All ends by their switch."""
+    rates = {one.name.removeprefix(f"{CABLE}-"): one.marks[0].expected * 1e9 for one in tests if one.method == CABLE}
+    out: Ends = {}
+    for test in tests:
+        rate = rates.get(test.name.partition("-")[2], 0.0)
+        for part in test.parts[1:] if test.method == COUNTERS and rate else ():
+            where, _, port = part.rpartition(":")
+            out.setdefault(where, []).append(End(test, part, same_port(port), per_second(test.unit, rate)))
+    return out
+
+
+def read(text: str, name: str, stem: str, ends: Ends, found: Results) -> None:
+    """Adds what counters of a file show of cables.
+
+    Args:
+        text: Of the file.
+        name: Of it, for messages.
+        stem: Of its name: `counters-` and a switch, unless the tool names devices.
+        ends: All, by their switch.
+        found: Takes it.
+
+    Raises:
+        InputError: It does not say for how long it counted, or no port of it is tested.
+    """
+    seconds, first, last = _span(text, name, stem.removeprefix(START))
+    clean = infiniband_counters.healthy(text)
+    nothing = {SYMBOLS: 0.0} if clean else {}  # of ports that it does not list
+    seen = False
+    for device in ends if clean else {device for device, _ in last} & ends.keys():
+        for end in ends[device]:
+            key = device, end.port
+            shown = _shown(end.test, first.get(key, {}), last.get(key, nothing), seconds * end.per_second)
+            if shown is not None:
+                seen = True
+                found.add_end(end.test.name, end.part, *shown)
+    if not seen:
+        allowed = [*sorted(ends)[:8], *(["..."] if len(ends) > 8 else [])]
+        raise InputError("none of its ports is one of a cable that is tested", file=name, found=stem, allowed=allowed)
+
+
+def _span(text: str, name: str, device: str) -> tuple[int, Ports, Ports]:
+    """Seconds between the first and the last reading, and both; from cleared counters on where there is one."""
+    parts = _SECONDS.split(text)
+    if len(parts) < 3:
+        raise InputError(
+            "counters do not say for how long they counted", file=name, allowed="a line `# seconds 3600` before them"
+        )
+    readings = [(int(at), _ports(part, device)) for at, part in zip(parts[1::2], parts[2::2], strict=True)]
+    (began, first), (ended, last) = readings[0] if len(readings) > 1 else (0, {}), readings[-1]
+    if ended <= began:
+        raise InputError("counters ran for no time", file=name, found=f"from {began} s to {ended} s")
+    return ended - began, first, last
+
+
+def _ports(text: str, device: str) -> Ports:
+    """Counters by device and port."""
+    out: Ports = {}
+    for one in infiniband_counters.counts(text):
+        if one.name == "SymbolErrorCounter":
+            where = device if one.device.startswith("lid ") else one.device
+            out[where, one.port] = {SYMBOLS: one.value}
+    parts = _ETHTOOL.split(text)
+    for port, words in zip(parts[1::2], parts[2::2], strict=True):
+        names = {"uncorrectable_blocks": LOST, "corrected_bits": _CORRECTED}
+        out[device, same_port(port)] = {names[name]: float(value) for name, value in _BLOCKS.findall(words)}
+    return out | _counters_table(text, device)
+
+
+def _counters_table(text: str, device: str) -> Ports:
+    """Of SONiC's fec-stats; cells that say N/A are left out."""
+    out: Ports = {}
+    heads: list[str] = []
+    for line in text.splitlines():
+        words = line.split()
+        if set(_TABLE) <= set(words):
+            heads = words[: words.index(_TABLE[2]) + 1]
+        elif heads and len(words) >= len(heads) and not line.startswith("-"):
+            cells = dict(zip(heads, words, strict=False))
+            found = {unit: _number(cells[head]) for unit, head in ((LOST, _TABLE[1]), (PRE_FEC, _TABLE[2]))}
+            out[device, same_port(words[0])] = {unit: value for unit, value in found.items() if value is not None}
+    return out
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        return None
+    return value if 0 <= value < float("inf") else None
+
+
+def _shown(test: Test, first: dict[str, float], last: dict[str, float], tries: float) -> tuple[float, str] | None:
+    """The least ratio that counters show with 95 %, and why they show too little; None where they say nothing.
+
+    Args:
+        test: Of a cable.
+        first: Counters of a port at the start.
+        last: Counters at the end.
+        tries: Codewords or bits that came meanwhile.
+    """
+    if test.unit == PRE_FEC:
+        if PRE_FEC in last:
+            return last[PRE_FEC], ""
+        if _CORRECTED not in last:
+            return None
+        return max(last[_CORRECTED] - first.get(_CORRECTED, 0.0), 0.0) / tries, ""
+    if test.unit not in last:
+        return None
+    count = last[test.unit] - first.get(test.unit, 0.0)
+    if count < 0 or (test.unit == SYMBOLS and last[test.unit] >= _FULL):
+        count = last[test.unit]  # cleared meanwhile, or at the counter's end
+    if not count:
+        due = test.marks[0].high * tries
+        return 0.0, "" if due >= SURE else f"counted for {due / SURE:.0%} of the time that shows it"
+    return at_least(int(count)) / tries, ""
+
 
 _HEADS = {"test", "value"}
 
@@ -36,7 +277,7 @@ def collected(path: Path, tests: Sequence[Test]) -> Results:
         InputError: There is nothing that belongs to a test.
     """
     found, named = Results(), {one.name: one for one in tests}
-    ends = cache(lambda: counters.ends_of(tests))
+    ends = cache(lambda: ends_of(tests))
     for source in sources(path):
         try:
             _one(source, tests, named, found, ends)
@@ -56,12 +297,12 @@ def _one(
     tests: Sequence[Test],
     named: dict[str, Test],
     found: Results,
-    ends: Callable[[], dict[str, list[counters.End]]],
+    ends: Callable[[], dict[str, list[End]]],
 ) -> None:
     text = source.everything().decode("utf-8", errors="replace")
-    if counters.recognises(text):
-        counters.read(text, source.name, _stem(source), ends(), found)
-    elif perftest.recognises(text):
+    if recognises(text):
+        read(text, source.name, _stem(source), ends(), found)
+    elif is_perftest(text):
         _write(source, text, tests, named, found)
     elif nccl_tests.recognises(source.name, text[:4096].encode()):
         _nccl(source, tests, named, found)
@@ -161,7 +402,7 @@ def _busbw(one: Timed, test: Test) -> float:
 
 
 def _write(source: Source, text: str, tests: Sequence[Test], named: dict[str, Test], found: Results) -> None:
-    rates = perftest.averages(text, source.name)
+    rates = averages(text, source.name)
     test = _test_of(source, [one for one in tests if one.method == WRITE], named, WRITE)
     if test.method != WRITE:
         raise InputError(f"the file is of {WRITE}, the test is of {test.method}", file=source.name, found=test.name)

@@ -6,8 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from railyard.ask.audit.design.port_map import UNKNOWN
-from railyard.ask.audit.finding import Finding
+from railyard.ask.audit.design.blocks import UNKNOWN
+from railyard.ask.audit.symptom import Finding
 from railyard.cluster.asbuilt.port_names import same_port
 
 if TYPE_CHECKING:

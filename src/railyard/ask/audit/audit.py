@@ -10,26 +10,142 @@ import numpy as np
 
 from railyard import catalog as catalogs
 from railyard.ask.audit.design.absent import completed
+from railyard.ask.audit.design.blocks import levels
 from railyard.ask.audit.design.infer import infer, tier_name
-from railyard.ask.audit.design.levels import levels
 from railyard.ask.audit.differences import differences
-from railyard.ask.audit.evidence.evidence import evidence
+from railyard.ask.audit.evidence import evidence
 from railyard.ask.audit.network import Found
-from railyard.ask.audit.placed import Places, placed
 from railyard.ask.audit.reference import Pricing, price_of
+from railyard.ask.audit.symptom import KINDS, Places, placed
+from railyard.cluster.asbuilt import ibnetdiscover, lldp, netbox
+from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.kit.errors import InputError
+from railyard.kit.files import read_text
+from railyard.measure.picture import tiered
+from railyard.measure.result.answers.check import AuditAnswer, CableEnds, FindingRow
+from railyard.work.scenario import load
+from railyard.work.study.provenance import version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from railyard.ask.audit.against import Difference
     from railyard.ask.audit.design.infer import Design
-    from railyard.ask.audit.finding import Finding
     from railyard.ask.audit.planned import Expected, PlanPricing
+    from railyard.ask.audit.symptom import Finding
     from railyard.cluster.asbuilt.discovery import Discovery
     from railyard.cluster.asbuilt.reported.reports import Reports
     from railyard.kit.errors import Problem
+    from railyard.measure.picture import Drawing
     from railyard.work.scenario.load import Draft
+
+
+def discovered(
+    fabric: Path | None, folder: Path | None, documented: Path | None, *, planned: bool
+) -> tuple[Discovery, Discovery | None]:
+    """The network as found, and as NetBox has it where that is what was planned.
+
+    Args:
+        fabric: Output of `ibnetdiscover`.
+        folder: Of LLDP neighbours.
+        documented: NetBox's cables: what was planned besides a discovery, else what is audited.
+        planned: Whether a scenario is the plan.
+
+    Raises:
+        InputError: There is not one discovery, or nothing can be read.
+    """
+    listed = [one for one in (fabric, folder) if one is not None]
+    if len(listed) > 1 or (not listed and documented is None) or (listed and documented is not None and planned):
+        raise InputError(
+            "an audit reads one discovery, and holds it against one plan",
+            allowed="`--ibnetdiscover FILE`, `--lldp FOLDER` or `--netbox FILE`; NetBox may be the plan of the others",
+        )
+    papers = None if documented is None else _whole(netbox.read(documented), documented)
+    if not listed:
+        assert papers is not None
+        return papers, None
+    found = lldp.read(listed[0]) if folder is not None else ibnetdiscover.read(read_text(listed[0]), str(fabric))
+    return _whole(found, listed[0]), papers
+
+
+def _whole(found: Discovery, path: Path) -> Discovery:
+    if found.cables:
+        return found
+    if found.problems:
+        raise InputError.many(found.problems)
+    raise InputError("there is no cable in it", file=path)
+
+
+def answer_of(audit: Audit, name: str) -> AuditAnswer:
+    """The document.
+
+    Args:
+        audit: What was found.
+        name: Of what was read.
+    """
+    loss, usd = float(audit.design["loss"]), float(audit.design["usd_per_month"])
+    per_loss = usd / loss if loss > 0 else 0.0
+    drawing = _drawing(audit.network)
+    number = {device.described: at for at, device in enumerate(audit.network.discovery.devices)}
+    cables = audit.cables or ((),) * len(audit.findings)
+    return AuditAnswer(
+        format="railyard-audit/1",
+        name=name,
+        version=version(),
+        findings=tuple(
+            _row(finding, rows, drawing, number) for finding, rows in zip(audit.findings, cables, strict=True)
+        ),
+        design=audit.design,
+        loss=loss,
+        usd_per_month=usd,
+        loss_after_repair=tuple(float(left) for left in audit.repairs),
+        usd_after_repair=tuple(float(left) * per_loss for left in audit.repairs),
+        problems=tuple(problem.render() for problem in audit.problems),
+        picture=drawing.picture(np.zeros(drawing.ends.shape[1])) if len(drawing.tiers) > 1 else None,
+    )
+
+
+def _drawing(found: Found) -> Drawing:
+    """Hosts below, switches by their tier; what no leaf reaches is not drawn."""
+    level = levels(found).astype(np.int64)
+    row = np.where(found.host, 0, np.where(level > 0, level, -1))
+    there = [tier for tier in range(int(row.max(initial=0)) + 1) if (row == tier).any()]
+    lower = np.full(max(there, default=0) + 2, -1, np.int64)
+    lower[there] = np.arange(len(there))
+    titles = ["hosts" if tier == 0 else tier_name(tier) for tier in there]
+    names = [device.described for device in found.discovery.devices]
+    return tiered(names, lower[row], titles, found.ends.T.astype(np.int64))
+
+
+def _row(finding: Finding, cables: tuple[int, ...], drawing: Drawing, number: dict[str, int]) -> FindingRow:
+    ends = [finding.a, finding.b]
+    devices = [number[name] for name in (device_of(end) for end in ends) if name in number]
+    more: dict[str, Any] = {} if finding.step_s is None else {"step_s": finding.step_s}
+    more |= {key: value for key in ("priced_by", "unpriced") if (value := getattr(finding, key))}
+    if finding.band is not None:
+        more["loss_band"] = finding.band
+    if finding.other is not None:
+        more["with_"] = CableEnds(a=finding.other[0], b=finding.other[1])
+    return FindingRow(
+        kind=finding.kind,
+        about=KINDS[finding.kind],
+        a=finding.a,
+        b=finding.b,
+        detail=finding.detail,
+        loss=None if finding.unpriced else float(finding.loss),
+        usd_per_month=None if finding.unpriced else float(finding.usd_per_month),
+        worst_load=float(finding.worst_load),
+        all_reduce=float(finding.all_reduce),
+        place=drawing.place(np.empty(0, np.int64), np.array(devices, np.int64)),
+        cables=cables,
+        **more,
+    )
+
+
+def device_of(end: str) -> str:
+    """The device of `device[port]`."""
+    return end.rpartition("[")[0] or end
 
 
 @dataclass(frozen=True)
@@ -219,3 +335,39 @@ def _worst(pricing: Pricing, number: int, findings: Sequence[Finding] | None) ->
     mine = [change for one in findings or () if one.block == number for change in one.changes]
     played = site.designed if findings is None else site.found(mine)
     return [float(played.worst.min()), float(played.worst.max())]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What there is of a network.
+
+    Attributes:
+        ibnetdiscover: Output of that.
+        lldp: Folder of LLDP neighbours.
+        netbox: Its cables: alone as found, else as what was planned.
+        plan: A scenario: what was planned; None: the design is inferred.
+        reports: What devices say: counters, tables, BGP, settings, parts.
+    """
+
+    ibnetdiscover: Path | None = None
+    lldp: Path | None = None
+    netbox: Path | None = None
+    plan: Path | None = None
+    reports: Sequence[Path] = ()
+
+
+def audit_found(found: Evidence) -> tuple[Audit, AuditAnswer]:
+    """What is wrong, dearest first, and the same as a document.
+
+    Raises:
+        InputError: There is not exactly one discovery, it holds nothing, or the plan is wrong.
+    """
+    draft = None if found.plan is None else load.load(found.plan)
+    there, documented = discovered(found.ibnetdiscover, found.lldp, found.netbox, planned=draft is not None)
+    said = gather(found.reports, [device.described for device in there.devices]) if found.reports else None
+    if draft is not None:
+        audited = audit_plan(there, draft, said)
+    else:
+        audited = audit(there, said) if documented is None else audit_documented(there, documented, said)
+    name = next(path for path in (found.ibnetdiscover, found.lldp, found.netbox) if path is not None).resolve().name
+    return audited, answer_of(audited, name if draft is None else draft.title)

@@ -7,22 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.audit.design.blocks import usual_rate
-from railyard.ask.audit.design.port_map import UNKNOWN
-from railyard.ask.audit.finding import Finding
+from railyard.ask.audit.design.blocks import UNKNOWN, usual_rate
 from railyard.ask.audit.loads import Change
-from railyard.ask.audit.placed import Places
+from railyard.ask.audit.symptom import Finding, Places
+from railyard.cluster.asbuilt.discovery import natural
 from railyard.cluster.asbuilt.ibnetdiscover import PORT_LANES
-from railyard.cluster.asbuilt.order import natural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from railyard.ask.audit.design.absent import Absent
-    from railyard.ask.audit.design.blocks import Block
-    from railyard.ask.audit.design.hosts import Group, HostPort
-    from railyard.ask.audit.design.infer import Design
-    from railyard.ask.audit.design.port_map import PortMap
+    from railyard.ask.audit.design.blocks import Block, PortMap
+    from railyard.ask.audit.design.infer import Design, Group, HostPort
     from railyard.ask.audit.network import Found
 
 RARE = 0.1

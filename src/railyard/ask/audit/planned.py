@@ -12,12 +12,11 @@ from railyard import catalog as catalogs
 from railyard.ask.audit.against import Difference, ends_of, matched
 from railyard.ask.audit.design.infer import infer
 from railyard.ask.audit.network import Found
-from railyard.ask.audit.placed import Places
 from railyard.ask.audit.reference import Pricing, price_of
-from railyard.ask.audit.settings.price import priced as settings_price
+from railyard.ask.audit.setting_price import priced as settings_price
 from railyard.ask.audit.step_price import StepPricing, Wrong
-from railyard.ask.deploy.plan.as_set import as_set
-from railyard.ask.deploy.plan.cabling import plan_of
+from railyard.ask.audit.symptom import Places
+from railyard.ask.deploy.plan.cabling import as_set, plan_of
 from railyard.ask.deploy.plan.drawn import dialects, drawn
 from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
 from railyard.cluster.asbuilt.port_names import same_port
@@ -29,10 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from railyard.ask.audit.against import Moved
-    from railyard.ask.audit.evidence.symptom import Symptom
-    from railyard.ask.audit.finding import Finding
     from railyard.ask.audit.loads import Change, Move
-    from railyard.ask.audit.settings.setting import Setting
+    from railyard.ask.audit.symptom import Finding, Setting, Symptom
     from railyard.ask.deploy.plan.cabling import Plan
     from railyard.work.scenario.load import Draft
 

@@ -9,15 +9,15 @@ import numpy as np
 
 from railyard.cluster.bill import bill_of
 from railyard.cluster.fault import DegradeLink
-from railyard.cluster.withdrawal import lost, neighbours
+from railyard.cluster.steering import lost, neighbours
 from railyard.engine import get as engine_named
 from railyard.graph import Job
 from railyard.measure.cost.assumptions import HOURS_PER_MONTH
-from railyard.measure.cost.hourly import hourly
-from railyard.measure.cost.parts import parts_of_rows
+from railyard.measure.cost.capital import parts_of_rows
+from railyard.measure.cost.cost import hourly
 from railyard.measure.decompose import decompose
 from railyard.work.study.deaths import cut_off
-from railyard.work.training.hash_seeds import redrawn
+from railyard.work.training.graphs import redrawn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.cluster.fault import Fault
     from railyard.graph import Record
-    from railyard.measure.cost.hourly import Hourly
+    from railyard.measure.cost.cost import Hourly
     from railyard.work.training.prepare import Prepared
 
 

@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.bring_up import parts
-from railyard.ask.bring_up.parts import Lead
+from railyard.ask.bring_up import site as parts
 from railyard.ask.bring_up.play import Built, Pace, play
-from railyard.ask.bring_up.site import Site, order_of, site_of
+from railyard.ask.bring_up.site import Lead, Site, order_of, site_of
 from railyard.ask.deploy.plan.cabling import plan_of
 from railyard.cluster.bill import bill_of
 from railyard.kit.errors import InputError
-from railyard.kit.percentile import percentile
+from railyard.kit.quantities import percentile
 from railyard.measure.cost.assumptions import HOURS_PER_YEAR, Assumptions
-from railyard.measure.cost.capital import capex, capital_recovery_factor
-from railyard.measure.cost.parts import parts_of_rows
+from railyard.measure.cost.capital import capex, capital_recovery_factor, parts_of_rows
 from railyard.work.scenario.bring_up import BringUpSection
 from railyard.work.study import compose
 

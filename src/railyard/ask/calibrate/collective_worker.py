@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railyard.kit.processes import die_with_parent
+from railyard.kit.files import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable

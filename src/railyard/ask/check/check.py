@@ -2,25 +2,137 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.check import grammar
-from railyard.ask.check.assertion import Subject
-from railyard.ask.deploy.junit import Case
-from railyard.kit.errors import InputError, Interrupted
+from railyard.ask.check.assertion import FIGURES, Assertion, Subject, assertions
+from railyard.ask.deploy.files import Case
+from railyard.kit.errors import InputError, Interrupted, did_you_mean, suggest
+from railyard.measure.result.answers.check import CheckAnswer, CheckRow
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.variants import expand
+from railyard.work.study import study
+from railyard.work.study.provenance import version
 from railyard.work.study.study import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     from railyard.ask.check.assertion import Assertion, Outcome
     from railyard.kit.errors import Problem
-    from railyard.measure.result.result import Result
+    from railyard.measure.result.reading import Result
     from railyard.work.scenario.load import Draft
+
+
+SIGNS = {
+    "less than or equal to": "<=",
+    "greater than or equal to": ">=",
+    "more than": ">",
+    "greater than": ">",
+    "less than": "<",
+    "at most": "<=",
+    "at least": ">=",
+    "below": "<",
+    "under": "<",
+    "above": ">",
+    "over": ">",
+    "≤": "<=",
+    "≥": ">=",
+    "=<": "<=",
+    "=>": ">=",
+}
+"""Comparisons in words; longer ones first."""
+
+_ONE = r"(?:any |the |a |an )*(?:one|1|single)?"
+_LOST = r"(?:survives?|tolerates?|withstands?)(?: the)?(?: loss(?: of)?| failure(?: of)?| losing)?"
+_SURVIVES = re.compile(
+    rf"{_LOST} {_ONE} ?([a-z][\w-]*?)(?: (?:failure|failing|loss|down|lost|outage))?( with step < ?.+)?",
+    re.IGNORECASE,
+)
+_ALONE = re.compile(r"no single (?:point of failure|points of failure)|no spof", re.IGNORECASE)
+_DEADLOCK = re.compile(
+    r"(?:no |free of )?(?:pfc )?deadlocks?(?:[ -]free)?(?:: .*)?|pfc deadlock[ -]free", re.IGNORECASE
+)
+_HEADROOM = re.compile(
+    r"(?:pfc )?headroom(?: holds| ok| is enough| suffices| is sufficient)? (?:at|for|over) ?(.+?)(?: holds)?",
+    re.IGNORECASE,
+)
+_PLURALS = {"spines": "spine", "leaves": "leaf", "leafs": "leaf", "links": "link", "cables": "link", "cable": "link"}
+
+
+def as_plain(text: str) -> str:
+    """An assertion in the words that its kind reads; the same text where it is none of these."""
+    words = " ".join(text.split())
+    if _ALONE.fullmatch(words):
+        return "survives any one part"
+    if _DEADLOCK.fullmatch(words) and words.lower() not in ("deadlock", "pfc deadlock", "deadlocks"):
+        return "no PFC deadlock"
+    if (found := _HEADROOM.fullmatch(words)) is not None:
+        return f"headroom holds at {found[1]}"
+    if (found := _SURVIVES.fullmatch(words)) is not None:
+        return _survives(found[1].lower(), found[2] or "")
+    return _figure(words)
+
+
+def _survives(part: str, rest: str) -> str:
+    part = _PLURALS.get(part, part)
+    rest = re.sub(r"< ?(\d+(?:\.\d+)?)$", r"< \1 x", rest)
+    return f"survives any one {part}{rest}"
+
+
+def _figure(words: str) -> str:
+    """`p99 step < 1s`, `GPU utilization above 90%`: names with blanks, in another order, comparisons in words."""
+    for word, sign in SIGNS.items():
+        bounds = (r"(?<!\w)", r"(?!\w)") if word[0].isalpha() else ("", "")
+        words = re.sub(re.escape(word).join(bounds), sign, words, flags=re.IGNORECASE)
+    found = re.fullmatch(r"([^<>=]*?) ?([<>=]+) ?(.*)", words)
+    if found is None:
+        return words
+    name, sign, value = found.groups()
+    parts = re.sub(r"99th percentile(?: of)?", "p99", re.sub(r" is$", "", name.lower())).replace("-", " ")
+    listed = parts.replace("_", " ").split()
+    known = {frozenset(one.split("_")): one for one in FIGURES}
+    return f"{known.get(frozenset(listed), name)} {sign} {value}"
+
+
+FIGURE = "figure"
+"""The kind of everything that begins with no word of another: `NAME < VALUE`."""
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def read(text: str) -> Assertion:
+    """One assertion.
+
+    Raises:
+        InputError: It is none; says what is allowed, and the nearest right spelling.
+    """
+    plain = as_plain(text)
+    found = _WORD.match(plain)
+    first = found[0].lower() if found else ""
+    if first != FIGURE and first in assertions:
+        return assertions.get(first).read(plain)
+    if not re.search("[<>=]", plain):
+        words = [name for name in assertions.names() if name != FIGURE]
+        near = suggest(first, words)
+        hint = (
+            did_you_mean(plain, forms_of(words)) if near is None else f"did you mean `{assertions.get(near).forms[0]}`?"
+        )
+        raise InputError(f"`{plain}` is no assertion", found=plain, allowed=forms(), hint=hint)
+    return assertions.get(FIGURE).read(plain)
+
+
+def forms_of(kinds: list[str]) -> list[str]:
+    """Forms of some kinds."""
+    return [form for kind in kinds for form in assertions.get(kind).forms]
+
+
+def forms() -> list[str]:
+    """How assertions are written."""
+    return [f"`{form}`" for _, kind in assertions.items() for form in kind.forms]
 
 
 @dataclass(frozen=True)
@@ -122,15 +234,50 @@ class _Prepared:
 def _read(draft: Draft) -> list[tuple[str, Assertion]]:
     texts = draft.scenario.check
     if texts is None:
-        raise InputError("the scenario asserts nothing", key="check", allowed=grammar.forms())
+        raise InputError("the scenario asserts nothing", key="check", allowed=forms())
     out: list[tuple[str, Assertion]] = []
     problems: list[Problem] = []
     for number, text in enumerate(texts):
         try:
             with blaming(draft, "check", str(number)):
-                out.append((text, grammar.read(text)))
+                out.append((text, read(text)))
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError.many(problems)
     return out
+
+
+def judged(draft: Draft, progress: Callable[[str, float], None]) -> tuple[list[Checked], CheckAnswer]:
+    """Every assertion of every variant.
+
+    Args:
+        draft: The scenario.
+        progress: Takes what is being done, and its share from 0 to 1.
+
+    Raises:
+        InputError: The scenario or an assertion is wrong.
+        SimulationError: The run cannot finish.
+    """
+
+    def run(prepared: Sequence[Any]) -> Result:
+        """Writes nothing, and leaves out the trials of what would help: no assertion is about these."""
+        return study.run(draft, progress=progress, searched=False, prepared=prepared).result
+
+    checked, stopped = check(draft, run, progress)
+    rows = tuple(_row(one) for one in checked)
+    answer = CheckAnswer(
+        format="railyard-check/1",
+        name=draft.title,
+        version=version(),
+        stopped=stopped,
+        holds=not stopped and all(row.holds for row in rows),
+        checks=rows,
+    )
+    return checked, answer
+
+
+def _row(one: Checked) -> CheckRow:
+    found = one.outcome
+    remark = {"remark": found.remark} if found.remark else {}
+    return CheckRow(assertion=one.assertion, variant=one.variant, found=found.found, holds=found.holds, **remark)

@@ -3,25 +3,172 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard import catalog as catalogs
+from railyard import cluster as clusters
 from railyard.ask.observe.next_tests import after
+from railyard.cluster.bill import bill_of
 from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.kit.errors import InputError
+from railyard.kit.schema import yaml
+from railyard.measure.causes import Cause
+from railyard.measure.cost.assumptions import Assumptions
+from railyard.measure.cost.capital import parts_of_rows
+from railyard.measure.cost.cost import hourly
+from railyard.measure.decompose import TimeRow, decompose
 from railyard.measure.picture import drawing_of
-from railyard.measure.result.answers.diagnosis import DiagnosisAnswer, SuspectRow, TestStep
+from railyard.measure.result.answers.check import DiagnosisAnswer, SuspectRow, TestStep
+from railyard.work.scenario import load, problems
+from railyard.work.scenario.cluster import ClusterSection
 from railyard.work.study.provenance import version
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from railyard.ask.observe.diagnosis.verdict import Diagnosis, Suspect
     from railyard.cluster import Cluster
+    from railyard.graph import Record
+    from railyard.measure.cost.power import StepShares
     from railyard.measure.picture import Drawing
     from railyard.measure.result.answers.place import PicturePlace
+
+
+def cluster_of(path: Path) -> Cluster:
+    """Builds it. Whatever else stands in the file is not read: not its workload, and not its faults.
+
+    Raises:
+        InputError: The file describes no cluster, or one that cannot be built.
+    """
+    tree = yaml.read(path, if_empty="it has a section `cluster`, as a scenario")
+    section, above = (tree.value["cluster"], "cluster") if "cluster" in tree.value else (tree, None)
+    try:
+        written = load.check(section, ClusterSection)
+        return _built(written, section, _catalog(path, tree))
+    except InputError as error:
+        raise error.located(key=above) from None
+
+
+def _built(written: ClusterSection, section: yaml.Node, catalog: catalogs.Catalog) -> Cluster:
+    try:
+        return clusters.build(written.spec(), catalog, written.arrangement())
+    except InputError as error:
+        raise problems.place(error, section, (), ClusterSection) from None
+
+
+def cluster_for(record: Record, path: Path) -> Cluster:
+    """The cluster of a record.
+
+    Raises:
+        InputError: As of `cluster_of`; or it is not the cluster that the record was made on.
+    """
+    cluster = cluster_of(path)
+    if cluster.ranks < record.graph.ranks:
+        raise InputError(
+            "the cluster has fewer accelerators than the record ranks",
+            file=path,
+            found=cluster.ranks,
+            allowed=f"at least {record.graph.ranks}",
+        )
+    if "links" in record.tables:
+        counted, known = len(record.tables["links"]["bytes"]), cluster.links.physical
+        if counted not in {known, len(cluster.links)}:
+            raise InputError(
+                "the record was made on another cluster",
+                file=path,
+                found=f"{known:,} links",
+                allowed=f"the {counted:,} that the record counted",
+            )
+    return cluster
+
+
+def seed_of(path: Path) -> int:
+    """The seed that a scenario gives its run, by which switches hash; 0 where the file says none."""
+    said = yaml.read(path, if_empty="it has a section `cluster`, as a scenario").value.get("seed")
+    return said.value if said is not None and isinstance(said.value, int) else 0
+
+
+def _catalog(path: Path, tree: yaml.Node) -> catalogs.Catalog:
+    """The catalogue, with the file's entries over it."""
+    extra = tree.value.get("catalog")
+    return catalogs.load() if extra is None else catalogs.load(path.parent / str(extra.value))
+
+
+@dataclass(frozen=True)
+class Spent:
+    """How time was spent, as the price of energy needs it.
+
+    Attributes:
+        ranks: Accelerators.
+        step_s: Length of what was measured.
+        rows: Computation and the rest.
+    """
+
+    ranks: int
+    step_s: float
+    rows: tuple[TimeRow, ...]
+
+
+@dataclass(frozen=True)
+class PriceOfParts:
+    """What the capacity behind a part costs: it stands still while the part is slow, or is taken out.
+
+    Attributes:
+        usd_per_hour: Of the cluster.
+        ranks: Its accelerators.
+        per_host: Accelerators of a server.
+    """
+
+    usd_per_hour: float
+    ranks: int
+    per_host: int
+
+    def of(self, kind: str) -> float | None:
+        """Of the accelerator, or of all of the host behind a NIC; None of a cable between switches."""
+        behind = {"accelerator": 1, "nic": self.per_host, "host": self.per_host}.get(kind)
+        return None if behind is None else self.usd_per_hour * behind / self.ranks
+
+
+def parts_of(cluster: Cluster) -> PriceOfParts:
+    """Of a cluster that computes half of its time: energy is a small part of its price."""
+    return PriceOfParts(traced_usd_per_hour(cluster, 1.0, 0.5), cluster.ranks, cluster.ranks_per_server)
+
+
+def traced_usd_per_hour(cluster: Cluster, span_s: float, utilization: float) -> float:
+    """All of the cluster, at typical prices of the catalogue, while a trace was taken.
+
+    Args:
+        cluster: The machine.
+        span_s: Length of the trace.
+        utilization: Share of it in which they computed.
+    """
+    busy = min(max(utilization, 0.0), 1.0)
+    rows = tuple(
+        TimeRow(cause.name.lower(), "", "", span_s * share, share)
+        for cause, share in ((Cause.COMPUTE, busy), (Cause.BANDWIDTH, 1 - busy))
+    )
+    return _hourly(cluster, Spent(cluster.ranks, span_s, rows))
+
+
+def usd_per_hour(record: Record, cluster: Cluster) -> float:
+    """All of the cluster, at typical prices of the catalogue.
+
+    Raises:
+        InputError: The record says too little of where its time went.
+    """
+    return _hourly(cluster, decompose(record))
+
+
+def _hourly(cluster: Cluster, spent: StepShares) -> float:
+    parts = parts_of_rows(bill_of(cluster))
+    cost = hourly(spent, cluster.accelerator, parts, Assumptions.from_catalog(cluster.catalog))
+    return cost.section().usd_per_h.typical
+
 
 _NIC = re.compile(r"server (\d+) nic (\d+)", re.IGNORECASE)
 _HOST = re.compile(r"(?:server|host) (\d+)", re.IGNORECASE)

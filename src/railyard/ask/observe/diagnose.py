@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.ask.observe.diagnosis.verdict import Diagnosis, Suspect
-from railyard.ask.observe.figures import record_file
+from railyard.ask.observe.summary import record_file
 from railyard.graph import TaskGraph
 from railyard.kit.errors import InputError
 from railyard.kit.files import readable
@@ -16,8 +16,8 @@ from railyard.kit.files import readable
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from railyard.ask.observe.answer import PriceOfParts
     from railyard.ask.observe.gather import Gathered
-    from railyard.ask.observe.price import PriceOfParts
     from railyard.graph import Record
 
 WORTH_NAMING = 1.03
@@ -56,10 +56,9 @@ def _is_operations(file: Path) -> bool:
 
 
 def _record(file: Path, cluster_file: Path | None) -> Diagnosis:
-    from railyard.ask.observe.clusterfile import cluster_for, seed_of
+    from railyard.ask.observe.answer import cluster_for, seed_of, usd_per_hour
     from railyard.ask.observe.diagnosis.simulated import diagnose as of_tasks
     from railyard.ask.observe.diagnosis.verdict import Price
-    from railyard.ask.observe.price import usd_per_hour
     from railyard.graph.parquet import read_record
 
     record = _blind(read_record(file))
@@ -121,9 +120,8 @@ def _traces(path: Path, cluster_file: Path | None) -> Diagnosis:
 
 def _of_traces(found: Gathered, cluster_file: Path | None) -> Diagnosis:
     """By what says most: calls that hang, states of communicators, counters of ports, times of kernels."""
-    from railyard.ask.observe.counts import diagnose_counts
     from railyard.ask.observe.diagnosis.ports import diagnose_ports
-    from railyard.ask.observe.hangs import diagnose_calls
+    from railyard.ask.observe.hangs import diagnose_calls, diagnose_counts
 
     pieces = found.pieces
 
@@ -145,11 +143,10 @@ def _of_traces(found: Gathered, cluster_file: Path | None) -> Diagnosis:
 
 
 def _kernels(found: Gathered, cluster_file: Path | None) -> Diagnosis:
-    from railyard.ask.observe.clusterfile import cluster_of
+    from railyard.ask.observe.answer import cluster_of, traced_usd_per_hour
     from railyard.ask.observe.diagnosis.traced import diagnose as of_kernels
     from railyard.ask.observe.diagnosis.verdict import Price
     from railyard.ask.observe.measured import record_of
-    from railyard.ask.observe.price import traced_usd_per_hour
     from railyard.ask.observe.summary import summary
 
     record = record_of(found)
@@ -162,7 +159,6 @@ def _kernels(found: Gathered, cluster_file: Path | None) -> Diagnosis:
 
 
 def _price_of_parts(cluster_file: Path | None) -> PriceOfParts | None:
-    from railyard.ask.observe.clusterfile import cluster_of
-    from railyard.ask.observe.price import parts_of
+    from railyard.ask.observe.answer import cluster_of, parts_of
 
     return None if cluster_file is None else parts_of(cluster_of(cluster_file))

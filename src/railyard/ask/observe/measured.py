@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from math import gcd
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.observe.clocks import aligned, odd
 from railyard.ask.observe.kernels import COMMUNICATION, PHASES
-from railyard.ask.observe.steps import Launched, steps_of
 from railyard.graph import Label, Record
 from railyard.kit.errors import InputError
 
@@ -17,12 +18,173 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.observe.clocks import Clock, Ends
+    Ints = NDArray[np.int64]
     from railyard.ask.observe.gather import Gathered
     from railyard.ask.observe.kernels import Kernels
     from railyard.ask.observe.reader import Piece
 
     Table = dict[str, NDArray[Any]]
+
+
+Ends = dict[tuple[int, int, int], int]
+"""Of a rank: when its communications ended, ns, by numbers of group and kind, and number in these."""
+
+
+FAR_NS = 1_000_000_000
+"""Between the clocks of two hosts: by more they are not set by the same server."""
+
+SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The clock of a rank against that of the first.
+
+    Attributes:
+        ahead_ns: By how much it is ahead.
+        error_ns: To within how much that is known; -1 where it is not known at all.
+        shared: Communications that it was found by.
+    """
+
+    ahead_ns: int
+    error_ns: int
+    shared: int
+
+
+def aligned(ends: Mapping[int, Ends]) -> dict[int, Clock]:
+    """The clock of every rank against that of the lowest, over the neighbours that share most."""
+    ranks = sorted(ends)
+    clocks = {ranks[0]: Clock(0, 0, 0)} if ranks else {}
+    members: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    for rank in ranks:
+        for key in ends[rank]:
+            members[key].append(rank)
+    shared = {key for key, those in members.items() if len(those) > 1}
+    reached = True
+    while reached:
+        reached = False
+        for rank in ranks:
+            if rank not in clocks and (clock := _against(rank, ends, clocks, members, shared)) is not None:
+                clocks[rank] = clock
+                reached = True
+    return {rank: clocks.get(rank, Clock(0, -1, 0)) for rank in ranks}
+
+
+def odd(clocks: Mapping[int, Clock]) -> list[str]:
+    """Ranks whose clocks are far off, or that share nothing by which they could be aligned, in words."""
+    far = {rank: clock.ahead_ns for rank, clock in clocks.items() if abs(clock.ahead_ns) > FAR_NS}
+    lone = [str(rank) for rank, clock in clocks.items() if clock.error_ns < 0 and len(clocks) > 1]
+    listed = [f"{rank} by {ahead / 1e9:+,.1f} s" for rank, ahead in far.items()]
+    words = [f"clocks are ahead of the first rank's, and were set back: rank {_few(listed)}"] if listed else []
+    return words + (
+        [f"no collective shared with other ranks, so clocks are not aligned: rank {_few(lone)}"] if lone else []
+    )
+
+
+def _few(listed: list[str]) -> str:
+    return ", ".join(listed[:SHOWN]) + (", ..." if len(listed) > SHOWN else "")
+
+
+def _against(
+    rank: int,
+    ends: Mapping[int, Ends],
+    clocks: Mapping[int, Clock],
+    members: Mapping[tuple[int, int, int], list[int]],
+    shared: set[tuple[int, int, int]],
+) -> Clock | None:
+    """The clock of a rank against the known ones; None where they share nothing."""
+    found: list[int] = []
+    error = 0
+    for key, end in ends[rank].items():
+        known = next((other for other in members[key] if other in clocks), None) if key in shared else None
+        if known is not None:
+            found.append(end - (ends[known][key] - clocks[known].ahead_ns))
+            error = max(error, clocks[known].error_ns)
+    if not found:
+        return None
+    low, middle, high = np.percentile(np.array(found, np.float64) - found[0], [25, 50, 75])
+    return Clock(found[0] + round(middle), error + round((high - low) / 2), len(found))
+
+
+@dataclass(frozen=True)
+class Launched:
+    """Kernels of a rank, n of them, in any order.
+
+    Attributes:
+        code: int64[n], what each is: equal for the same kernel.
+        launch: int64[n], grows in the order of launches; -1 where not known.
+        start_ns: int64[n].
+        marks: Number, start and end of each step that the profiler marked, ns, by start.
+        exact: Whether marks are those of the device.
+    """
+
+    code: Ints
+    launch: Ints
+    start_ns: Ints
+    marks: Sequence[tuple[int, int, int]]
+    exact: bool
+
+
+def steps_of(ranks: Mapping[int, Launched]) -> tuple[dict[int, NDArray[np.int32]], list[int]]:
+    """By rank int32[n], the step of each kernel as a place among the numbers; -1 of one in none; and the numbers."""
+    numbers = sorted({mark[0] for one in ranks.values() for mark in one.marks})
+    if numbers:
+        place = {number: at for at, number in enumerate(numbers)}
+        return {rank: _marked(one, place) for rank, one in ranks.items()}, numbers
+    count = _most_common([_repetitions(_ordered(one)[0]) for one in ranks.values()])
+    return {rank: _cut(one, count) for rank, one in ranks.items()}, list(range(count))
+
+
+def _most_common(counts: Sequence[int]) -> int:
+    """What most ranks say; the fewer steps where as many say another."""
+    return min(Counter(counts).most_common(), key=lambda one: (-one[1], one[0]))[0] if counts else 1
+
+
+def _ordered(one: Launched) -> tuple[Ints, Ints]:
+    """int64[n], what is launched in which order, and int64[n], rows in that order."""
+    known = bool((one.launch >= 0).all())
+    order = np.lexsort((one.start_ns, one.launch)) if known else np.argsort(one.start_ns, kind="stable")
+    return one.code[order], np.asarray(order, np.int64)
+
+
+def _repetitions(code: Ints) -> int:
+    """The most times that the same sequence follows itself; 1 where it does not."""
+    if not len(code):
+        return 1
+    most = gcd(*np.unique(code, return_counts=True)[1].tolist())
+    for count in range(most, 1, -1):
+        if most % count == 0 and _repeats(code, count):
+            return count
+    return 1
+
+
+def _repeats(code: Ints, count: int) -> bool:
+    if len(code) % count:
+        return False
+    rows = code.reshape(count, -1)
+    return bool((rows == rows[0]).all())
+
+
+def _cut(one: Launched, count: int) -> NDArray[np.int32]:
+    """Equal parts in the order of launches; a rank whose kernels do not repeat so often is in no step."""
+    code, order = _ordered(one)
+    step = np.full(len(code), -1, np.int32)
+    if count == 1 or _repeats(code, count):
+        step[order] = np.arange(len(code)) * count // max(len(code), 1)
+    return step
+
+
+def _marked(one: Launched, place: Mapping[int, int]) -> NDArray[np.int32]:
+    """By marks: their repetition where the host's are as many, else the last mark before each kernel."""
+    if not one.marks:
+        return np.full(len(one.code), -1, np.int32)
+    names = np.array([place[number] for number, _, _ in one.marks], np.int32)
+    if not one.exact and _repeats(_ordered(one)[0], len(one.marks)):
+        return names[_cut(one, len(one.marks))]
+    begins = np.array([start for _, start, _ in one.marks], np.int64)
+    at = np.searchsorted(begins, one.start_ns, side="right") - 1
+    return np.where(at >= 0, names[np.maximum(at, 0)], np.int32(-1)).astype(np.int32)
+
 
 _READ = (
     "phase",

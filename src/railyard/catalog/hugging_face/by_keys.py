@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.catalog.block import Block
 from railyard.catalog.hugging_face import unsaid
-from railyard.catalog.hugging_face.family import Fields, blocks, families
+from railyard.catalog.hugging_face.families import Fields, blocks, families
 from railyard.catalog.hugging_face.key_names import NAMES
 from railyard.catalog.model import MLA, Model
 

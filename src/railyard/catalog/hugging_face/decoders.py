@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.catalog.block import Block
-from railyard.catalog.hugging_face.families import deepseek_v2, deepseek_v3
-from railyard.catalog.hugging_face.family import (
+from railyard.catalog.hugging_face.families import (
     Fields,
     base,
     bias,
     blocks,
     deepseek_experts,
+    deepseek_v2,
+    deepseek_v3,
     native_names,
     register,
     routed,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from railyard.catalog.block import Block
 from railyard.catalog.hugging_face import recurrent as by
-from railyard.catalog.hugging_face.family import Fields, base, bias, blocks, register, routed
+from railyard.catalog.hugging_face.families import Fields, base, bias, blocks, register, routed
 from railyard.catalog.model import MLA
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from railyard.catalog.block import Block
-from railyard.catalog.hugging_face.family import Fields, base, bias, blocks, deepseek_experts, register, routed
+from railyard.catalog.hugging_face.families import Fields, base, bias, blocks, deepseek_experts, register, routed
 from railyard.catalog.model import MLA
 
 if TYPE_CHECKING:

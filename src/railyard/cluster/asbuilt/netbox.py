@@ -9,8 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
-from railyard.cluster.asbuilt.hosts import hosts_of
+from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice, hosts_of
 from railyard.kit.errors import InputError, Problem, did_you_mean
 from railyard.kit.files import read_text
 from railyard.kit.table import Table

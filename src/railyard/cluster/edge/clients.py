@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.edge import draws
-from railyard.cluster.edge.access import Paths, paths
 from railyard.cluster.edge.network import Network
+from railyard.cluster.edge.transport import Paths, paths
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog.types import AccessLink, Device
-    from railyard.cluster.edge.draws import Floats, Ids
-    from railyard.cluster.edge.presence import Presence
+    from railyard.cluster.edge.draws import Floats, Ids, Presence
 
 _MOST_TRIES = 64
 """Batches of candidates before a round is said to lack clients."""

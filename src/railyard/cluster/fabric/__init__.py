@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.cluster.fabric.fabric import CREDITS, Fabric, FabricSpec, bought, fabrics
-from railyard.cluster.fabric.packets import Packets
+from railyard.cluster.fabric.fabric import CREDITS, Fabric, FabricSpec, Packets, bought, fabrics
 from railyard.kit.errors import InputError
 from railyard.kit.schema import field as f
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railyard.kit.schema.provenance import Provenance
+from railyard.kit.schema.bounds import Provenance
 
 DEEPSEEK_LATENCY = (
     "DeepSeek-V3 hardware paper (ISCA 2025), table 5: 64-byte latency {same} us on one leaf and {cross} us across two "

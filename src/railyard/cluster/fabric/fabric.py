@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from railyard.cluster.fabric.behavior import OBLIVIOUS, Behavior, measured
 from railyard.kit.errors import InputError
 from railyard.kit.registry import Registry
 from railyard.kit.schema import field as f
@@ -15,8 +18,89 @@ from railyard.kit.schema.quantity import SIZE, TIME
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from railyard.cluster.fabric.packets import Packets
-    from railyard.kit.schema.provenance import Provenance
+    from railyard.kit.schema.bounds import Provenance
+
+
+WIDE = 0.1
+"""Spread of slowdowns, flow over packet, from the 10th to the 90th percentile, beyond which packets should be asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Behavior:
+    """How a composition of mechanisms behaves.
+
+    Attributes:
+        moved_up: Of the load that a slower one of several equal links upwards cannot carry, the share that moves to the
+            others: 0, all wait for the slowest, to 1, each carries what it can.
+        moved_down: The same of links downwards, which switches below do not see.
+        remaining_efficiency: Of the rate that equal links have left when some are gone, what is reached.
+        background_weight: As how many flows of a job one flow of other traffic counts.
+        withheld: Of a link's rate, what a flow that waits behind it for a crowded receiver takes from others, 0 to 1.
+        spread: By situation (`slower link`, `dead spine`, `slow NIC`, `background`, `incast`): slowdowns of the flow
+            engine over those of packets, 10th and 90th percentile less 1; of `healthy`, `oversubscription` and
+            `distance`: times.
+    """
+
+    moved_up: float = 1.0
+    moved_down: float = 1.0
+    remaining_efficiency: float = 1.0
+    background_weight: float = 1.0
+    withheld: float = 0.0
+    spread: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
+
+    def uncertain(self, situation: str) -> bool:
+        """Whether the flow engine's slowdowns lie further than `WIDE` from those of packets, or were not compared."""
+        low, high = self.spread.get(situation, (-1.0, 1.0))
+        return max(-low, high) > WIDE
+
+
+OBLIVIOUS = Behavior(moved_up=0.0, moved_down=0.0)
+"""A spray that looks at nothing: every link carries the same, so that all wait for the slowest."""
+
+
+@cache
+def measured() -> Mapping[str, Behavior]:
+    """Behaviors by composition, as packet runs gave them."""
+    table = json.loads(files("railyard.cluster.fabric").joinpath("behavior.json").read_text(encoding="utf-8"))
+    return {name: _behavior(row) for name, row in table["compositions"].items()}
+
+
+def _behavior(row: dict[str, Any]) -> Behavior:
+    spread = {situation: (float(low), float(high)) for situation, (low, high) in row["spread"].items()}
+    return Behavior(**{name: float(value) for name, value in row["values"].items()}, spread=spread)
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Packets:
+    """A fabric as a composition of the packet engine's mechanisms.
+
+    Attributes:
+        constants: Constants of mechanisms that differ from their defaults, by name (see `railyard.engine.packet`).
+        tree: The same for `railyard packet`, whose default network has no cluster that gives them: rates and latencies
+            of links, how a file counts time, a faster inside.
+        sources: Where the constants stand.
+        left_out: What the fabric has and its packets have not.
+    """
+
+    constants: Mapping[str, Any]
+    tree: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    sources: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    def with_constants(
+        self, *, sources: tuple[str, ...] | None = None, left_out: tuple[str, ...] | None = None, **constants: Any
+    ) -> Packets:
+        """A copy with other constants, and with sources and gaps where these are given."""
+        return replace(
+            self,
+            constants={**self.constants, **constants},
+            sources=self.sources if sources is None else sources,
+            left_out=self.left_out if left_out is None else left_out,
+        )
+
 
 SOURCE_PORTS = ("queue-pair", "pair-of-ports")
 CREDITS = ("egress", "site")

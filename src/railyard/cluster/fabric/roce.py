@@ -6,8 +6,7 @@ What NICs, switches and NCCL do as delivered is `roce-untuned`.
 from __future__ import annotations
 
 from railyard.cluster.fabric.constants import DEEPSEEK_LATENCY, estimated, measured, vendor
-from railyard.cluster.fabric.fabric import Fabric, fabrics
-from railyard.cluster.fabric.packets import Packets
+from railyard.cluster.fabric.fabric import Fabric, Packets, fabrics
 
 _US = 10**6
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from railyard.cluster.fabric.fabric import fabrics
-from railyard.cluster.fabric.packets import Packets
+from railyard.cluster.fabric.fabric import Packets, fabrics
 from railyard.cluster.fabric.roce import ROCE
 
 _US = 10**6

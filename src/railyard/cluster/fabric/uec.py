@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from railyard.cluster.fabric.constants import DEEPSEEK_LATENCY, estimated, measured, vendor
-from railyard.cluster.fabric.fabric import Fabric, fabrics
-from railyard.cluster.fabric.packets import Packets
+from railyard.cluster.fabric.fabric import Fabric, Packets, fabrics
 
 PACKETS = Packets(
     constants={

@@ -3,17 +3,20 @@
 from railyard.cluster.fault.accelerator_down import AcceleratorDown
 from railyard.cluster.fault.bit_errors import BitErrors
 from railyard.cluster.fault.degrade_link import DegradeLink
-from railyard.cluster.fault.effect import (
+from railyard.cluster.fault.fault import (
     Effect,
+    Fault,
     LinkErrors,
     LinkRate,
     LinkSetting,
+    Places,
     RankDeath,
     RankDelay,
     RankSpeed,
     Spell,
+    Spells,
+    faults,
 )
-from railyard.cluster.fault.fault import Fault, Places, Spells, faults
 from railyard.cluster.fault.host_down import HostDown
 from railyard.cluster.fault.late import Late
 from railyard.cluster.fault.link_down import LinkDown

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from railyard.cluster.fault.effect import RankDeath
-from railyard.cluster.fault.fault import Spells, faults
+from railyard.cluster.fault.fault import RankDeath, Spells, faults
 from railyard.kit.schema import field as f
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from railyard.cluster.fault.effect import LinkRate
-from railyard.cluster.fault.fault import OnCable, expect, faults
+from railyard.cluster.fault.fault import LinkRate, OnCable, expect, faults
 from railyard.kit.errors import InputError
 from railyard.kit.schema import field as f
 from railyard.kit.schema.bounds import Bounds

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from railyard.cluster.fault.effect import LinkSetting
-from railyard.cluster.fault.fault import expect, faults
+from railyard.cluster.fault.fault import LinkSetting, expect, faults
 from railyard.kit.errors import InputError
 from railyard.kit.schema import field as f
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from railyard.cluster.fault.effect import RankSpeed
-from railyard.cluster.fault.fault import Spells, expect, faults
+from railyard.cluster.fault.fault import RankSpeed, Spells, expect, faults
 from railyard.kit.schema import field as f
 from railyard.kit.schema.bounds import SOME_SHARE
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.hall.devices import Devices, devices_of
-from railyard.cluster.hall.ends import Ends, ends_of
+from railyard.cluster.hall.devices import Devices, Ends, devices_of, ends_of
 from railyard.cluster.hall.racks import UNIT_M, Racks, bought, racks_of
 
 if TYPE_CHECKING:

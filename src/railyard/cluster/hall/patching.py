@@ -16,7 +16,7 @@ from railyard.kit.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.cluster.hall.ends import Ends
+    from railyard.cluster.hall.devices import Ends
     from railyard.cluster.machine import Cluster
 
 PANEL = "panel-48"

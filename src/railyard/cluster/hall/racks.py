@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.hall.floor import MOST_BANKS, NEARLY, Floor, floor_of, parts_of, zones_of
+from railyard.cluster.hall.devices import reach_of, segments_of
 from railyard.cluster.hall.patching import FIBRES, PANEL, Patching, patched, trunk_of, wanted
-from railyard.cluster.hall.rows import Filling, Row, network_rows, server_rows
-from railyard.cluster.hall.segments import reach_of, segments_of
+from railyard.cluster.hall.rows import (
+    MOST_BANKS,
+    NEARLY,
+    Filling,
+    Floor,
+    Row,
+    floor_of,
+    network_rows,
+    parts_of,
+    server_rows,
+    zones_of,
+)
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,9 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.cluster.hall.devices import Devices
-    from railyard.cluster.hall.ends import Ends
-    from railyard.cluster.hall.segments import Reach, Segment
+    from railyard.cluster.hall.devices import Devices, Ends, Reach, Segment
     from railyard.cluster.hall.spec import HallSpec
     from railyard.cluster.machine import Cluster
 

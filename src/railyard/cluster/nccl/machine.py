@@ -8,12 +8,157 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from xml.parsers import expat
+from xml.sax.saxutils import quoteattr
 
-from railyard.cluster.nccl.tree import Element, read
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+DEEPEST = 64
+"""Elements within elements; NCCL's parser knows fewer."""
+
+
+@dataclass
+class Element:
+    """An element.
+
+    Attributes:
+        tag: Its name.
+        given: Attributes as they stand there, in their order.
+        children: In their order.
+        line: Where it begins; 0: it was not read.
+    """
+
+    tag: str
+    given: dict[str, str] = field(default_factory=dict)
+    children: list[Element] = field(default_factory=list)
+    line: int = 0
+
+    def all(self, tag: str) -> Iterator[Element]:
+        """Children of a kind."""
+        return (child for child in self.children if child.tag == tag)
+
+    def same(self, other: Element) -> bool:
+        """Whether two say the same, whatever the order of attributes and blanks between elements."""
+        if self.tag != other.tag or self.given != other.given or len(self.children) != len(other.children):
+            return False
+        return all(one.same(two) for one, two in zip(self.children, other.children, strict=True))
+
+    def text(self, indent: str = "") -> str:
+        """As NCCL writes it."""
+        words = " ".join([self.tag, *(f"{name}={quoteattr(value)}" for name, value in self.given.items())])
+        if not self.children:
+            return f"{indent}<{words}/>\n"
+        inside = "".join(child.text(indent + "  ") for child in self.children)
+        return f"{indent}<{words}>\n{inside}{indent}</{self.tag}>\n"
+
+
+def read(text: str, file: str, root: str) -> Element:
+    """The tree of a file.
+
+    Args:
+        text: Of the file.
+        file: Its name.
+        root: What its outermost element has to be.
+
+    Raises:
+        InputError: It is no XML, declares entities, or is another file.
+    """
+    top: list[Element] = []
+    open_: list[Element] = []
+    parser = expat.ParserCreate()
+
+    def begin(tag: str, given: dict[str, str]) -> None:
+        if len(open_) >= DEEPEST:
+            raise InputError("elements are nested too deep", file=file, line=parser.CurrentLineNumber)
+        element = Element(tag, dict(given), [], parser.CurrentLineNumber)
+        (open_[-1].children if open_ else top).append(element)
+        open_.append(element)
+
+    def declared(*_: object) -> None:
+        raise InputError("a file of NCCL declares no document type", file=file, line=parser.CurrentLineNumber)
+
+    parser.StartElementHandler = begin
+    parser.EndElementHandler = lambda _: open_.pop()
+    parser.StartDoctypeDeclHandler = declared
+    try:
+        parser.Parse(text.encode(), True)
+    except expat.ExpatError as error:
+        words = expat.errors.messages[error.code]
+        raise InputError(f"the file is no XML: {words}", file=file, line=error.lineno) from None
+    if top[0].tag != root:
+        raise InputError("another file of XML", file=file, line=top[0].line, found=top[0].tag, allowed=root)
+    return top[0]
+
+
+PCI_CLASS = {"bridge": "0x060400", "accelerator": "0x030200", "network": "0x020700"}
+"""Of what has no class of its own in a file."""
+
+
+def write(machine: Machine) -> Element:
+    """The tree; its `text` is the file."""
+    return Element("system", {"version": machine.version}, [_write_numa(one) for one in machine.numas])
+
+
+def _write_numa(numa: Numa) -> Element:
+    given = {"numaid": str(numa.number)} if numa.number >= 0 else {}
+    return Element("cpu", _merged(numa.given, given), [*map(_write_pci, numa.below), *_nics(numa.nets)])
+
+
+def _write_pci(pci: Pci) -> Element:
+    given = {"busid": pci.bus}
+    if pci.kind in PCI_CLASS and not pci.given:
+        given["class"] = PCI_CLASS[pci.kind]
+    if pci.gt_s:
+        given["link_speed"] = f"{pci.gt_s:.1f} GT/s PCIe"
+    if pci.lanes:
+        given["link_width"] = str(pci.lanes)
+    gpu = [] if pci.gpu is None or pci.gpu == type(pci.gpu)() else [_write_gpu(pci.gpu)]
+    return Element("pci", _merged(pci.given, given), [*gpu, *_nics(pci.nets), *map(_write_pci, pci.below)])
+
+
+def _nics(nets: tuple[Net, ...]) -> list[Element]:
+    return [Element("nic", {}, [_write_net(one) for one in nets])] if nets else []
+
+
+def _write_net(net: Net) -> Element:
+    given = {"name": net.name} if net.name else {}
+    given |= {"dev": str(net.dev)} if net.dev >= 0 else {}
+    given |= {"speed": f"{net.rate_bps / 1e6:.0f}"} if net.rate_bps else {}
+    return Element("net", _merged(net.given, given | {"port": str(net.port)}))
+
+
+def _write_gpu(gpu: Gpu) -> Element:
+    given = {"dev": str(gpu.dev)} if gpu.dev >= 0 else {}
+    given |= {"sm": str(gpu.sm)} if gpu.sm >= 0 else {}
+    if gpu.arch and not gpu.given:
+        given["gcn"] = gpu.arch
+    links = [Element(one.tag, _merged(one.given, {"target": one.target, "count": str(one.count)})) for one in gpu.links]
+    return Element("gpu", _merged(gpu.given, given), links)
+
+
+def _merged(given: dict[str, str], meant: dict[str, str]) -> dict[str, str]:
+    """Attributes as the file had them, where they still say what is meant."""
+    return {name: _kept(given[name], meant[name]) if name in meant else given[name] for name in given} | {
+        name: value for name, value in meant.items() if name not in given and not given
+    }
+
+
+def _kept(before: str, now: str) -> str:
+    """The file's spelling of the same number: `16 GT/s` and `16.0 GT/s PCIe`."""
+    return before if _figure(before) == _figure(now) else now
+
+
+def _figure(text: str) -> float | str:
+    try:
+        word = text.split(maxsplit=1)[0] if text.split() else ""
+        return float(int(word, 0)) if word.lower().startswith("0x") else float(word)
+    except ValueError:
+        return text
+
 
 ACCELERATOR_CLASSES = ("0x0300", "0x0302", "0x1200")
 """PCI classes of display controllers, 3D controllers and processing accelerators."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.hashing import mix
 from railyard.cluster.placement.policy import Policy, policies
+from railyard.cluster.routes import mix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

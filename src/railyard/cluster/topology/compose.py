@@ -12,7 +12,7 @@ from railyard.cluster.routes import RouteBuilder
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.cluster.arrays import Integers
+    from railyard.cluster.links import Integers
     from railyard.cluster.topology.wiring import SwitchGroup, Wiring
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from railyard.cluster import paths
+from railyard.cluster import routes
 from railyard.cluster.links import Csr
 from railyard.cluster.routes import RouteBuilder, Routes
 from railyard.cluster.topology.wiring import Endpoints, Parts, Tier, Wiring, cables, impossible, topologies
@@ -18,7 +18,7 @@ from railyard.kit.schema import field as f
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.cluster.arrays import Integers
+    from railyard.cluster.links import Integers
 
 TORUS = Tier("torus", 3.0)
 
@@ -184,7 +184,7 @@ class TorusPaths:
     def path(self, src: Integers, dst: Integers, first_link: int) -> Csr:
         """One dimension-ordered path for each pair of ranks of one domain."""
         size = self.wiring.ports
-        local = paths.hashed(
+        local = routes.hashed(
             self.wiring.routing, self.wiring.target, (src % size).astype(np.int32), (dst % size).astype(np.int32)
         )
         shift = first_link + src // size * self.wiring.links

@@ -10,10 +10,8 @@ import numpy as np
 from railyard.cluster import CsrWeighted
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.choice import DEFAULT_POLICY, NOTHING, choose_many
-from railyard.collective.lowering.even import equal_sets
 from railyard.collective.lowering.groups import CommunicatorClass, groups
-from railyard.collective.lowering.hidden import left_over
-from railyard.collective.lowering.paths import Paths
+from railyard.collective.lowering.paths import Paths, equal_sets, left_over
 from railyard.collective.lowering.table import EntityTable, Limits, even_bps, gather, solo_bps, table
 from railyard.collective.lowering.usage import stacked, usage
 from railyard.collective.machine import Case, machine_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.topology.torus import near_cube
-from railyard.collective.shape import Shape
+from railyard.collective.machine import Shape
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from railyard.cluster import CsrWeighted
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.connections import communicators_of, opened
 from railyard.collective.lowering import routes
-from railyard.collective.lowering.hidden import edge_seconds
+from railyard.collective.lowering.paths import edge_seconds
 from railyard.collective.lowering.routes import Legs, LinkLoads
 from railyard.collective.pattern import NETWORK
 

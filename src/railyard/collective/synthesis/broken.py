@@ -11,8 +11,7 @@ from railyard.collective.synthesis.bound import lower_bound_us
 from railyard.collective.synthesis.collectives import Ask, collectives
 from railyard.collective.synthesis.groups import exchanges_us, gathers_us, sums_us
 from railyard.collective.synthesis.images import whole
-from railyard.collective.synthesis.mended import Mended, mended
-from railyard.collective.synthesis.mirror import followed, mirrored
+from railyard.collective.synthesis.mended import Mended, followed, mended, mirrored
 from railyard.collective.synthesis.repaired import repaired
 from railyard.collective.synthesis.symmetry import symmetry_of
 

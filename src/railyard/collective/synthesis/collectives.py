@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.collective.synthesis.images import timed_images
-from railyard.collective.synthesis.mirror import followed, mirrored
+from railyard.collective.synthesis.mended import followed, mirrored
 from railyard.collective.synthesis.routes import Router
 from railyard.collective.synthesis.schedule import SendList
 from railyard.kit.registry import Registry
@@ -99,7 +99,7 @@ class Ask:
 
 
 if TYPE_CHECKING:
-    Build = Callable[[Ask], Schedule]
+    Build = Callable[["Ask"], Schedule]
 
 collectives: Registry[Build] = Registry("collective to synthesize")
 

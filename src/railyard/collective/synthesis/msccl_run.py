@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+from railyard.collective.pattern import Schedule, Send, empty_chunks
 from railyard.collective.policy import PROTOCOLS
-from railyard.collective.schedule import Schedule, Send, empty_chunks
 from railyard.graph import CollectiveKind
 from railyard.kit.errors import InputError, SimulationError, did_you_mean
 

@@ -14,7 +14,7 @@ from railyard.collective.synthesis.of_cluster import network_of
 from railyard.collective.synthesis.search import synthesize
 from railyard.collective.synthesis.written import make
 from railyard.graph import CollectiveKind
-from railyard.kit import units
+from railyard.kit import quantities
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.collective.algorithm import Algorithm
-    from railyard.collective.machine import CollectiveMachine
-    from railyard.collective.schedule import Schedule
-    from railyard.collective.shape import Shape
+    from railyard.collective.machine import CollectiveMachine, Shape
+    from railyard.collective.pattern import Schedule
     from railyard.collective.synthesis.search import Synthesized
 
 NAME = "synthesized"
@@ -50,7 +49,7 @@ def size_of(word: str) -> float:
         InputError: It is no size.
     """
     rest = word.partition(":")[2]
-    size = units.size(rest) if rest else SIZE_BYTES
+    size = quantities.size(rest) if rest else SIZE_BYTES
     if size <= 0:
         raise InputError("a collective moves more than nothing", key="algorithm", found=word, allowed="such as 64 MB")
     return size

@@ -6,19 +6,191 @@ NCCL chooses by an estimate of its own, which published logs contradict by up to
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS
+from railyard.collective.policy import MOST_CONNECTIONS
 from railyard.collective.tuner import constants as c
+from railyard.collective.tuner.constants import GENERATIONS, INTER_SPEEDS, INTRA_SPEEDS, generation_name, speeds
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
-    from railyard.collective.machine import Case
-    from railyard.collective.tuner.plan import ChannelPlan
+    from railyard.collective.machine import Case, CollectiveMachine, Shape
+
+
+MAX_CHANNELS = 32
+_ROUNDING = 1 + 1e-9
+
+
+@dataclass(frozen=True)
+class ChannelPlan:
+    """Channels of a graph.
+
+    Attributes:
+        channels: Their number.
+        intra: GB/s of one channel inside a domain.
+        inter: GB/s of one channel across domains.
+    """
+
+    channels: int
+    intra: float
+    inter: float
+
+    @property
+    def total(self) -> float:
+        """GB/s of all channels over their slower part."""
+        return self.channels * min(self.intra, self.inter)
+
+
+def ring_plan(machine: CollectiveMachine, shape: Shape) -> ChannelPlan:
+    """Rings and trees."""
+    if shape.domains == 1:
+        return _one_domain(machine)
+    return _several_domains(machine, shape)
+
+
+def _one_domain(machine: CollectiveMachine) -> ChannelPlan:
+    total = machine.plan_bps / 8e9
+    generation = generation_name(machine.architecture)
+    usual = GENERATIONS[generation].ring_speed
+    best = (0.0, 0.0, 1, total)
+    for speed in speeds(INTRA_SPEEDS, generation):
+        channels = int(total * _ROUNDING / speed)
+        if 1 <= channels <= MAX_CHANNELS:
+            best = max(best, (channels * speed, -abs(speed - usual), channels, speed))
+    beyond = total / MAX_CHANNELS
+    if best[0] < 0.5 * total:  # faster or slower than any speed in the table
+        return ChannelPlan(MAX_CHANNELS, beyond, beyond)
+    return ChannelPlan(best[2], best[3], best[3])
+
+
+def _several_domains(machine: CollectiveMachine, shape: Shape) -> ChannelPlan:
+    nic = machine.nic_bps / 8e9
+    total = machine.plan_bps / 8e9 if shape.per_domain > 1 else float("inf")
+    best = (0.0, 0, 0.0)
+    for speed in speeds(INTER_SPEEDS, generation_name(machine.architecture)):
+        if speed > nic * _ROUNDING:
+            continue
+        channels = min(shape.ports, MAX_CHANNELS, int(min(total * _ROUNDING / speed, MAX_CHANNELS)))
+        best = max(best, (channels * speed, channels, speed))
+    if best[0] < 0.5 * min(nic * shape.ports, total):
+        each = min(nic, total / shape.ports)
+        return ChannelPlan(shape.ports, each, each)
+    return ChannelPlan(best[1], best[2], best[2])
+
+
+def switch_plan(machine: CollectiveMachine, shape: Shape) -> ChannelPlan:
+    """In-switch reduction: every rank of a domain is the head of one channel."""
+    heads = shape.per_domain
+    each = machine.plan_bps / 8e9 / heads
+    generation = generation_name(machine.architecture)
+    table = speeds(INTRA_SPEEDS if shape.domains == 1 else INTER_SPEEDS, generation)
+    intra = max((speed for speed in table if speed <= each * _ROUNDING), default=each)
+    if shape.domains == 1:
+        return ChannelPlan(heads, intra, intra)
+    nic = machine.nic_bps / 8e9 * shape.ports / heads
+    inter = max((speed for speed in table if speed <= nic * _ROUNDING), default=nic)
+    return ChannelPlan(heads, intra, inter)
+
+
+ANY = -1
+LARGEST = 1 << 62
+"""Bytes: of sizes that have no end."""
+
+HEAD = "# collective,min_bytes,max_bytes,algorithm,protocol,channels,nodes,ranks,pipe_ops,registered"
+_FUNCTIONS = {"all-reduce": "allreduce", "all-gather": "allgather", "reduce-scatter": "reducescatter"}
+_ALGORITHMS = {
+    "ring": "ring",
+    "tree": "tree",
+    "pat": "pat",
+    "nvls": "nvls",
+    "nvls-tree": "nvls_tree",
+    "collnet-direct": "collnet_direct",
+    "collnet-chain": "collnet_chain",
+}
+_PROTOCOLS = {"ll": "ll", "ll128": "ll128", "simple": "simple"}
+"""Words of the tables of NCCL's example tuner; in the environment they are without underscores."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """What is fixed about collectives.
+
+    Attributes:
+        algorithm, protocol: By kind (`all-reduce`), by group or by both, as scenarios write them.
+        connections: Channels to a neighbour through each NIC; None: the library's.
+        pxn: Whether transfers to another rail go through the peer that owns that rail's NIC.
+        nics: Of a server, in the back-end.
+    """
+
+    algorithm: Mapping[str, str] = field(default_factory=dict)
+    protocol: Mapping[str, str] = field(default_factory=dict)
+    connections: int | None = None
+    pxn: bool = True
+    nics: int = 1
+
+    @property
+    def channels(self) -> int:
+        """Of a communicator, as many as NCCL has at most; `ANY` where nothing is said."""
+        return ANY if self.connections is None else min(self.connections * max(self.nics, 1), MOST_CONNECTIONS)
+
+    def variables(self) -> list[tuple[str, str]]:
+        """Names and values for NCCL 2.24 or newer."""
+        found = []
+        if self.connections is not None:
+            found += [("NCCL_MIN_NCHANNELS", str(self.channels)), ("NCCL_MAX_NCHANNELS", str(self.channels))]
+        if not self.pxn:
+            found.append(("NCCL_PXN_DISABLE", "1"))
+        for name, values, known in (
+            ("NCCL_ALGO", self.algorithm, _ALGORITHMS),
+            ("NCCL_PROTO", self.protocol, _PROTOCOLS),
+        ):
+            words = ";".join(f"{kind}:{word.replace('_', '')}" for kind, word in _by_function(values, known).items())
+            found += [(name, words)] if words else []
+        return found
+
+    def untold(self) -> list[tuple[str, str, str]]:
+        """Table, key and word of what NCCL has no words for: choices of one group alone, algorithms of others."""
+        return [
+            (table, key, word)
+            for table, values, known in (
+                ("algorithm", self.algorithm, _ALGORITHMS),
+                ("protocol", self.protocol, _PROTOCOLS),
+            )
+            for key, word in values.items()
+            if key not in _FUNCTIONS or word not in known
+        ]
+
+    def tuner_rows(self, nodes: int = ANY, ranks: int = ANY) -> list[str]:
+        """One a collective whose algorithm and protocol are both fixed: a row can leave neither to NCCL.
+
+        Args:
+            nodes: Of the communicators that it is for.
+            ranks: Of these.
+        """
+        algorithms, protocols = _by_function(self.algorithm, _ALGORITHMS), _by_function(self.protocol, _PROTOCOLS)
+        return [
+            f"{kind},0,{LARGEST},{algorithms[kind]},{protocols[kind]},{self.channels},{nodes},{ranks},{ANY},{ANY}"
+            for kind in sorted(algorithms.keys() & protocols.keys())
+        ]
+
+
+def tuner_table(rows: list[str]) -> str:
+    """The file of the example tuner."""
+    return "\n".join([HEAD, *rows]) + "\n"
+
+
+def _by_function(values: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    """Choices by NCCL's names; those of one group alone, and what NCCL does not have, cannot be told to it."""
+    return {_FUNCTIONS[kind]: known[word] for kind, word in values.items() if kind in _FUNCTIONS and word in known}
+
 
 _SERVES = {
     CollectiveKind.ALL_REDUCE: ("tree", "ring", "collnet-direct", "collnet-chain", "nvls", "nvls-sharp", "nvls-tree"),

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from railyard.kit.processes import die_with_parent
+from railyard.kit.files import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable

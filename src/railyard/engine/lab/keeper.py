@@ -29,7 +29,7 @@ from railyard.engine.lab.counters import Watch
 from railyard.engine.lab.frames import read_frame, write_frame
 from railyard.engine.lab.frr import Daemons
 from railyard.engine.lab.rank import Inbox, Rank, listening, raised_priority
-from railyard.kit.processes import die_with_parent
+from railyard.kit.files import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

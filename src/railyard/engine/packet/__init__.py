@@ -1,5 +1,6 @@
 """The packet engine: every packet, every queue. See `docs/explanation/packet.md`."""
 
+from railyard.engine.packet.fabrics import TUNABLE, Period, Retuning
 from railyard.engine.packet.faults import LinkFault
 from railyard.engine.packet.mechanisms import CONSTANTS, MECHANISMS, Mechanism, MechanismField, names_of
 from railyard.engine.packet.networks import crossbar, fat_tree, leaf_spine
@@ -9,7 +10,6 @@ from railyard.engine.packet.records import (
     PacketNetwork,
     Traffic,
 )
-from railyard.engine.packet.retuning import TUNABLE, Period, Retuning
 from railyard.engine.packet.running import PacketFates, run
 from railyard.engine.packet.settings import Settings
 from railyard.engine.packet.user import (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from railyard.cluster.hashing import path_keys
-from railyard.engine.bursts import until
+from railyard.cluster.routes import path_keys
+from railyard.engine.background import until
 from railyard.engine.packet.records import Traffic
 from railyard.engine.packet.running import run
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.engine.bursts import Burst, Bursts
+    from railyard.engine.background import Burst, Bursts
     from railyard.engine.packet.assembly import LoweredTraffic
     from railyard.engine.packet.records import PacketNetwork
     from railyard.engine.packet.settings import Settings

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.engine.bursts import Bursts
+from railyard.engine.background import Bursts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,28 +9,24 @@ import numpy as np
 
 from railyard.cluster.fault import Late, LinkRate, SlowAccelerator
 from railyard.cluster.fault.cluster_places import ClusterPlaces
-from railyard.engine.contract import Jitter, Probes, Progress, engines
+from railyard.engine.contract import Jitter, Probes, Progress, engines, joint
 from railyard.engine.faults import effects_of, expand
 from railyard.engine.faults import placed as placed_faults
 from railyard.engine.flow import FLOW
-from railyard.engine.joint import joint
 from railyard.engine.lowering import Entities, Lowered, lower
 from railyard.engine.packet.alone import LEAST_HOPS, IdleNetwork, measured
 from railyard.engine.packet.assembly import LoweredTraffic, assemble
 from railyard.engine.packet.background import alone, with_background
 from railyard.engine.packet.crossing import crossing, lost, sent_share
-from railyard.engine.packet.fabrics import settings_of
-from railyard.engine.packet.flows import HostNames, flows_of
-from railyard.engine.packet.follow import following
-from railyard.engine.packet.link_faults import link_faults
+from railyard.engine.packet.fabrics import classed, following, settings_of, unclassed
+from railyard.engine.packet.faults import link_faults
+from railyard.engine.packet.flows import HostNames, flows_of, full_ps, load_windows, samples_of, thinned
 from railyard.engine.packet.lowering import Lowering
 from railyard.engine.packet.placing import Placed, place
-from railyard.engine.packet.port_counters import full_ps, load_windows, samples_of, thinned
 from railyard.engine.packet.running import run
 from railyard.engine.packet.slices import MODELLED, durations_ps, flow_ps, link_load, notes, sliced
 from railyard.engine.packet.stored import unsent_ps
 from railyard.engine.packet.task_flows import Slicing
-from railyard.engine.packet.tenants import classed, unclassed
 from railyard.graph import Kind, Merged, Record
 from railyard.graph.record import fingerprint
 from railyard.kit.errors import InputError, Stalled
@@ -44,7 +40,7 @@ if TYPE_CHECKING:
     from railyard.cluster.fault import Effect, Fault
     from railyard.cluster.links import LinkTable
     from railyard.collective.policy import CollectivePolicy
-    from railyard.engine.bursts import Bursts
+    from railyard.engine.background import Bursts
     from railyard.engine.packet.records import PacketNetwork
     from railyard.engine.packet.settings import Settings
     from railyard.graph import Job, TaskGraph

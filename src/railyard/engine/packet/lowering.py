@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.cluster.hashing import subflow
+from railyard.cluster.routes import subflow
 from railyard.collective import machine_of
 from railyard.collective.connections import connection_keys, opened, peers_at_once
 from railyard.collective.window import (

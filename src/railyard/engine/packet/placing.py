@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.routes import Routes
-from railyard.engine.packet.blocks import (
+from railyard.engine.packet.crossing import sent_share
+from railyard.engine.packet.networks import (
     PS_PER_S,
     NetworkBlock,
     RoutingRecord,
@@ -21,7 +22,6 @@ from railyard.engine.packet.blocks import (
     with_reducers,
     with_routers,
 )
-from railyard.engine.packet.crossing import sent_share
 from railyard.engine.packet.records import PacketNetwork
 from railyard.engine.packet.scale_up_block import scale_up_block
 from railyard.kit.errors import InputError

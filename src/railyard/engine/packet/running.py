@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard import _core
-from railyard.engine.packet import pfc
 from railyard.engine.packet.faults import columns as fault_columns
 from railyard.engine.packet.queue_pairs import split
-from railyard.engine.packet.scheduled import counts
 from railyard.engine.packet.settings import core_options
 from railyard.graph import Label, Record
 from railyard.kit.errors import InputError, Stalled
@@ -22,10 +20,66 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from railyard.engine.packet.fabrics import Retuning
     from railyard.engine.packet.records import PacketNetwork, Traffic
-    from railyard.engine.packet.retuning import Retuning
     from railyard.engine.packet.settings import Settings
     from railyard.graph.record import Table
+
+
+def pauses_of_links(outcome: _core.PacketOutcome) -> dict[str, NDArray[Any]]:
+    """How links were held back, columns of the table of links; none where switches do not pause."""
+    if not len(outcome.link_paused_ps):
+        return {}
+    return {
+        "paused_ps": outcome.link_paused_ps,
+        "longest_pause_ps": outcome.link_longest_pause_ps,
+        "pauses": outcome.link_pauses,
+        "pause_origin": outcome.link_pause_origin,
+    }
+
+
+def pauses_of_flows(outcome: _core.PacketOutcome) -> dict[str, NDArray[Any]]:
+    """How flows were held back, columns of their record; none where switches do not pause."""
+    if not len(outcome.flow_paused_ps):
+        return {}
+    return {
+        "paused_ps": outcome.flow_paused_ps,
+        "victim_ps": outcome.flow_victim_ps,
+        "victim_of": outcome.flow_victim_origin,
+    }
+
+
+SCHEDULED_COUNTS = {
+    "cells": "Cells sent over links between switches, control cells among them.",
+    "cells_lost": "Sent over links that were down.",
+    "requests": "Requests for credit.",
+    "grants": "Credits granted.",
+    "pauses": "Times that a leaf paused a host's class.",
+    "voq_bytes": "Most bytes in a virtual output queue.",
+    "memory_bytes": "Most bytes in the virtual output queues of a leaf.",
+    "egress_bytes": "Most bytes that waited for a link to a host.",
+    "element_bytes": "Most bytes that waited for a link of a fabric element.",
+    "uplink_bytes": "Most bytes that waited for a link from a leaf into the fabric.",
+    "cell_wait_ps": "A cell's mean wait for a link, ps.",
+    "contexts": "Most queues of which a leaf awaited cells at a time: what reassembly must remember.",
+    "bursts_held": "Most whole bursts that waited for an earlier one of their queue.",
+}
+"""What a scheduled fabric counts."""
+
+
+def counts(found: _core.PacketScheduledCounters) -> dict[str, object]:
+    """The core's counts by name.
+
+    Args:
+        found: Of a run.
+
+    Returns:
+        Those of `SCHEDULED_COUNTS`, and `reorder`: 64 counts of bursts (one in sixteen) by reorder depth, the most
+        cells sent later that came before a cell.
+    """
+    reorder = [int(count) for count in found.reorder]
+    return {**{name: int(getattr(found, name)) for name in SCHEDULED_COUNTS}, "reorder": reorder}
+
 
 MOST_THREADS = 255
 _NO_KEYS = np.empty(0, np.uint32)
@@ -250,10 +304,10 @@ def run(
         optional={
             "target": np.asarray(traffic.target, np.int32),
             "receiver_finish_ps": outcome.receiver_finish_ps,
-            **pfc.pauses_of_flows(outcome),
+            **pauses_of_flows(outcome),
         },
         tables={
-            "links": {"bytes": outcome.link_bytes.astype(np.float64), **pfc.pauses_of_links(outcome)},
+            "links": {"bytes": outcome.link_bytes.astype(np.float64), **pauses_of_links(outcome)},
             **_series(outcome, settings, network.rate_bps),
         },
         meta=meta,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.lowering.routes import scale_up_efficiency
-from railyard.engine.packet.blocks import INSIDE_PS, NetworkBlock, RoutingRecord
+from railyard.engine.packet.networks import INSIDE_PS, NetworkBlock, RoutingRecord
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.connections import port_pairs
-from railyard.collective.lowering.memory_pool import pool_stripes
-from railyard.collective.lowering.storage import stripes_of
+from railyard.collective.lowering.storage import pool_stripes, stripes_of
 from railyard.engine.flow import FLOW
 from railyard.engine.packet.plan import GATE
 from railyard.engine.packet.records import AT_RECEIVER

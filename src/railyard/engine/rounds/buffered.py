@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard import _core
-from railyard.engine.rounds.sharing import Tree
+from railyard.engine.rounds.waiting import Tree
 from railyard.kit.errors import SimulationError
 
 if TYPE_CHECKING:
@@ -20,6 +20,23 @@ if TYPE_CHECKING:
     from railyard.engine.rounds.waiting import Cohort
 
     Floats = NDArray[np.float64]
+
+
+def exponential_order(count: int, rank: int, mean: float = 1.0) -> float:
+    """Mean of the rank-th smallest of so many independent exponential numbers (Renyi 1953).
+
+    Args:
+        count: How many are drawn.
+        rank: Which, from 1 (the smallest) to `count` (the largest).
+        mean: Of one.
+    """
+    return float(mean * np.sum(1.0 / np.arange(count - rank + 1, count + 1)))
+
+
+def survivors(count: int, share: float) -> tuple[float, float]:
+    """Mean and variance of how many of so many stay, each with the same probability: a binomial number."""
+    return count * share, count * share * (1.0 - share)
+
 
 _MOST_IN_VAIN = 1000
 """Clients that begin for one that comes back, beyond which nobody is waited for."""

@@ -16,8 +16,7 @@ from railyard.engine.serving.deployment import (
     Transfers,
     rolling_update,
 )
-from railyard.engine.serving.results import STATUS
-from railyard.engine.serving.running import Chunk, RequestColumns, simulate, stream
+from railyard.engine.serving.running import STATUS, Chunk, RequestColumns, simulate, stream
 
 __all__ = [
     "STATUS",

@@ -2,26 +2,200 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from railyard import _core
-from railyard.engine.serving.lowering import lower
-from railyard.engine.serving.results import COLUMNS, outcome_of, replicas_of
+from railyard.engine.serving.deployment import LOADS, POLICIES, PREEMPTIONS, ROLES, ROUTERS, choice
 from railyard.graph import Label, Record
 from railyard.graph.columns import TABLES
-from railyard.kit.errors import InputError
+from railyard.kit.errors import InputError, StaleCoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from railyard.engine.serving.deployment import Deployment
+    from railyard.engine.serving.deployment import Autoscale, Deployment, Pool, Router
 
     Progress = Callable[[int, int], None]
+
+
+_MEASURES = ("utilization", "queue")
+
+
+def lower(deployment: Deployment, hash_tokens: int) -> _core.ServingDeployment:
+    """The core's deployment. Raises InputError when a value has the wrong type or spelling."""
+    core = _core.ServingDeployment()
+    core.pools = [_pool(pool) for pool in deployment.pools]
+    core.router = _router(deployment.router, "router.kind")
+    core.decode_router = _router(deployment.decode_router, "decode_router.kind")
+    core.links = _copied(_core.ServingLinks(), deployment.links, "links") if deployment.links else _core.ServingLinks()
+    core.background = _copied(_core.ServingBackground(), deployment.background, "background")
+    core.store = _copied(_core.ServingStore(), deployment.store, "store")
+    core.outages = _copied(_core.ServingOutages(), deployment.outages, "outages")
+    _set(core, "overlap", deployment.transfers.overlap, "transfers.overlap")
+    _set(core, "hash_tokens", hash_tokens, "block_tokens")
+    core.stop_on_overload = deployment.stop_on_overload
+    return core
+
+
+def _set(target: Any, name: str, value: Any, key: str) -> None:
+    if isinstance(value, (bool, np.bool_)):
+        value = bool(value)
+    elif isinstance(value, (np.ndarray, list, tuple)):
+        value = np.asarray(value).tolist()
+    elif isinstance(value, np.generic):
+        value = value.item()
+    if not hasattr(target, name):
+        raise StaleCoreError(f"{type(target).__name__}.{name}")
+    try:
+        setattr(target, name, value)
+    except (TypeError, OverflowError) as error:
+        raise InputError(f"`{name}` cannot be {value!r}", key=key, found=value) from error
+
+
+def _copied(target: Any, source: Any, key: str) -> Any:
+    for one in fields(source):
+        value = getattr(source, one.name)
+        if one.name == "drain":
+            value = np.asarray(value, np.uint8)
+        _set(target, one.name, value, f"{key}.{one.name}")
+    return target
+
+
+def _router(router: Router, key: str) -> _core.ServingRouter:
+    core = _core.ServingRouter()
+    core.kind = choice(router.kind, ROUTERS, key)
+    _set(core, "prefix_weight", router.prefix_weight, "router.prefix_weight")
+    _set(core, "load_weight", router.load_weight, "router.load_weight")
+    _set(core, "move", router.move, "router.move")
+    return core
+
+
+_COST = (
+    "tokens",
+    "compute_s",
+    "network_s",
+    "host_s",
+    "host_per_seq_s",
+    "attention_per_kv_token_s",
+    "attention_per_sequence_s",
+    "attention_floor_s",
+    "attention_per_pair_s",
+    "overlapped_per_kv_token_s",
+    "overlapped_s",
+    "scale_out_bytes_per_token",
+    "scale_out_bps",
+    "scale_out_slack_s",
+    "joint_tokens",
+    "joint_compute_s",
+    "joint_network_s",
+    "pipeline_stages",
+    "stage_share",
+)
+_POOL = (
+    "replicas",
+    "block_tokens",
+    "kv_blocks",
+    "max_sequences",
+    "max_batched_tokens",
+    "prompt_tokens",
+    "chunked",
+    "by_priority",
+    "ahead",
+    "lockstep",
+    "prefix_cache",
+    "watermark",
+    "kv_bytes_per_token",
+    "swap_bytes",
+    "host_kv_bytes",
+    "swap_bps",
+    "host_latency_s",
+    "weight_bytes",
+    "load_s",
+)
+
+
+def _pool(pool: Pool) -> _core.ServingPool:
+    core, cost = _core.ServingPool(), _core.ServingCost()
+    for name in _COST:
+        _set(cost, name, getattr(pool.cost, name), f"pools.{pool.name}.cost.{name}")
+    for name in _POOL:
+        _set(core, name, getattr(pool, name), f"pools.{pool.name}.{name}")
+    core.cost = cost
+    core.role = choice(pool.role, ROLES, f"pools.{pool.name}.role")
+    core.policy = choice(pool.policy, POLICIES, f"pools.{pool.name}.policy")
+    core.preemption = choice(pool.preemption, PREEMPTIONS, f"pools.{pool.name}.preemption")
+    if pool.speculative is not None:
+        for one in fields(pool.speculative):
+            _set(core, one.name, getattr(pool.speculative, one.name), f"pools.{pool.name}.speculative.{one.name}")
+    if pool.autoscale is not None:
+        core.autoscale = _autoscale(pool.autoscale, f"pools.{pool.name}.autoscale")
+    return core
+
+
+def _autoscale(rule: Autoscale, key: str) -> _core.ServingAutoscale:
+    core = _core.ServingAutoscale()
+    core.on = True
+    core.by_queue = choice(rule.measure, _MEASURES, f"{key}.measure") == 1
+    core.load = choice(rule.load, LOADS, f"{key}.load")
+    first = rule.min_replicas if rule.first_replicas is None else rule.first_replicas
+    _set(core, "first_replicas", first, f"{key}.first_replicas")
+    for name in ("min_replicas", "target", "tolerance", "interval_ps", "cold_start_ps", "hold_ps"):
+        _set(core, name, getattr(rule, name), f"{key}.{name}")
+    return core
+
+
+STATUS = ("done", "dropped", "unfinished")
+"""Words for the `status` column: served; longer than any replica's cache; still there when the run ended."""
+
+COLUMNS: dict[str, tuple[str, type[np.generic], int]] = {
+    "who": ("replica", np.int32, -1),
+    "start_ps": ("sent_ps", np.int64, -1),
+    "end_ps": ("done_ps", np.int64, -1),
+    "decode_replica": ("decode_replica", np.int32, -1),
+    "admitted_ps": ("admitted_ps", np.int64, -1),
+    "prefill_start_ps": ("prefill_start_ps", np.int64, -1),
+    "first_token_ps": ("first_token_ps", np.int64, -1),
+    "cached_tokens": ("cached_tokens", np.int64, 0),
+    "loaded_tokens": ("loaded_tokens", np.int64, 0),
+    "moved_tokens": ("moved_tokens", np.int64, 0),
+    "preemptions": ("preemptions", np.int32, 0),
+    "requeued": ("requeued", np.int32, 0),
+    "transfer_start_ps": ("transfer_start_ps", np.int64, -1),
+    "transfer_end_ps": ("transfer_end_ps", np.int64, -1),
+    "collectives_prefill_ps": ("network_prefill_ps", np.int64, 0),
+    "collectives_ps": ("network_ps", np.int64, 0),
+    "generated_tokens": ("output_tokens", np.int64, 0),
+    "status": ("status", np.uint8, 2),
+}
+"""Columns of the record: the core's name of each, its type, its value for a request of which nothing is known."""
+
+
+def outcome_of(status: NDArray[np.uint8], *, overloaded: bool) -> str:
+    """`finished`, `overload`, or `stuck`: requests were left that no replica will ever serve."""
+    if overloaded:
+        return "overload"
+    return "stuck" if bool((status == STATUS.index("unfinished")).any()) else "finished"
+
+
+def replicas_of(deployment: Deployment, totals: Any) -> dict[str, NDArray[Any]]:
+    """The core's totals, a row a replica, with the energy."""
+    pool = deployment.pool_of_replica
+    names = [name for name in TABLES.get("replicas").columns if name not in {"pool", "energy_j"}]
+    found = {name: np.array(getattr(totals, name)) for name in names}
+
+    def rate(name: str) -> NDArray[np.float64]:
+        return np.array([getattr(one.cost, name) for one in deployment.pools], np.float64)[pool]
+
+    energy = rate("idle_w") * found["up_ps"] * 1e-12 + rate("busy_w") * found["busy_ps"] * 1e-12
+    energy += rate("joule_per_token") * found["tokens"] + rate("joule_per_kv_token") * found["kv_tokens"]
+    energy += rate("joule_per_pair") * found["pairs"]
+    return {"pool": np.asarray(pool, np.int32), **found, "energy_j": energy}
+
 
 _LAST_PS = 2**61
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.engine.serving import simulate
-from railyard.engine.stages.stage import PS, parts, visits
+from railyard.engine.stages.stage import PS, delays, parts, starts, uniform, visits
 from railyard.graph import RequestTable
 
 if TYPE_CHECKING:
@@ -17,6 +17,86 @@ if TYPE_CHECKING:
     from railyard.engine.serving import Deployment
     from railyard.engine.stages.stage import Progress
     from railyard.graph import Record
+
+
+_BYTES_PER_TOKEN = 4.0
+"""Text of a token."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """Something outside that takes its time.
+
+    Attributes:
+        name: By which its delays are drawn.
+        delay_s: Mean time of a call.
+        p99_s: 99th percentile, log-normal; None: all alike.
+        at_most: Calls at once; the others wait. None: no limit.
+        size_bytes: Of what comes back.
+        nic_bps: Nothing bounds it.
+    """
+
+    name: str
+    delay_s: float
+    p99_s: float | None = None
+    at_most: int | None = None
+    size_bytes: float = 0.0
+    nic_bps: float = float("inf")
+
+    def __post_init__(self) -> None:
+        """Refuses delays that no law has."""
+        delays(self.delay_s, self.p99_s, np.zeros(0))
+
+    def sends_bytes(self, requests: RequestTable) -> NDArray[np.float64]:
+        """What comes back from it."""
+        return np.full(len(requests), float(self.size_bytes))
+
+    def run(self, requests: RequestTable, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Record:
+        """Calls, each after its delay; where there is a limit, the others wait."""
+        del progress
+        seconds: NDArray[np.float64] = delays(self.delay_s, self.p99_s, uniform(seed, f"{self.name} delay", rows))
+        return _queued(requests, rows, seconds, self.at_most)
+
+
+@dataclass(frozen=True)
+class Cores:
+    """Cores of a server's processors, each with one request at a time.
+
+    Attributes:
+        count: Of cores.
+        per_request_s, per_input_token_s, per_output_token_s: What a request takes of one.
+        nic_bps: Of the server.
+    """
+
+    count: int
+    per_request_s: float
+    per_input_token_s: float
+    per_output_token_s: float
+    nic_bps: float
+
+    def sends_bytes(self, requests: RequestTable) -> NDArray[np.float64]:
+        """The text of prompt and answer."""
+        return np.asarray(_BYTES_PER_TOKEN * (requests.input_tokens + requests.output_tokens), np.float64)
+
+    def run(self, requests: RequestTable, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Record:
+        """Requests, one a core."""
+        del seed, progress
+        tokens = self.per_input_token_s * requests.input_tokens + self.per_output_token_s * requests.output_tokens
+        return _queued(requests, rows, np.asarray(self.per_request_s + tokens, np.float64), self.count)
+
+
+def _queued(
+    requests: RequestTable, rows: NDArray[np.int64], seconds: NDArray[np.float64], servers: int | None
+) -> Record:
+    service = np.rint(seconds * PS).astype(np.int64)
+    begin = starts(requests.arrival_ps, service, servers)
+    return visits(
+        rows,
+        requests.arrival_ps,
+        begin + service,
+        parts(queue=(begin - requests.arrival_ps) / PS, compute=service / PS),
+        meta={"busy_s": float(service.sum()) / PS},
+    )
 
 
 @dataclass(frozen=True, eq=False)

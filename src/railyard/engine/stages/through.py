@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.engine.serving.results import STATUS
-from railyard.engine.stages.draws import Takers, takers
-from railyard.engine.stages.stage import CAUSES, PS, visits
+from railyard.engine.serving.running import STATUS
+from railyard.engine.stages.stage import CAUSES, PS, Takers, takers, visits
 from railyard.graph import Label, Record
 from railyard.graph.record import fingerprint
 

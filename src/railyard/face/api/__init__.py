@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railyard.face.api.finished import OPERATED_TABLES, SERVED_TABLES, TABLES, Run
+from railyard.face.api.finished import OPERATED_TABLES, SERVED_TABLES, TABLES, Run, view
 from railyard.face.api.query import query
-from railyard.face.api.view import view
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from railyard.measure.result.result import Result
+    from railyard.measure.result.reading import Result
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.model import Scenario
     from railyard.work.serving.explain import ServedExplanation
@@ -110,8 +109,7 @@ def compare_runs(runs: Sequence[str | Path], *, out: str | Path | None = "runs")
         InputError: A run cannot be read, one stands twice, or they are of different kinds of work.
     """
     from railyard.face.report import write_report
-    from railyard.work.study.joined import joined
-    from railyard.work.study.kept import read_all
+    from railyard.work.study.kept import joined, read_all
     from railyard.work.study.study import keep
 
     result = joined(read_all([Path(run) for run in runs]))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from http.client import HTTPResponse
 
     from railyard.measure.result.answers.answer import Answer
-    from railyard.measure.result.result import Result
+    from railyard.measure.result.reading import Result
 
 PREFIX = "/api/v1"
 

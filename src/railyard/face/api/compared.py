@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.face.api import faults, jobs, operated, served, wide, words
+from railyard.face.api import faults, operated, served, wide, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.measure.result.result import Result
+    from railyard.measure.result.reading import Result
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ def comparison(result: Result) -> Comparison:
     if wide.are_wide(result):
         sheet = next(wide.sheets(result))
         return Comparison(sheet.headings, range(1, len(sheet.headings)), sheet.rows)
-    if jobs.are_jobs(result):
-        rows = [cells for variant in result.jobs for cells in jobs.rows(variant)]
-        return Comparison(jobs.HEADINGS, jobs.RIGHT, rows)
+    if faults.are_jobs(result):
+        rows = [cells for variant in result.jobs for cells in faults.rows(variant)]
+        return Comparison(faults.HEADINGS, faults.RIGHT, rows)
     if served.is_served(result):
         return Comparison(served.HEADINGS, served.RIGHT, [served.row(variant) for variant in result.served])
     return _of_steps(result)

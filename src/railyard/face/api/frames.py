@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_frame
-from railyard.measure.result.variants.edge import EdgeVariant
-from railyard.measure.result.variants.federated import FederatedVariant
-from railyard.measure.result.variants.local import LocalVariant
-from railyard.measure.result.variants.operate import OperateVariant
-from railyard.measure.result.variants.serving import ServedVariant
 from railyard.measure.result.variants.variant import BaseVariant, StepVariant
+from railyard.measure.result.variants.work import (
+    EdgeVariant,
+    FederatedVariant,
+    LocalVariant,
+    OperateVariant,
+    ServedVariant,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from railyard.measure.result.money import ServingCostFigures
-    from railyard.measure.result.result import Result, Variant
+    from railyard.measure.result.reading import Result, Variant
     from railyard.measure.result.section import Band, Figures
     from railyard.measure.result.serving import Percentiles
 

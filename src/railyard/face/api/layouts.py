@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.face.api import numbers
-from railyard.kit.units import format_memory
-from railyard.measure.result.variants.training import TrainingVariant
+from railyard.kit.quantities import format_memory
+from railyard.measure.result.variants.work import TrainingVariant
 
 if TYPE_CHECKING:
     from railyard.measure.result.variants.variant import StepVariant

@@ -10,7 +10,7 @@ from railyard.face.api import numbers, operated, served, wide, words
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.measure.result.result import Result
+    from railyard.measure.result.reading import Result
     from railyard.measure.result.variants.variant import StepVariant
 
 MOST_VARIANTS = 24

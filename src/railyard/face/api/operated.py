@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from railyard.face.api import numbers
-from railyard.kit.interval import interval
+from railyard.kit.quantities import interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from railyard.measure.result.operate import DrawBand, OperateFigures, ServiceRow, SpreadFigures
-    from railyard.measure.result.result import Result
-    from railyard.measure.result.variants.operate import OperateVariant
+    from railyard.measure.result.reading import Result
+    from railyard.measure.result.variants.work import OperateVariant
 
 LITTLE = 0.0005
 """Of all time: less is shown as 0.0 %."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.face.api import believed, numbers
-from railyard.measure.result.variants.serving import ServingVariant
+from railyard.measure.result.variants.work import ServingVariant
 from railyard.measure.verdict import may_be_in_time
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.measure.result.result import Result
+    from railyard.measure.result.reading import Result
     from railyard.measure.result.serving import (
         CapacityFigures,
         Level,
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
         ReplicaTrial,
         ServingFigures,
     )
-    from railyard.measure.result.tax import ServingTax, ServingTaxShares
-    from railyard.measure.result.variants.serving import ServedVariant
+    from railyard.measure.result.step import ServingTax, ServingTaxShares
+    from railyard.measure.result.variants.work import ServedVariant
 
 HEADINGS = (
     "variant",

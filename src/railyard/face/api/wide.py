@@ -6,18 +6,15 @@ from typing import TYPE_CHECKING
 
 from railyard.face.api import numbers
 from railyard.face.api.operated import Sheet
-from railyard.kit.units import format_rate
-from railyard.measure.result.variants.edge import EdgeVariant
-from railyard.measure.result.variants.federated import FederatedVariant
-from railyard.measure.result.variants.local import LocalVariant
+from railyard.kit.quantities import format_rate
+from railyard.measure.result.variants.work import EdgeVariant, FederatedVariant, LocalVariant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from railyard.measure.result.edge import PlaceRow
-    from railyard.measure.result.result import Result
-    from railyard.measure.result.wide import CauseRow, SpreadRow
+    from railyard.measure.result.reading import Result
+    from railyard.measure.result.wide import CauseRow, PlaceRow, SpreadRow
 
 _LEAST_SEEN = 0.005
 _DETAILED = 2

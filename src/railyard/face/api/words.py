@@ -5,16 +5,86 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from railyard.face.api import believed, faults, jobs, numbers, operated, served, taxes, wide
+from railyard.face.api import believed, faults, numbers, operated, served, wide
 from railyard.measure.bottleneck import CONTENTION, SCALE_UP_TIER
-from railyard.measure.result.variants.trace import TraceVariant
+from railyard.measure.result.variants.work import TraceVariant
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from railyard.measure.result.result import Result
+    from railyard.measure.result.reading import Result
+    from railyard.measure.result.step import TaxShares
     from railyard.measure.result.variants.variant import StepVariant
+
+
+LEAST_SEEN = 0.0005
+"""What would be printed as 0.0 %."""
+
+
+def cell(shares: TaxShares, where: Mapping[str, str] | None = None) -> str:
+    """`11.7 % (contention at leaf-spine 4.9, slowed kernels 6.7)`.
+
+    Args:
+        shares: A tax.
+        where: Tiers of the network by the cause that is waited for there; None: none is named.
+    """
+    tiers = where or {}
+    parts = [
+        *((str(cause), share) for cause, share in shares.exposed.items()),
+        ("slowed kernels", shares.slowed_kernels),
+    ]
+    seen = [
+        f"{cause}{f' at {tiers[cause]}' if cause in tiers else ''} {100 * share:.1f}"
+        for cause, share in sorted(parts, key=lambda part: -part[1])
+        if share >= LEAST_SEEN
+    ]
+    total = numbers.percent(shares.tokens_lost)
+    return f"{total} ({', '.join(seen)})" if seen else total
+
+
+def error(variant: StepVariant) -> str:
+    """`, 7.9 to 12.9 % within the model's error`; empty where nothing was validated, or nothing is lost."""
+    band = believed.band_of(variant, "network_tax")
+    known = band != numbers.NOT_APPLICABLE and variant.tax.tokens_lost >= LEAST_SEEN
+    return f", {band} within the model's error" if known else ""
+
+
+def others_cell(variant: StepVariant) -> str:
+    """`bubble 9.1 %, straggler 0.2 %`: what no network changes, other than computation."""
+    rest = variant.tax.rest.items()
+    waits = [(cause, share) for cause, share in rest if cause != "compute" and share >= LEAST_SEEN]
+    return ", ".join(f"{cause} {numbers.percent(share)}" for cause, share in waits) or "none"
+
+
+def sentence(variant: StepVariant, name: str = "") -> str:
+    """What the networks take of a variant: the first sentence of every answer about steps."""
+    tax, what = variant.tax, _what(variant)
+    whose = f"of the {what} of {name}" if name else f"of the {what}"
+    return (
+        f"The scale-out network takes {cell(tax)} {whose}{error(variant)}; scale-up networks take {cell(tax.scale_up)}."
+    )
+
+
+def of_two(best: StepVariant, worst: StepVariant, where: Mapping[str, str]) -> str:
+    """The same of two variants, the better one first.
+
+    Args:
+        best: The better one.
+        worst: The other.
+        where: Tiers of the other's network by the cause that is waited for there.
+    """
+    inside = [numbers.percent(one.tax.scale_up.tokens_lost) for one in (best, worst)]
+    to_both = inside[0] if inside[0] == inside[1] else f"{inside[0]} and {inside[1]}"
+    return (
+        f"{best.name} loses {cell(best.tax)} of its {_what(best)} to the scale-out network, {worst.name}"
+        f" {cell(worst.tax, where)}{error(worst)}; scale-up networks take {to_both}."
+    )
+
+
+def _what(variant: StepVariant) -> str:
+    return "time" if variant.utilization.tokens_per_s_per_gpu is None else "tokens"
+
 
 HEADINGS = (
     "variant",
@@ -40,9 +110,9 @@ def row(variant: StepVariant) -> list[str]:
     """One variant's cells under `HEADINGS`."""
     return [
         variant.name,
-        taxes.cell(variant.tax),
-        taxes.cell(variant.tax.scale_up),
-        taxes.others_cell(variant),
+        cell(variant.tax),
+        cell(variant.tax.scale_up),
+        others_cell(variant),
         numbers.percent(variant.utilization.gpu),
         numbers.percent(variant.utilization.mfu),
         step_words(variant),
@@ -78,8 +148,8 @@ def ports_words(variant: StepVariant) -> str:
 
 def card(result: Result, report: Path | None) -> str:
     """Eight lines on a run; of several jobs a line each."""
-    if jobs.are_jobs(result):
-        return jobs.card(result, report)
+    if faults.are_jobs(result):
+        return faults.card(result, report)
     if operated.are_operated(result):
         return operated.card(result, report)
     if wide.are_wide(result):
@@ -93,9 +163,9 @@ def card(result: Result, report: Path | None) -> str:
         f"{result.name}: {_many(variants)}, engine {result.provenance.engine}",
         f"{title:<12}{best.name}: step {numbers.seconds(best.step.seconds)}, GPU utilization "
         f"{numbers.percent(best.utilization.gpu)}, MFU {numbers.percent(best.utilization.mfu)}",
-        f"network tax {taxes.cell(best.tax)}{taxes.error(best)}; scale-up tax {taxes.cell(best.tax.scale_up)}",
+        f"network tax {cell(best.tax)}{error(best)}; scale-up tax {cell(best.tax.scale_up)}",
         *believed.lines(best),
-        f"other waits {taxes.others_cell(best)}",
+        f"other waits {others_cell(best)}",
         f"cost        {_price(best)}, "
         f"capex {numbers.dollars(best.capex.total_usd.typical)}, "
         f"{numbers.power(best.power.total_w.typical)}",
@@ -137,8 +207,8 @@ def _whom(names: Sequence[str], everybody: int) -> str:
 
 def explain(result: Result) -> str:
     """Where the step of every variant goes, and what would help."""
-    if jobs.are_jobs(result):
-        return "\n".join(jobs.notes(result))
+    if faults.are_jobs(result):
+        return "\n".join(faults.notes(result))
     if operated.are_operated(result):
         return operated.why(result)
     if wide.are_wide(result):
@@ -149,7 +219,7 @@ def explain(result: Result) -> str:
 
 
 def _explain(variant: StepVariant) -> str:
-    lines = [f"{variant.name}: {numbers.seconds(variant.step.seconds)} a step", f"  {taxes.sentence(variant)}"]
+    lines = [f"{variant.name}: {numbers.seconds(variant.step.seconds)} a step", f"  {sentence(variant)}"]
     for part in sorted(variant.time, key=lambda part: -part.seconds)[:8]:
         where = " ".join(word for word in (part.group, part.phase) if word)
         figures = f"{numbers.percent(part.share):>7}  {numbers.seconds(part.seconds):>8}"
@@ -164,13 +234,13 @@ def _explain(variant: StepVariant) -> str:
 
 
 def _changed(share: float) -> str:
-    return numbers.percent(share) if abs(share) >= taxes.LEAST_SEEN else "as long"
+    return numbers.percent(share) if abs(share) >= LEAST_SEEN else "as long"
 
 
 def why(result: Result) -> str:
     """A few sentences: faults, what the networks take, which variant is best, by how much, and what would help it."""
-    if jobs.are_jobs(result):
-        return jobs.why(result)
+    if faults.are_jobs(result):
+        return faults.why(result)
     if operated.are_operated(result):
         return operated.why(result)
     if wide.are_wide(result):
@@ -185,7 +255,7 @@ def _of_steps(result: Result) -> str:
     variants = result.steps
     best = best_variant(result)
     if len(variants) == 1:
-        return " ".join(filter(None, (faults.opening(result), taxes.sentence(best), headline(best))))
+        return " ".join(filter(None, (faults.opening(result), sentence(best), headline(best))))
     if unlike := believed.unlike(result):
         return unlike
     if any(one.utilization.tokens_per_s_per_gpu is None for one in variants):
@@ -200,7 +270,7 @@ def _taxed(result: Result, best: StepVariant) -> str:
     """What the networks take of the leading variant, and of the one that they take most from."""
     worst = max(compared(result), key=lambda one: one.tax.tokens_lost)
     same = numbers.percent(best.tax.tokens_lost) == numbers.percent(worst.tax.tokens_lost)
-    return taxes.sentence(best, best.name) if same else taxes.of_two(best, worst, _where(worst))
+    return sentence(best, best.name) if same else of_two(best, worst, _where(worst))
 
 
 def compared(result: Result) -> list[StepVariant]:
@@ -298,7 +368,7 @@ def _where(variant: StepVariant) -> dict[str, str]:
 def _contrast(best: StepVariant, worst: StepVariant) -> str:
     """How the two differ in tokens, or else in dollars."""
     faster = _gain([best], worst)
-    if faster < taxes.LEAST_SEEN:
+    if faster < LEAST_SEEN:
         return f"{best.name} and {worst.name} take the same step{_cheaper(best, worst)}."
     return f"{best.name} gets {numbers.percent(faster)} more tokens out of a GPU than {worst.name}."
 

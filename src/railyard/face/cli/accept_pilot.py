@@ -21,9 +21,9 @@ from railyard.ask.plan.pilot.flips import best
 from railyard.ask.plan.pilot.trials import SIZE_BYTES, sheet
 from railyard.face.api import numbers
 from railyard.face.cli import messages, signals
+from railyard.face.cli.completion import RUNS
 from railyard.face.cli.messages import say
-from railyard.face.cli.options import RUNS
-from railyard.face.cli.plan_worth import signed
+from railyard.face.cli.plan import signed
 from railyard.face.cli.progress import Progress
 from railyard.face.cli.tables import Table, emit
 from railyard.kit.errors import InputError

@@ -96,8 +96,7 @@ def serving(runs: Path, *, out: Path | None, force: bool, as_json: bool) -> None
     from railyard.ask.calibrate.runs.compare import validate_runs
     from railyard.ask.calibrate.runs.fit import profiles_of
     from railyard.ask.calibrate.runs.read import read_runs
-    from railyard.work.serving.devices import written
-    from railyard.work.serving.profiles import table_profile
+    from railyard.work.serving.software import table_profile, written
 
     keep_existing(out, force=force)
     known = catalog.load()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.ask.check.study import judged
-from railyard.ask.deploy.junit import junit
+from railyard.ask.check.check import judged
+from railyard.ask.deploy.files import junit
 from railyard.face.cli import messages, signals
 from railyard.face.cli.messages import say
 from railyard.face.cli.progress import Progress

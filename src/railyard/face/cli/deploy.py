@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.ask.audit.audit import Audit
-    from railyard.ask.audit.finding import Finding
+    from railyard.ask.audit.symptom import Finding
     from railyard.ask.deploy.emit.provision.files import Provision
-    from railyard.ask.deploy.plan.scale import Demand
+    from railyard.ask.deploy.plan.shared import Demand
 
 SHOWN = 40
 
@@ -39,12 +39,11 @@ def deploy(
         InputError: The scenario, the URL or the inventory is wrong, or the folder cannot be written.
     """
     from railyard.ask.deploy.emit import folder
-    from railyard.ask.deploy.emit.collectives.intent import collectives_of
+    from railyard.ask.deploy.emit.collectives import collectives_of
     from railyard.ask.deploy.emit.configurations import writer
-    from railyard.ask.deploy.emit.provision.inventory import read
-    from railyard.ask.deploy.plan.as_set import as_set
-    from railyard.ask.deploy.plan.cabling import plan_of
-    from railyard.ask.deploy.plan.scale import demands
+    from railyard.ask.deploy.emit.provision.intent import read
+    from railyard.ask.deploy.plan.cabling import as_set, plan_of
+    from railyard.ask.deploy.plan.shared import demands
     from railyard.face.cli import messages
     from railyard.face.cli.progress import Progress
     from railyard.work.study import compose
@@ -145,7 +144,7 @@ def audit(
     Raises:
         InputError: There is not exactly one discovery, it holds nothing, the plan is wrong, or it cannot be kept.
     """
-    from railyard.ask.audit.study import Evidence, audit_found
+    from railyard.ask.audit.audit import Evidence, audit_found
 
     found, answer = audit_found(Evidence(ibnetdiscover, lldp, netbox, plan, reports))
     if as_json:
@@ -203,7 +202,7 @@ def _forwarding(figures: dict[str, Any]) -> None:
 def work(found: Audit) -> None:
     """The work list: repairs in the order in which they pay."""
     if not found.findings:
-        from railyard.measure.result.answers.audit import without_findings
+        from railyard.measure.result.answers.check import without_findings
 
         emit(without_findings(len(found.design["doubts"]) + len(found.problems)))
         return

@@ -7,7 +7,7 @@ import textwrap
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from railyard.face.api import numbers, served, taxes
+from railyard.face.api import numbers, served, words
 from railyard.face.cli.progress import Progress
 from railyard.face.cli.tables import Table, emit
 from railyard.work.serving.explain import ServedExplanation
@@ -73,7 +73,7 @@ def _head(found: Explanation) -> str:
     lines = [
         f"{found.name}: {tree.variant}" if tree.variant != found.name else found.name,
         f"step {numbers.seconds(tree.step_ps * 1e-12)}, mean over {tree.ranks:,} ranks, engine {found.engine}",
-        _wrapped(taxes.sentence(found.variant)),
+        _wrapped(words.sentence(found.variant)),
     ]
     if others:
         lines.append(_wrapped(f"other variants: {', '.join(others)} (--variant NAME)"))

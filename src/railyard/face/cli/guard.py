@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
 import os
 import sys
 import tempfile
@@ -12,13 +14,44 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from railyard.face.cli import memory, plain, signals
+from railyard.face.cli import signals
 from railyard.face.cli.completion import COMPLETING, prepare
 from railyard.face.cli.messages import paint, say, show
 from railyard.kit.errors import Interrupted, RailyardError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+
+_ASCII = str.maketrans(
+    {
+        **dict.fromkeys("─━", "-"),
+        **dict.fromkeys("│├", "|"),
+        "└": "`",
+        **dict.fromkeys("█▉▊▋▌▍▎▏", "#"),
+        "…": "...",
+        **dict.fromkeys("–—−", "-"),
+        "×": "x",
+        "±": "+-",
+        "µ": "u",
+    }
+)
+
+
+def letters(*streams: Any) -> None:
+    """Makes streams write what their encoding lacks in letters that it has."""
+    codecs.register_error("railyard", _spelled)
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "backslashreplace"):
+            stream.reconfigure(errors="railyard")
+
+
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_ASCII)
+    return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
+
 
 OUR_FAULT = 3
 CLOSED = 141
@@ -34,13 +67,13 @@ def run(arguments: Sequence[str]) -> int:
         return _unwritten(OSError(errno.EBADF, "stdout is closed"))
     if COMPLETING in os.environ:
         prepare()
-    plain.letters(sys.stdout, sys.stderr)
+    letters(sys.stdout, sys.stderr)
     try:
         if list(arguments[:1]) != ["plan"]:  # which has an answer at any moment
             signals.ready()
-        from railyard.face.cli.app import command
+        from railyard.face.cli.installed import command
 
-        memory.prepare()
+        signals.prepare()
         outcome = command().main(args=list(arguments), prog_name="railyard", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit:
@@ -73,13 +106,13 @@ def end(code: int) -> None:
 
 def _code(code: int) -> int:
     """The exit code of a command; typer makes 130 of every signal."""
-    return _stopped() if code in (128 + signals.CTRL_C, signals.code()) else code
+    return _stopped() if code in (128 + signals.CTRL_C, signals.exit_code()) else code
 
 
 def _stopped(error: BaseException | None = None) -> int:
     del error
     say(f"stopped by {signals.name()}", "yellow")
-    return signals.code()
+    return signals.exit_code()
 
 
 def _closed(error: BrokenPipeError) -> int:
@@ -120,8 +153,8 @@ def _usage(error: Any) -> int:
 
 def _exhausted(error: BaseException) -> int:
     del error
-    sys.stderr.write(f"{paint('error:', 'red')} {memory.WORDS}\n")
-    say(f"\nhint: {memory.HINT}")
+    sys.stderr.write(f"{paint('error:', 'red')} {signals.WORDS}\n")
+    say(f"\nhint: {signals.HINT}")
     return 1
 
 
@@ -130,7 +163,7 @@ def _fault(error: BaseException) -> int:
 
     if signals.came() and Interrupted.__name__ in "".join(traceback.format_exception(error)):
         return _stopped()  # a library has made an error of its own of the signal, as Pydantic does
-    if memory.bound() is not None and any(word in str(error) for word in memory.SIGNS):
+    if signals.bound() is not None and any(word in str(error) for word in signals.SIGNS):
         return _exhausted(error)
 
     with tempfile.NamedTemporaryFile(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.ask.observe.next_tests import Step
-    from railyard.measure.result.answers.diagnosis import DiagnosisAnswer, TestStep
+    from railyard.measure.result.answers.check import DiagnosisAnswer, TestStep
 
 SHOWN = 20
 
@@ -24,7 +24,7 @@ def observe(path: Path, *, out: Path | None, cluster: Path | None, as_json: bool
     Raises:
         InputError: Nothing at the path can be read, or the cluster's file is wrong.
     """
-    from railyard.ask.observe.figures import observed
+    from railyard.ask.observe.summary import observed
     from railyard.graph.parquet import write_record
     from railyard.kit.errors import InputError
 
@@ -201,8 +201,7 @@ def diagnose(path: Path, *, cluster: Path | None, out: Path | None, as_json: boo
     Raises:
         InputError: Nothing at the path can be read, the cluster's file is wrong, or the answer cannot be kept.
     """
-    from railyard.ask.observe.answer import answer_of
-    from railyard.ask.observe.clusterfile import cluster_of
+    from railyard.ask.observe.answer import answer_of, cluster_of
     from railyard.ask.observe.diagnose import diagnose as diagnosed
     from railyard.kit.files import read_text
 
@@ -249,7 +248,7 @@ def symptom(name: str, *, cluster: Path | None, as_json: bool) -> None:
     Raises:
         InputError: The symptom is unknown, or the cluster's file is wrong.
     """
-    from railyard.ask.observe.clusterfile import cluster_of
+    from railyard.ask.observe.answer import cluster_of
     from railyard.ask.observe.next_tests import of_symptom, plain
 
     steps = of_symptom(name, None if cluster is None else cluster_of(cluster))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from railyard.measure.result.result import Result
+    from railyard.measure.result.reading import Result
     from railyard.work.scenario.packet.settings import PacketSettings
     from railyard.work.traffic.report import Report
 

@@ -12,20 +12,151 @@ from railyard.face.cli.tables import Table, emit
 from railyard.kit.errors import InputError
 from railyard.kit.files import keep_existing, write_text
 from railyard.work.operate.hostlist import compress
+from railyard.work.operate.kueue.words import state_of, why_not
 from railyard.work.operate.placed import Advised, PlacedTable, answer_of
 from railyard.work.operate.placed import place as placed
 from railyard.work.operate.source import read_nodes
 from railyard.work.operate.stream import broken_promises
 from railyard.work.operate.topology_file import formats
+from railyard.work.serving.summary import summarize
+from railyard.work.serving.traces import read_trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from railyard.work.operate.advice import Advice, Question
+    from railyard.work.operate.kueue.play import Played
+    from railyard.work.operate.kueue.queues import Share, Workload
     from railyard.work.operate.placed import Where
     from railyard.work.operate.stream import PlacedJob
     from railyard.work.operate.tree import NodeTree
+    from railyard.work.serving.summary import Lengths, Summary
+
+
+def show(played: Played, *, as_json: bool) -> None:
+    """Prints what Kueue makes of workloads that wait.
+
+    Args:
+        played: What it made of them.
+        as_json: By workload in place of a table.
+    """
+    if as_json:
+        emit(json.dumps({key: _admit_values(played, one) for key, one in played.workloads.items()}, ensure_ascii=False))
+        return
+    _admit_print(played)
+
+
+def _admit_print(played: Played) -> None:
+    table = Table(["workload", "queue", "state", "pod set", "pods", "flavors", "where"], right=[4])
+    for key, one in played.workloads.items():
+        if one.admission is None:
+            table.add(key, one.queue, state_of(played, one), "", "", "", why_not(played, key))
+            continue
+        for place, share in enumerate(one.admission.shares):
+            first = (key, one.queue, state_of(played, one)) if not place else ("", "", "")
+            flavors = ", ".join(dict.fromkeys(share.flavors.values()))
+            table.add(*first, share.name, str(share.count), flavors, _where(share))
+    table.print()
+    new, waiting = len(played.news), sum(one.admission is None for one in played.workloads.values())
+    emit("")
+    emit(f"{new} got in or moved, {len(played.gone)} had to go, {waiting} wait ({played.cycles} cycles)")
+
+
+def _where(share: Share) -> str:
+    if share.place is None:
+        return "once nodes are provisioned" if share.delayed == "Pending" else ""
+    counts: dict[int, list[str]] = {}
+    for values, pods in share.place.domains:
+        counts.setdefault(pods, []).append("/".join(values))
+    return "; ".join(f"{pods} on {compress(names)}" for pods, names in sorted(counts.items(), reverse=True))
+
+
+def _admit_values(played: Played, one: Workload) -> dict[str, object]:
+    shares = one.admission.shares if one.admission else ()
+    return {
+        "queue": one.queue,
+        "state": state_of(played, one),
+        "for": played.gone.get(one.key) or None,
+        "why": played.why.get(one.key) if one.admission is None else None,
+        "podSets": {
+            share.name: {
+                "count": share.count,
+                "flavors": share.flavors,
+                "levels": list(share.place.levels) if share.place else [],
+                "domains": [[list(values), pods] for values, pods in share.place.domains] if share.place else [],
+            }
+            for share in shares
+        },
+    }
+
+
+def trace(file: Path, *, name: str | None, sort: bool, drop_empty: bool, as_json: bool) -> None:
+    """Prints rate, lengths, burstiness and shared prefixes of a trace.
+
+    Raises:
+        InputError: The file is no trace, or a row of it is wrong.
+    """
+    summary = summarize(read_trace(file, name, sort=sort, empty="drop" if drop_empty else "refuse"))
+    if as_json:
+        emit(json.dumps(summary.to_json(), indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    emit(f"{summary.source}: {summary.requests:,} requests in {_span(summary.duration_s)}")
+    emit("")
+    table = Table(["what", "value", "what it means"], right=[1])
+    for row in [*_rate(summary), *_prefixes(summary), *_classes(summary)]:
+        table.add(*row)
+    table.print()
+    emit("")
+    lengths = Table(["tokens", "mean", "p50", "p90", "p99", "largest"], right=[1, 2, 3, 4, 5])
+    for what, lengths_of in (("input", summary.input_tokens), ("output", summary.output_tokens)):
+        if lengths_of is not None:
+            lengths.add(what, *_cells(lengths_of))
+    lengths.print()
+
+
+def _rate(summary: Summary) -> list[tuple[str, str, str]]:
+    rows = [
+        ("rate", f"{summary.rate_per_s:.3g} /s", "mean arrivals"),
+        ("peak", f"{summary.peak_rate_per_s:.3g} /s", "the busiest 10 s"),
+    ]
+    if summary.gap_cv is not None:
+        rows.append(("variation of gaps", f"{summary.gap_cv:.2f}", "Poisson 1, bursts more"))
+    for window, index in summary.dispersion.items():
+        lag = summary.autocorrelation[window]
+        rows.append((f"dispersion in {window:g} s", f"{index:.2f}", f"Poisson 1; next window correlated by {lag:.2f}"))
+    return rows
+
+
+def _prefixes(summary: Summary) -> list[tuple[str, str, str]]:
+    rows = [("conversations", f"{summary.sessions:,}", "with an id")] if summary.sessions else []
+    if summary.prefix_hit_rate is None or summary.cached_token_share is None:
+        return [*rows, ("prefix hits", "unknown", "the trace has no prefixes")]
+    blocks = f"of blocks of {summary.block_tokens} tokens, with a cache that never forgets"
+    return [
+        *rows,
+        ("prefix hits", f"{summary.prefix_hit_rate:.1%}", blocks),
+        ("cached tokens", f"{summary.cached_token_share:.1%}", "of all input tokens, with the same cache"),
+    ]
+
+
+def _classes(summary: Summary) -> list[tuple[str, str, str]]:
+    if len(summary.kinds) < 2:
+        return []
+    return [(f"class {name}", f"{share:.1%}", "of requests") for name, share in summary.kinds.items()]
+
+
+def _cells(lengths_of: Lengths) -> list[str]:
+    return [
+        f"{value:,.0f}" for value in (lengths_of.mean, lengths_of.p50, lengths_of.p90, lengths_of.p99, lengths_of.most)
+    ]
+
+
+def _span(seconds: float) -> str:
+    for unit, length in (("days", 86_400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:.3g} s"
 
 
 def place(where: Where, *, policy: str, out: Path | None, as_json: bool) -> None:
@@ -46,7 +177,7 @@ def place(where: Where, *, policy: str, out: Path | None, as_json: bool) -> None
     elif isinstance(found, Advised):
         _advise(found, as_json=as_json)
     else:
-        from railyard.face.cli.admit import show
+        pass
 
         show(found, as_json=as_json)
     if out is not None:

@@ -6,22 +6,242 @@ import json
 import math
 from typing import TYPE_CHECKING
 
-from railyard.ask.plan.serving.planning import plan
-from railyard.ask.plan.serving.summary import gain, to_json, why
+from railyard.ask.plan.growth import change, paths
+from railyard.ask.plan.growth.change import provisions
+from railyard.ask.plan.serving.planning import gain, plan, to_json, why
+from railyard.ask.plan.worth import moved
+from railyard.ask.plan.worth import worth as worths
 from railyard.face.api import numbers
+from railyard.face.api.query import query, selecting
 from railyard.face.cli import messages
 from railyard.face.cli.progress import Progress
 from railyard.face.cli.tables import Table, emit
 from railyard.kit.errors import InputError
 from railyard.kit.files import keep_existing, write_text
+from railyard.measure.cost.assumptions import ABSENT, SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from railyard.ask.plan.serving.planning import Planned
+    import polars as pl
+
+    from railyard.ask.plan.growth.paths import Growth
+    from railyard.ask.plan.serving.planning import OptionRow, Planned
     from railyard.ask.plan.serving.search import Plan
-    from railyard.ask.plan.serving.summary import OptionRow
+    from railyard.ask.plan.worth.worth import Worth
+    from railyard.catalog.types import Range
+
+
+def ask(
+    sources: Sequence[Path], *, sql: str | None, where: str, columns: str, sort: str, most: int | None, as_json: bool
+) -> None:
+    """Prints the answer as a table, or a JSON object a row.
+
+    Raises:
+        InputError: The question is wrong, or there is nothing to ask.
+    """
+    if sql is not None and (where or columns or sort or most is not None):
+        raise InputError("a question is either `--sql` or made of the other options", key="--sql", found=sql)
+    names = [name for name in columns.split(",") if name.strip()]
+    text = (
+        sql if sql is not None else selecting(where=where, columns=names, sort=sort, most=20 if most is None else most)
+    )
+    found = query(sources, text)
+    if as_json:
+        emit(json.dumps([_plain(row) for row in found.iter_rows(named=True)], ensure_ascii=False, allow_nan=False))
+        return
+    _table(found).print()
+
+
+def _table(found: pl.DataFrame) -> Table:
+    right = [at for at, kind in enumerate(found.dtypes) if kind.is_numeric()]
+    table = Table(found.columns, right)
+    for row in found.iter_rows():
+        table.add(*(_plan_query_cell(value) for value in row))
+    return table
+
+
+def _plan_query_cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _plain(row: dict[str, object]) -> dict[str, object]:
+    """A row as JSON has it: what is no number is null."""
+    return {
+        key: (None if isinstance(value, float) and not math.isfinite(value) else value) for key, value in row.items()
+    }
+
+
+def growth(file: Path, *, sets: Sequence[str], report: Path | None, as_json: bool) -> None:
+    """Prints what paths of growth cost, and what each regrets where growth ends early.
+
+    Raises:
+        InputError: The plan is wrong.
+    """
+    draft = messages.scenario(file, sets)
+    found = paths.growth(draft)
+    result = paths.to_json(found)
+    if report is not None:
+        write_text(report, change.page(draft.title, result))
+    if as_json:
+        emit(json.dumps(result, ensure_ascii=False, allow_nan=False))
+        return
+    _steps(found)
+    emit("")
+    _futures(found)
+    emit("")
+    _provisions(found)
+    for name, reason in found.left_out:
+        emit(f"{name} cannot be: {reason}")
+    if any(path.name == paths.BESIDE for path in found.paths):
+        emit(
+            "beside: tokens of several jobs, one a cluster, each with its part of the batch; none has all accelerators"
+        )
+
+
+def _steps(found: Growth) -> None:
+    heads = (
+        "path",
+        "stage",
+        "capital",
+        "network bought",
+        "stranded",
+        "on the books",
+        "cables kept/moved/laid",
+        "job stops",
+        "idle",
+    )
+    table = Table(heads, range(2, len(heads)), turn=True)
+    for path in found.paths:
+        for step in path.steps:
+            made = step.change
+            table.add(
+                path.name,
+                step.stage,
+                numbers.dollars(step.capital_usd),
+                numbers.dollars(made.usd(made.bought.values(), network=True)),
+                numbers.dollars(step.stranded_usd),
+                numbers.dollars(step.written_off_usd),
+                f"{made.kept:,}/{made.moved:,}/{made.laid:,}",
+                numbers.seconds(step.stopped_s),
+                numbers.dollars(step.idle_usd),
+            )
+    table.print()
+
+
+def _provisions(found: Growth) -> None:
+    heads = ("bought at once, USD a year where wanted", *(stage.name for stage in found.stages), "largest regret")
+    table = Table(heads, range(1, len(heads)), turn=True)
+    for one in provisions(found.stages):
+        costs = [
+            f"{numbers.dollars(usd)} (+{numbers.dollars(late)})"
+            for usd, late in zip(one.usd_per_year, one.regret_usd, strict=True)
+        ]
+        table.add(one.built, *costs, numbers.dollars(one.bound_usd))
+    table.print()
+
+
+def _futures(found: Growth) -> None:
+    heads = ("$/M tokens where growth ends after", *(stage.name for stage in found.stages), "largest regret")
+    table = Table(heads, range(1, len(heads)), turn=True)
+    for path in found.paths:
+        costs = [f"{numbers.short(usd)} ({late:+.1%})" for usd, late in zip(path.futures, path.regret, strict=True)]
+        table.add(path.name, *costs, f"{max(path.regret):.1%}")
+    table.print()
+
+
+def worth(file: Path, *, sets: Sequence[str], report: Path | None, as_json: bool, quiet: bool) -> None:
+    """Prints what a microsecond, a tail, nines and the network are worth, and carbon by grid.
+
+    Raises:
+        InputError: The scenario is wrong, or the page cannot be written.
+    """
+    with Progress(wanted=not quiet) as progress:
+        progress("reading the scenario", 0.0)
+        found = worths.worth(messages.scenario(file, sets), progress)
+    result = worths.to_json(found)
+    if report is not None:
+        write_text(report, moved.page(result))
+    if as_json:
+        emit(json.dumps(result, ensure_ascii=False, allow_nan=False))
+        return
+    for table in (_moved(found), _nines(found), _network(found), _carbon(found)):
+        table.print()
+        emit("")
+    emit(f"grids: {SOURCE}; absent: {ABSENT}")
+
+
+def _usd(band: Range) -> tuple[str, str, str]:
+    low, typical, high = (signed(value) for value in (band.low, band.typical, band.high))
+    return typical, low, high
+
+
+def signed(value: float) -> str:
+    """Dollars with their sign where they are less than nothing."""
+    return f"-{numbers.dollars(-value)}" if value < 0 else numbers.dollars(value)
+
+
+def _moved(found: Worth) -> Table:
+    table = Table(("what a year of it costs", "USD a year", "low", "high", "of the cluster"), (1, 2, 3, 4))
+    for words, one in (
+        ("1 us more in every switch", found.hop),
+        ("0.1 % more of the slowest of 1,000 computations", found.tail),
+    ):
+        share = one.usd_per_year.typical / found.usd_per_year.typical
+        table.add(words, *_usd(one.usd_per_year), f"{share:.3%}")
+    table.add("the cluster", *_usd(found.usd_per_year), "")
+    return table
+
+
+def _nines(found: Worth) -> Table:
+    heads = ("all servers up", "spares", "few to many failures", "reached", "USD a year", "for this nine", "it gives")
+    table = Table(heads, range(1, len(heads)))
+    for one in found.nines:
+        few, usual, many = ("more than half" if number is None else str(number) for number in one.spares)
+        if one.usd_per_year is None or one.step_usd_per_year is None or one.worth_usd_per_year is None:
+            table.add(f"{one.wanted:.6%}".rstrip("0%").rstrip(".") + " %", usual, f"{few} to {many}", "", "", "", "")
+            continue
+        table.add(
+            f"{100 * one.wanted:g} %",
+            usual,
+            f"{few} to {many}",
+            f"{100 * (one.reached or 0.0):.4g} %",
+            signed(one.usd_per_year.typical),
+            signed(one.step_usd_per_year),
+            signed(one.worth_usd_per_year),
+        )
+    return table
+
+
+def _network(found: Worth) -> Table:
+    table = Table(("the network is", "typical", "low", "high"), (1, 2, 3))
+    one = found.network
+    for words, band in (
+        ("of what is bought", one.capex),
+        ("of the dollars of an hour", one.usd),
+        ("of the joules", one.joules),
+    ):
+        table.add(words, *(numbers.percent(value) for value in (band.typical, band.low, band.high)))
+    table.add("dollars a year", signed(one.usd_per_year), "", "")
+    return table
+
+
+def _carbon(found: Worth) -> Table:
+    table = Table(("grid", "g/kWh", "of", "t CO2e a year", "low", "high", "g per million tokens"), range(1, 7))
+    for one in found.carbon:
+        band = one.tonnes_per_year
+        table.add(
+            one.grid.name,
+            f"{one.grid.g_per_kwh:g}",
+            str(one.grid.year),
+            *(f"{value:,.0f}" for value in (band.typical, band.low, band.high)),
+            numbers.short(one.grams_per_million.typical),
+        )
+    return table
+
 
 _SHOWN = 8
 _OPTIONS = 14

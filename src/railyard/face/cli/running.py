@@ -3,21 +3,60 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railyard.face import api
-from railyard.face.api import background, compared, layouts, operated, wide, words
+from railyard.face.api import believed, compared, layouts, operated, wide, words
 from railyard.face.cli import messages, signals
+from railyard.face.cli.messages import say
 from railyard.face.cli.progress import Progress
 from railyard.face.cli.tables import Table, emit
-from railyard.kit.errors import SimulationError
+from railyard.graph.exporter import exporters
+from railyard.graph.parquet import read_record
+from railyard.kit.errors import InputError, SimulationError
+from railyard.work.scenario import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from railyard.face.api.operated import Sheet
-    from railyard.measure.result.result import Result
+    from railyard.measure.result.reading import Result
+
+
+_RECORDS = ("timeline.parquet", "flows.parquet", "requests.parquet")
+"""Records in folders of runs: of tasks, of flows, of requests."""
+
+
+def export(run: Path, *, name: str, out: Path | None, quiet: bool) -> None:
+    """Writes the record of a run.
+
+    Raises:
+        InputError: There is no such run or exporter, or the file cannot be written.
+    """
+    try:
+        exporter = exporters.get(name)
+    except InputError as error:
+        raise error.located(key="--as") from None
+    path = out or Path(f"{run.stem}{exporter.suffix}")
+    record = read_record(_file_of(run))
+    try:
+        exporter.write(record, path)
+    except OSError as error:
+        raise InputError(f"the file cannot be written: {error.strerror}", file=path, key="--out") from None
+    if not quiet:
+        say(f"wrote {path}")
+
+
+def _file_of(run: Path) -> Path:
+    """The record of a folder, or the file itself."""
+    if not run.is_dir():
+        return run
+    found = [run / name for name in _RECORDS if (run / name).is_file()]
+    if not found:
+        raise InputError("the folder holds no record of a run", file=run, allowed=_RECORDS)
+    return found[0]
+
 
 _FAILED = 3
 """Variants that did not end well and are named."""
@@ -92,9 +131,9 @@ def show(finished: api.Run) -> None:
     _table(compared.comparison(result))
     if "runs" not in result.scenario:  # of kept runs each has been shown with its layouts when it was run
         _layouts(result)
-    if rows := list(background.rows(result)):
+    if rows := list(believed.rows(result)):
         emit("")
-        _table(compared.Comparison(background.HEADINGS, background.RIGHT, rows))
+        _table(compared.Comparison(believed.HEADINGS, believed.RIGHT, rows))
 
 
 def _layouts(result: Result) -> None:
@@ -109,3 +148,52 @@ def _table(found: compared.Comparison) -> None:
     for cells in found.rows:
         table.add(*cells)
     table.print()
+
+
+def compare(
+    what: Sequence[Path],
+    *,
+    sets: Sequence[str],
+    varies: Sequence[str],
+    engine: str | None,
+    ray: str | None,
+    out: Path,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Runs every combination of the varied values, or sets runs side by side.
+
+    Raises:
+        InputError: Nothing is varied, the scenario is wrong, or runs cannot be read or compared.
+        SimulationError: The run cannot finish.
+    """
+    if len(what) == 1 and not _is_run(what[0]):
+        _refuse_nothing(what[0], sets, varies)
+        run(what[0], sets=sets, varies=varies, engine=engine, ray=ray, out=out, as_json=as_json, quiet=quiet)
+        return
+    _refuse_settings(sets, varies, engine, ray)
+    for path in what:
+        if path.suffix in {".yaml", ".yml"}:
+            raise InputError(
+                "this is a scenario among runs", file=path, hint="run it first, then give the folder of the run"
+            )
+    tell(api.compare_runs(what, out=out), as_json=as_json, quiet=quiet)
+
+
+def _refuse_nothing(scenario: Path, sets: Sequence[str], varies: Sequence[str]) -> None:
+    given = load.load(scenario, sets).scenario.compare
+    if not (varies or given.vary or given.variants or given.steps):
+        raise InputError("there is nothing to compare", hint="give for example `--vary fabric=roce,infiniband,ideal`")
+
+
+def _is_run(path: Path) -> bool:
+    return path.is_dir() or path.suffix == ".json"
+
+
+def _refuse_settings(sets: Sequence[str], varies: Sequence[str], engine: str | None, ray: str | None) -> None:
+    given = {"--set": bool(sets), "--vary": bool(varies), "--engine": engine is not None, "--ray": ray is not None}
+    option = next((name for name, there in given.items() if there), None)
+    if option is not None:
+        raise InputError(
+            "runs that were kept cannot be changed", key=option, hint="give a scenario, or `railyard run` it anew"
+        )

@@ -12,15 +12,14 @@ import numpy as np
 from railyard.collective.synthesis.collectives import collectives
 from railyard.collective.synthesis.msccl import MOST_MESSAGES, least_messages, msccl_xml
 from railyard.collective.synthesis.mscclpp import MOST_IN_PLAN, mscclpp_json
-from railyard.collective.synthesis.network import read_network
+from railyard.collective.synthesis.network import SizeMeaning, read_network
 from railyard.collective.synthesis.search import synthesize as search
-from railyard.collective.synthesis.size import SizeMeaning
 from railyard.collective.synthesis.uneven import COLLECTIVE, read_matrix, slots_bytes, synthesize_uneven
 from railyard.face.cli import messages, signals, tables
 from railyard.face.cli.messages import say
 from railyard.face.cli.progress import Progress
 from railyard.face.cli.tables import emit
-from railyard.kit import units
+from railyard.kit import quantities
 from railyard.kit.errors import InputError
 from railyard.kit.files import keep_existing, write_text
 
@@ -167,7 +166,7 @@ class _Size:
     @staticmethod
     def of(text: str, collective: str) -> _Size:
         try:
-            size_bytes = units.size(text)
+            size_bytes = quantities.size(text)
         except InputError as error:
             raise error.located(key="--size") from None
         if size_bytes <= 0:

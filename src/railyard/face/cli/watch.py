@@ -12,7 +12,7 @@ from railyard.face.cli.tables import Table, emit
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.ask.observe.live.exporter import Exporter
+    from railyard.ask.observe.live.prometheus import Exporter
 
 SHOWN = 20
 MOST_PORT = 65535
@@ -24,9 +24,9 @@ def rehearse(run: Path, *, cluster: Path | None, out: Path | None) -> None:
     Raises:
         InputError: The run cannot be read, or a file is missing.
     """
-    from railyard.ask.observe.clusterfile import cluster_for, seed_of
-    from railyard.ask.observe.figures import record_file
+    from railyard.ask.observe.answer import cluster_for, seed_of
     from railyard.ask.observe.live.telemetry import openmetrics, undisturbed
+    from railyard.ask.observe.summary import record_file
     from railyard.graph.parquet import read_record
     from railyard.kit.errors import InputError
     from railyard.kit.files import write_text
@@ -58,10 +58,9 @@ def watch(
     Raises:
         InputError: Prometheus does not answer, the cluster's file is wrong, or nothing can listen at the port.
     """
-    from railyard.ask.observe.clusterfile import cluster_of
-    from railyard.ask.observe.drift import Drift
-    from railyard.ask.observe.live.exporter import page
-    from railyard.ask.observe.live.prometheus import Prometheus
+    from railyard.ask.observe.answer import cluster_of
+    from railyard.ask.observe.expected import Drift
+    from railyard.ask.observe.live.prometheus import Prometheus, page
     from railyard.ask.observe.live.watch import Expected, calibrated, expectations, exposition, files, learn, look
     from railyard.kit.errors import InputError
     from railyard.kit.files import write_text
@@ -99,7 +98,7 @@ def _exporter(where: str, cluster: Path | None) -> Exporter:
     Raises:
         InputError: There is nothing to export, or nothing can listen there.
     """
-    from railyard.ask.observe.live.exporter import LOOPBACK, Exporter
+    from railyard.ask.observe.live.prometheus import LOOPBACK, Exporter
     from railyard.ask.observe.reader import is_count
     from railyard.kit.errors import InputError
 

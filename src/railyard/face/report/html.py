@@ -13,7 +13,7 @@ from railyard.kit.files import write_text
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.measure.result.result import Result
+    from railyard.measure.result.reading import Result
     from railyard.measure.result.section import Figures
 
 _SEAT = "@@RAILYARD_RESULT@@"

@@ -17,11 +17,10 @@ from starlette.exceptions import HTTPException
 from railyard.face.web.audit import Audited, AuditLog
 from railyard.face.web.dispatch import Dispatcher
 from railyard.face.web.documents import RefusalBody, TextFault
-from railyard.face.web.faults import faults_of
 from railyard.face.web.guard import Guard
 from railyard.face.web.journal import JobJournal
-from railyard.face.web.looking import Looking
-from railyard.face.web.routes import answers, jobs, outputs, people, runs, scenarios, verbs, views
+from railyard.face.web.looking import Looking, faults_of
+from railyard.face.web.routes import answers, asking, jobs, outputs, runs, scenarios, verbs, views
 from railyard.face.web.routes.asking import House
 from railyard.face.web.status import Status, StatusFirst
 from railyard.kit.errors import RailyardError
@@ -69,7 +68,7 @@ def application(settings: ServerSettings) -> FastAPI:
         responses=_REFUSALS,
     )
     app.state.house = house
-    for part in (people, scenarios, verbs, jobs, runs, answers, outputs, views):
+    for part in (asking, scenarios, verbs, jobs, runs, answers, outputs, views):
         app.include_router(part.router, prefix=PREFIX)
     _explain_refusals(app)
     app.add_middleware(Audited, log=AuditLog(settings.state / "audit.log"))

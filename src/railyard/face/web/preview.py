@@ -17,15 +17,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railyard.face.web import sandbox
+from railyard.face.web import dispatch
 from railyard.face.web.documents import Checked, Estimated, TextFault
-from railyard.face.web.faults import faults_of
+from railyard.face.web.looking import faults_of
 from railyard.face.web.views import floor, marks, prices, requests, timeline
 from railyard.face.web.views import load as over_time
-from railyard.kit import processes
+from railyard.kit import files
 from railyard.kit.errors import RailyardError
 from railyard.work.scenario import load
-from railyard.work.study import estimate, inputs
+from railyard.work.study import explain
+from railyard.work.study import folder as inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,12 +45,12 @@ def main(folder: str, memory_bytes: str, parent: str) -> int:
         parent: Number of the process that asks.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    processes.die_with_parent(int(parent), signal.SIGTERM)
+    files.die_with_parent(int(parent), signal.SIGTERM)
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     os.chdir(folder)
-    processes.limit_memory(int(memory_bytes))
-    sandbox.confine(Path(folder))
+    files.limit_memory(int(memory_bytes))
+    dispatch.confine(Path(folder))
     lines.write("{}\n")  # ready: the time of an answer counts from here
     lines.flush()
     for line in sys.stdin:
@@ -79,14 +80,14 @@ def _seen(view: Callable[[dict[str, Any]], Any], question: dict[str, Any]) -> di
 def _draft(folder: Path, question: dict[str, Any]) -> Draft:
     draft = load.from_text(question["text"], folder / question["file"])
     for path in inputs.files_of(draft).values():
-        sandbox.refuse_outside(path, folder)
+        dispatch.refuse_outside(path, folder)
     return draft
 
 
 def _check(folder: Path, question: dict[str, Any]) -> Checked:
     try:
         draft = _draft(folder, question)
-        kind, engine = estimate.checked(draft)
+        kind, engine = explain.checked(draft)
     except RailyardError as error:
         return Checked(faults=faults_of(error))
     return Checked(faults=[], name=draft.title, kind=kind, engine=engine)
@@ -95,7 +96,7 @@ def _check(folder: Path, question: dict[str, Any]) -> Checked:
 def _estimate(folder: Path, question: dict[str, Any]) -> Estimated:
     begin = time.monotonic()
     try:
-        result = estimate.estimate(_draft(folder, question))
+        result = explain.estimate(_draft(folder, question))
     except RailyardError as error:
         return Estimated(faults=faults_of(error), took_s=time.monotonic() - begin)
     except MemoryError:

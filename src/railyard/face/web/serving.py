@@ -6,15 +6,78 @@ import os
 import socket
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from railyard.face.web.settings import ServerSettings, WorkLimits, checked
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
+    import asyncio
+    from asyncio import TimerHandle
     from collections.abc import Callable
 
     from fastapi import FastAPI
+
+
+HEADING_S = 20.0
+"""For the heading of a request, from the beginning of the connection or the end of the last answer."""
+STILL_S = 30.0
+"""In which `LEAST_BYTES` of a body arrive, or a client takes some of its answer."""
+LEAST_BYTES = 16 << 10
+MOST_CONNECTIONS = 512
+"""Of a process."""
+_LOOK_S = 1.0
+
+_Base: Any = AutoHTTPProtocol
+
+
+class ImpatientProtocol(_Base):  # type: ignore[misc]
+    """HTTP as Uvicorn speaks it, for clients that keep going."""
+
+    _timer: TimerHandle | None = None
+    _waits = "heading"
+    _since = 0.0
+    _received = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Makes room where there are too many."""
+        super().connection_made(transport)
+        self._since = self.loop.time()
+        self._timer = self.loop.call_later(_LOOK_S, self._look)
+        if len(self.connections) > MOST_CONNECTIONS:
+            slow = [one for one in self.connections if one is not self and one._waiting()]
+            min(slow, key=lambda one: one._since, default=self).transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Counts what arrives."""
+        self._received += len(data)
+        super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Looks no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def _waiting(self) -> str:
+        """What the connection waits for; empty: for the server."""
+        if self.cycle is None or self.cycle.response_complete:
+            return "heading"
+        if self.flow.write_paused:
+            return "reader"
+        return "body" if self.cycle.more_body else ""
+
+    def _look(self) -> None:
+        now, waits = self.loop.time(), self._waiting()
+        if waits != self._waits or (waits == "body" and self._received >= LEAST_BYTES):
+            self._waits, self._since, self._received = waits, now, 0
+        if waits and now - self._since > (HEADING_S if waits == "heading" else STILL_S):
+            self.transport.abort()
+            return
+        self._timer = self.loop.call_later(_LOOK_S, self._look)
+
 
 _VARIABLE = "RAILYARD_SERVER"
 """Environment variable by which further processes of one server learn its settings."""
@@ -33,7 +96,7 @@ def serve(settings: ServerSettings, *, processes: int, announce: Callable[[str],
     """
     import uvicorn
 
-    from railyard.face.web.patience import ImpatientProtocol
+    pass
 
     _refuse_taken(settings)
     settings = checked(settings)

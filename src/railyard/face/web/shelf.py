@@ -6,20 +6,71 @@ import hashlib
 import html
 import os
 import re
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from railyard.face.web.documents import FileRow, FileText, InputRow, PageRow
-from railyard.face.web.heads import answer_head_of, head_of
+from railyard.face.api import words
+from railyard.face.api.compared import comparison
+from railyard.face.web.documents import AnswerRow, FileRow, FileText, InputRow, PageRow, RunRow
 from railyard.graph.parquet import is_record
 from railyard.kit.errors import InputError
-from railyard.kit.files import locked, opened, read_text, write_text
-from railyard.measure.result.answers.answer import NAMES
+from railyard.kit.files import locked, opened, read_bytes, read_text, write_text
+from railyard.measure.result.answers.answer import NAMES, answer_from
+from railyard.measure.result.reading import kind_of, result_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.face.web.documents import AnswerRow, RunRow
+
+@lru_cache(maxsize=4096)
+def head_of(path: Path, changed_ns: int) -> RunRow | None:
+    """The head of a result, or None where this version cannot read it.
+
+    Args:
+        path: The file `result.json`, in the folder of its run.
+        changed_ns: When it was written: another time is another result.
+    """
+    del changed_ns
+    try:
+        result = result_from(read_bytes(path))
+    except (OSError, InputError):
+        return None
+    found = comparison(result)
+    return RunRow(
+        run=path.parent.name,
+        name=result.name,
+        engine=result.provenance.engine,
+        created=result.provenance.created or "",
+        version=result.provenance.version,
+        kind=kind_of(result.variants[0]) or "unknown",
+        columns=list(found.headings),
+        rows=[list(cells) for cells in found.rows],
+        sentence=words.why(result),
+    )
+
+
+@lru_cache(maxsize=4096)
+def answer_head_of(path: Path, changed_ns: int) -> AnswerRow | None:
+    """The head of an answer, or None where this version cannot read it.
+
+    Args:
+        path: Its document.
+        changed_ns: When it was written.
+    """
+    try:
+        answer = answer_from(read_bytes(path))
+    except (OSError, InputError):
+        return None
+    return AnswerRow(
+        answer=path.parent.name,
+        kind=NAMES[type(answer)],
+        name=answer.name,
+        sentence=answer.sentence(),
+        changed=changed_ns / 1e9,
+        hall=(path.parent / "scenario.yaml").is_file(),
+    )
+
 
 RUNS = "runs"
 RESULT = "result.json"

@@ -7,9 +7,11 @@ send the same bytes.
 from __future__ import annotations
 
 import time
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from railyard.face.web.documents import Health
+from railyard.face.web.documents import Health, Template
 from railyard.work.study.provenance import version
 
 if TYPE_CHECKING:
@@ -18,6 +20,28 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from railyard.face.web.journal import JobJournal
+
+
+_ABOUT = (
+    ("fabrics", "Six fabrics for one training job: which is worth its price?"),
+    ("oversubscription", "How many uplinks does this job pay for?"),
+    ("serving", "A model that answers requests: latency, goodput, dollars a million tokens."),
+)
+
+
+@cache
+def templates() -> list[Template]:
+    """Each with its text."""
+    commented = files("railyard.work.scenario").joinpath("template.yaml").read_text(encoding="utf-8")
+    return [
+        *(Template(name=name, about=about, text=_text(name)) for name, about in _ABOUT),
+        Template(name="commented", about="Every part of a scenario, explained where it stands.", text=commented),
+    ]
+
+
+def _text(name: str) -> str:
+    return files("railyard.face.web").joinpath("starters", f"{name}.yaml").read_text(encoding="utf-8")
+
 
 HEALTH = "/api/v1/health"
 JOB = "/api/v1/jobs/"

@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railyard.face.web import sandbox
-from railyard.face.web.faults import faults_of
+from railyard.face.web import dispatch
+from railyard.face.web.looking import faults_of
 from railyard.face.web.verbs.verb import Asked, verbs
-from railyard.kit import processes
+from railyard.kit import files as processes
 from railyard.kit.errors import RailyardError
 from railyard.work.scenario import load
-from railyard.work.study import inputs
+from railyard.work.study import folder as inputs
 from railyard.work.study.workers import workers
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ def _carry_out(request: dict[str, Any], tell: _Teller) -> dict[str, Any]:
     processes.limit_memory(request["memory_bytes"])
     verb = verbs.get(request["verb"])
     files = {name: [folder / file for file in given] for name, given in request["files"].items()}
-    sandbox.confine(folder)
+    dispatch.confine(folder)
     for path in (path for given in files.values() for path in given):
-        sandbox.refuse_outside(path, folder)
-    cluster = partial(workers, request["ray"], begin=partial(sandbox.confine, folder)) if request["ray"] else None
+        dispatch.refuse_outside(path, folder)
+    cluster = partial(workers, request["ray"], begin=partial(dispatch.confine, folder)) if request["ray"] else None
     asked = Asked(
         folder=folder,
         draft=partial(_draft, folder, request["text"], request["file"]),
@@ -79,7 +79,7 @@ def _carry_out(request: dict[str, Any], tell: _Teller) -> dict[str, Any]:
         files=files,
         options={**{option.name: option.default for option in verb.options}, **request["options"]},
         tell=tell,
-        pool=cluster or partial(workers, begin=partial(sandbox.confine, folder)),
+        pool=cluster or partial(workers, begin=partial(dispatch.confine, folder)),
         cluster=cluster,
     )
     return {"outcome": verb.work(asked).model_dump()}
@@ -88,7 +88,7 @@ def _carry_out(request: dict[str, Any], tell: _Teller) -> dict[str, Any]:
 def _draft(folder: Path, text: str, file: str) -> Draft:
     draft = load.from_text(text, folder / file)
     for path in inputs.files_of(draft).values():
-        sandbox.refuse_outside(path, folder)
+        dispatch.refuse_outside(path, folder)
     return draft
 
 

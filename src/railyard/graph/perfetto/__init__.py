@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.graph.perfetto import flows, journeys, requests, tasks
-from railyard.graph.perfetto.events import write_events
+from railyard.graph.perfetto.tasks import write_events
 from railyard.graph.task_graph import TaskGraph
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.graph.perfetto.events import PS_PER_NS, event
-from railyard.kit.units import format_size
+from railyard.graph.perfetto.tasks import PS_PER_NS, event
+from railyard.kit.quantities import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

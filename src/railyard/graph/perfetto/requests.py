@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.graph.perfetto.events import event, metadata
+from railyard.graph.perfetto.tasks import event, metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,25 +5,74 @@ Tasks of the stream `FREE`, which may run at the same time, get as many lanes as
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.graph.lanes import track_name, tracks_of
-from railyard.graph.occupancy import tasks_of
-from railyard.graph.perfetto.events import PS_PER_NS, metadata, microseconds
+from railyard.graph.job import track_name, tracks_of
+from railyard.graph.record import tasks_of
 from railyard.graph.task_graph import CollectiveKind, Kind
 from railyard.kit.errors import InputError
+from railyard.kit.files import appearing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from railyard.graph.record import Record
     from railyard.graph.task_graph import TaskGraph
+
+
+PS_PER_NS = 1000
+
+
+def write_events(events: Iterable[str], path: Path, head: Mapping[str, Any]) -> None:
+    """Writes a trace; the file appears complete or not at all.
+
+    Args:
+        events: Each as JSON.
+        path: Where to; a name that ends in `.gz` is compressed (Perfetto opens that too).
+        head: Fields of the trace besides its events, at least one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with appearing(path) as unfinished, unfinished.open("wb") as raw:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
+                _write_text(events, io.TextIOWrapper(packed, encoding="utf-8"), head)
+        else:
+            _write_text(events, io.TextIOWrapper(raw, encoding="utf-8"), head)
+
+
+def _write_text(events: Iterable[str], out: io.TextIOWrapper, head: Mapping[str, Any]) -> None:
+    out.write(json.dumps(head, separators=(",", ":")).removesuffix("}") + ',"traceEvents":[\n')
+    for number, line in enumerate(events):
+        out.write(",\n" if number else "")
+        out.write(line)
+    out.write("\n]}\n")
+    out.flush()
+    out.detach()
+
+
+def event(**fields: Any) -> str:
+    """One event as JSON."""
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def metadata(name: str, process: int, thread: int, key: str, value: str | int) -> str:
+    """The name or place of a process or thread."""
+    return event(ph="M", name=name, pid=process, tid=thread, args={key: value})
+
+
+def microseconds(time_ns: int) -> str:
+    """Nanoseconds as an exact decimal of microseconds."""
+    return f"{time_ns // 1000}.{time_ns % 1000:03d}"
+
 
 RANKS = 16
 """Ranks written when none are named: of more, this many spread evenly."""

@@ -9,10 +9,51 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from railyard.kit import quantities
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+
+def integer(value: object) -> int:
+    """An integer, zero or more.
+
+    Raises:
+        UnitError: A fraction, a negative number or no number.
+    """
+    return quantities.count(value)
+
+
+def fraction(value: object) -> float:
+    """A share, from `87 %` or 0.87.
+
+    Raises:
+        UnitError: Outside 0 to 1, or no ratio.
+    """
+    number = quantities.ratio(value)
+    if not 0.0 <= number <= 1.0:
+        raise quantities.UnitError(f"`{value}` is not a share", found=value, allowed="0 to 100 %")
+    return number
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a number comes from.
+
+    Attributes:
+        value_text: The value as the file writes it, with its unit.
+        source: Who says so.
+        year: Of the source.
+        confidence: `vendor` (the maker's own figure), `measured`, `estimated` (derived, remembered or guessed: override
+            it when you know better), or `user` (a value of the user's own file that gives no source).
+    """
+
+    value_text: str
+    source: str
+    year: int
+    confidence: str
+
 
 METADATA_KEY = "bounds"
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from railyard.kit import units
+from railyard.kit import quantities
 from railyard.kit.errors import InputError, did_you_mean
-from railyard.kit.schema import quantity, readers
+from railyard.kit.schema import bounds as readers
+from railyard.kit.schema import quantity
 from railyard.kit.schema.bounds import SHARE, Bounds
 
 if TYPE_CHECKING:
@@ -20,17 +21,17 @@ if TYPE_CHECKING:
 METADATA_KEY = "railyard"
 
 PRICE_READERS: dict[str, Callable[[object], float]] = {
-    "energy price": units.energy_price,
-    "space price": units.space_price,
-    "build price": units.build_price,
-    "money": units.money,
-    "ratio": units.ratio,
+    "energy price": quantities.energy_price,
+    "space price": quantities.space_price,
+    "build price": quantities.build_price,
+    "money": quantities.money,
+    "ratio": quantities.ratio,
     "share": readers.fraction,
     "share per year": readers.fraction,
-    "life": units.years,
-    "power": units.power,
-    "length": units.length,
-    "traffic price": units.storage_price,
+    "life": quantities.years,
+    "power": quantities.power,
+    "length": quantities.length,
+    "traffic price": quantities.storage_price,
 }
 PRICE_UNITS = {
     "energy price": "USD/kWh",
@@ -135,7 +136,7 @@ def loss(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, Fie
 
 def delay_per_length(key: str, help_: str) -> dict[str, FieldRecord]:
     """A propagation delay in s/m."""
-    return _meta(FieldRecord(key, "value", help_, units.delay_per_length, "5 ns/m"))
+    return _meta(FieldRecord(key, "value", help_, quantities.delay_per_length, "5 ns/m"))
 
 
 def frequency(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
@@ -180,7 +181,7 @@ def time_quantiles(key: str, help_: str, names: tuple[str, ...]) -> dict[str, Fi
 
 def spread(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
     """A plain number without unit, such as a standard deviation of logarithms."""
-    return _meta(FieldRecord(key, "value", help_, units.ratio, "0.4", bounds=bounds))
+    return _meta(FieldRecord(key, "value", help_, quantities.ratio, "0.4", bounds=bounds))
 
 
 def power_range(key: str, help_: str) -> dict[str, FieldRecord]:
@@ -235,7 +236,7 @@ def price_range(key: str, help_: str) -> dict[str, FieldRecord]:
 
 def ratio(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
     """A ratio such as `3:1`."""
-    return _meta(FieldRecord(key, "value", help_, units.ratio, "3:1", bounds=bounds))
+    return _meta(FieldRecord(key, "value", help_, quantities.ratio, "3:1", bounds=bounds))
 
 
 def topology(key: str, help_: str) -> dict[str, FieldRecord]:

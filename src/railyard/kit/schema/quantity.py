@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.kit import units
+from railyard.kit import quantities
 from railyard.kit.errors import InputError
 from railyard.kit.schema.bounds import Bounds
 
@@ -111,7 +111,7 @@ class Quantity:
 
 
 def _money(text: str) -> Callable[[float], str]:
-    return lambda value: f"{units.format_money(value)}{text}"
+    return lambda value: f"{quantities.format_money(value)}{text}"
 
 
 def _years(value: float) -> str:
@@ -126,33 +126,35 @@ def _hertz(value: float) -> str:
 
 
 def _span(value: float) -> str:
-    return f"{value / 3600:.12g} h" if value >= 3600 and value % 3600 == 0 else units.format_time(value * 1e12)
+    return f"{value / 3600:.12g} h" if value >= 3600 and value % 3600 == 0 else quantities.format_time(value * 1e12)
 
 
 def _ratio(value: float) -> str:
     return f"{value:.12g}"
 
 
-RATE = Quantity("a data rate", "400 Gb/s", units.rate, units.format_rate, "b/s", 1e18)
-SIZE = Quantity("a size", "80 GiB", units.size, units.format_size, "B", _INT64)
-TIME = Quantity("a time", "2 us", units.time, units.format_time, "ps", _INT64)
-SPAN = Quantity("a span of time", "30 min", units.seconds, _span, "s", 1e12)
-POWER = Quantity("a power", "700 W", units.power, units.format_power, "W", 1e12)
-FLOPS = Quantity("a compute rate, dense", "989 TFLOP/s", units.flops, units.format_flops, "FLOP/s", 1e21)
+RATE = Quantity("a data rate", "400 Gb/s", quantities.rate, quantities.format_rate, "b/s", 1e18)
+SIZE = Quantity("a size", "80 GiB", quantities.size, quantities.format_size, "B", _INT64)
+TIME = Quantity("a time", "2 us", quantities.time, quantities.format_time, "ps", _INT64)
+SPAN = Quantity("a span of time", "30 min", quantities.seconds, _span, "s", 1e12)
+POWER = Quantity("a power", "700 W", quantities.power, quantities.format_power, "W", 1e12)
+FLOPS = Quantity("a compute rate, dense", "989 TFLOP/s", quantities.flops, quantities.format_flops, "FLOP/s", 1e21)
 FLOP_PER_J = Quantity(
-    "operations of a joule", "0.97 TFLOP/J", units.flop_per_j, units.format_flop_per_j, "FLOP/J", 1e18
+    "operations of a joule", "0.97 TFLOP/J", quantities.flop_per_j, quantities.format_flop_per_j, "FLOP/J", 1e18
 )
-LENGTH = Quantity("a length", "30 m", units.length, units.format_length, "m", 1e9)
-LOSS = Quantity("a loss of light", "0.75 dB", units.loss, units.format_loss, "dB", 1e3)
-FREQUENCY = Quantity("a frequency", "1.83 GHz", units.frequency, _hertz, "Hz", 1e15)
-YEARS = Quantity("a span in years", "4 years", units.years, _years, "years", 100.0)
-COUNT = Quantity("a count", "15 T", units.count, units.format_count, "", 2.0**53, bare=True)
-RATIO = Quantity("a ratio", "95 %", units.ratio, _ratio, "", 1e6, bare=True)
-MONEY = Quantity("an amount of money", "$30k", units.money, _money(""), "USD", 1e15)
-MONEY_RATE = Quantity("a price of time", "$2.10/h", units.money_rate, _money("/h"), "USD/h", 1e12)
-ENERGY_PRICE = Quantity("a price of energy", "$0.08/kWh", units.energy_price, _money("/kWh"), "USD/kWh", 1e6)
-STORAGE_PRICE = Quantity("a price of storage", "$120/TB", units.storage_price, _money("/TB"), "USD/TB", 1e9)
-SPACE_PRICE = Quantity("a price of space", "$180/kW-month", units.space_price, _money("/kW-month"), "USD/kW-month", 1e9)
+LENGTH = Quantity("a length", "30 m", quantities.length, quantities.format_length, "m", 1e9)
+LOSS = Quantity("a loss of light", "0.75 dB", quantities.loss, quantities.format_loss, "dB", 1e3)
+FREQUENCY = Quantity("a frequency", "1.83 GHz", quantities.frequency, _hertz, "Hz", 1e15)
+YEARS = Quantity("a span in years", "4 years", quantities.years, _years, "years", 100.0)
+COUNT = Quantity("a count", "15 T", quantities.count, quantities.format_count, "", 2.0**53, bare=True)
+RATIO = Quantity("a ratio", "95 %", quantities.ratio, _ratio, "", 1e6, bare=True)
+MONEY = Quantity("an amount of money", "$30k", quantities.money, _money(""), "USD", 1e15)
+MONEY_RATE = Quantity("a price of time", "$2.10/h", quantities.money_rate, _money("/h"), "USD/h", 1e12)
+ENERGY_PRICE = Quantity("a price of energy", "$0.08/kWh", quantities.energy_price, _money("/kWh"), "USD/kWh", 1e6)
+STORAGE_PRICE = Quantity("a price of storage", "$120/TB", quantities.storage_price, _money("/TB"), "USD/TB", 1e9)
+SPACE_PRICE = Quantity(
+    "a price of space", "$180/kW-month", quantities.space_price, _money("/kW-month"), "USD/kW-month", 1e9
+)
 
 #: What a port or a link can have. Unusual: what no port has been sold with.
 LINK_RATE = RATE.within(

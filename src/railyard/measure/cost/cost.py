@@ -18,13 +18,53 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from railyard.catalog import Range
+from railyard.measure.cost import power as power_model
 from railyard.measure.cost.assumptions import CHEAP_END, HOURS_PER_MONTH, HOURS_PER_YEAR
-from railyard.measure.cost.capital import capital_recovery_factor
-from railyard.measure.cost.ranges import ENDS, End, at, by_end
+from railyard.measure.cost.capital import (
+    ACCELERATORS,
+    MANAGEMENT,
+    NETWORK_COMPONENTS,
+    SERVERS,
+    STORAGE,
+    Capex,
+    capex,
+    capital_recovery_factor,
+)
+from railyard.measure.cost.power import Power, power
+from railyard.measure.cost.ranges import ENDS, End, Source, at, band_of, by_end, named_band, of_entry, total
 from railyard.measure.job import Checkpointing, JobTime, job_time
+from railyard.measure.result.money import HourlyCost
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from railyard.catalog import Accelerator
+    from railyard.measure.cost.assumptions import Assumptions
+    from railyard.measure.cost.capital import Capex, Part
+    from railyard.measure.cost.power import Power, StepShares
+
+
+def hourly_inputs(bought: Capex, drawn: Power, assumptions: Assumptions) -> dict[str, Range]:
+    """Inputs of an hour's price: capital by part (USD), power (W), and the world around.
+
+    Management servers, fabric managers, racks and their power count among the servers.
+    """
+    return {
+        "accelerators_usd": bought.line(ACCELERATORS),
+        "servers_usd": bought.line(SERVERS) + bought.line(MANAGEMENT),
+        "network_usd": total(bought.line(name) for name in NETWORK_COMPONENTS),
+        "storage_usd": bought.line(STORAGE),
+        "it_w": drawn.it_w,
+        "provisioned_w": drawn.provisioned_w,
+        "installation": assumptions.installation,
+        "cost_of_capital": assumptions.cost_of_capital,
+        "life_years": assumptions.life_years,
+        "operations": assumptions.operations,
+        "pue": assumptions.pue,
+        "electricity_usd_per_kwh": assumptions.electricity_usd_per_kwh,
+        "space_usd_per_kw_month": assumptions.space_usd_per_kw_month,
+    }
+
 
 N = TypeVar("N", bound=Any)
 
@@ -166,3 +206,66 @@ def cost_of(model: CostModel) -> Cpmt:
     parts = tuple((name, Range(*(cases[end][name] for end in ENDS))) for name in BREAKDOWN)
     hourly = by_end(lambda end: sum(model.usd_per_h(model.values(end)).values()) / model.job.accelerators)
     return Cpmt(by_end(lambda end: sum(cases[end].values())), parts, hourly)
+
+
+@dataclass(frozen=True)
+class Hourly:
+    """What a cluster costs an hour while it does some work.
+
+    Attributes:
+        power: By component.
+        capex: By component.
+        parts: Dollars an hour by part of `BREAKDOWN`; at each end they add up to the total.
+        total: Dollars an hour.
+        run_s: How long the work takes.
+        sources: Of every price, power and assumption.
+    """
+
+    power: Power
+    capex: Capex
+    parts: tuple[tuple[str, Range], ...]
+    total: Range
+    run_s: float
+    sources: tuple[Source, ...]
+
+    def section(self) -> HourlyCost:
+        """The result's `cost`."""
+        return HourlyCost(
+            usd_per_h=band_of(self.total),
+            usd_per_run=band_of(self.total.scaled(self.run_s / 3600)),
+            breakdown=tuple(named_band(name, band) for name, band in self.parts),
+        )
+
+
+def hourly(
+    decomposition: StepShares, accelerator: Accelerator, parts: Sequence[Part], assumptions: Assumptions
+) -> Hourly:
+    """What an hour of a cluster costs.
+
+    Args:
+        decomposition: How its time is spent.
+        accelerator: On what.
+        parts: The bill of materials.
+        assumptions: The world around.
+    """
+    bought = capex(parts, assumptions.installation, decomposition.ranks)
+    drawn = power(decomposition, accelerator, parts, assumptions.pue)
+    inputs = hourly_inputs(bought, drawn, assumptions)
+    cases = {end: usd_per_h({name: at(band, input_end(name, end)) for name, band in inputs.items()}) for end in ENDS}
+    rows = tuple((name, Range(*(cases[end][name] for end in ENDS))) for name in BREAKDOWN)
+    return Hourly(
+        power=drawn,
+        capex=bought,
+        parts=rows,
+        total=by_end(lambda end: sum(cases[end].values())),
+        run_s=decomposition.step_s,
+        sources=tuple(
+            dict.fromkeys(
+                [
+                    *of_entry(accelerator, "price_usd", "tdp_w", "idle_power_w"),
+                    *assumptions.sources,
+                    *power_model.SOURCES,
+                ]
+            )
+        ),
+    )

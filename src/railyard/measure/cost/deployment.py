@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.catalog import Range
-from railyard.measure.cost.capital import Capex, capex
-from railyard.measure.cost.inputs import hourly_inputs
-from railyard.measure.cost.parts import MANAGEMENT, NICS, OPTICS, SERVERS, STORAGE, SWITCHES, power_of
+from railyard.measure.cost.capital import MANAGEMENT, NICS, OPTICS, SERVERS, STORAGE, SWITCHES, Capex, capex, power_of
+from railyard.measure.cost.cost import hourly_inputs
 from railyard.measure.cost.power import Power, PowerLine
-from railyard.measure.cost.ranges import at, band_of, by_end, named_band, total
+from railyard.measure.cost.ranges import Source, at, band_of, by_end, named_band, of_entry, total
 from railyard.measure.cost.serving import ServingCost, owned, rented
-from railyard.measure.cost.sources import Source, of_entry
 from railyard.measure.result.money import ServingCostFigures
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Accelerator
     from railyard.measure.cost.assumptions import Assumptions
-    from railyard.measure.cost.parts import Part
+    from railyard.measure.cost.capital import Part
     from railyard.measure.cost.serving import PaidGoodput
 
 DRAW = Source(

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from railyard.catalog import Range
-from railyard.measure.cost.parts import (
+from railyard.measure.cost.capital import (
     ACCELERATORS,
     MANAGEMENT,
     NICS,
@@ -35,8 +35,7 @@ from railyard.measure.cost.parts import (
     Part,
     power_of,
 )
-from railyard.measure.cost.ranges import End, at, band_of, by_end, total
-from railyard.measure.cost.sources import Source
+from railyard.measure.cost.ranges import End, Source, at, band_of, by_end, total
 from railyard.measure.result.money import DeploymentPower, PowerComponent, StepPower
 
 if TYPE_CHECKING:

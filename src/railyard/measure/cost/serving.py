@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+
 TOKENS = ("input", "output", "total")
 OWNED = (
     "accelerators_usd",
@@ -216,3 +217,76 @@ def _check(inputs: Mapping[str, Range], accelerators: int) -> None:
             raise InputError("low, typical and high are not in order, or below zero", key=name, found=band)
     if inputs["life_years"].low <= 0 or inputs["pue"].low < 1:
         raise InputError("a life is more than 0 years, facility power never less than IT power", key="life_years, pue")
+
+
+DAY_S = 86400.0
+_STEPS = 288  # five minutes each
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is started and stopped as one.
+
+    Attributes:
+        accelerators: Of the unit.
+        tokens_per_s: That all of them serve together: input tokens, cached ones included, or output tokens.
+    """
+
+    accelerators: int
+    tokens_per_s: float
+
+    def __post_init__(self) -> None:
+        """Refuses a unit that serves nothing."""
+        if self.accelerators < 1 or not (math.isfinite(self.tokens_per_s) and self.tokens_per_s > 0):
+            raise InputError("a unit has accelerators and serves tokens", key="unit", found=self)
+
+
+@dataclass(frozen=True)
+class Day:
+    """What a day asks of a service.
+
+    Attributes:
+        input_tokens: Of all prompts.
+        output_tokens: Of all answers.
+        cached_share: Share of the input tokens that a cache had.
+        peak: The day's highest load over its mean.
+    """
+
+    input_tokens: float
+    output_tokens: float
+    cached_share: float = 0.0
+    peak: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuses a day without tokens, and a peak below the mean or so high that the night would be below zero."""
+        if not (self.input_tokens > 0 and self.output_tokens > 0):
+            raise InputError("a day has input and output tokens", key="day", found=self)
+        if not 1 <= self.peak <= 2:
+            raise InputError("the peak is 1 to 2 times the mean", key="peak", found=self.peak)
+
+
+def mean_accelerators(day: Day, tokens: float, unit: Unit) -> float:
+    """Accelerators that run in the mean of a day.
+
+    Args:
+        day: Its curve.
+        tokens: Of the kind that the unit serves, a day.
+        unit: As many as the load of each moment needs.
+    """
+    mean = tokens / DAY_S / unit.tokens_per_s
+    load = (mean * (1 + (day.peak - 1) * math.cos(2 * math.pi * step / _STEPS)) for step in range(_STEPS))
+    return unit.accelerators * sum(math.ceil(each - 1e-9) for each in load) / _STEPS
+
+
+def service_cost(day: Day, prefill: Unit, decode: Unit, usd_per_gpu_h: Range) -> ServingCost:
+    """Prices of a service's tokens.
+
+    Args:
+        day: What is asked.
+        prefill: A unit that computes prompts.
+        decode: A unit that computes answers.
+        usd_per_gpu_h: Rent of one accelerator.
+    """
+    running = mean_accelerators(day, day.input_tokens, prefill) + mean_accelerators(day, day.output_tokens, decode)
+    served = PaidGoodput(day.input_tokens, day.output_tokens, DAY_S, cached_share=day.cached_share)
+    return rented(usd_per_gpu_h, served, running)

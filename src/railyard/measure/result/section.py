@@ -2,14 +2,143 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+
+Leaf = bool | int | float | str | None
+
+LONG = 16
+"""A list of more plain values is one leaf: how many, and their fingerprint."""
+
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?")
+
+_CALLED: tuple[tuple[str, ...], ...] = (
+    ("name",),
+    ("variant",),
+    ("cause", "group", "phase"),
+    ("item", "field"),
+    ("group", "kind", "ranks", "size_bytes"),
+    ("figure",),
+    ("parameter",),
+    ("resource",),
+    ("factor",),
+    ("choice", "part"),
+    ("pool",),
+    ("role",),
+    ("stage",),
+    ("job",),
+    ("key",),
+    ("what",),
+    ("what", "at_s"),
+    ("rank", "stream"),
+    ("label",),
+)
+"""Keys that identify the rows of a list: the first of these that all rows have and no two rows share."""
+
+
+def flatten(value: Any, path: str = "", left_out: Collection[str] = ()) -> Iterator[tuple[str, Leaf]]:
+    """Every leaf below a value with its path, such as `step.seconds`.
+
+    Args:
+        value: Of a JSON document.
+        path: Of the value itself.
+        left_out: Keys that are passed over, wherever they stand.
+    """
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key not in left_out:
+                yield from flatten(inner, f"{path}.{key}" if path else str(key), left_out)
+    elif isinstance(value, list):
+        yield from _listed(value, path, left_out)
+    else:
+        yield path, value if isinstance(value, Leaf) else str(value)
+
+
+def _listed(values: Sequence[Any], path: str, left_out: Collection[str]) -> Iterator[tuple[str, Leaf]]:
+    if not values:
+        yield path, "empty list"
+    elif len(values) > LONG and not any(isinstance(value, dict | list) for value in values):
+        yield path, f"{len(values)} values {fingerprint(json.dumps(values).encode())}"
+    else:
+        for name, inner in zip(names(values), values, strict=True):
+            yield from flatten(inner, f"{path}[{name}]", left_out)
+
+
+def names(rows: Sequence[Any]) -> list[str]:
+    """What the rows of a list are called, each differently; their numbers where they have no names."""
+    for keys in _CALLED:
+        if _have(rows, keys):
+            found = [", ".join(str(row[key]) for key in keys if row[key] != "") for row in rows]
+            if len(set(found)) == len(found):
+                return found
+    return [str(number) for number in range(len(rows))]
+
+
+def _have(rows: Sequence[Any], keys: Sequence[str]) -> bool:
+    """Whether all rows have these keys; fractions tell rows of one name apart and are no name by themselves."""
+    allowed = {key: str | int | float if key != keys[0] else str | int for key in keys}
+    return all(isinstance(row, dict) and all(isinstance(row.get(key), allowed[key]) for key in keys) for row in rows)
+
+
+def fingerprint(data: bytes) -> str:
+    """SHA-256 of bytes, shortened."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()[:32]
+
+
+def same(old: object, new: object) -> bool:
+    """Whether two values are equal to the last digit; 1 and 1.0 are, 1 and True are not, NaN is NaN."""
+    if isinstance(old, bool) or isinstance(new, bool):
+        return old is new
+    return old == new or (old != old and new != new)  # noqa: PLR0124 - only NaN differs from itself
+
+
+def near(old: object, new: object, within: float) -> bool:
+    """Whether all numbers of two values differ by no more than a share of themselves; digests may differ."""
+    if within == math.inf or "sha256:" in str(old):
+        return True
+    pairs = [NUMBER.findall(str(value).replace(",", "")) for value in (old, new)]
+    return len(pairs[0]) == len(pairs[1]) and all(a == b or _close(a, b, within) for a, b in zip(*pairs, strict=True))
+
+
+def _close(old: str, new: str, share: float) -> bool:
+    """Whether two numbers in words are near one another; what is no number, such as 0.8.0, is not."""
+    try:
+        return math.isclose(float(old), float(new), rel_tol=share)
+    except ValueError:
+        return False
+
+
+def reworded(old: object, new: object) -> bool:
+    """Whether two values are prose with the same numbers in other words."""
+    prose = isinstance(old, str) and isinstance(new, str) and " " in old and " " in new and "sha256:" not in old
+    return prose and NUMBER.findall(str(old)) == NUMBER.findall(str(new))
+
+
+def missing(old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> list[str]:
+    """What only the first has: whole sections by their own path where nothing of them is in the second."""
+    known = {prefix for path in new for prefix in _prefixes(path)}
+    found = (next((prefix for prefix in _prefixes(path) if prefix not in known), None) for path in old)
+    return list(dict.fromkeys(prefix for prefix in found if prefix is not None))
+
+
+def _prefixes(path: str) -> Iterator[str]:
+    """A path's sections from the outermost on, itself last; names in brackets may hold dots."""
+    depth = 0
+    for at, letter in enumerate(path):
+        depth += (letter == "[") - (letter == "]")
+        if (depth, letter) in ((0, "."), (1, "[")) and at:
+            yield path[:at]
+    yield path
+
 
 SAME = 1e-6
 """Relative difference of two figures that are the same."""
@@ -98,3 +227,30 @@ def require_sum(parts: Iterable[tuple[float, float, float]], total: Band) -> Non
     columns = list(zip(*parts, strict=True))
     for end, column, expected in zip(("low", "typical", "high"), columns, total.ends, strict=True):
         require_equal(f"the parts do not add up to the total at the {end} end", math.fsum(column), expected)
+
+
+class SourceRow(Figures):
+    """The origin of one number."""
+
+    item: str = Field(description="what it belongs to: `h100-sxm`, `cost of capital`")
+    field: str = Field(description="which number of it")
+    value: str = Field(description="as written, with its unit")
+    source: str = Field(description="who says so")
+    year: int | str = Field(description="of the source; empty where none is named")
+    confidence: str = Field(description="vendor, measured, estimated, published or user")
+
+
+class ProvenanceFigures(Figures):
+    """How a result was made."""
+
+    version: str = Field(description="of Railyard")
+    engine: str = Field(description="that ran the work")
+    seed: int = Field(description="of every random choice")
+    digest: str = Field(description="fingerprint of the first variant's run")
+    created: str | None = Field(
+        default=None,
+        description="date and time, UTC; absent where a run that was killed and goes on gives the same bytes",
+    )
+    sources: tuple[SourceRow, ...] = Field(description="of prices, powers and rates")
+    left_out: tuple[str, ...] = Field(description="what engine and model leave out")
+    defaults: tuple[str, ...] = Field(description="what was chosen because the document did not say")

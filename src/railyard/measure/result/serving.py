@@ -8,8 +8,8 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
-from railyard.measure.result.fault import ReplicaFaultFigures
 from railyard.measure.result.money import CapexFigures, DeploymentPower, ServingCostFigures
+from railyard.measure.result.network import ReplicaFaultFigures
 from railyard.measure.result.section import SAME, Band, Count, Figures, Share, require_equal
 
 Level = Literal["p50", "p90", "p99", "p999", "mean"]

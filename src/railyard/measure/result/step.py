@@ -2,11 +2,109 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from railyard.measure.result.section import Count, Figures, Share
+from railyard.measure.result.section import Count, Figures, Share, Values, require_equal
+from railyard.measure.result.serving import ShareByLevel
+
+ExposedCause = Literal["bandwidth", "latency", "contention", "straggler", "outage"]
+EXPOSED: tuple[ExposedCause, ...] = ("bandwidth", "latency", "contention", "straggler")
+"""What a working network costs; `outage` is there only where faults of a network stop a job."""
+
+
+class ServingTaxShares(Figures):
+    """What one kind of network takes of a service: its figures as they are against those without that network."""
+
+    goodput_lost: Share = Field(description="share of the goodput that a network of that kind without limit would give")
+    ttft: ShareByLevel = Field(description="share of each percentile of the time to the first token")
+    tpot: ShareByLevel = Field(description="share of each percentile of the time of each further token")
+
+
+class ServingTax(ServingTaxShares):
+    """What the scale-out network takes of a service; `scale_up` is never added to it."""
+
+    scale_up: ServingTaxShares = Field(description="the same of scale-up networks")
+
+
+class TaxShares(Figures):
+    """Tokens lost to one kind of network; shares of the step, which add up to it."""
+
+    tokens_lost: Share = Field(description="share of tokens that a network of that kind without limit would add back")
+    exposed: dict[ExposedCause, Share] = Field(description="of it, waits for communication by cause")
+    slowed_kernels: Share = Field(description="of it, computation slowed by concurrent communication")
+
+    @model_validator(mode="after")
+    def _parts(self) -> Self:
+        parts = math.fsum((*self.exposed.values(), self.slowed_kernels))
+        require_equal("tax: exposed communication and slowed kernels are not the tokens lost", parts, self.tokens_lost)
+        return self
+
+    @property
+    def of_collectives(self) -> float:
+        """Tokens lost to communication that goes on, which a model of collectives predicts: all but outages."""
+        return self.tokens_lost - self.exposed.get("outage", 0.0)
+
+
+class TaxFigures(TaxShares):
+    """Tokens lost to the scale-out network, `1 - T1 / T`; `scale_up`, `(T1 - T0) / T`, is never added to it."""
+
+    scale_up: TaxShares = Field(description="the same of scale-up networks")
+    rest: dict[str, Share] = Field(description="share of the step by cause that no network changes, T0 / T")
+    step_without_scale_out_s: float = Field(description="T1, mean step on a scale-out network without limit, s")
+    step_without_networks_s: float = Field(description="T0, mean step on networks without limit, s")
+    engine: str = Field(description="that found T1 and T0; the run's own where that is fluid, else `flow`")
+
+    @model_validator(mode="after")
+    def _step(self) -> Self:
+        parts = math.fsum((self.tokens_lost, self.scale_up.tokens_lost, *self.rest.values()))
+        require_equal("tax: the two taxes and the rest are not the step", parts, 1.0)
+        return self
+
+
+class TrialRow(Figures):
+    """One resource made better, the step simulated again."""
+
+    resource: str = Field(description="in the user's words")
+    factor: float = Field(description="how much better")
+    step_seconds: float = Field(description="step time then, s")
+    gain: float = Field(description="share of the step saved; negative when it got longer")
+    bound_step_seconds: float | None = Field(description="step time without its limit, s; null where not tried")
+    bound_gain: float | None = Field(description="share saved then; null where not tried")
+
+
+class ChangeRow(Figures):
+    """A remedy: something that the user can change, the step simulated with it."""
+
+    name: str = Field(description="in the user's words")
+    family: str = Field(description="repair, layout, fabric, queue pairs, oversubscription, placement, precision, ...")
+    settings: Values = Field(description="keys of the scenario to set, and their values")
+    assumes: str = Field(description="what it takes for granted; empty for nothing")
+    step_seconds: float = Field(description="mean step then, s")
+    gain: float = Field(description="share of the mean step saved; negative when it got longer")
+    cpmt_usd: float | None = Field(description="typical cost then, USD per million tokens; null for a bound")
+    cpmt_gain: float | None = Field(description="share of that cost saved; negative when it costs more")
+    capex_change_usd: float | None = Field(description="what has to be bought more, typical, USD; negative: less")
+    bound: bool = Field(description="whether it only says what others cannot exceed: nobody sells it")
+
+
+class BottleneckFigures(Figures):
+    """What would help most."""
+
+    name: str = Field(
+        description="the best resource, the largest loss where it is more than any resource saves, or `none`"
+    )
+    headline: str = Field(description="the largest loss, and the remedies that help most")
+    sensitivity: str = Field(description="how the step moves with hardware that one cannot buy, in words")
+    ranking: tuple[TrialRow, ...] = Field(description="sensitivity by resource, the most helpful first")
+    changes: tuple[ChangeRow, ...] | None = Field(
+        description="remedies, repairs first, then the one that saves most of a token's cost; null where none was tried"
+    )
+    engine: str = Field(
+        description="that trials ran on; `closed form` where a step is too large to simulate a dozen times; empty: none"
+    )
 
 
 class StepFigures(Figures):

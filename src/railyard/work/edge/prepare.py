@@ -13,7 +13,7 @@ from railyard.work.scenario import load
 from railyard.work.scenario.load import blaming
 from railyard.work.study import compose
 from railyard.work.study.kind import kinds
-from railyard.work.study.memo import Memo
+from railyard.work.study.provenance import Memo
 from railyard.work.study.wide import HOUR_S, clients_of
 
 if TYPE_CHECKING:

@@ -2,22 +2,217 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from railyard.cluster.edge import draws
-from railyard.cluster.edge.access import Paths, block_of
-from railyard.work.federated.participants import cohort, drawn, passing
+from railyard.cluster.edge.transport import Paths, block_of, carried_s, transfer_s
+from railyard.engine.rounds.waiting import Cohort
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
     from railyard.cluster.edge.clients import Clients
-    from railyard.cluster.edge.draws import Ids
-    from railyard.engine.rounds.sharing import Tree
-    from railyard.engine.rounds.waiting import Cohort
+    from railyard.cluster.edge.draws import Floats, Ids
+    from railyard.engine.rounds.waiting import Tree
+    from railyard.work.federated.algorithm import Stage
     from railyard.work.federated.learning import Learning
-    from railyard.work.federated.participants import Drawn
+
+
+Found = TypeVar("Found")
+_PART = 1 << 15
+"""Rows that are worked on at a time: their columns fit a processor's cache."""
+_DELAY = 1 << 20
+"""Counters of delays lie beyond those of sessions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Clients of a round; a row each.
+
+    Attributes:
+        who: int64.
+        device: Index of the device.
+        link: Index of the access link.
+        region: Index of the region.
+        samples: In an epoch.
+        flops: FLOP/s that training reaches.
+        paths: To the server, now.
+    """
+
+    who: Ids
+    device: NDArray[np.intp]
+    link: NDArray[np.intp]
+    region: NDArray[np.intp]
+    samples: Floats
+    flops: Floats
+    paths: Paths
+
+    def __len__(self) -> int:
+        return len(self.who)
+
+    def take(self, rows: NDArray[np.intp] | slice) -> Drawn:
+        """Some of them; a range is only looked at, not copied."""
+        return Drawn(
+            self.who[rows],
+            self.device[rows],
+            self.link[rows],
+            self.region[rows],
+            self.samples[rows],
+            self.flops[rows],
+            self.paths.take(rows),
+        )
+
+
+def drawn(job: Learning, clients: Clients, who: Ids, at_s: float) -> Drawn:
+    """What clients are, and what their links give now."""
+    return together(in_parts(len(who), lambda part: _drawn(job, clients, who[part], at_s)))
+
+
+def _drawn(job: Learning, clients: Clients, who: Ids, at_s: float) -> Drawn:
+    device, link, region = clients.devices_of(who), clients.links_of(who), clients.regions_of(who)
+    samples, most = clients.samples(who), job.section.round.most_samples
+    return Drawn(
+        who=who,
+        device=device,
+        link=link,
+        region=region,
+        samples=samples if most is None else np.minimum(samples, float(most)),
+        flops=clients.flops(who, device),
+        paths=clients.paths(who, link, region, at_s),
+    )
+
+
+def cohort(job: Learning, clients: Clients, rows: Drawn, number: int, trees: tuple[Tree, Tree] | None = None) -> Cohort:
+    """The seconds of each part of a round.
+
+    Args:
+        job: What is learned, and how.
+        clients: Who they are drawn from.
+        rows: Participants.
+        number: Of the round.
+        trees: Links that they share towards themselves and towards the server; None: each has its link to itself.
+    """
+    found = together(in_parts(len(rows), lambda part: _seconds(job, clients, rows.take(part), number, len(rows))))
+    return found if trees is None else replace(found, down=trees[0], up=trees[1])
+
+
+def _seconds(job: Learning, clients: Clients, rows: Drawn, number: int, participants: int) -> Cohort:
+    sent, paths, section = job.sent, rows.paths, job.section.round
+    down, down_lag = _carried(job, sent.down_bytes, paths.down_bps, paths, first=True)
+    up, up_lag = _carried(job, sent.up_bytes, paths.up_bps, paths, first=False)
+    samples = rows.samples * section.epochs
+    compute = (samples * sent.flop_per_sample + sent.flop) / rows.flops
+    crossing = _crossing(job, rows, samples, participants)
+    total = down + down_lag + compute + crossing + up + up_lag
+    if section.deadline is not None:
+        compute = _shortened(job, compute, total, section.deadline)
+    bits = np.ones(len(rows))
+    delay, leave = passing(job, clients, rows.who, number)
+    return Cohort(
+        delay_s=delay,
+        down_bits=bits * sent.down_bytes * 8.0,
+        down_bps=_rate(sent.down_bytes, down),
+        down_lag_s=down_lag,
+        compute_s=compute,
+        crossing_s=crossing,
+        up_bits=bits * sent.up_bytes * 8.0,
+        up_bps=_rate(sent.up_bytes, up),
+        up_lag_s=up_lag,
+        before_s=_stages(job, rows, sent.before),
+        after_s=_stages(job, rows, sent.after),
+        leave_s=leave,
+    )
+
+
+def passing(job: Learning, clients: Clients, who: Ids, number: int) -> tuple[Floats, Floats]:
+    """What of a cohort is of one round: seconds until each hears of it, and until it goes."""
+    delay = job.section.round.delay
+    until = delay * draws.uniform(clients.seed, "delay", who, _DELAY + number) if delay else np.zeros(len(who))
+    return until, clients.presence.leave_s(clients.seed, who, number)
+
+
+def in_parts(count: int, make: Callable[[slice], Found]) -> list[Found]:
+    """What is made of ranges of rows, on the processors there are; each row by itself, so that ranges do not matter."""
+    parts = [slice(begin, begin + _PART) for begin in range(0, max(count, 1), _PART)]
+    if len(parts) == 1:
+        return [make(parts[0])]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(make, parts))
+
+
+def together(found: Sequence[Found]) -> Found:
+    """Rows of all of them as one; trees are left out, since they are of rows together."""
+    if len(found) == 1:
+        return found[0]
+    columns: dict[str, Any] = {}
+    for one in fields(found[0]):  # type: ignore[arg-type]
+        parts = [getattr(each, one.name) for each in found]
+        if isinstance(parts[0], Paths):
+            columns[one.name] = together(parts)
+        else:
+            columns[one.name] = None if parts[0] is None else np.concatenate(parts, axis=-1)
+    return type(found[0])(**columns)
+
+
+def expected_s(job: Learning, rows: Drawn) -> Floats:
+    """What a participant takes by itself, without stages and delays."""
+    sent, paths = job.sent, rows.paths
+    down = transfer_s(job.transport, sent.down_bytes, paths.down_bps, paths.rtt_s, paths.loss)
+    up = transfer_s(job.transport, sent.up_bytes, paths.up_bps, paths.rtt_s, paths.loss)
+    samples = rows.samples * job.section.round.epochs
+    compute = (samples * sent.flop_per_sample + sent.flop) / rows.flops
+    out: Floats = down + up + compute + _crossing(job, rows, samples, len(rows))
+    return out
+
+
+def _carried(job: Learning, size_bytes: float, rate: Floats, paths: Paths, *, first: bool) -> tuple[Floats, Floats]:
+    """Seconds that the bits of a message take at the steady goodput, and those it takes besides."""
+    total, bits = carried_s(job.transport, size_bytes, rate, paths.rtt_s, paths.loss)
+    setup = job.transport.setup_rtts * paths.rtt_s if first else 0.0
+    return bits, total - bits + setup
+
+
+def _rate(size_bytes: float, seconds: Floats) -> Floats:
+    """Bits a second of a message; 1 where there is none."""
+    return size_bytes * 8.0 / seconds if size_bytes else np.ones(len(seconds))
+
+
+def _crossing(job: Learning, rows: Drawn, samples: Floats, participants: int) -> Floats:
+    """Activations up and gradients down for every batch, and the server's part of the work between."""
+    size = job.sent.crossing_bytes
+    if not size:
+        return np.zeros(len(rows))
+    batch = float(job.section.round.batch)
+    paths = rows.paths
+    one_up = transfer_s(job.transport, size * batch, paths.up_bps, paths.rtt_s, paths.loss, warm=True)
+    one_down = transfer_s(job.transport, size * batch, paths.down_bps, paths.rtt_s, paths.loss, warm=True)
+    server = job.sent.server_flop_per_sample * batch * participants / job.section.server.flops
+    out: Floats = np.ceil(samples / batch) * (one_up + one_down + server)
+    return out
+
+
+def _shortened(job: Learning, compute: Floats, total: Floats, deadline_s: float) -> Floats:
+    """Computation of clients that may stop early (FedProx) and would be late."""
+    least = float(getattr(job.scheme.algorithm, "least_work", 1.0))
+    return compute - np.clip(total - deadline_s, 0.0, (1.0 - least) * compute)
+
+
+def _stages(job: Learning, rows: Drawn, stages: Sequence[Stage]) -> Floats:
+    """float64[stages, participants], seconds of each stage of secure aggregation, over an open connection."""
+    paths, found = rows.paths, np.zeros((len(stages), len(rows)))
+    for number, stage in enumerate(stages):
+        up = transfer_s(job.transport, stage.up_bytes, paths.up_bps, paths.rtt_s, paths.loss)
+        down = transfer_s(job.transport, stage.down_bytes, paths.down_bps, paths.rtt_s, paths.loss)
+        found[number] = up + down + stage.flop / rows.flops
+    return found
+
 
 _MOST_CLIENTS = 1 << 21
 """Beyond these their columns (about 200 bytes a client) are drawn anew each time."""

@@ -3,18 +3,83 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
     from railyard.catalog import Catalog
     from railyard.cluster.edge.clients import Clients
     from railyard.cluster.edge.transport import Transport
-    from railyard.work.federated.chosen import Selection
+    from railyard.work.federated.algorithm import Selection
     from railyard.work.federated.curves import Curve
     from railyard.work.federated.messages import Messages, Model, Scheme
     from railyard.work.federated.section import FederatedSection
     from railyard.work.scenario.variants import Variant
+
+
+PARTS = ("selection and secure aggregation", "download", "computation", "crossing the cut", "uplink")
+
+
+@dataclass(eq=False)
+class Told:
+    """What all rounds have told; sums over rounds unless it is a list.
+
+    Attributes:
+        at_s: When each round began.
+        took_s: What each took.
+        used: Updates of each that count.
+        left: Clients of each that went.
+        ok: Whether the server could step.
+        causes: Seconds by cause.
+        selected: Clients.
+        late: Updates that came too late.
+        queue_s: Mean of each round.
+        shared: The same by tier of the links that are shared, where more is than the server's line.
+        server_s: Sums, masks and noise.
+        busy: Device-seconds of computation, by device.
+        radio: Link-seconds of transfers, by link.
+        counts: By device, link, region: selected and heard.
+        there: Share of the population that was there.
+        staleness: Of updates, where nobody is waited for.
+        down_bytes: From the server.
+        up_bytes: To it.
+        wasted_bytes: Of both, that no update came of.
+    """
+
+    at_s: list[float] = field(default_factory=list)
+    took_s: list[float] = field(default_factory=list)
+    used: list[int] = field(default_factory=list)
+    left: list[int] = field(default_factory=list)
+    ok: list[bool] = field(default_factory=list)
+    causes: dict[str, float] = field(default_factory=dict)
+    selected: int = 0
+    late: int = 0
+    queue_s: float = 0.0
+    shared: dict[str, float] = field(default_factory=dict)
+    server_s: float = 0.0
+    busy: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    radio: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    there: float = 0.0
+    staleness: NDArray[np.float64] | None = None
+    down_bytes: float = 0.0
+    up_bytes: float = 0.0
+    wasted_bytes: float = 0.0
+
+    def cause(self, name: str, seconds: float) -> None:
+        """Adds to a cause."""
+        self.causes[name] = self.causes.get(name, 0.0) + seconds
+
+    def add_shared(self, by_tier: Mapping[str, float], rounds: int = 1) -> None:
+        """Adds what sharing adds to an update, by tier, of so many rounds."""
+        for tier, seconds in by_tier.items():
+            self.shared[tier] = self.shared.get(tier, 0.0) + seconds * rounds
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.measure.cost.assumptions import Assumptions
-from railyard.measure.cost.sources import of_entry
-from railyard.measure.result.federated import (
+from railyard.measure.cost.ranges import of_entry
+from railyard.measure.result.variants.work import FederatedVariant
+from railyard.measure.result.wide import (
     AccuracyFigures,
+    CauseRow,
     FederatedFigures,
     GroupRow,
     ParticipationFigures,
@@ -20,18 +22,15 @@ from railyard.measure.result.federated import (
     SharedRow,
     TrafficFigures,
 )
-from railyard.measure.result.variants.federated import FederatedVariant
-from railyard.measure.result.wide import CauseRow
 from railyard.work.study.wide import HOUR_S, TERA, band, cost, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.measure.cost.sources import Source
+    from railyard.measure.cost.ranges import Source
     from railyard.measure.result.wide import CostFigures
-    from railyard.work.federated.learning import Learning
+    from railyard.work.federated.learning import Learning, Told
     from railyard.work.federated.simulate import Learned
-    from railyard.work.federated.told import Told
 
 MOST_ROWS = 2000
 _SERVER_UNITS = (("line", 1e9, "Gb/s"), ("flops", 1e9, "GFLOP/s"), ("price", 1.0, "$/h"), ("power", 1.0, "W"))

@@ -11,21 +11,17 @@ import numpy as np
 
 from railyard.cluster.edge.transport import transports
 from railyard.kit.errors import InputError, Problem
-from railyard.kit.units import format_memory
+from railyard.kit.quantities import format_memory
 from railyard.model.flops import model_flops_per_token
-from railyard.work.federated.algorithm import algorithms
-from railyard.work.federated.chosen import selections
-from railyard.work.federated.compressed import compressions
+from railyard.work.federated.algorithm import algorithms, compressions, secrecies, selections
 from railyard.work.federated.curves import curve
+from railyard.work.federated.known import drawn, expected_s
 from railyard.work.federated.learning import Learning
-from railyard.work.federated.messages import Model, Scheme, messages
-from railyard.work.federated.participants import drawn, expected_s
-from railyard.work.federated.privacy import Privacy
-from railyard.work.federated.secret import secrecies
+from railyard.work.federated.messages import Model, Privacy, Scheme, messages
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import fields_given
 from railyard.work.study import compose
-from railyard.work.study.memo import Memo
+from railyard.work.study.provenance import Memo
 from railyard.work.study.wide import HOUR_S, clients_of
 
 if TYPE_CHECKING:

@@ -9,10 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from railyard.cluster.edge.transport import transports
 from railyard.kit.schema.bounds import Bounds, limits, more_than
-from railyard.work.federated.algorithm import algorithms
-from railyard.work.federated.chosen import selections
-from railyard.work.federated.compressed import compressions
-from railyard.work.federated.secret import secrecies
+from railyard.work.federated.algorithm import algorithms, compressions, secrecies, selections
 from railyard.work.scenario.clients import ClientsSection
 from railyard.work.scenario.quantity import (
     SOME_FLOPS,
@@ -30,8 +27,7 @@ from railyard.work.scenario.quantity import (
     Text,
     Whole,
 )
-from railyard.work.scenario.section import Section, section_of
-from railyard.work.scenario.unions import tagged
+from railyard.work.scenario.section import Section, section_of, tagged
 
 _Share = Annotated[Ratio, limits(0.0, 1.0)]
 

@@ -12,10 +12,10 @@ from railyard.cluster.names import link_name
 from railyard.cluster.notes import notes_of
 from railyard.graph.record import fingerprint
 from railyard.measure.causes import NETWORK_CAUSES
+from railyard.measure.cost.capital import Part, component_of
 from railyard.measure.cost.cost import JobFacts
 from railyard.measure.cost.deployment import deployment_cost
 from railyard.measure.cost.evaluate import evaluate
-from railyard.measure.cost.parts import Part, component_of
 from railyard.measure.cost.ranges import band_of
 from railyard.measure.decompose import decompose
 from railyard.measure.job import Checkpointing
@@ -33,19 +33,19 @@ from railyard.measure.result.variants.jobs import (
     SteppedFigure,
 )
 from railyard.measure.serving.objective import goodput
-from railyard.measure.tax import tax_of
+from railyard.measure.utilization import tax_of
 from railyard.work.jobs.simulate import ENOUGH, Answering, Free, Stepped
+from railyard.work.serving.figures import uses_of
 from railyard.work.serving.measuring import SHORTEST_S, latencies, objective_of, sold_of
-from railyard.work.serving.spending import uses_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from railyard.graph import Record
-    from railyard.measure.cost.sources import Source
+    from railyard.measure.cost.ranges import Source
     from railyard.measure.decompose import Decomposition
     from railyard.measure.result.section import Band
-    from railyard.measure.result.tax import TaxFigures
+    from railyard.measure.result.step import TaxFigures
     from railyard.work.jobs.prepare import Shared, Tenant
     from railyard.work.jobs.simulate import Figure, Outcome
     from railyard.work.serving.prepare import ServingJob

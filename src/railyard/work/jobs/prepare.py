@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,35 +15,67 @@ from railyard.engine import get as engine_named
 from railyard.graph import Job
 from railyard.graph.repeat import closed
 from railyard.kit.errors import InputError, Refusals
-from railyard.work.jobs.drafts import as_job, draft_of
+from railyard.kit.schema.yaml import Mark, Node, from_plain
 from railyard.work.scenario.load import blaming, dump
 from railyard.work.serving.prepare import parts_of, service_on
 from railyard.work.study import compose
-from railyard.work.study.deaths import from_the_start
-from railyard.work.study.fatal import refuse_fatal
-from railyard.work.study.memo import Memo
+from railyard.work.study.deaths import from_the_start, refuse_fatal
+from railyard.work.study.provenance import Memo
 from railyard.work.trace.prepare import placement_of, read_trace
 from railyard.work.training.build import build
-from railyard.work.training.conditions import jitter_of, policy_of
+from railyard.work.training.conditions import engine_of, jitter_of, policy_of
 from railyard.work.training.jitter import law_of
-from railyard.work.training.packet_engine import engine_of
 from railyard.work.training.prepare import faults_of, prepared
 from railyard.work.training.prepare import parts_of as training_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.cluster.fault import Fault
     from railyard.collective import CollectivePolicy
-    from railyard.engine import Engine, Fault, Jitter
+    from railyard.engine import Engine, Jitter
     from railyard.graph import TaskGraph
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.variants import Variant
     from railyard.work.scenario.workload import JobSection
     from railyard.work.serving.prepare import ServingJob
     from railyard.work.training.prepare import Prepared
+
+
+def draft_of(draft: Draft, number: int) -> Draft:
+    """The scenario as if one job had the cluster; values keep their places in the file."""
+    node = draft.tree.value["workload"].value["jobs"].value[number]
+    kind = draft.scenario.jobs[number].kind
+    return draft.changed(
+        {
+            "workload": Node({kind: node.value[kind]}, node.mark),
+            "cluster.accelerators": node.value["accelerators"],
+            "faults": from_plain([], Mark("scenario")),
+        }
+    )
+
+
+@contextmanager
+def as_job(number: int, kind: str) -> Iterator[None]:
+    """Gives errors of one job the keys that it has among several."""
+    place = f"workload.jobs.{number}"
+    try:
+        yield
+    except InputError as error:
+        raise InputError.many(
+            replace(problem, key=_moved(problem.key, place, kind)) for problem in error.problems
+        ) from None
+
+
+def _moved(key: str | None, place: str, kind: str) -> str | None:
+    if key == "cluster.accelerators":
+        return f"{place}.accelerators"
+    if key is not None and (key == f"workload.{kind}" or key.startswith(f"workload.{kind}.")):
+        return f"{place}.{key.removeprefix('workload.')}"
+    return key
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from railyard.graph import Job
 from railyard.graph.repeat import repeat
 from railyard.kit.errors import Stopped
 from railyard.measure.decompose import decompose
-from railyard.measure.serving.percentiles import quantiles
+from railyard.measure.serving.journeys import quantiles
 from railyard.model.machine import Machine
 from railyard.work.jobs.traffic import middle_ps, slowed, traffic_of
 from railyard.work.serving.measuring import latencies

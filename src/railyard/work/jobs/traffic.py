@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.graph import Kind, Label, Stream, TaskGraph
-from railyard.work.serving.transfer_links import lanes_between
+from railyard.work.serving.links import lanes_between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

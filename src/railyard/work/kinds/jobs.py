@@ -9,7 +9,7 @@ from railyard.work.jobs.measuring import Compared, measure
 from railyard.work.jobs.prepare import prepare
 from railyard.work.jobs.simulate import JobSetRuns
 from railyard.work.scenario.variants import expand, resolved
-from railyard.work.study.inputs import write_inputs
+from railyard.work.study.folder import write_inputs
 from railyard.work.study.kind import StudyKind, kinds
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from railyard.work.local.measuring import MeasuredSites, Meeting, measure
 from railyard.work.local.meeting import meet
 from railyard.work.local.prepare import prepare
 from railyard.work.scenario.variants import expand, resolved
-from railyard.work.study.inputs import write_inputs
+from railyard.work.study.folder import write_inputs
 from railyard.work.study.kind import StudyKind, kinds
 from railyard.work.study.wide import refuse_engine
 

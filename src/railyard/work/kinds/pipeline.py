@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.work.pipeline.files import write_variant
+from railyard.work.pipeline.by_stage import write_variant
 from railyard.work.pipeline.measuring import measure, objective_of
 from railyard.work.pipeline.prepare import prepare
 from railyard.work.pipeline.shown import shown
 from railyard.work.scenario.variants import expand, resolved
 from railyard.work.serving.capacity import RUN_SHARE, with_curve, with_fronts
 from railyard.work.serving.check import ENGINE, check_engine
-from railyard.work.study.inputs import write_inputs
+from railyard.work.study.folder import write_inputs
 from railyard.work.study.kind import StudyKind, kinds
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.work.scenario.variants import expand, resolved
-from railyard.work.study.inputs import write_inputs
+from railyard.work.study.folder import write_inputs, write_timeline
 from railyard.work.study.kind import TRIALS, StudyKind, kinds
-from railyard.work.study.timeline_files import write_timeline
 from railyard.work.trace.measuring import measure
 from railyard.work.trace.prepare import prepare
 from railyard.work.trace.simulate import simulate

@@ -39,7 +39,7 @@ def _so_far(events: int, now_ps: int) -> str:
 
 
 def _write(folder: Path, _sent: Sent, found: MeasuredTraffic) -> None:
-    from railyard.work.traffic.files import write_files
+    from railyard.work.traffic.measuring import write_files
 
     write_files(folder, found.report)
 

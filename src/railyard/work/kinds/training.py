@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from railyard.measure.result.variants.training import TrainingVariant
+from railyard.measure.result.variants.work import TrainingVariant
 from railyard.work.remedies.changed import PARALLELISM
 from railyard.work.scenario.variants import expand, resolved
-from railyard.work.study.inputs import write_inputs
+from railyard.work.study.folder import write_inputs, write_timeline
 from railyard.work.study.kind import TRIALS, StudyKind, kinds
-from railyard.work.study.timeline_files import write_timeline
 from railyard.work.training.measuring import measure
 from railyard.work.training.prepare import prepare
 from railyard.work.training.simulate import simulate
@@ -17,7 +16,7 @@ from railyard.work.training.simulate import simulate
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.measure.result.result import Result
+    from railyard.measure.result.reading import Result
     from railyard.work.study.control import Control
     from railyard.work.training.measuring import MeasuredTraining
     from railyard.work.training.prepare import Prepared

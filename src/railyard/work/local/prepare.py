@@ -14,7 +14,7 @@ from railyard.work.scenario import load
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import fields_given
 from railyard.work.study import compose
-from railyard.work.study.memo import Memo
+from railyard.work.study.provenance import Memo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,8 +23,7 @@ from railyard.work.scenario.quantity import (
     Text,
     Whole,
 )
-from railyard.work.scenario.section import Section, section_of
-from railyard.work.scenario.unions import tagged
+from railyard.work.scenario.section import Section, section_of, tagged
 
 _SKIPPED = frozenset({"workers", "overlap"})
 

@@ -20,16 +20,16 @@ from railyard.graph.repeat import repeat
 from railyard.kit.errors import InputError
 from railyard.kit.schema.yaml import Mark, Node
 from railyard.work.jobs.prepare import tenant, whose
+from railyard.work.operate.event import Request
 from railyard.work.operate.free import Free
-from railyard.work.operate.money import usd_per_h
+from railyard.work.operate.owned import usd_per_h
 from railyard.work.operate.policy import policies
-from railyard.work.operate.request import Request
 from railyard.work.operate.rules import HOUR, SECOND
 from railyard.work.operate.source import is_scenario, numbers, read_nodes
 from railyard.work.scenario.load import blaming, load
 from railyard.work.scenario.variants import expand
 from railyard.work.study import compose
-from railyard.work.study.memo import Memo
+from railyard.work.study.provenance import Memo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

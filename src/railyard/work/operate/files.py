@@ -2,19 +2,123 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import TYPE_CHECKING, Any
 
-from railyard.graph.perfetto.events import write_events
+import numpy as np
+
+from railyard.graph.perfetto.tasks import write_events
 from railyard.kit.files import write_frame
+from railyard.measure.result.operate import HeatFigures, SeriesFigures
 from railyard.work.operate.accounts import columns
-from railyard.work.operate.ledger import Outcome
+from railyard.work.operate.ledger import Away, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from railyard.work.operate.loop import Operation
+
+
+COLUMNS = 360
+ROWS = 128
+"""Cells of the heat map at most; several nodes or moments share one."""
+STEPS = 200
+"""Of a cell's use, from idle to full; above it: why nodes were away, see `Away`."""
+SEEN = 0.1
+"""Share of a row's nodes that have to be broken to be seen, and one at least: a row of many always has some."""
+SAMPLES = 360
+"""Of the series at most."""
+
+
+def heat(run: Operation) -> HeatFigures:
+    """Each cell is the use that jobs made of some nodes during a span, or why they were away for most of it."""
+    tree = run.state.tree
+    busy, away = busy_us(run), away_us(run)
+    rows = busy.shape[0]
+    each = np.bincount(_row(run), tree.accelerators, minlength=rows)[:, None] * _span_us(run)
+    gone = away.sum(axis=0)
+    share = np.clip(busy / np.maximum(each - gone, 1.0), 0.0, 1.0)
+    cells = np.rint(share * STEPS).astype(np.uint8)
+    cells = np.where(gone > each / 2, (STEPS + 1 + away.argmax(axis=0)).astype(np.uint8), cells)
+    node = float(tree.accelerators.max()) * _span_us(run)
+    broken = away[Away.BROKEN] > np.maximum(node / 2, each * SEEN)
+    cells = np.where(broken, STEPS + 1 + Away.BROKEN, cells)
+    first = [int(np.searchsorted(_row(run), number)) for number in range(rows)]
+    return HeatFigures(
+        rows=rows,
+        columns=COLUMNS,
+        first=tuple(tree.names[node] for node in first),
+        cells=base64.b64encode(cells.astype(np.uint8).tobytes()).decode(),
+    )
+
+
+def _row(run: Operation) -> NDArray[np.int64]:
+    """int64[nodes], the row of each."""
+    nodes = run.state.tree.nodes
+    return np.asarray(np.arange(nodes) * min(ROWS, nodes) // nodes)
+
+
+def _span_us(run: Operation) -> float:
+    return max(run.ledger.time_us, 1) / COLUMNS
+
+
+def busy_us(run: Operation) -> NDArray[np.float64]:
+    """float64[rows, columns], accelerator-microseconds that jobs had in each cell."""
+    table = run.ledger.columns("allocations")
+    count = table["count"]
+    each = np.repeat(np.array(run.state.each)[table["job"]], count)
+    nodes = np.array(run.ledger.nodes, np.int64)
+    return _spread(run, nodes, np.repeat(table["start_us"], count), np.repeat(table["end_us"], count), each)
+
+
+def away_us(run: Operation) -> NDArray[np.float64]:
+    """float64[3, rows, columns], accelerator-microseconds out of service by `Away`."""
+    table = run.ledger.columns("outages")
+    each = run.state.tree.accelerators[table["node"]]
+    rows = (table["node"], table["start_us"], table["end_us"], each)
+    return np.stack([_spread(run, *(column[table["why"] == why] for column in rows)) for why in Away])
+
+
+def _spread(
+    run: Operation, nodes: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64], each: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Rates that hold on nodes from a start to an end, summed into cells."""
+    row, span = _row(run), max(run.ledger.time_us, 1)
+    changes = np.zeros((int(row[-1]) + 1, COLUMNS + 2))
+    for times, sign in ((start, 1.0), (end, -1.0)):
+        at = times / span * COLUMNS
+        cell, part = at.astype(np.int64), at % 1.0
+        np.add.at(changes, (row[nodes], cell), sign * each * (1 - part))
+        np.add.at(changes, (row[nodes], cell + 1), sign * each * part)
+    return np.asarray(np.cumsum(changes[:, :COLUMNS], axis=1) * _span_us(run))
+
+
+def series(run: Operation) -> SeriesFigures:
+    """The samples of the run, thinned evenly."""
+    table = run.ledger.columns("series")
+    step = -(-len(table["time_us"]) // SAMPLES)
+    table = {name: column[::step] for name, column in table.items()}
+    total = run.state.tree.total
+
+    def part(values: NDArray[np.int64], whole: int) -> tuple[float, ...]:
+        found: list[float] = np.round(values / whole, 6).tolist()
+        return tuple(found)
+
+    return SeriesFigures(
+        time_s=tuple((table["time_us"] / 1e6).tolist()),
+        waiting=tuple(table["waiting"].tolist()),
+        running=tuple(table["running"].tolist()),
+        busy=part(table["busy"], total),
+        idle=part(table["free"], total),
+        in_shared_nodes=part(table["broken_free"], total),
+        in_shared_groups=part(table["broken_idle"], run.state.tree.nodes),
+        out=part(np.maximum(total - table["busy"] - table["free"], 0), total),
+    )
+
 
 MOST_SLICES = 300_000
 """Slices of a trace; beyond that viewers do not open it well, and the largest allocations are shown."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.work.operate.request import Request
+    from railyard.work.operate.event import Request
     from railyard.work.operate.tree import NodeTree
 
 _STALE = 4

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.kit.errors import InputError
-from railyard.work.operate.ask import ANYWHERE, Ask
+from railyard.work.operate.event import ANYWHERE, Ask
 from railyard.work.operate.tree import UNNAMED
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railyard.kit.registry import Registry
+from railyard.work.operate.event import Request
 from railyard.work.operate.free import Free
-from railyard.work.operate.request import Request
 
 Place = Callable[[Request, Free], NDArray[np.int32] | None]
 """Of a request and what is free: int32[nodes wanted] in the order of ranks, or None: it waits. Changes nothing."""

@@ -13,20 +13,15 @@ from railyard.kit.errors import InputError, Refusals, did_you_mean, keyed
 from railyard.measure.job import Reliability
 from railyard.work.operate import trace
 from railyard.work.operate.accounts import shares
-from railyard.work.operate.contention.assigned import assigned, refuse_classes, work_class
 from railyard.work.operate.contention.neighbours import Neighbours
-from railyard.work.operate.contention.speeds import Manner
+from railyard.work.operate.contention.speeds import Manner, assigned, refuse_classes, work_class
 from railyard.work.operate.discipline import backfills, disciplines
-from railyard.work.operate.failures.checkpoint import daly_s, young_s
-from railyard.work.operate.failures.drawn import DrawnFaults, mttf_s
-from railyard.work.operate.failures.fault import Effect
-from railyard.work.operate.failures.given import GivenFaults, mode_of, rows_of
-from railyard.work.operate.failures.modes import HOURS, Mode, profiles
+from railyard.work.operate.failures.fault import HOURS, Effect, Mode, daly_s, profiles, young_s
+from railyard.work.operate.failures.given import DrawnFaults, GivenFaults, mode_of, mttf_s, rows_of
+from railyard.work.operate.honoured import check_placeable
 from railyard.work.operate.kinds import drawn_jobs
 from railyard.work.operate.loop import Operation
-from railyard.work.operate.money import usd_per_h
-from railyard.work.operate.owned import check_owners, check_spares, check_window, owned_notes
-from railyard.work.operate.placeable import check_placeable
+from railyard.work.operate.owned import check_owners, check_spares, check_window, owned_notes, usd_per_h
 from railyard.work.operate.policy import policies
 from railyard.work.operate.rules import SECOND, Recovery, Rules, Turnaround, Window
 from railyard.work.operate.service import check_services
@@ -42,9 +37,9 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
-    from railyard.measure.cost.sources import Source
+    from railyard.measure.cost.ranges import Source
     from railyard.measure.result.section import Band
-    from railyard.work.operate.contention.work import WorkClass
+    from railyard.work.operate.contention.pattern import WorkClass
     from railyard.work.operate.failures.fault import Fault, Faults
     from railyard.work.operate.jobs import JobTable
     from railyard.work.operate.loop import Contention

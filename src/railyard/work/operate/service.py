@@ -24,8 +24,8 @@ from railyard.work.scenario.load import dump, from_values
 from railyard.work.scenario.variants import expand
 from railyard.work.serving.measuring import latencies, objective_of
 from railyard.work.serving.prepare import job_of
-from railyard.work.serving.scaling import scaled
-from railyard.work.study.memo import Memo
+from railyard.work.serving.summary import scaled
+from railyard.work.study.provenance import Memo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

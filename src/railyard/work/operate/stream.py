@@ -9,8 +9,8 @@ import numpy as np
 
 from railyard.kit import table
 from railyard.kit.errors import InputError, did_you_mean
+from railyard.work.operate.event import Request
 from railyard.work.operate.hostlist import expand
-from railyard.work.operate.request import Request
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError, Interrupted
-from railyard.kit.files import write_text
-from railyard.kit.processes import signals_held
-from railyard.measure.result.variants.operate import OperateVariant
+from railyard.kit.files import signals_held, write_text
+from railyard.measure.result.variants.work import OperateVariant
 from railyard.work.operate import files, saving
 from railyard.work.operate.draws import draw_figures, draw_row
 from railyard.work.operate.prepare import prepare
@@ -22,7 +21,7 @@ from railyard.work.operate.steady import steady
 from railyard.work.operate.summary import summary
 from railyard.work.scenario.variants import expand, resolved
 from railyard.work.study import folder as folders
-from railyard.work.study.inputs import write_inputs
+from railyard.work.study.folder import write_inputs
 from railyard.work.study.kind import STOPPED, Failed
 from railyard.work.study.provenance import result_of, version
 
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from railyard.measure.cost.sources import Source
+    from railyard.measure.cost.ranges import Source
     from railyard.measure.result.operate import DrawFigures, DrawRow
-    from railyard.measure.result.result import Result
+    from railyard.measure.result.reading import Result
     from railyard.work.operate.loop import Operation
     from railyard.work.operate.prepare import Prepared
     from railyard.work.operate.steady import Steady

@@ -19,12 +19,10 @@ from railyard.measure.result.operate import (
     TimePart,
 )
 from railyard.measure.result.section import Band
-from railyard.work.operate.accounts import SHORT_S, columns, shares, spread
-from railyard.work.operate.by_size import by_size
-from railyard.work.operate.by_tenant import by_tenant, finish_time_fairness, per_hour
-from railyard.work.operate.heat import heat, series
+from railyard.work.operate.accounts import SHORT_S, columns, shares, slowed_by, spread
+from railyard.work.operate.by import by_size, by_tenant, finish_time_fairness, per_hour
+from railyard.work.operate.files import heat, series
 from railyard.work.operate.rules import HOUR, SECOND
-from railyard.work.operate.slowed import slowed_by
 from railyard.work.operate.state import DONE, ENDED, FUTURE, RUNNING, STUCK, WAITING
 from railyard.work.operate.steady import submitted_in
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from railyard.work.operate.accounts import Columns
-    from railyard.work.operate.failures.modes import Mode
+    from railyard.work.operate.failures.fault import Mode
     from railyard.work.operate.loop import Operation
     from railyard.work.operate.steady import Period, Steady
 

@@ -12,7 +12,7 @@ import numpy as np
 from railyard.kit import table
 from railyard.kit.errors import InputError, Problem, did_you_mean
 from railyard.kit.registry import Registry
-from railyard.work.operate.ask import ANYWHERE, Ask
+from railyard.work.operate.event import ANYWHERE, Ask
 from railyard.work.operate.jobs import JobTable, check_dependencies
 from railyard.work.operate.rules import PPM, SECOND
 from railyard.work.operate.tree import UNNAMED

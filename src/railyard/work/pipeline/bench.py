@@ -11,15 +11,15 @@ from railyard.engine.stages import CAUSES, takers
 from railyard.kit.schema import yaml
 from railyard.measure.cost.deployment import Use, deployment_cost
 from railyard.measure.cost.serving import PaidGoodput as Sold
+from railyard.measure.serving.journeys import quantiles
 from railyard.measure.serving.objective import Objective
-from railyard.measure.serving.percentiles import quantiles
-from railyard.work.pipeline.bill import parts, parts_of
+from railyard.work.pipeline.by_stage import bill_parts, parts
 from railyard.work.pipeline.measuring import measure, objective_of, uses_of
 from railyard.work.pipeline.prepare import job_of, takers_of
 from railyard.work.pipeline.shown import shown, streaming
 from railyard.work.scenario.load import dump
 from railyard.work.scenario.variants import Variant, without_compare
-from railyard.work.study.memo import Memo
+from railyard.work.study.provenance import Memo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.graph import Record, RequestTable
-    from railyard.measure.result.variants.serving import ServedVariant
+    from railyard.measure.result.variants.work import ServedVariant
     from railyard.measure.serving.served import Served
     from railyard.work.pipeline.built import BuiltHardware
     from railyard.work.pipeline.prepare import PipelineJob
@@ -144,7 +144,7 @@ def idle_usd_per_h(job: PipelineJob, hardware: BuiltHardware) -> float:
     device = hardware.cluster.accelerator
     cost = deployment_cost(
         uses=[Use(device, hardware.count, device.idle_power_w)],
-        parts=list(parts_of(job, hardware)),
+        parts=list(bill_parts(job, hardware)),
         goodput=Sold(input_tokens=1.0, output_tokens=1.0, seconds=1.0, attainment=1.0),
         assumptions=job.assumptions,
     )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from railyard.cluster import ClusterSpec, build
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from railyard.cluster import Cluster
+    from railyard.catalog import Catalog
+    from railyard.cluster import Cluster, NetworkSpec
     from railyard.engine.stages import Stage
     from railyard.graph import Record, RequestTable
     from railyard.measure.cost.deployment import Use
     from railyard.measure.result.serving import DraftFigures, ReplicaRow
+    from railyard.work.scenario.load import Draft
+    from railyard.work.study.provenance import Memo
 
 
 @dataclass(frozen=True)
@@ -70,3 +75,40 @@ class Built:
     replicas: Callable[[Record, float], Sequence[ReplicaRow]] = _no_replicas
     notes: Callable[[RequestTable, Record], Iterable[str]] = _no_notes
     draft: Callable[[Record], DraftFigures | None] = _no_draft
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where stages stand.
+
+    Attributes:
+        draft: The scenario.
+        catalog: Of the scenario.
+        network: Its cluster, whose network all stages are on.
+        memo: What has been made before.
+    """
+
+    draft: Draft
+    catalog: Catalog
+    network: Cluster
+    memo: Memo
+
+    def devices(self, server: str, count: int, role: str, replicas: int) -> BuiltHardware:
+        """So many devices of a server, in whole servers on the network of the scenario.
+
+        Raises:
+            InputError: There is no such server.
+        """
+        back_end = self.back_end(server)
+        each = self.catalog.server(server).accelerators
+        total = max(-(-count // each), 1) * each
+        spec = ClusterSpec(total, server, back_end)
+        key = [server, total, repr(back_end)]
+        cluster: Cluster = self.memo.get("devices", key, lambda: build(spec, self.catalog))
+        return BuiltHardware(cluster, count, role, replicas)
+
+    def back_end(self, server: str) -> NetworkSpec:
+        """The network of the scenario as a server's NICs join it: at their own rate where they are slower."""
+        back_end, nic = self.network.spec.back_end, self.catalog.nic(self.catalog.server(server).nic)
+        rate = back_end.link_rate_bps
+        return back_end if rate is None or rate <= nic.rate_bps else replace(back_end, link_rate_bps=None)

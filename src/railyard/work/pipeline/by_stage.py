@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict
 
+import numpy as np
+
+from railyard.catalog import Range
+from railyard.cluster.bill import bill_of
 from railyard.engine.stages import CAUSES
+from railyard.graph import parquet, perfetto
+from railyard.measure.cost.capital import Part, component_of
+from railyard.measure.cost.deployment import deployment_cost
 from railyard.measure.cost.ranges import band_of
+from railyard.measure.cost.serving import PaidGoodput
 from railyard.measure.result.serving import (
     LEVELS,
     DraftFigures,
@@ -15,21 +24,70 @@ from railyard.measure.result.serving import (
     StageHardware,
     StageRow,
 )
-from railyard.measure.serving.journeys import spent_at
-from railyard.measure.serving.percentiles import parts_of, quantiles
-from railyard.work.pipeline.bill import usd_per_h
+from railyard.measure.serving.journeys import parts_of, quantiles, spent_at
+from railyard.work.pipeline.prepare import nics_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from railyard.graph import Record
     from railyard.measure.cost.deployment import Use
+    from railyard.measure.serving.served import Served
     from railyard.work.pipeline.built import BuiltHardware
     from railyard.work.pipeline.prepare import PipelineJob
     from railyard.work.pipeline.shown import Shown
+
+
+_DEVICES = frozenset({"accelerator", "server", "nic"})
+
+
+def parts(job: PipelineJob) -> Iterator[Part]:
+    """The bill: what the stages stand on, and their ports' share of the network."""
+    for stage in job.stages.values():
+        for one in stage.hardware:
+            yield from bill_parts(job, one)
+
+
+def bill_parts(job: PipelineJob, hardware: BuiltHardware) -> Iterator[Part]:
+    """The same of some devices of the job."""
+    share = hardware.count / hardware.cluster.ranks
+    for row in bill_of(hardware.cluster):
+        if row.kind in _DEVICES:
+            yield Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
+    bill = bill_of(job.network)
+    share = nics_of(hardware) / bill.count("nic")
+    for row in bill:
+        if row.kind not in _DEVICES:
+            yield Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
+
+
+def usd_per_h(job: PipelineJob, name: str, uses: list[Use], span_s: float) -> Range:
+    """What one stage costs an hour: its part of the bill, by itself."""
+    if not uses:
+        return Range(0.0, 0.0, 0.0)
+    alone = replace(job, stages={name: job.stages[name]})
+    sold = PaidGoodput(input_tokens=1.0, output_tokens=1.0, seconds=span_s, attainment=1.0)
+    return deployment_cost(uses=uses, parts=list(parts(alone)), goodput=sold, assumptions=job.assumptions).usd_per_h
+
+
+def write_variant(folder: Path, journey: Record, found: Served) -> None:
+    """Writes `requests.parquet`, with figures of each request, a file of visits for each stage, and `trace.json`."""
+    figures = {name: getattr(found, name) for name in found.__dataclass_fields__}
+    for name, visits in journey.parts.items():
+        figures[f"{name}_begin_s"] = _by_request(visits, visits.start_ps, len(journey))
+        figures[f"{name}_end_s"] = _by_request(visits, visits.end_ps, len(journey))
+    parquet.write_record(journey, folder / "requests.parquet", figures=figures)
+    perfetto.write(journey, folder / "trace.json")
+
+
+def _by_request(visits: Record, time_ps: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+    """Seconds, a row a request; NaN for those that did not come so far."""
+    found = np.full(count, np.nan)
+    found[visits.who] = np.where(time_ps >= 0, time_ps * 1e-12, np.nan)
+    return found
 
 
 def stage_rows(

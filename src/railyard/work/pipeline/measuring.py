@@ -8,18 +8,16 @@ import numpy as np
 
 from railyard.engine.stages import PS, SERVING
 from railyard.measure.cost.deployment import Use, deployment_cost
-from railyard.measure.cost.sources import Source, of_entry
+from railyard.measure.cost.ranges import Source, of_entry
 from railyard.measure.result.serving import CacheFigures, PipelineServing, PoolRow, ReplicaRow
-from railyard.measure.result.variants.pipeline import PipelineVariant
+from railyard.measure.result.variants.work import PipelineVariant
+from railyard.measure.serving.journeys import counted, quantiles
 from railyard.measure.serving.objective import Objective, goodput
-from railyard.measure.serving.percentiles import counted, quantiles
-from railyard.work.pipeline.bill import parts
-from railyard.work.pipeline.by_stage import stage_rows
+from railyard.work.pipeline.by_stage import parts, stage_rows
 from railyard.work.pipeline.model_stage import Answer
 from railyard.work.pipeline.shown import shown
-from railyard.work.serving.figures import latencies_of, requests_of, slo_of, throughput_of
+from railyard.work.serving.figures import drained, latencies_of, refused, requests_of, slo_of, throughput_of
 from railyard.work.serving.measuring import SHORTEST_S, MeasuredServing, sold_of
-from railyard.work.serving.notes import drained, refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -17,14 +17,13 @@ import numpy as np
 from railyard.engine.stages import FIRST, PS, SERVING, columns, parts, visits
 from railyard.kit.errors import InputError
 from railyard.measure.serving.served import DROPPED, served
+from railyard.work.pipeline.batched import draft_figures, drafts_of
 from railyard.work.pipeline.built import Built, BuiltHardware
-from railyard.work.pipeline.drafts import draft_figures, drafts_of
 from railyard.work.scenario.variants import Variant
+from railyard.work.serving.figures import thrashed, too_long, uses_of
 from railyard.work.serving.measuring import replicas_of
-from railyard.work.serving.notes import thrashed, too_long
 from railyard.work.serving.prepare import service_of
 from railyard.work.serving.section import ServingSection
-from railyard.work.serving.spending import uses_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,9 +36,9 @@ if TYPE_CHECKING:
     from railyard.engine.stages.stage import Progress
     from railyard.graph import Record, RequestTable
     from railyard.measure.cost.deployment import Use
-    from railyard.work.pipeline.drafts import Drafts
+    from railyard.work.pipeline.batched import Drafts
+    from railyard.work.pipeline.built import Site
     from railyard.work.pipeline.section import ModelStage
-    from railyard.work.pipeline.site import Site
     from railyard.work.scenario.cluster import ClusterSection
     from railyard.work.scenario.load import Draft
     from railyard.work.serving.prepare import ServingJob

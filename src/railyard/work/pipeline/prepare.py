@@ -9,15 +9,14 @@ from railyard.cluster.bill import bill_of
 from railyard.engine.stages import Between, StageStep, Takers, through
 from railyard.kit.errors import InputError
 from railyard.measure.cost.assumptions import Assumptions
-from railyard.work.pipeline.batched import encoder, search
+from railyard.work.pipeline.batched import encoder, host, search, tool
+from railyard.work.pipeline.built import Site
 from railyard.work.pipeline.model_stage import answer
-from railyard.work.pipeline.processors import host, tool
 from railyard.work.pipeline.section import EncodeStage, HostStage, RetrieveStage, ToolStage, waits_for
-from railyard.work.pipeline.site import Site
 from railyard.work.scenario.load import blaming, dump
 from railyard.work.serving.requests import requests_of
 from railyard.work.study import compose
-from railyard.work.study.memo import Memo
+from railyard.work.study.provenance import Memo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

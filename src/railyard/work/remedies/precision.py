@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.work.remedies import Proposals, Remedy, proposals
-from railyard.work.training.precision import supports
+from railyard.work.training.parameters import supports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

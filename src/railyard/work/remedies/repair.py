@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.work.remedies import Proposals, Remedy, proposals
-from railyard.work.scenario.unions import fault_of
+from railyard.work.scenario.section import fault_of
 from railyard.work.study.deaths import listed, words
 
 if TYPE_CHECKING:

@@ -23,13 +23,23 @@ from railyard.cluster.spec import (
     StorageSpec,
 )
 from railyard.cluster.tenancy import MECHANISMS, TenancySpec, TenantSpec
-from railyard.kit import units
+from railyard.kit import quantities
 from railyard.kit.schema.bounds import Bounds, limits, more_than
 from railyard.kit.schema.field import FieldRecord, records
 from railyard.kit.schema.quantity import LENGTH
 from railyard.work.scenario.quantity import Length, LinkRate, Natural, Positive, Ratio, Text, Whole
-from railyard.work.scenario.section import Key, Section, build, keys_of, section_of
-from railyard.work.scenario.unions import FabricSection, TopologySection, fabric_overrides, tagged, topology_spec
+from railyard.work.scenario.section import (
+    FabricSection,
+    Key,
+    Section,
+    TopologySection,
+    build,
+    fabric_overrides,
+    keys_of,
+    section_of,
+    tagged,
+    topology_spec,
+)
 
 _CABLE = LENGTH.within(
     "1 cm", "40_000 km", usual=("10 cm", "120 km"), source="copper from 0.5 m, coherent optics to 120 km"
@@ -41,7 +51,7 @@ HallSection = section_of(HallSpec, "HallSection")
 class NetworkSection(Section):
     """One network: how it is wired, and with what."""
 
-    topology: TopologySection = Field(  # type: ignore[valid-type]
+    topology: TopologySection = Field(
         default={"kind": "rail-optimized"}, validate_default=True, description="Topology family and its parameters."
     )
     fabric: FabricSection = Field(
@@ -265,7 +275,7 @@ def _overrides(record: type, title: str) -> Any:
 
 def _figure(key: Key, record: FieldRecord) -> tuple[Any, Any]:
     """The field of a figure; only times may be zero, for what is divided by the others has to stay finite."""
-    positive = record.shape == "value" and record.read is not None and record.read is not units.time
+    positive = record.shape == "value" and record.read is not None and record.read is not quantities.time
     annotation = Annotated[key.annotation, Field(gt=0)] if positive else key.annotation
     return dataclasses.replace(key, annotation=annotation).field(optional=True)
 

@@ -1,32 +1,133 @@
 """A scenario: a cluster, what runs on it, and what is asked of the two."""
 
-from typing import Annotated, Literal
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from railyard.kit.errors import InputError
-from railyard.kit.schema.bounds import limits
-from railyard.work.edge.section import EdgeSection
-from railyard.work.federated.section import FederatedSection
-from railyard.work.local.section import LocalSection
-from railyard.work.operate.section import OperateSection
-from railyard.work.pipeline.section import PipelineSection
+from railyard.kit.schema.bounds import Bounds, limits
 from railyard.work.scenario.bring_up import BringUpSection
 from railyard.work.scenario.cluster import ClusterSection
-from railyard.work.scenario.conditions import CollectivesSection, CompareSection, JitterSection
+from railyard.work.scenario.conditions import CollectivesSection, CompareSection, JitterSection, RecoverySection
 from railyard.work.scenario.economics import EconomicsSection
-from railyard.work.scenario.lab_section import LabSection
-from railyard.work.scenario.packet_section import PacketSection
 from railyard.work.scenario.plan_section import PlanSection
-from railyard.work.scenario.quantity import Natural, Text, Whole
-from railyard.work.scenario.recovery import RecoverySection
-from railyard.work.scenario.section import Section
-from railyard.work.scenario.tune_section import TuneSection
-from railyard.work.scenario.unions import FaultSection
+from railyard.work.scenario.quantity import (
+    SOME_PS,
+    SOME_SIZE,
+    Count,
+    Flag,
+    Natural,
+    Positive,
+    Ratio,
+    Size,
+    Text,
+    Time,
+    Whole,
+)
+from railyard.work.scenario.section import FaultSection, Section
 from railyard.work.scenario.workload import JobSection, TrainingSection, WorkloadSection
-from railyard.work.serving.section import ServingSection
-from railyard.work.trace.section import TraceSection
+
+if TYPE_CHECKING:
+    from railyard.work.edge.section import EdgeSection
+    from railyard.work.federated.section import FederatedSection
+    from railyard.work.local.section import LocalSection
+    from railyard.work.operate.section import OperateSection
+    from railyard.work.pipeline.section import PipelineSection
+    from railyard.work.serving.section import ServingSection
+    from railyard.work.trace.section import TraceSection
+
+
+class LabSection(Section):
+    """How `--engine lab` runs a step on this machine."""
+
+    dilation: Annotated[float, limits(1, 1e9)] = Field(
+        default=1.0,
+        description="How many times slower than the cluster all of it runs: links and computations; times are given as"
+        " if it did not.",
+        examples=[2000],
+    )
+    routing: Literal["static", "frr"] = Field(
+        default="static", description="Routes written once, or BGP unnumbered by the daemons of FRR."
+    )
+
+
+class BesideSection(Section):
+    """Bursts of other traffic on the back-end."""
+
+    pattern: Literal["incast", "permutation", "all-to-all"] = Field(description="Who sends to whom.")
+    ports: Annotated[Whole, limits(2, 2**31 - 1)] = Field(
+        description="NIC ports that take part; of an incast those that send."
+    )
+    targets: Positive = Field(default=1, description="Ports to which an incast goes, one after another.")
+    size: Annotated[Size, SOME_SIZE] = Field(description="Of every flow.")
+    every: Annotated[Time, SOME_PS] = Field(description="From one burst to the next.")
+    traffic_class: Annotated[Whole, limits(0, 7)] = Field(
+        default=0, description="Class; collectives are 0, storage is 1."
+    )
+
+
+class PacketSection(Section):
+    """How `--engine packet` runs a step."""
+
+    fabric: Text | None = Field(
+        default=None, description="Parts and constants by name, as `railyard packet --fabric`; the cluster's fabric."
+    )
+    set: dict[Text, Text] = Field(
+        default_factory=dict,
+        description="Single settings, as `railyard packet --set`.",
+        examples=[{"mtu_bytes": "9000"}],
+    )
+    budget_hops: Annotated[Count, Bounds(above=0)] = Field(
+        default=300_000_000,
+        description="Packets times links that a step may take; more is run as a slice.",
+    )
+    budget_sends: Annotated[Count, Bounds(above=0)] = Field(
+        default=2_000_000, description="Sends into which a step may be cut."
+    )
+    scale_up: Literal["model", "packets"] = Field(
+        default="model", description="Whether transfers inside a scale-up domain take modelled time or are packets."
+    )
+    beside: tuple[BesideSection, ...] = Field(
+        default=(), description="Other traffic while the step runs, for all engines."
+    )
+    samples: Annotated[Whole, limits(0, 10_000)] = Field(
+        default=120, description="How often queues are sampled, about; 0 for never."
+    )
+    online: Flag = Field(
+        default=False, description="Constants of DCQCN follow marks and pauses while the step runs; RoCE alone."
+    )
+
+
+class TuneSection(Section):
+    """The search for settings."""
+
+    space: dict[Text, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(
+        default_factory=dict,
+        description="Dotted keys and values to try; those of the collective library and the fabric when left out.",
+        examples=[{"qps": [2, 4], "collectives.selector": ["best"]}],
+    )
+    seeds: Positive = Field(default=2, description="Draws of the hashes that settings are tried on.")
+    unseen_seeds: Annotated[Whole, limits(2, 1000)] = Field(
+        default=4, description="Further draws that the outcome is judged on, at each load."
+    )
+    unseen_loads: tuple[Annotated[Ratio, Bounds(below=1.0, low=0.0)], ...] = Field(
+        default=(0.0, 0.2), description="Traffic of others on the back-end that it is judged under, none in the search."
+    )
+    unseen_jobs: Annotated[Whole, limits(0, 1000)] = Field(
+        default=4,
+        description="Other jobs that it is judged on, each with a neighbour: drawn for the same cluster, of another"
+        " size, parallelism and traffic beside.",
+    )
+    steps: Positive | None = Field(
+        default=None, description="Steps that the search may run; left out: two a value and draw of the search."
+    )
+    twins: Annotated[Whole, limits(1, 1000)] = Field(
+        default=4, description="With `--online`: runs of every draw and load, which are compared by their means."
+    )
+
 
 FORMAT = "railyard/1"
 
@@ -87,7 +188,7 @@ class Scenario(Section):
     )
 
     @model_validator(mode="after")
-    def _machine(self) -> "Scenario":
+    def _machine(self) -> Scenario:
         given = self.cluster is not None
         if self.workload.brings_machines and given:
             words = "clients and sites are the machine here: `cluster` has to be left out"

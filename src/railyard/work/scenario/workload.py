@@ -1,24 +1,41 @@
 """What runs on the cluster."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
+from railyard.cluster.placement import policies
+from railyard.cluster.spec import Placement
 from railyard.kit.schema.bounds import limits
 from railyard.work.edge.section import EdgeSection
 from railyard.work.federated.section import FederatedSection
 from railyard.work.local.section import LocalSection
 from railyard.work.operate.section import OperateSection
 from railyard.work.pipeline.section import PipelineSection
-from railyard.work.scenario.communication import CommunicationSection
-from railyard.work.scenario.placement import PlacementSection
-from railyard.work.scenario.quantity import Count, Flag, Span, Text, Whole
+from railyard.work.scenario.conditions import CommunicationSection
+from railyard.work.scenario.quantity import Count, Flag, Natural, Span, Text, Whole
 from railyard.work.scenario.section import Section, section_of
 from railyard.work.serving.section import ServingSection
 from railyard.work.trace.section import TraceSection
 from railyard.work.training.offload import Offload
 from railyard.work.training.spec import Checkpoint, DataLoading, Layout, Lora, Precision, SoftwareProfile
+
+_WORDS = " ".join(f"`{name}`: {policy.summary[0].lower()}{policy.summary[1:]}" for name, policy in policies.items())
+
+
+class PlacementSection(Section):
+    """Which of the free accelerators a job gets, in the order of its ranks."""
+
+    policy: Literal[tuple(policies.names())] = Field(default="packed", description=_WORDS)  # type: ignore[valid-type]
+    seed: Natural = Field(default=0, description="Of what the policy draws.")
+
+    def record(self) -> Placement:
+        """The record that the cluster room takes."""
+        return Placement(self.policy, self.seed)
+
 
 _LayoutKeys = section_of(Layout, "LayoutKeys", skip=frozenset({"global_batch"}), optional=True)
 
@@ -156,7 +173,7 @@ class JobSection(Section):
         return "serving" if self.serving is not None else "trace"
 
     @model_validator(mode="after")
-    def _one(self) -> "JobSection":
+    def _one(self) -> JobSection:
         if sum(part is not None for part in (self.training, self.serving, self.trace)) != 1:
             raise PydanticCustomError("job", "one of `training`, `serving` and `trace` says what a job is")
         return self
@@ -191,7 +208,7 @@ class WorkloadSection(Section):
         return self.federated is not None or self.local is not None or self.edge is not None
 
     @model_validator(mode="after")
-    def _one(self) -> "WorkloadSection":
+    def _one(self) -> WorkloadSection:
         keys = tuple(type(self).model_fields)
         if sum(getattr(self, key) is not None for key in keys) != 1:
             words = f"one of {', '.join(f'`{key}`' for key in keys)} says what runs"

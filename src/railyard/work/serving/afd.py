@@ -15,22 +15,185 @@ from __future__ import annotations
 
 import math
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.collective.lowering.table import lower_transfers
 from railyard.kit.errors import InputError
-from railyard.model.routing import groups_visited
-from railyard.work.serving.cost import IterationCost
-from railyard.work.serving.halves import Half, Side, halves
-from railyard.work.serving.memory import token_bytes
-from railyard.work.serving.power import BUSY, IDLE, MEMORY
+from railyard.measure.result.serving import ApartFigures, SideRow
+from railyard.model.flops import groups_visited
+from railyard.work.serving.cost import IterationCost, slopes
+from railyard.work.serving.iteration import IterationLoad, parts
+from railyard.work.serving.layout import Deployments
+from railyard.work.serving.memory import (
+    BUSY,
+    IDLE,
+    MEMORY,
+    cache_tokens,
+    math_j,
+    rank_table,
+    state_tokens,
+    token_bytes,
+    weight_bytes,
+)
+from railyard.work.serving.software import columns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from railyard.catalog import Model
+    from railyard.cluster import Cluster
+    from railyard.model.architecture import ModelColumns
     from railyard.model.columns import F
+    from railyard.model.machine import Machine
+    from railyard.work.serving.cost import IterationSlopes
+    from railyard.work.serving.iteration import IterationTimes
+    from railyard.work.serving.layout import ServingLayout
+    from railyard.work.serving.placing import PlacedPool
+    from railyard.work.serving.software import ServingSoftware
+
+
+# Of the kernels of a layer that no shape explains, of its passes over the residual and of its two all-reduces, either
+# half has one half.
+_HALF = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The accelerators of attention, or those of the FFNs.
+
+    Attributes:
+        machine: They and their scale-up domain.
+        layout: Attention: `tp` of each of `dp_attention` copies. FFN: `tp` of each of `ep` groups of experts, with
+            `dp_attention` as many: dense FFNs and shared experts are there once in each group.
+        software: Constants of the engine on that device.
+    """
+
+    machine: Machine
+    layout: ServingLayout
+    software: ServingSoftware
+
+
+def attention_half(model: ModelColumns) -> ModelColumns:
+    """Attention, routers, embeddings and the output projection."""
+    zero = np.zeros_like(model.layers)
+    split = model.layers * model.attention_parameters + model.moe_layers * model.router_parameters
+    return replace(
+        model,
+        moe_layers=zero,
+        mlp_parameters=zero,
+        expert_parameters=zero,
+        shared_parameters=zero,
+        experts=zero,
+        total_parameters=split + model.head_bytes,
+        expert_share=zero,
+    )
+
+
+def ffn_half(model: ModelColumns) -> ModelColumns:
+    """Dense FFNs, shared and routed experts."""
+    zero = np.zeros_like(model.layers)
+    routed = model.moe_layers * model.experts * model.expert_parameters
+    dense = (model.layers - model.moe_layers) * model.mlp_parameters + model.moe_layers * model.shared_parameters
+    return replace(
+        model,
+        heads=zero,
+        latent=zero,
+        kv_elements=zero,
+        attention_parameters=zero,
+        router_parameters=zero,
+        sparse_keys=zero,
+        picking=zero,
+        indexed=zero,
+        vocab=zero,
+        total_parameters=routed + dense,
+        expert_share=routed / (routed + dense),
+    )
+
+
+class Half:
+    """One half of a model on its side."""
+
+    def __init__(self, model: Model, side: Side, half: Callable[[ModelColumns], ModelColumns]) -> None:
+        self.model, self.side, self.half = model, side, half
+        domain, layout = side.machine.scale_up_domain, side.layout
+        if layout.tp <= domain:
+            # All-reduces stay inside; what the law does where experts' exchange leaves a domain is not of a half.
+            domain = max(domain, layout.ranks)
+        rows = Deployments.of((model, layout, replace(side.machine, scale_up_domain=domain)))
+        self.rows = replace(rows, model=half(rows.model))
+        self._software = columns([side.software])
+
+    @cached_property
+    def slopes(self) -> IterationSlopes:
+        """What sequences, cached tokens and pairs add to an iteration."""
+        return slopes(self.rows, self._software)
+
+    def law(self, tokens: float, sequences: float = 0.0, kv_tokens: float = 0.0, pairs: float = 0.0) -> IterationTimes:
+        """Parts of an iteration of this half."""
+        return self._of(self.rows.model, tokens, sequences, kv_tokens, pairs)
+
+    def _of(self, half: ModelColumns, *load: float) -> IterationTimes:
+        rows = replace(self.rows, model=half)
+        return parts(rows, self._software, IterationLoad(*(np.array([value]) for value in load)))
+
+    def layer_s(self, tokens: float) -> float:
+        """Seconds of a mean layer without cached tokens and without what crosses to the other side.
+
+        The all-reduce over tensor-parallel ranks is that of a dense model: of as many rows as experts give for each
+        token.
+        """
+        half, layers = self.rows.model, float(self.model.layers)
+        bare = replace(half, vocab=np.zeros_like(half.layers))
+        one = self._of(bare, tokens, 0.0, 0.0, 0.0)
+        rows = max(self.model.experts_per_token, 1) if half.experts[0] else 1
+        dense = replace(bare, moe_layers=np.zeros_like(half.layers))
+        reduces = self._of(dense, tokens * rows, 0.0, 0.0, 0.0).network
+        kernels = one.kernels - _HALF * layers * self.side.software.layer_s
+        seconds = one.matrices + one.experts + kernels + _HALF * (one.passes + reduces)
+        return float(seconds[0]) / layers
+
+    def head_s(self) -> float:
+        """Seconds of the output projection's weights."""
+        half = self.rows.model
+        bare = self._of(replace(half, vocab=np.zeros_like(half.layers)), 1.0, 0.0, 0.0, 0.0).matrices[0]
+        return float(self.law(1.0).matrices[0] - bare)
+
+    def joule_per_token(self) -> float:
+        """Energy of the matrix units for one token."""
+        half, device = self.rows.model, self.rows.device
+        dense = half.total_parameters * (1.0 - half.expert_share)
+        active = dense + half.moe_layers * half.topk * half.expert_parameters
+        return float(math_j(device.tdp_w, active, device.best_flops_s(self.rows.layout.dense_math))[0])
+
+    @property
+    def weight_bytes(self) -> float:
+        """Of all ranks."""
+        return float(weight_bytes(self.rows)[0]) * self.side.layout.ranks
+
+    @property
+    def cache_tokens(self) -> float:
+        """Cached tokens that fit; for the FFN half more than zero where its weights fit."""
+        return float(cache_tokens(self.rows)[0])
+
+    @property
+    def state_tokens(self) -> float:
+        """Cached tokens in whose room the states of one sequence lie."""
+        return float(state_tokens(self.rows)[0])
+
+    def table(self) -> str:
+        """What a rank holds."""
+        return rank_table(self.rows)
+
+
+def halves(model: Model, attention: Side, ffn: Side) -> tuple[Half, Half]:
+    """Both halves of a model, each on its side."""
+    return Half(model, attention, attention_half), Half(model, ffn, ffn_half)
+
 
 # Rows of the table over tokens: a line between two of them is the law within a percent.
 _ROWS = 96
@@ -267,3 +430,107 @@ def _refused(half: Half, name: str, degrees: list[tuple[int, int]], least: float
         found=asked,
         hint="fits: " + "; ".join(near[:3]) if near else f"nothing up to {_MOST_RANKS} of them fits",
     )
+
+
+_BULK_BYTES = 1 << 22
+"""Size at which the exchange is lowered: its messages are written by the device, without a protocol for few bytes."""
+
+
+def exchange_of(
+    cluster: Cluster,
+    sides: tuple[NDArray[np.int64], NDArray[np.int64]],
+    rate_bps: NDArray[np.float64],
+    weights: NDArray[np.float64],
+) -> SideExchange:
+    """Seconds per byte of dispatch and combine, where the fullest link has as much as routes and rates give it.
+
+    Args:
+        cluster: The network of the pool.
+        sides: int64[replicas, ranks of a replica], of attention and of FFNs.
+        rate_bps: Of the cluster's links.
+        weights: float64[FFN ranks of a replica], share of the bytes that each of them takes.
+
+    Raises:
+        InputError: Two accelerators have no path.
+    """
+    one, other = sides
+    replicas, here, there = len(one), one.shape[1], other.shape[1]
+    source = np.repeat(one, there, axis=1).ravel()
+    target = np.tile(other, (1, here)).ravel()
+    share = np.tile(weights / here, replicas * here)
+    domain = cluster.scale_up_domain
+    away = source // domain != target // domain
+    ports = cluster.back_end.port_of_rank[:, 0]
+    path_ps = cluster.back_end.path_latency_ps(ports[source[away]], ports[target[away]]) if away.any() else None
+    return SideExchange(
+        _seconds_per_byte(cluster, source, target, share, rate_bps),
+        _seconds_per_byte(cluster, target, source, share, rate_bps),
+        (cluster.scale_up.latency_ps if path_ps is None else int(path_ps.max())) * 1e-12,
+        far=bool(away.any()),
+    )
+
+
+def _seconds_per_byte(
+    cluster: Cluster,
+    source: NDArray[np.int64],
+    target: NDArray[np.int64],
+    share: NDArray[np.float64],
+    rate_bps: NDArray[np.float64],
+) -> float:
+    """Of the fullest link, when every pair has its share of a byte."""
+    count = len(source)
+    table = lower_transfers(
+        cluster,
+        source.astype(np.int32),
+        target.astype(np.int32),
+        np.full(count, _BULK_BYTES, np.int64),
+        np.ones(count, np.int32),
+    )
+    pair = np.repeat(np.arange(count), np.diff(table.link_ptr))
+    load = np.bincount(table.link_idx, weights=table.link_share * share[pair], minlength=len(rate_bps))
+    return float((8.0 * load / rate_bps).max())
+
+
+_LIKE = 0.95
+"""Sides of which one works at least this share of the other's time wait for nobody."""
+
+
+def sides_of(pool: PlacedPool, cost: Any, tokens: float, kv_tokens: float) -> ApartFigures | None:
+    """The two sides in the mean iteration of a run; None where they are together.
+
+    Args:
+        pool: On the cluster.
+        cost: Of an iteration of its replicas.
+        tokens: Of the mean iteration.
+        kv_tokens: Cached tokens that it reads.
+    """
+    if pool.ffn is None or not isinstance(cost, ApartCost) or tokens <= 0:
+        return None
+    beat = cost.at(tokens, kv_tokens)
+    times = {"attention": beat.attention, "ffn": beat.ffn, "dispatch": beat.dispatch, "combine": beat.combine}
+    total = float(beat.iteration_s(cost.layers, cost.micro_batches))
+    busy = {name: cost.micro_batches * cost.layers * float(part) / total for name, part in times.items()}
+    network = max(busy["dispatch"], busy["combine"])
+    fewer, more = sorted(("attention", "ffn"), key=lambda side: busy[side])
+    waits = "both" if network > busy[more] else ("neither" if busy[fewer] >= _LIKE * busy[more] else fewer)
+    return ApartFigures(
+        micro_batches=cost.micro_batches,
+        micro_batches_wanted=int(beat.wanted),
+        waits=waits,
+        attention=_side(pool.cluster.accelerator.name, pool.ranks.size, busy["attention"]),
+        ffn=_side(pool.ffn.cluster.accelerator.name, pool.ffn.ranks.size, busy["ffn"]),
+        network_busy=network,
+    )
+
+
+def _side(accelerator: str, count: int, busy: float) -> SideRow:
+    return SideRow(accelerator=accelerator, accelerators=int(count), busy=busy)
+
+
+def ffn_share(pool: PlacedPool) -> float:
+    """Share of the power limits of a pool's accelerators that those of its FFNs have."""
+    if pool.ffn is None:
+        return 0.0
+    one = pool.cluster.accelerator.tdp_w * pool.ranks.size
+    other = pool.ffn.cluster.accelerator.tdp_w * pool.ffn.ranks.size
+    return other / (one + other)

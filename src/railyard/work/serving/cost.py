@@ -14,24 +14,116 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from railyard.kit.errors import InputError
-from railyard.work.serving.columns import Deployments
-from railyard.work.serving.iteration import IterationLoad, late_s, launches_s, parts, prompts_on_copies
-from railyard.work.serving.memory import cache_tokens, rank_table, state_tokens, token_bytes, weight_bytes
-from railyard.work.serving.power import BUSY, IDLE, MEMORY, math_j
-from railyard.work.serving.scale_out import scale_out
-from railyard.work.serving.slopes import slopes
+from railyard.work.serving.iteration import LINE_SHARE, IterationLoad, late_s, launches_s, parts, prompts_on_copies
+from railyard.work.serving.layout import Deployments
+from railyard.work.serving.memory import (
+    BUSY,
+    IDLE,
+    MEMORY,
+    cache_tokens,
+    math_j,
+    rank_table,
+    state_tokens,
+    token_bytes,
+    weight_bytes,
+)
 from railyard.work.serving.software import columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Model
+    from railyard.model.columns import F
     from railyard.model.machine import Machine
     from railyard.work.serving.layout import ServingLayout
     from railyard.work.serving.software import ServingSoftware, ServingSoftwareColumns
 
     Floats = NDArray[np.float64]
     Role = Literal["both", "prefill", "decode"]
+
+
+_SLOW = (1e-4, 1e-5)
+"""Shares of the NICs' rate at which they are all that counts."""
+
+
+def scale_out(rows: Deployments, software: ServingSoftwareColumns, tokens: NDArray[np.int64]) -> dict[str, Any]:
+    """`scale_out_*` of `IterationCost`; nothing where the collectives stay in a scale-up domain.
+
+    Args:
+        rows: One replica.
+        software: Its constants, one row.
+        tokens: Rows of the cost's table.
+    """
+    rate = rows.machine.out_bytes_s
+    one, other = (_network_s(rows, software, tokens[-1:], factor) for factor in _SLOW)
+    if other[0] <= one[0]:
+        return {}
+    usual, slow, slower = (_network_s(rows, software, tokens, factor) for factor in (1.0, *_SLOW))
+    per_slowness = (slower - slow) / (1 / _SLOW[1] - 1 / _SLOW[0])
+    each = float((per_slowness / tokens).mean())
+    apart = rows.layout.dp > 1
+    exchange = np.minimum(software.exchange_fraction, LINE_SHARE)
+    fraction = np.where(apart & (rows.model.moe_layers > 0), exchange, software.reduce_fraction)
+    total = float((rate * fraction * rows.layout.tp * rows.layout.dp)[0])
+    alone = slow - per_slowness / _SLOW[0] + per_slowness
+    return {
+        "scale_out_bytes_per_token": each * total,
+        "scale_out_bps": 8 * total,
+        "scale_out_slack_s": np.maximum(usual - alone, 0.0),
+    }
+
+
+def _network_s(rows: Deployments, software: ServingSoftwareColumns, tokens: NDArray[np.int64], factor: float) -> F:
+    machine = replace(rows.machine, out_bytes_s=rows.machine.out_bytes_s * factor)
+    slowed, none = replace(rows, machine=machine), np.zeros(1)
+    found: F = parts(
+        slowed, software, IterationLoad(tokens[:, np.newaxis].astype(np.float64), none, none, none)
+    ).network[:, 0]
+    return found
+
+
+# Cached tokens, and query and key pairs, at which attention has left its fixed parts behind.
+_MANY = 1e7
+_SEQUENCES = 512.0
+
+
+@dataclass(frozen=True, slots=True)
+class IterationSlopes:
+    """Seconds of all layers, one row a replica.
+
+    Attributes:
+        kv_token_s: Of each cached token that decoding reads.
+        sequence_s: Of each sequence that decodes, beside its cached tokens.
+        pair_s: Of each query and key pair of a prompt.
+        logits_s: Of each sequence's row of the output projection.
+    """
+
+    kv_token_s: F
+    sequence_s: F
+    pair_s: F
+    logits_s: F
+
+
+def slopes(rows: Deployments, software: ServingSoftwareColumns) -> IterationSlopes:
+    """Slopes of an iteration of each replica.
+
+    Args:
+        rows: The replicas.
+        software: Constants, as many rows.
+    """
+    none, one = np.zeros_like(rows.layout.tp), np.ones_like(rows.layout.tp)
+    first, second = (
+        parts(rows, software, IterationLoad(one, one, count * one, none)).cache for count in (_MANY, 2.0 * _MANY)
+    )
+    each = (second - first) / _MANY
+    bare, full = (parts(rows, software, IterationLoad(one, n * one, none, none)).matrices for n in (0.0, _SEQUENCES))
+    return IterationSlopes(
+        kv_token_s=each,
+        sequence_s=np.maximum(first - each * _MANY, 0.0),
+        pair_s=parts(rows, software, IterationLoad(one, none, none, _MANY * one)).prompt / _MANY,
+        logits_s=(full - bare) / _SEQUENCES,
+    )
+
 
 # Rows of the table: enough that a line between two of them is the law within a percent.
 _ROWS = 96

@@ -9,12 +9,10 @@ import numpy as np
 
 from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
-from railyard.work.serving.afd import apart_cost
+from railyard.work.serving.afd import Side, apart_cost, exchange_of
 from railyard.work.serving.cost import iteration_cost
-from railyard.work.serving.exchange import exchange_of
-from railyard.work.serving.halves import Side
-from railyard.work.serving.profiles import profile
-from railyard.work.serving.transfer_links import rates
+from railyard.work.serving.links import rates
+from railyard.work.serving.software import profile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,12 +22,11 @@ if TYPE_CHECKING:
     from railyard.graph.request_table import RequestTable
     from railyard.work.serving.afd import SideExchange
     from railyard.work.serving.cost import IterationCost, Role
-    from railyard.work.serving.devices import Profiles
     from railyard.work.serving.layout import ServingLayout
     from railyard.work.serving.networks import Networks
     from railyard.work.serving.placing import Ffn, PlacedPool
-    from railyard.work.serving.software import ServingSoftware
-    from railyard.work.study.memo import Memo
+    from railyard.work.serving.software import Profiles, ServingSoftware
+    from railyard.work.study.provenance import Memo
 
 
 def costs_of(

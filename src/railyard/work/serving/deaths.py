@@ -10,8 +10,7 @@ from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.cluster.fault.recovery import Recovery
 from railyard.kit.errors import InputError
 from railyard.work.scenario.load import blaming
-from railyard.work.scenario.section import build
-from railyard.work.scenario.unions import fault_of
+from railyard.work.scenario.section import build, fault_of
 from railyard.work.study.deaths import cut_off, words
 
 if TYPE_CHECKING:

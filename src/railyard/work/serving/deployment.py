@@ -20,16 +20,51 @@ from railyard.engine.serving import (
 from railyard.engine.serving.deployment import LOADS
 from railyard.kit.errors import InputError
 from railyard.work.serving.memory import Room, divide
-from railyard.work.serving.speculation import pass_s
 
 if TYPE_CHECKING:
     from railyard.catalog import Model
     from railyard.engine.serving import Links
     from railyard.engine.serving.deployment import LoadFrom
     from railyard.graph.request_table import RequestTable
+    from railyard.work.serving.cost import IterationCost
     from railyard.work.serving.deaths import ReplicaDeath
     from railyard.work.serving.placing import PlacedPool
     from railyard.work.serving.section import RouterSection, ServingSection
+
+
+def pass_share(model: Model) -> float:
+    """Share of one pass of a layer for multi-token prediction, head included, of all layers with the head.
+
+    Args:
+        model: That guesses for itself.
+
+    Raises:
+        InputError: The model has no such layer.
+    """
+    if not model.mtp_layers:
+        raise InputError(
+            f"{model.name} has no layer that guesses tokens: say how long a pass of the draft model takes",
+            key="speculative.draft",
+        )
+    head = float(model.vocab * model.hidden)
+    layers = model.parameters() - model.embedding_parameters() - model.head_parameters()
+    return (model.mtp_parameters() / model.mtp_layers + head) / (layers + head)
+
+
+def pass_s(model: Model, cost: IterationCost, sequences: int) -> float:
+    """Time in which a model's own layer guesses one token for each of so many sequences, seconds.
+
+    Args:
+        model: That guesses for itself.
+        cost: An iteration of its replica.
+        sequences: Of a full batch.
+
+    Raises:
+        InputError: The model has no such layer.
+    """
+    times = np.interp(float(sequences), cost.tokens, cost.compute_s + cost.network_s)
+    return float(times) * pass_share(model)
+
 
 _PS = 1e12
 _DISK_BPS = 5e10

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError
-from railyard.measure.result.variants.serving import ServedVariant, ServingVariant
+from railyard.measure.result.variants.work import ServedVariant, ServingVariant
 from railyard.work.scenario import load
+from railyard.work.serving.capacity import trial
 from railyard.work.serving.measuring import as_served, objective_of
-from railyard.work.serving.one_more import trial
 from railyard.work.study.study import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from railyard.measure.result.result import Result
+    from railyard.measure.result.reading import Result
     from railyard.measure.result.serving import ModelServing
     from railyard.work.serving.prepare import ServingJob
 

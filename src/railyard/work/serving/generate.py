@@ -22,9 +22,17 @@ import numpy as np
 
 from railyard.graph.request_table import MOST_TOKENS, NO_SESSION, PS_PER_S, RequestTable, joined
 from railyard.kit.errors import InputError
-from railyard.work.serving.arrivals import Arrivals, Clock, Kind, generator
-from railyard.work.serving.hashing import block_hashes
-from railyard.work.serving.lengths import Fixed, LengthLaw, LogNormal, Pairs
+from railyard.work.serving.arrivals import (
+    Arrivals,
+    Clock,
+    Fixed,
+    Kind,
+    LengthLaw,
+    LogNormal,
+    Pairs,
+    block_hashes,
+    generator,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

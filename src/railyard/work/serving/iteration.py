@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.model.routing import busiest
+from railyard.model.flops import busiest
 
 if TYPE_CHECKING:
     from railyard.model.architecture import ModelColumns
     from railyard.model.columns import F
-    from railyard.work.serving.columns import Deployments
+    from railyard.work.serving.layout import Deployments
     from railyard.work.serving.software import ServingSoftwareColumns
 
 # Exponent of the mean of two times that overlap.

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.serving.columns import Deployments
 from railyard.work.serving.cost import iteration_cost
 from railyard.work.serving.iteration import IterationLoad, parts
+from railyard.work.serving.layout import Deployments
 from railyard.work.serving.software import columns
 
 if TYPE_CHECKING:

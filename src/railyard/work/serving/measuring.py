@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from railyard.cluster.notes import notes_of
+from railyard.graph import parquet, perfetto
 from railyard.measure.cost.deployment import Use, deployment_cost
+from railyard.measure.cost.ranges import Source, of_entry
 from railyard.measure.cost.serving import PaidGoodput as Sold
-from railyard.measure.cost.sources import Source, of_entry
 from railyard.measure.model_error import Judged, measured_deployments, serving_key
-from railyard.measure.result.fault import ReplicaFaultFigures
+from railyard.measure.result.network import ReplicaFaultFigures
 from railyard.measure.result.serving import (
     LinkRow,
     ModelPoolRow,
@@ -24,28 +25,51 @@ from railyard.measure.result.serving import (
     PoolQueueRow,
     ReuseRow,
 )
-from railyard.measure.result.variants.serving import ServedVariant, ServingVariant
-from railyard.measure.serving.errors import serving_errors
-from railyard.measure.serving.objective import Objective, goodput
-from railyard.measure.serving.percentiles import counted
-from railyard.measure.serving.queues import PoolRoom, queues
+from railyard.measure.result.variants.work import ServedVariant, ServingVariant
+from railyard.measure.serving.journeys import counted
+from railyard.measure.serving.objective import Objective, goodput, serving_errors
+from railyard.measure.serving.queues import PoolRoom, queues, serving_tax
 from railyard.measure.serving.served import UNFINISHED, Served, served
-from railyard.measure.serving.tax import serving_tax
-from railyard.work.serving.attention_ffn import sides_of
-from railyard.work.serving.figures import latencies_of, requests_of, slo_of, throughput_of
-from railyard.work.serving.notes import begun_anew, bounded, died, drained, refused, thrashed, too_long
+from railyard.work.serving.afd import sides_of
+from railyard.work.serving.figures import (
+    begun_anew,
+    bounded,
+    died,
+    drained,
+    idle_of,
+    latencies_of,
+    parts_of_bill,
+    refused,
+    requests_of,
+    slo_of,
+    thrashed,
+    throughput_of,
+    too_long,
+    uses_of,
+)
 from railyard.work.serving.reuse import reuse
-from railyard.work.serving.spending import idle_of, parts_of_bill, uses_of
 from railyard.work.study.estimates import estimates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from railyard.graph import Record
     from railyard.graph.request_table import RequestTable
     from railyard.measure.cost.deployment import DeploymentCost
     from railyard.measure.serving.objective import Goodput
+    from railyard.measure.serving.served import Served
     from railyard.work.serving.prepare import ServingJob
+
+
+def write_variant(folder: Path, job: ServingJob, run: Record, found: Served) -> None:
+    """Writes `requests.parquet`, with the figures of each request, and `trace.json`."""
+    arrived = replace(run, start_ps=np.asarray(job.requests.arrival_ps, np.int64))
+    figures = {name: getattr(found, name) for name in found.__dataclass_fields__}
+    parquet.write_record(arrived, folder / "requests.parquet", figures={**figures, "replica": run.who})
+    pool = job.deployment.pool_of_replica
+    perfetto.write(arrived, folder / "trace.json", who_name=lambda one: f"{job.pools[pool[one]].role} {one}")
+
 
 _HOT_LINKS = 8
 SHORTEST_S = 1e-9

@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard import cluster as clusters
 from railyard.kit.errors import InputError, Refusals, keyed
-from railyard.kit.units import format_memory
+from railyard.kit.quantities import format_memory
 from railyard.work.serving.layout import ServingLayout
 
 if TYPE_CHECKING:

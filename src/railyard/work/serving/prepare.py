@@ -10,21 +10,19 @@ import numpy as np
 from railyard.engine.serving import simulate
 from railyard.kit.errors import InputError, Refusals
 from railyard.work.scenario.load import blaming, dump
-from railyard.work.serving.collective_links import with_collectives
 from railyard.work.serving.costing import costs_of
 from railyard.work.serving.deaths import replica_deaths
 from railyard.work.serving.deployment import deployment
-from railyard.work.serving.devices import read_profiles
+from railyard.work.serving.links import replica_links, with_collectives
 from railyard.work.serving.networks import networks_of
 from railyard.work.serving.placing import PROMPTS, ROLES, check_pools, separate_needs
 from railyard.work.serving.placing import place as place_pools
-from railyard.work.serving.profiles import profile
 from railyard.work.serving.requests import requests_of
+from railyard.work.serving.software import profile, read_profiles
 from railyard.work.serving.steady import arrival_s
 from railyard.work.serving.storage import loads_from, with_storage
-from railyard.work.serving.transfer_links import replica_links
 from railyard.work.study import compose
-from railyard.work.study.memo import Memo
+from railyard.work.study.provenance import Memo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,10 +37,10 @@ if TYPE_CHECKING:
     from railyard.work.scenario.cluster import ClusterSection
     from railyard.work.scenario.variants import Variant
     from railyard.work.serving.deaths import ReplicaDeath
-    from railyard.work.serving.devices import Profiles
     from railyard.work.serving.networks import Networks
     from railyard.work.serving.placing import PlacedPool
     from railyard.work.serving.section import ServingSection
+    from railyard.work.serving.software import Profiles
 
 _SERVING = ("workload", "serving")
 SOFTWARE = "vllm"

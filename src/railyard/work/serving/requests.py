@@ -9,12 +9,12 @@ import numpy as np
 
 from railyard.kit.errors import InputError
 from railyard.work.scenario.load import blaming
-from railyard.work.serving.scaling import scaled
+from railyard.work.serving.summary import scaled
 
 if TYPE_CHECKING:
     from railyard.graph.request_table import RequestTable
     from railyard.work.scenario.load import Draft
-    from railyard.work.serving.lengths import LengthLaw
+    from railyard.work.serving.arrivals import LengthLaw
     from railyard.work.serving.section import LengthsSection, RequestsSection, SyntheticSection
 
 
@@ -88,6 +88,6 @@ def _drawn(section: SyntheticSection, seed: int) -> RequestTable:
 
 
 def _lengths(section: LengthsSection) -> LengthLaw | int:
-    from railyard.work.serving.lengths import LogNormal
+    from railyard.work.serving.arrivals import LogNormal
 
     return max(round(section.mean), 1) if section.p99 is None else LogNormal(section.mean, section.p99)

@@ -6,14 +6,24 @@ beside its bytes and FLOPs, and whether prompts share iterations with decoding. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+import json
+import math
+import tomllib
+from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.files import read_text
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from railyard.catalog import Accelerator
     from railyard.model.columns import F
 
 
@@ -128,3 +138,218 @@ class ServingSoftwareColumns:
 def columns(profiles: Sequence[ServingSoftware]) -> ServingSoftwareColumns:
     """One row a profile."""
     return ServingSoftwareColumns(*(np.array([getattr(known, name) for known in profiles]) for name in CONSTANTS))
+
+
+_SHIPPED = files("railyard.work.serving") / "data" / "devices.toml"
+
+
+@dataclass(frozen=True)
+class ProfiledRun:
+    """One run behind a profile.
+
+    Attributes:
+        name: Of the run.
+        digest: Of its requests, so that it is known again under another name.
+        given: Constants that it gave.
+    """
+
+    name: str
+    digest: str
+    given: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DeviceProfile:
+    """Constants of one engine on one device.
+
+    Attributes:
+        engine, device: Names.
+        source: Whose runs, when.
+        constants: By field of `ServingSoftware`.
+        runs: That gave them.
+    """
+
+    engine: str
+    device: str
+    source: str
+    constants: Mapping[str, float]
+    runs: tuple[ProfiledRun, ...] = field(default_factory=tuple)
+
+    def over(self, software: ServingSoftware) -> ServingSoftware:
+        """A profile with these constants in the place of its own."""
+        values = {name: getattr(software, name) for name in CONSTANTS} | dict(self.constants)
+        return ServingSoftware(name=software.name, architecture=software.architecture, source=self.source, **values)
+
+
+Profiles = dict[tuple[str, str], DeviceProfile]
+
+
+@cache
+def shipped() -> Profiles:
+    """The profiles that come with Railyard, by engine and device."""
+    return parse(tomllib.loads(_SHIPPED.read_text(encoding="utf-8")), str(_SHIPPED))
+
+
+def read_profiles(path: Path) -> Profiles:
+    """The profiles of a file.
+
+    Raises:
+        InputError: It cannot be read, or names a constant that there is not.
+    """
+    try:
+        content = tomllib.loads(read_text(path))
+    except ValueError as error:
+        raise InputError(f"the file cannot be read as TOML: {error}", file=path) from error
+    return parse(content, str(path))
+
+
+def parse(content: Mapping[str, Any], file: str) -> Profiles:
+    """Profiles from `[engine.device]` tables."""
+    found: Profiles = {}
+    for engine, devices in content.items():
+        for device, entry in devices.items() if isinstance(devices, dict) else ():
+            key = f"{engine}.{device}"
+            if not isinstance(entry, dict) or not isinstance(entry.get("constants"), dict):
+                raise InputError("a profile has a table `constants`", file=file, key=key)
+            runs = tuple(
+                ProfiledRun(str(run.get("name", "")), str(run.get("digest", "")), tuple(run.get("given", ())))
+                for run in entry.get("runs", ())
+            )
+            constants = _constants(entry["constants"], file, f"{key}.constants")
+            found[engine, device] = DeviceProfile(engine, device, str(entry.get("source", file)), constants, runs)
+    return found
+
+
+def _constants(written: Mapping[str, Any], file: str, key: str) -> dict[str, float]:
+    found = {}
+    for name, value in written.items():
+        if name not in CONSTANTS:
+            raise InputError(
+                f"there is no constant `{name}`", file=file, key=key, found=name, hint=did_you_mean(name, CONSTANTS)
+            )
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            raise InputError("a constant is a number above 0", file=file, key=f"{key}.{name}", found=value)
+        found[name] = float(value)
+    return found
+
+
+def written(profiles: Profiles) -> str:
+    """Profiles as TOML, as `read_profiles` reads them."""
+    lines = []
+    for profile in profiles.values():
+        name = f"{profile.engine}.{profile.device}"
+        lines += [f"[{name}]", f'source = "{profile.source}"', "", f"[{name}.constants]"]
+        lines += [f"{constant} = {value:.4g}" for constant, value in profile.constants.items()]
+        for run in profile.runs:
+            given = ", ".join(f'"{one}"' for one in run.given)
+            lines += ["", f"[[{name}.runs]]", f'name = "{run.name}"', f'digest = "{run.digest}"', f"given = [{given}]"]
+        lines.append("")
+    return "\n".join(lines)
+
+
+_DATA = files("railyard.work.serving") / "data"
+ENGINES = ("vllm", "sglang", "tensorrt-llm", "deepseek")
+LEVEL_SPREAD = 0.4
+"""One standard deviation of the logarithm of an effect of an engine or an architecture."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantPrior:
+    """What a constant is near to, its bounds, how sure that is, and which of its effects are fitted.
+
+    Attributes:
+        prior, low, high: In its own unit.
+        spread: One standard deviation of the logarithm of the effect of all.
+        why: Reason for the prior.
+        fitted: Levels whose effects rows tell, see `levels`; a constant without any is as stated.
+        stated: Effects of levels that are known beforehand: a mechanism that an engine has there.
+    """
+
+    prior: float
+    low: float
+    high: float
+    spread: float
+    why: str
+    fitted: tuple[str, ...] = ()
+    stated: Mapping[str, float] = field(default_factory=dict)
+
+    def at(self, engine: str, architecture: str) -> float:
+        """What it is near to for an engine on an architecture, before any row is seen."""
+        return self.prior * math.prod(self.stated.get(level, 1.0) for level in levels(engine, architecture))
+
+
+@cache
+def constants() -> dict[str, ConstantPrior]:
+    """The constants, by field of `ServingSoftware`."""
+    written = tomllib.loads((_DATA / "constants.toml").read_text(encoding="utf-8"))
+    return {
+        name: ConstantPrior(**{**written[name], "fitted": tuple(written[name].get("fitted", ()))}) for name in CONSTANTS
+    }
+
+
+def free_effects() -> tuple[tuple[str, str], ...]:
+    """Constant and level of every effect that is fitted: as many numbers as the published rows have given."""
+    return tuple((name, level) for name, known in constants().items() for level in known.fitted)
+
+
+@cache
+def fitted() -> dict[str, Any]:
+    """What was fitted: `effects` (logarithms) by level and constant, and `rows` by level."""
+    found: dict[str, Any] = json.loads((_DATA / "fitted.json").read_text(encoding="utf-8"))
+    return found
+
+
+def levels(engine: str, architecture: str) -> tuple[str, ...]:
+    """The levels that a profile belongs to, widest first."""
+    return "all", f"{engine}/", f"/{architecture}", f"{engine}/{architecture}"
+
+
+def assemble(
+    engine: str, architecture: str, effects: Mapping[str, Mapping[str, float]], source: str = ""
+) -> ServingSoftware:
+    """A profile from effects by level.
+
+    Args:
+        engine: Of the profile.
+        architecture: Of the device.
+        effects: Logarithms by level and constant.
+        source: Said in the profile.
+    """
+    values = {}
+    for name, constant in constants().items():
+        total = sum(effects.get(level, {}).get(name, 0.0) for level in levels(engine, architecture))
+        values[name] = min(max(constant.at(engine, architecture) * math.exp(total), constant.low), constant.high)
+    return ServingSoftware(name=engine, architecture=architecture, source=source, **values)
+
+
+def profile(engine: str, device: Accelerator, *, profiles: Profiles | None = None) -> ServingSoftware:
+    """The constants of an engine on a device; where recorded runs gave the device's own, those.
+
+    Args:
+        engine: `vllm`, `sglang`, `tensorrt-llm` or `deepseek`.
+        device: On which it runs.
+        profiles: A user's, in the place of those that ship.
+
+    Raises:
+        InputError: No such engine is known.
+    """
+    known = table_profile(engine, device)
+    found = (shipped() | (profiles or {})).get((engine, device.name))
+    return known if found is None else found.over(known)
+
+
+def table_profile(engine: str, device: Accelerator) -> ServingSoftware:
+    """The same from the published tables alone.
+
+    Raises:
+        InputError: No such engine is known.
+    """
+    if engine not in ENGINES:
+        raise InputError(
+            f"there is no serving engine `{engine}`",
+            key="software",
+            found=engine,
+            allowed=ENGINES,
+            hint=did_you_mean(engine, ENGINES),
+        )
+    return assemble(engine, device.architecture, fitted()["effects"], fitted()["source"])

@@ -21,7 +21,7 @@ from railyard.work.serving.iteration import IterationLoad, IterationTimes, parts
 
 if TYPE_CHECKING:
     from railyard.model.columns import F
-    from railyard.work.serving.columns import Deployments
+    from railyard.work.serving.layout import Deployments
     from railyard.work.serving.software import ServingSoftware, ServingSoftwareColumns
 
 _ROUNDS = 6

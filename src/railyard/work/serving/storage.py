@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.lowering.memory_pool import lower_pool
-from railyard.collective.lowering.storage import lower_storage
+from railyard.collective.lowering.storage import lower_pool, lower_storage
 from railyard.engine.serving import Links
 from railyard.kit.errors import InputError
-from railyard.kit.units import format_size
-from railyard.work.serving.transfer_links import joined, rates
+from railyard.kit.quantities import format_size
+from railyard.work.serving.links import joined, rates
 
 if TYPE_CHECKING:
     from collections.abc import Callable

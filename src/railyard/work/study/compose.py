@@ -10,11 +10,11 @@ from railyard import catalog as catalogs
 from railyard import cluster as clusters
 from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
-from railyard.work.scenario.communication import communication_of
+from railyard.work.scenario.conditions import communication_of
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import fields_given
 from railyard.work.study import bounds
-from railyard.work.training import calibrated, formats, loading, profiles
+from railyard.work.training import loading, pace, profiles, samples
 from railyard.work.training.layout import candidates, check, check_fit, domain_use
 from railyard.work.training.likely import Likely, likely, open_keys
 from railyard.work.training.lora import check_lora
@@ -174,7 +174,7 @@ def training_of(
             check_values(job.communication)
         if job.data is not None:
             with blaming(draft, *_TRAINING, "data"):
-                loading.check(job.data, formats.format_of(job.data))
+                loading.check(job.data, samples.format_of(job.data))
                 loading.check_cache(job.data, cluster.server)
         given = given_keys(section)
         if isinstance(section.parallelism, str) or section.parallelism.auto:
@@ -253,7 +253,7 @@ def _software(section: TrainingSection, cluster: Cluster, folder: Path) -> Softw
         file = folder / written.constants
         if not file.is_file():
             raise InputError("there is no such file of own runs", key="software.constants", found=written.constants)
-        base = calibrated.over(base, calibrated.read_runs(file))
+        base = pace.over(base, pace.read_runs(file))
     return dataclasses.replace(base, **fields_given(written, SoftwareProfile))
 
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from railyard.measure.cost.sources import Source
-    from railyard.measure.result.result import Result
-    from railyard.measure.result.result import Variant as Figures
+    from railyard.measure.cost.ranges import Source
+    from railyard.measure.result.reading import Result
+    from railyard.measure.result.reading import Variant as Figures
     from railyard.work.scenario.variants import Variant
     from railyard.work.study.control import Control
 

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from railyard.measure.result.result import Result
-    from railyard.measure.result.result import Variant as Figures
+    from railyard.measure.result.reading import Result
+    from railyard.measure.result.reading import Variant as Figures
     from railyard.work.study.kind import Document, Failed, Measured
 
+
 T = TypeVar("T")
+
+
+class Memo:
+    """Things by what they are and what they were made of."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def get(self, what: str, key: object, make: Callable[[], T]) -> T:
+        """What was made before under that name and key, or what `make` gives."""
+        text = f"{what} {json.dumps(key, default=str, sort_keys=True)}"
+        if text not in self._made:
+            self._made[text] = make()
+        made: T = self._made[text]
+        return made
 
 
 def version() -> str:
@@ -43,8 +60,8 @@ def result_of(
         failed: Variants that did not end well.
         unusual: Unusual values of variants, by their names, in words; they become warnings.
     """
-    from railyard.measure.result.provenance import ProvenanceFigures, SourceRow
-    from railyard.measure.result.result import FORMAT, FailedVariant, Result
+    from railyard.measure.result.reading import FORMAT, FailedVariant, Result
+    from railyard.measure.result.section import ProvenanceFigures, SourceRow
     from railyard.measure.verdict import verdict_of
 
     variants = tuple(_warned(found.variant, (unusual or {}).get(found.variant.name, ())) for found in measured)
@@ -75,7 +92,7 @@ def result_of(
 
 
 def _warned(variant: Figures, words: Sequence[str]) -> Figures:
-    from railyard.measure.result.variants.traffic import TrafficVariant
+    from railyard.measure.result.variants.work import TrafficVariant
 
     written = () if isinstance(variant, TrafficVariant) else variant.warnings
     return variant.model_copy(update={"warnings": (*words, *written)}) if words else variant

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 from railyard.catalog import Range
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.measure.cost.assumptions import PRICES, Assumptions
+from railyard.measure.cost.capital import ACCELERATORS, MANAGEMENT, NETWORK_COMPONENTS, SERVERS, STORAGE
 from railyard.measure.cost.cost import BREAKDOWN, input_end, usd_per_h
-from railyard.measure.cost.parts import ACCELERATORS, MANAGEMENT, NETWORK_COMPONENTS, SERVERS, STORAGE
 from railyard.measure.cost.ranges import ENDS, End, at, exactly
-from railyard.measure.result.variants.serving import ServingVariant
-from railyard.measure.result.variants.training import TrainingVariant
+from railyard.measure.result.variants.work import ServingVariant, TrainingVariant
 from railyard.work.scenario import load, variants
 from railyard.work.study import compose
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.measure.result.money import CapexFigures, PowerFigures
-    from railyard.measure.result.result import Result, Variant
+    from railyard.measure.result.reading import Result, Variant
     from railyard.measure.result.section import Band
     from railyard.work.scenario.load import Draft
 

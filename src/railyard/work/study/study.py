@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from railyard.kit.errors import InputError, Interrupted
+from railyard.kit.errors import InputError, Interrupted, Stopped
 from railyard.kit.files import write_text
 from railyard.work.study import folder as folders
 from railyard.work.study.control import Control, Meter
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from railyard.measure.result.result import Result
+    from railyard.measure.result.reading import Result
     from railyard.work.scenario.load import Draft
     from railyard.work.study.control import Progress
     from railyard.work.study.kind import Document, Measured, Named, StudyKind
@@ -30,7 +31,42 @@ if TYPE_CHECKING:
     AnyKind = StudyKind[Any, Any, Any, Any, Any]
     Face = Callable[[Result, Path], None]
 
+
 T = TypeVar("T")
+
+
+def at_once(one: Callable[[int], T], count: int, threads: int, stop: Event) -> list[T]:
+    """What `one` gives for every number, on so many threads.
+
+    Args:
+        one: Given a number from 0.
+        count: How many numbers.
+        threads: At most.
+        stop: Set when the first of them fails, or the user stops the run.
+    """
+    pool = ThreadPoolExecutor(max_workers=min(count, threads))
+    futures = [pool.submit(one, number) for number in range(count)]
+    waits = True
+    try:
+        return _gathered(futures)
+    except Interrupted:
+        waits = False  # what had ended by now is the answer, and the process ends behind it
+        raise
+    finally:
+        stop.set()
+        pool.shutdown(wait=waits, cancel_futures=True)
+
+
+def _gathered(futures: Sequence[Future[T]]) -> list[T]:
+    """The results in order; the first real error is raised as soon as it is there."""
+    pending = set(futures)
+    while pending:
+        ended, pending = wait(pending, return_when=FIRST_COMPLETED)
+        for future in ended:
+            error = future.exception()
+            if error is not None and not isinstance(error, Stopped):
+                raise error
+    return [future.result() for future in futures]
 
 
 @dataclass(frozen=True)
@@ -310,6 +346,6 @@ def _at_once(
 
     if not kind.parallel:
         return [one(number) for number in range(len(prepared))]
-    from railyard.work.study.parallel import at_once  # what it imports, `railyard packet` has no use for
+    pass  # what it imports, `railyard packet` has no use for
 
     return at_once(one, len(prepared), processors, stop)

@@ -23,14 +23,13 @@ from pydantic import TypeAdapter
 
 from railyard.kit.errors import InputError, SimulationError
 from railyard.kit.files import MOST_STREAMED, copy_file, read_bytes, read_text
-from railyard.measure.cost.sources import Source
-from railyard.measure.result.result import Variant as Figures
+from railyard.measure.cost.ranges import Source
+from railyard.measure.result.reading import Variant as Figures
 from railyard.work.scenario import load
 from railyard.work.scenario.load import dump
 from railyard.work.scenario.variants import Variant
 from railyard.work.study.control import Control
-from railyard.work.study.folder import begun, slug
-from railyard.work.study.inputs import digests_of
+from railyard.work.study.folder import begun, digests_of, slug
 from railyard.work.study.journal import key_of
 from railyard.work.study.kind import STOPPED, Failed, kinds
 from railyard.work.study.provenance import version

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
-from railyard.kit.processes import die_with_parent
+from railyard.kit.files import die_with_parent
 from railyard.work.study.tasks import GONE, Done, call, failure
 
 if TYPE_CHECKING:

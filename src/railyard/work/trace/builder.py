@@ -2,20 +2,142 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from railyard.graph import AT_RECEIVER, HOST, CollectiveKind, Communicators, Kind, Label, Stream, TaskGraph
-from railyard.work.trace.trace import Failure, Trace
+from railyard.kit.errors import InputError
+from railyard.kit.files import opened, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
+
+
+@dataclass
+class Lacks:
+    """Gaps of a trace.
+
+    Attributes:
+        counts: Of each kind; sentences have a place `{}` for the number.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def note(self, sentence: str, count: int = 1) -> None:
+        """Counts gaps of a kind."""
+        if count:
+            self.counts[sentence] += count
+
+    def sentences(self) -> tuple[str, ...]:
+        """One sentence a kind of gap, in the order in which they came up."""
+        return tuple(sentence.format(f"{count:,}") for sentence, count in self.counts.items())
+
+
+MOST = (1 << 62) - 1
+MOST_BYTES = 4 << 30
+"""Of a trace."""
+MOST_HOSTS = 1 << 20
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines of a text file, without their ends.
+
+    Raises:
+        InputError: The file cannot be read, or is no text.
+    """
+    return iter(enumerate(read_text(path, MOST_BYTES).splitlines(), start=1))
+
+
+def content(path: Path, *, most: int = -1) -> bytes:
+    """The bytes of a file, all or the first so many.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
+    with opened(path, MOST_BYTES) as file:
+        return file.read(most)
+
+
+def integer(text: str, what: str, *, low: int = 0, high: int = MOST) -> int:
+    """An integer written in decimal digits.
+
+    Raises:
+        InputError: It is none, or out of range; without file and line, which `InputError.located` adds.
+    """
+    if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) <= 19):
+        raise InputError(f"{what}: expected an integer", found=text)
+    value = int(text)
+    if not low <= value <= high:
+        allowed = f"{low} or more" if high == MOST else f"{low} to {high}"
+        raise InputError(f"{what} is out of range", found=text, allowed=allowed)
+    return value
+
+
+def decimal(text: str, what: str, *, high: float) -> float:
+    """A number of zero or more, such as `12`, `0.5` or `1e6`.
+
+    Raises:
+        InputError: It is none, or out of range.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not (text.isascii() and 0 <= value <= high):
+        raise InputError(f"{what}: expected a number from 0 to {high:g}", found=text)
+    return value
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A link that a connection matrix takes out.
+
+    Attributes:
+        switch: Tier of the switch: `TOR`, `AGG` or `CORE`.
+        switch_id: Number of the switch in its tier.
+        link_id: Number of its uplink.
+        line: Line of the file.
+    """
+
+    switch: str
+    switch_id: int
+    link_id: int
+    line: int
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Work that was read from a file.
+
+    Attributes:
+        graph: Its tasks, all on the stream `FREE`; a rank is a host of a matrix, a rank of a schedule or a trace.
+        line: int32[n], line of the file of each task, 0 where there is none.
+        never: Lines of the tasks that nothing can ever start; they are not in the graph.
+        lacks: What this file should say and does not, with counts.
+        left_out: What files of this format say and the graph does not.
+        failures: Links that the file takes out.
+    """
+
+    graph: TaskGraph
+    line: NDArray[np.int32]
+    never: tuple[int, ...] = ()
+    lacks: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks or hosts."""
+        return self.graph.ranks
+
 
 PHASE, TRANSFERS, WORLD = "trace", "p2p", "world"
 """Phase of every label; groups of transfers, and of collectives of a group without a name."""

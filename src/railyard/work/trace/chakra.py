@@ -12,20 +12,17 @@ from typing import TYPE_CHECKING
 
 from railyard.graph import AT_RECEIVER, AT_SENDER
 from railyard.kit.errors import InputError
-from railyard.work.trace.builder import WORLD, GraphBuilder
-from railyard.work.trace.chakra_collectives import KINDS, CollectiveCall, Member, add_collective
-from railyard.work.trace.chakra_file import decoded as decode
+from railyard.work.trace.builder import MOST_HOSTS, WORLD, GraphBuilder, Lacks
+from railyard.work.trace.chakra_files import decoded as decode
 from railyard.work.trace.chakra_files import files_of
 from railyard.work.trace.chakra_nodes import COLLECTIVE, LAST_KIND, MEM_LOAD, MEM_STORE, METADATA, RECV, SEND
-from railyard.work.trace.chakra_order import waits_of
-from railyard.work.trace.lacks import Lacks
-from railyard.work.trace.text_file import MOST_HOSTS
+from railyard.work.trace.chakra_order import KINDS, CollectiveCall, Member, add_collective, waits_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from railyard.work.trace.builder import Trace
     from railyard.work.trace.chakra_nodes import ChakraNode, RankTrace
-    from railyard.work.trace.trace import Trace
 
 _PS_PER_US = 10**6
 _TALKS = frozenset({SEND, RECV, COLLECTIVE})

@@ -12,11 +12,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError
+from railyard.work.trace import chakra_protobuf
+from railyard.work.trace.builder import MOST, content
 from railyard.work.trace.formats.chakra import is_archive
-from railyard.work.trace.text_file import content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from railyard.work.trace.chakra_nodes import ChakraNode, RankTrace
+
+
+_LAST_US = MOST // 10**6
+
+
+def decoded(data: bytes) -> RankTrace:
+    """The trace in the bytes of a file.
+
+    Raises:
+        InputError: They are no trace.
+    """
+    decode = chakra_protobuf.decoded_json if data.lstrip()[:1] in (b"{", b"[") else chakra_protobuf.decoded
+    found = decode(data)
+    _check(found.nodes)
+    return found
+
+
+def _check(nodes: list[ChakraNode]) -> None:
+    if not nodes:
+        raise InputError("the trace holds no nodes")
+    if len({node.id for node in nodes}) < len(nodes):
+        raise InputError("two nodes of the trace have the same number")
+    for node in nodes:
+        if not 0 <= node.duration_us <= _LAST_US:
+            raise InputError(f"node {node.id} ({node.name}) takes too long", found=node.duration_us)
+
 
 _NUMBERED = re.compile(r"(.*\.)(\d+)\.(et|json)")
 _SUFFIXES = (".et", ".json")

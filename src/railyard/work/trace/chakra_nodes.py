@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from railyard.kit.errors import InputError
-from railyard.work.trace.text_file import MOST
+from railyard.work.trace.builder import MOST
 
 METADATA, MEM_LOAD, MEM_STORE, COMPUTE, SEND, RECV, COLLECTIVE = range(1, 8)
 """`NodeType` of the schema."""

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 from railyard.graph import AT_RECEIVER
 from railyard.kit import table
 from railyard.kit.errors import InputError
-from railyard.work.trace.builder import GraphBuilder
-from railyard.work.trace.text_file import MOST_BYTES, MOST_HOSTS, decimal, integer
+from railyard.work.trace.builder import MOST_BYTES, MOST_HOSTS, GraphBuilder, decimal, integer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.work.trace.trace import Trace
+    from railyard.work.trace.builder import Trace
 
 COLUMNS = ("source", "target", "size_bytes", "start_us", "after", "delay_us")
 _PS_PER_US = 10**6

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError
 from railyard.kit.registry import Registry
-from railyard.work.trace.text_file import content
-from railyard.work.trace.trace import Trace
+from railyard.work.trace.builder import Trace, content
 
 if TYPE_CHECKING:
     from pathlib import Path

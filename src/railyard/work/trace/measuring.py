@@ -11,26 +11,25 @@ from railyard.cluster.bill import bill_of
 from railyard.cluster.notes import notes_of
 from railyard.graph import AT_SENDER, Kind
 from railyard.measure import tracks as timeline_tracks
-from railyard.measure.cost.hourly import hourly
-from railyard.measure.cost.parts import parts_of_rows
-from railyard.measure.cost.sources import of_entry
+from railyard.measure.cost.capital import parts_of_rows
+from railyard.measure.cost.cost import hourly
+from railyard.measure.cost.ranges import of_entry
 from railyard.measure.lockstep import lockstep
 from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
-from railyard.measure.result.fault import FaultCost
+from railyard.measure.result.network import FaultCost
 from railyard.measure.result.step import TimeShare
 from railyard.measure.result.training import MemoryFigures, StorageFigures
-from railyard.measure.result.variants.trace import TraceFigures, TraceVariant
-from railyard.measure.stages import stages
+from railyard.measure.result.variants.work import TraceFigures, TraceVariant
+from railyard.measure.streams import stages
 from railyard.measure.utilization import utilization
 from railyard.work.study.deaths import listed, words
-from railyard.work.training.collectives import collective_rows
-from railyard.work.training.distribution import StepTimes
-from railyard.work.training.packet_figures import packets_of
+from railyard.work.training.collectives import collective_rows, packets_of
+from railyard.work.training.mean_step import StepTimes
 
 if TYPE_CHECKING:
     from railyard.graph import TaskGraph
-    from railyard.measure.cost.sources import Source
+    from railyard.measure.cost.ranges import Source
     from railyard.measure.decompose import Decomposition
     from railyard.work.trace.prepare import PreparedTrace
     from railyard.work.trace.simulate import SimulatedTrace

@@ -12,11 +12,10 @@ from railyard.graph import Job
 from railyard.kit.errors import InputError
 from railyard.work.scenario.load import blaming, dump
 from railyard.work.study import compose
-from railyard.work.study.fatal import refuse_fatal
-from railyard.work.study.memo import Memo
+from railyard.work.study.deaths import refuse_fatal
+from railyard.work.study.provenance import Memo
 from railyard.work.trace import importer
-from railyard.work.training.conditions import policy_of
-from railyard.work.training.packet_engine import engine_of
+from railyard.work.training.conditions import engine_of, policy_of
 from railyard.work.training.prepare import faults_of
 
 if TYPE_CHECKING:
@@ -26,12 +25,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.cluster.fault import Fault
     from railyard.collective import CollectivePolicy
-    from railyard.engine import Engine, Fault, Jitter
+    from railyard.engine import Engine, Jitter
     from railyard.measure.cost.assumptions import Assumptions
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.variants import Variant
-    from railyard.work.trace.trace import Trace
+    from railyard.work.trace.builder import Trace
 
 PLACE = ("workload", "trace")
 

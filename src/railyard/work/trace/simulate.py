@@ -14,13 +14,13 @@ from railyard.engine.fluid import FluidEngine
 from railyard.engine.unlimited import FREED, Conditions
 from railyard.graph import Job
 from railyard.kit.errors import InputError, Stopped
-from railyard.kit.percentile import percentile
+from railyard.kit.quantities import percentile
 from railyard.measure import bottleneck
 from railyard.measure.bottleneck import FLOPS, MEMORY, Resource
 from railyard.measure.decompose import decompose
-from railyard.measure.tax import crosses, tax_of
+from railyard.measure.utilization import crosses, tax_of
 from railyard.work.scenario.load import blaming
-from railyard.work.training.hash_seeds import hashes, redrawn
+from railyard.work.training.graphs import hashes, redrawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from railyard.graph import Record
     from railyard.measure.bottleneck import Bottleneck
     from railyard.measure.decompose import Decomposition
-    from railyard.measure.result.tax import TaxFigures
+    from railyard.measure.result.step import TaxFigures
     from railyard.work.trace.prepare import PreparedTrace
 
 SPEED = Resource("accelerator speed", "compute", rebuilds_workload=True)

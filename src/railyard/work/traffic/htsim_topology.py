@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError, did_you_mean
-from railyard.work.trace.text_file import MOST_HOSTS, integer, lines
+from railyard.work.trace.builder import MOST_HOSTS, integer, lines
 
 if TYPE_CHECKING:
     from pathlib import Path

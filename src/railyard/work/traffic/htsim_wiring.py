@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.work.trace.trace import Failure
+    from railyard.work.trace.builder import Failure
     from railyard.work.traffic.htsim_topology import Tree
 
 SLOW = 0.25

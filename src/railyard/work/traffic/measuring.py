@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from railyard.measure.cost.sources import Source
+import numpy as np
+
+from railyard.graph import parquet, perfetto
+from railyard.measure.cost.ranges import Source
 
 if TYPE_CHECKING:
-    from railyard.measure.result.packet import PacketFigures
-    from railyard.measure.result.variants.traffic import TrafficVariant
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from railyard.graph import Record
+    from railyard.measure.result.network import PacketFigures
+    from railyard.measure.result.variants.work import TrafficVariant
     from railyard.work.traffic.report import Report
     from railyard.work.traffic.simulate import TrafficRun
+
+
+def write_files(folder: Path, report: Report) -> None:
+    """Writes every flow as Parquet and as CSV, and a trace for Perfetto."""
+    sent = report.sent
+    parquet.write_record(with_figures(sent), folder / "flows.parquet")
+    report.write_flows(folder / "fct.csv")
+    perfetto.write(sent, folder / "trace.json.gz", link_name=report.link_name)
+
+
+def with_figures(sent: Record) -> Record:
+    """Flows with their numbers and completion times as columns."""
+    figures: dict[str, NDArray[Any]] = {
+        "flow": np.arange(1, len(sent) + 1),
+        "source": sent.who,
+        "finish_ps": sent.end_ps,
+        "fct_ps": sent.duration_ps,
+    }
+    return replace(sent, optional={**sent.optional, **figures})
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +59,7 @@ class MeasuredTraffic:
     @cached_property
     def variant(self) -> TrafficVariant:
         """The figures; made when they are first asked for, for `railyard packet` prints without them."""
-        from railyard.measure.result.variants.traffic import TrafficVariant
+        from railyard.measure.result.variants.work import TrafficVariant
 
         return TrafficVariant(
             name=self.traffic.preset.name, settings=changed(self.traffic), packet=section(self.report)
@@ -76,7 +103,7 @@ def changed(traffic: TrafficRun) -> dict[str, object]:
 
 def section(report: Report) -> PacketFigures:
     """The object `packet` of the variant."""
-    from railyard.measure.packets import packet_section
+    from railyard.measure.network import packet_section
 
     meta = report.record.meta
     return packet_section(

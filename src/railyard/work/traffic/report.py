@@ -10,7 +10,7 @@ import numpy as np
 
 from railyard.kit.errors import InputError
 from railyard.kit.files import write_text
-from railyard.kit.percentile import percentile
+from railyard.kit.quantities import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from railyard.engine.packet import Traffic
     from railyard.graph import Record
-    from railyard.measure.packets import Probed
+    from railyard.measure.network import Probed
 
 _PS_PER_US = 10**6
 _KINDS = ("new", "retransmitted", "trimmed", "dropped", "marked")

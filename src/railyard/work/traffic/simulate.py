@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     from railyard.engine.packet.hosts import HostTraffic
     from railyard.graph import Record
     from railyard.graph.record import Table
-    from railyard.measure.packets import Probed
-    from railyard.work.scenario.packet.preset import Preset
-    from railyard.work.scenario.packet.settings import PacketSettings
-    from railyard.work.trace.trace import Trace
+    from railyard.measure.network import Probed
+    from railyard.work.scenario.packet.settings import PacketSettings, Preset
+    from railyard.work.trace.builder import Trace
     from railyard.work.traffic.htsim_topology import Tree
     from railyard.work.traffic.htsim_wiring import TreeNetwork
 
@@ -51,7 +50,7 @@ class TrafficRun:
         threads: Threads of the engine; results do not depend on it.
         probe: Whether the run is made again with samples of queues and senders, for the report.
         faults: File of what happens to links in time: records as a scenario has them, see
-            `railyard.work.traffic.fault_file`, or a table in CSV, see `fault_table`.
+            `railyard.work.traffic.faults`, or a table in CSV, see `fault_table`.
         kind: Of the work.
     """
 
@@ -104,8 +103,7 @@ def run(given: TrafficRun, *, progress: Callable[[int, int], None] | None = None
     names = LinkNames(tree, network, LINK_TIERS)
     if given.faults is not None:
         # A run without faults has no use for their readers.
-        from railyard.work.traffic.fault_file import read_document
-        from railyard.work.traffic.fault_table import read_table
+        from railyard.work.traffic.faults import read_document, read_table
 
         reader = read_table if given.faults.suffix == ".csv" else read_document
         settings = replace(settings, faults=reader(given.faults, links, names))

@@ -12,16 +12,14 @@ from railyard.work.training import compute as costs
 from railyard.work.training.columns import Columns
 from railyard.work.training.contention import CONTENDERS, concurrent_passes
 from railyard.work.training.parallel import data, inner, pipeline
-from railyard.work.training.parallel.buckets import segments
+from railyard.work.training.parallel.data import segments
 from railyard.work.training.parallel.finish import finish
 from railyard.work.training.parallel.gradient import reduce_gradients
-from railyard.work.training.parallel.launching import launch
-from railyard.work.training.parallel.parameter import gather_for_passes
 from railyard.work.training.parallel.parts import StageParts, alike, parts_of, rows_of
-from railyard.work.training.parallel.pieces import compute, cut, loss_table
-from railyard.work.training.parallel.step import Step
+from railyard.work.training.parallel.pieces import Step, compute, cut, launch, loss_table
+from railyard.work.training.parallel.pipeline import gather_for_passes
+from railyard.work.training.parameters import check_precision
 from railyard.work.training.passes import layer_passes
-from railyard.work.training.precision import check_precision
 from railyard.work.training.program import Lattice, Program, expand
 from railyard.work.training.schedule import Emission, PipelineSchedule, emit, schedules
 from railyard.work.training.storage import read_samples, save_state, wait_for_storage

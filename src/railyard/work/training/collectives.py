@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
+from railyard.cluster.bill import bill_of
+from railyard.cluster.names import link_name
 from railyard.collective import lower_collectives
 from railyard.collective.model_error import band_of
 from railyard.collective.policy import kind_word
 from railyard.graph import CollectiveKind, Kind
-from railyard.measure.result.network import CollectiveRow
+from railyard.measure.cost.capital import parts_of_rows
+from railyard.measure.cost.cost import JobFacts
+from railyard.measure.cost.evaluate import evaluate
+from railyard.measure.job import Checkpointing
+from railyard.measure.network import Probed, packet_section
+from railyard.measure.result.network import CollectiveRow, PacketFigures, QueueRow, QueueSeries
+from railyard.work.training.mean_step import lost_in, mtbf_h
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,6 +29,103 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.collective import CollectivePolicy
     from railyard.graph import Record, TaskGraph
+    from railyard.measure.cost.evaluate import Economics
+    from railyard.work.training.mean_step import MeanStep
+    from railyard.work.training.prepare import Prepared
+    from railyard.work.training.spec import Training
+    from railyard.work.training.storing import Saved
+
+
+def economics(job: Prepared, mean: MeanStep) -> Economics:
+    """Money and power of a variant with that mean step.
+
+    Raises:
+        InputError: The job would never end.
+    """
+    facts = JobFacts(
+        tokens=float(job.training.tokens or job.training.step_tokens),
+        tokens_per_step=float(job.training.step_tokens),
+        step_s=mean.step_s,
+        accelerators=job.cluster.ranks,
+        checkpointing=_checkpointing(job.training, mean.saved, mean.step_s),
+        lost_s=lost_in(job.training, mean.step_s, mean.lost_s, mtbf_h(job)),
+    )
+    return evaluate(
+        decomposition=mean.shares,
+        accelerator=job.cluster.accelerator,
+        parts=parts_of_rows(bill_of(job.cluster)),
+        job=facts,
+        assumptions=job.assumptions,
+    )
+
+
+def _checkpointing(training: Training, saved: Saved, step_s: float) -> Checkpointing:
+    section = training.checkpoint
+    if section is None:
+        return Checkpointing()
+    return Checkpointing(
+        stall_s=saved.stall_s,
+        write_s=saved.write_s,
+        interval_s=section.interval_steps * step_s,
+        read_s=saved.read_s,
+        lost_s=section.memory_interval_steps * step_s if section.memory_copies else None,
+    )
+
+
+_PS_PER_US = 1e6
+
+
+class PacketNumbers(TypedDict, total=False):
+    """What a variant says of packets: nothing where another engine ran."""
+
+    packet: PacketFigures
+
+
+def packets_of(timeline: Record, cluster: Cluster) -> PacketNumbers:
+    """The packets of a variant, or nothing where another engine ran."""
+    from railyard.engine.packet.flows import HostNames
+
+    if "flows" not in timeline.parts:
+        return {}
+    flows = timeline.parts["flows"]
+    section = packet_section(
+        flows,
+        flows.meta["packets"],
+        constants={**flows.meta["constants"], "slice": float(timeline.meta["slice"])},
+        left_out=timeline.meta["left_out"],
+        probed=_queues(flows, cluster),
+        name=HostNames(**flows.meta["hosts"]),
+    )
+    return {"packet": section}
+
+
+def _queues(flows: Record, cluster: Cluster) -> Probed:
+    """Depth, load, marks and pauses of the sampled links in time."""
+    if "queue_series" not in flows.tables:
+        return {}
+    series, sampled = flows.table("queue_series"), flows.table("sampled_links")
+    time, link, depth = series["time_ps"], sampled["link"], series["depth_bytes"]
+    if not len(link):
+        return {}
+    span = np.maximum(np.diff(time, prepend=0), 1).astype(np.float64)[:, None]
+    carried = np.diff(series["carried_bytes"], axis=0, prepend=0) * 8e12 / span / sampled["rate_bps"]
+    paused = np.diff(series["paused_ps"], axis=0, prepend=0) / span
+    marks = np.diff(series["marks"], axis=0, prepend=0)
+    links = cluster.links
+    order = np.argsort(-depth.sum(axis=0), kind="stable")
+    rows = tuple(
+        QueueRow(
+            link=link_name(cluster, int(link[at])),
+            tier=links.tiers[int(links.tier[link[at]])],
+            depth_bytes=tuple(depth[:, at].tolist()),
+            utilization=tuple(np.round(carried[:, at], 4).tolist()),
+            marks=tuple(marks[:, at].tolist()),
+            paused_share=tuple(np.round(paused[:, at], 4).tolist()),
+        )
+        for at in order.tolist()
+    )
+    return {"queues": QueueSeries(time_us=tuple((time / _PS_PER_US).tolist()), rows=rows)}
+
 
 MOST_ROWS = 60
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.model.architecture import ModelColumns
-from railyard.model.columns import columns_of
-from railyard.model.device import DeviceColumns
-from railyard.model.routing import imbalance
+from railyard.model.columns import DeviceColumns, columns_of
+from railyard.model.flops import imbalance
 from railyard.work.training.pace import pace_of
 from railyard.work.training.spec import Layout
 from railyard.work.training.sync.worker import kept_bytes, worker_job

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from railyard.graph import CollectiveKind
-from railyard.model.routing import places_visited
+from railyard.model.flops import places_visited
 from railyard.work.training.alpha_beta import Group
 from railyard.work.training.operators import gemm_rate
 

@@ -13,15 +13,14 @@ from railyard.graph.parquet import read_record
 from railyard.kit.errors import InputError, SimulationError, did_you_mean
 from railyard.measure import bottleneck
 from railyard.measure.causes import OUTAGE
-from railyard.measure.result.variants.training import TrainingVariant
+from railyard.measure.result.variants.work import TrainingVariant
 from railyard.work.scenario import load
 from railyard.work.study.folder import of_variant
 from railyard.work.study.kept import read_result, result_file
 from railyard.work.study.study import prepare
 from railyard.work.training.explain_tree import MEETINGS, STALL, VARIATION, tree_of
 from railyard.work.training.faults import JobFaults, sorted_out
-from railyard.work.training.graphs import Graphs
-from railyard.work.training.hash_seeds import redrawn
+from railyard.work.training.graphs import Graphs, redrawn
 from railyard.work.training.step_runs import StepRuns
 from railyard.work.training.trying import Remedied, proposed, row_of, waits_of
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from railyard.graph import Record
     from railyard.measure.bottleneck import Resource
-    from railyard.measure.result.result import Result
+    from railyard.measure.result.reading import Result
     from railyard.work.remedies import Remedy
     from railyard.work.training.explain_leaf import TimeTree
     from railyard.work.training.prepare import Prepared

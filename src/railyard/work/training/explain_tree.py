@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from railyard.graph import HOST as LAUNCHING
 from railyard.measure.decompose import decompose
-from railyard.work.training.explain_laws import Laws
-from railyard.work.training.explain_leaf import TimeNode, TimeTree, shared_out
-from railyard.work.training.explain_subjects import distinguished
-from railyard.work.training.explain_work import BACKWARD, FORWARD, RECOMPUTE, WEIGHT, Work, work_of
+from railyard.work.training.explain_leaf import Laws, TimeNode, TimeTree, shared_out
+from railyard.work.training.explain_work import BACKWARD, FORWARD, RECOMPUTE, WEIGHT, Work, distinguished, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from railyard.collective.policy import CollectivePolicy
     from railyard.graph import Record
     from railyard.measure.decompose import TimeRow
-    from railyard.work.training.explain_subjects import Subject
+    from railyard.work.training.explain_work import Subject
     from railyard.work.training.spec import Training
 
 COMPUTATION = "computation"

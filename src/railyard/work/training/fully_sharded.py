@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.training.buffers import in_flight, optimizer_bytes, root, shards
+from railyard.work.training.activations import in_flight, optimizer_bytes, root, shards
 
 if TYPE_CHECKING:
     from railyard.model.columns import F

@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.kit.errors import InputError, Problem
-from railyard.kit.units import format_size
-from railyard.work.training.dataset_cache import hit_rate
-from railyard.work.training.formats import Format, format_of
+from railyard.kit.quantities import format_size
+from railyard.work.training.samples import Format, format_of, hit_rate
 
 if TYPE_CHECKING:
     from railyard.catalog import Server

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from railyard.engine.outages import outages_of
+from railyard.engine.faults import outages_of
 from railyard.kit.errors import Hung
 from railyard.measure.job import USUAL_INTERVAL_S
-from railyard.measure.result.fault import FaultFigures, LostTime
+from railyard.measure.result.network import FaultFigures, LostTime
 from railyard.work.study.deaths import hits_of, span, words
 from railyard.work.training.faults import PS, knowing, on_flow, recovery_of
 

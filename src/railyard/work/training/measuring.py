@@ -10,15 +10,14 @@ from railyard.cluster.bill import bill_of
 from railyard.cluster.fabric import CREDITS
 from railyard.cluster.notes import empty_leafs, notes_of
 from railyard.engine import Jitter
-from railyard.kit.units import about_time
+from railyard.kit.quantities import about_time
 from railyard.measure import tracks as timeline_tracks
-from railyard.measure.cost.ranges import band_of
-from railyard.measure.cost.sources import of_entry
+from railyard.measure.cost.ranges import band_of, of_entry
 from railyard.measure.lockstep import lockstep
 from railyard.measure.model_error import beyond_scatter, judged_software, power_error, step_error, tax_row
 from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
-from railyard.measure.result.fault import FaultCost
+from railyard.measure.result.network import FaultCost
 from railyard.measure.result.step import TimeShare
 from railyard.measure.result.training import (
     CommunicationFigures,
@@ -28,23 +27,21 @@ from railyard.measure.result.training import (
     MemoryStage,
     StorageFigures,
 )
-from railyard.measure.result.variants.training import TrainingVariant
-from railyard.measure.stages import stages
+from railyard.measure.result.variants.work import TrainingVariant
+from railyard.measure.streams import stages
 from railyard.measure.utilization import StepWork, utilization
 from railyard.work.study.compose import completed, given_keys
 from railyard.work.study.deaths import listed
 from railyard.work.study.estimates import estimates
 from railyard.work.training import profiles
-from railyard.work.training.collectives import beyond_logs, collective_rows
-from railyard.work.training.costing import economics
-from railyard.work.training.distribution import Around, StepTimes
-from railyard.work.training.hash_seeds import hashes
+from railyard.work.training.collectives import beyond_logs, collective_rows, economics, packets_of
+from railyard.work.training.graphs import hashes
 from railyard.work.training.jitter import law_of
 from railyard.work.training.likely import WORTH, open_keys
 from railyard.work.training.losses import sentence
+from railyard.work.training.mean_step import Around, StepTimes
 from railyard.work.training.memory import memory
 from railyard.work.training.pace import own_count, pace_of, step_width
-from railyard.work.training.packet_figures import packets_of
 from railyard.work.training.storing import checkpoint_of, storage_warnings
 from railyard.work.training.sync.ledger import ledger
 
@@ -52,10 +49,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from railyard.measure.cost.evaluate import Economics
-    from railyard.measure.cost.sources import Source
-    from railyard.measure.result.fault import FaultFigures
-    from railyard.measure.result.model_error import ErrorRow
-    from railyard.measure.result.network import CollectiveRow
+    from railyard.measure.cost.ranges import Source
+    from railyard.measure.result.money import ErrorRow
+    from railyard.measure.result.network import CollectiveRow, FaultFigures
     from railyard.work.scenario.workload import TrainingSection
     from railyard.work.training.mean_step import MeanStep
     from railyard.work.training.memory import MemoryRow
@@ -336,7 +332,7 @@ def _sources(job: Prepared, cost: Economics) -> Iterator[Source]:
         yield from of_entry(entry, *entry.provenance)
     yield from cost.sources
     software = job.training.software
-    from railyard.measure.cost.sources import Source
+    from railyard.measure.cost.ranges import Source
 
     for field, origin in cluster.fabric.sources.items():
         yield Source(cluster.fabric.name, field, origin.value_text, origin.source, origin.year, origin.confidence)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.kit.errors import InputError
-from railyard.kit.units import format_memory
-from railyard.work.training.buffers import in_flight, kept, state, working
+from railyard.kit.quantities import format_memory
+from railyard.work.training.activations import in_flight, kept, state, working
 from railyard.work.training.columns import Columns
 from railyard.work.training.fully_sharded import fully_sharded
 from railyard.work.training.pipeline_ranks import PipelineRanks, RankColumns

@@ -7,14 +7,45 @@ Works on one (model, layout) or on columns of them: only arithmetic on their fie
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from railyard.kit.errors import InputError
 from railyard.model.architecture import mean
+from railyard.work.training.spec import Precision
 
 if TYPE_CHECKING:
-    from railyard.catalog import Model
+    from railyard.catalog import Accelerator, Model
     from railyard.catalog.block import Kind
     from railyard.work.training.spec import Layout
+
+
+# bf16 and fp16 are one width: every device has units for one of them, and a job written for either runs on it.
+_SIXTEEN_BITS = ("bf16", "fp16")
+
+
+def supports(precision: Precision, accelerator: Accelerator) -> bool:
+    """Whether the catalogue states a rate of matrix products in that precision, or in the other 16-bit one."""
+    same = _SIXTEEN_BITS if precision in _SIXTEEN_BITS else (precision,)
+    return any(name in accelerator.flops for name in same)
+
+
+def check_precision(precision: Precision, accelerator: Accelerator) -> None:
+    """Refuses a precision for which the device has no units.
+
+    Args:
+        precision: Of the matrix products.
+        accelerator: On which they run.
+
+    Raises:
+        InputError: The catalogue states no rate for it.
+    """
+    if not supports(precision, accelerator):
+        raise InputError(
+            f"{accelerator.name} has no units for {precision}",
+            key="precision",
+            found=precision,
+            allowed=[name for name in get_args(Precision) if name in accelerator.flops],
+        )
 
 
 def _latent_down(model: Model) -> float:

@@ -11,15 +11,13 @@ from railyard.engine.fluid import FluidEngine
 from railyard.kit.errors import InputError, Refusals
 from railyard.measure.job import check_ends
 from railyard.work.scenario.load import blaming, dump
-from railyard.work.scenario.unions import fault_of
+from railyard.work.scenario.section import fault_of
 from railyard.work.study import compose
-from railyard.work.study.memo import Memo
-from railyard.work.training.conditions import jitter_of, policy_of
+from railyard.work.study.provenance import Memo
+from railyard.work.training.conditions import engine_of, jitter_of, policy_of
 from railyard.work.training.fastest import MOST, Fastest, Tried
-from railyard.work.training.graphs import Graphs
-from railyard.work.training.hash_seeds import redrawn
+from railyard.work.training.graphs import Graphs, redrawn
 from railyard.work.training.jitter import law_of
-from railyard.work.training.packet_engine import engine_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

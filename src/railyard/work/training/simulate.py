@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Literal
 from railyard.engine import Jitter, Probes
 from railyard.engine.unlimited import FREED
 from railyard.kit.errors import InputError, Stalled
-from railyard.kit.percentile import percentile
+from railyard.kit.quantities import percentile
 from railyard.measure import bottleneck
-from railyard.measure.tax import crosses, tax_of
+from railyard.measure.utilization import crosses, tax_of
 from railyard.work.scenario.load import blaming
 from railyard.work.study.bounds import about_tasks
 from railyard.work.study.deaths import words
 from railyard.work.training import trying
 from railyard.work.training.designs import Site, evaluate
 from railyard.work.training.faults import JobFaults, sorted_out
-from railyard.work.training.hash_seeds import redrawn
+from railyard.work.training.graphs import redrawn
 from railyard.work.training.losses import Losses, Steps
 from railyard.work.training.mean_step import MeanStep
 from railyard.work.training.step_runs import StepRuns
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from railyard.engine.lowering import Free
     from railyard.graph import Record, TaskGraph
     from railyard.measure.bottleneck import Bottleneck, Resource
-    from railyard.measure.result.fault import FaultFigures
-    from railyard.measure.result.tax import TaxFigures
+    from railyard.measure.result.network import FaultFigures
+    from railyard.measure.result.step import TaxFigures
     from railyard.work.training.prepare import Prepared
     from railyard.work.training.storing import Saved
     from railyard.work.training.trying import Stepped

@@ -18,7 +18,7 @@ from railyard.engine.unlimited import Conditions
 from railyard.graph import Job, Kind, Merged
 from railyard.kit.errors import Stopped
 from railyard.work.scenario.load import blaming
-from railyard.work.training.hash_seeds import hashes, redrawn
+from railyard.work.training.graphs import hashes, redrawn
 from railyard.work.training.loading import with_faster_loading
 from railyard.work.training.storing import Saved, protected_s, state_flows
 from railyard.work.training.sync.meeting import meeting_steps

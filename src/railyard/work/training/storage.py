@@ -23,15 +23,15 @@ import numpy as np
 
 from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.kit.errors import InputError, Problem
-from railyard.kit.units import format_size
-from railyard.work.training import protection
+from railyard.kit.quantities import format_size
+from railyard.work.training import stored
 from railyard.work.training.loading import Load, cache_seconds, cores_of, load_of
 from railyard.work.training.parallel.finish import behind, distinct_parameters
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.training.parallel.step import Step
+    from railyard.work.training.parallel.pieces import Step
     from railyard.work.training.spec import Checkpoint
 
 # Reads and paced writes start with the step, before everything else on their stream.
@@ -278,7 +278,7 @@ class _Saving:
         """The wait for the key service, where it is asked: nothing leaves the host before its key is there."""
         ranks = self.step.cluster.ranks
         writers = ranks if self.space == "rank" else ranks // self.step.program.lattice.communicator_size("dp")
-        wait_s = protection.keys_s(self.saved, writers)
+        wait_s = stored.keys_s(self.saved, writers)
         if not wait_s:
             return end
         duration = _picoseconds(np.full(len(self.share), wait_s), "checkpoint.key_time", "waiting for keys")
@@ -290,7 +290,7 @@ class _Saving:
         """The copy to host memory; `slowest`: or what makes a file of it, where that is slower."""
         rate = self.step.cluster.server.pcie_bps * self.saved.copy_share
         if slowest:
-            rate = min(rate, protection.file_bps(self.saved))
+            rate = min(rate, stored.file_bps(self.saved))
         duration = _picoseconds(
             np.asarray(self.share * 8.0 / rate, np.float64), "checkpoint.copy_share", "copying state to the host"
         )

@@ -10,7 +10,7 @@ import numpy as np
 from railyard.graph import Kind, Stream, TaskGraph
 from railyard.measure.job import best_interval_s
 from railyard.measure.result.training import CheckpointFigures, DataFigures
-from railyard.work.training import protection
+from railyard.work.training import stored
 from railyard.work.training.loading import cores_of, load_of, mean_step_s, readers
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def state_flows(graph: TaskGraph, parts: int) -> Flows:
 def protected_s(section: Checkpoint, alone: Flows, write_s: float, read_s: float) -> tuple[float, float]:
     """Seconds of a write and of a read with keys, and with what the largest file's cores do beside the flows."""
     largest = float(alone.graph.size_bytes.max()) * 8
-    asked_s = protection.keys_s(section, alone.writers)
-    made_s, checked_s = largest / protection.file_bps(section), largest / protection.cores_bps(section)
+    asked_s = stored.keys_s(section, alone.writers)
+    made_s, checked_s = largest / stored.file_bps(section), largest / stored.cores_bps(section)
     return asked_s + max(write_s, made_s), asked_s + max(read_s, checked_s)
 
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError, SimulationError
-from railyard.measure.result.bottleneck import ChangeRow
+from railyard.measure.result.step import ChangeRow
 from railyard.work.remedies import Waits, proposals
 from railyard.work.remedies.changed import PARALLELISM, changed
 from railyard.work.study import bounds
-from railyard.work.training.costing import economics
+from railyard.work.training.collectives import economics
 from railyard.work.training.faults import on_flow, sorted_out
-from railyard.work.training.hash_seeds import redrawn
+from railyard.work.training.graphs import redrawn
 from railyard.work.training.losses import Losses, Steps
 from railyard.work.training.mean_step import MeanStep
 from railyard.work.training.storing import Saved, checkpoint_of

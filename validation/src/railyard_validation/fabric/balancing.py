@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.engine.packet import PacketNetwork, Settings, fat_tree, leaf_spine, run
-from railyard.kit.percentile import percentile
+from railyard.kit.quantities import percentile
 from railyard_validation.fabric.figure import Case, Row, figure
 from railyard_validation.fabric.packets import (
     RATE_BPS,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.engine.packet import Settings, Traffic, fat_tree, run
-from railyard.kit.percentile import percentile
+from railyard.kit.quantities import percentile
 from railyard_validation.fabric.figure import Case, Row, figure
 from railyard_validation.fabric.packets import PAUSES_ALONE, RATE_BPS, SCHEDULED, microseconds
 

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.engine.priorities import CLASSES
-from railyard.engine.steering import steered
+from railyard.engine.background import CLASSES
+from railyard.engine.rerouting import steered
 from railyard.graph import Job
 from railyard.work.operate.contention import intensity
-from railyard.work.operate.contention.pattern import Member
+from railyard.work.operate.contention.pattern import Member, WorkClass
 from railyard.work.operate.contention.speeds import Manner, Speeds
-from railyard.work.operate.contention.work import WorkClass
 from railyard.work.operate.tree import NodeTree
 from railyard_validation.placement.effects import cluster_of, steps_s
 

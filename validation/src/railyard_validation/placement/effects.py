@@ -15,13 +15,12 @@ import numpy as np
 from railyard import engine
 from railyard.graph import Job
 from railyard.work.operate.advice import advise, question
-from railyard.work.operate.contention.pattern import Member
-from railyard.work.operate.contention.shifts import TOLERANCE, off_beat, realigning, shifts
+from railyard.work.operate.contention.intensity import TOLERANCE, off_beat, realigning, shifts
+from railyard.work.operate.contention.pattern import Member, WorkClass
 from railyard.work.operate.contention.speeds import Manner, Speeds
-from railyard.work.operate.contention.work import WorkClass
+from railyard.work.operate.event import Request
 from railyard.work.operate.free import Free
 from railyard.work.operate.policy import policies
-from railyard.work.operate.request import Request
 from railyard.work.operate.tree import NodeTree
 from railyard.work.scenario.load import from_values
 from railyard.work.study import compose

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
-from railyard.work.serving.columns import Deployments
-from railyard.work.serving.layout import ServingLayout
+from railyard.work.serving.layout import Deployments, ServingLayout
 from railyard.work.serving.memory import cache_tokens
 from railyard_validation.serving.layout import COUNTLESS, DRAFT_SHARE, FEWEST, Found, Pool, layout_of, widened
 from railyard_validation.serving.recipes import may_draft

@@ -1,6 +1,6 @@
 """Constants of serving engines from measured rows.
 
-The effects that are free (`railyard.work.serving.profiles.free_effects`) minimise
+The effects that are free (`railyard.work.serving.software.free_effects`) minimise
 
     sum_rows weight * huber(log(predicted / measured) / 0.08) + sum_effects (effect / spread)^2
 
@@ -17,8 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.work.serving.profiles import LEVEL_SPREAD, constants, free_effects, levels
-from railyard.work.serving.software import CONSTANTS, ServingSoftwareColumns
+from railyard.work.serving.software import (
+    CONSTANTS,
+    LEVEL_SPREAD,
+    ServingSoftwareColumns,
+    constants,
+    free_effects,
+    levels,
+)
 from railyard_validation import robust
 from railyard_validation.serving.cases import drawn
 from railyard_validation.serving.model import part, steady

@@ -10,10 +10,9 @@ import numpy as np
 
 from railyard.model.columns import take
 from railyard.model.machine import Machine
-from railyard.work.serving.columns import Deployments
+from railyard.work.serving.layout import Deployments
 from railyard.work.serving.memory import sequences
-from railyard.work.serving.profiles import profile
-from railyard.work.serving.software import columns
+from railyard.work.serving.software import columns, profile
 from railyard.work.serving.steady import (
     ServingDemand,
     Steady,

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.graph import Record
-    from railyard.work.serving.columns import Deployments
     from railyard.work.serving.cost import IterationCost, Role
+    from railyard.work.serving.layout import Deployments
     from railyard.work.serving.software import ServingSoftwareColumns
     from railyard_validation.serving.cases import Case
     from railyard_validation.serving.layout import Pool as PoolOf

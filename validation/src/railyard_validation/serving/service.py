@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from railyard.catalog import Range
-from railyard.measure.cost.service import Day, Unit, service_cost
+from railyard.measure.cost.serving import Day, Unit, service_cost
 from railyard_validation.serving import metrics
 from railyard_validation.serving.cases import case_of
 

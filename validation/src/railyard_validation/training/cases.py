@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError
 from railyard.model import flops
-from railyard.model.routing import UNBALANCED
+from railyard.model.flops import UNBALANCED
 from railyard.work.training.estimate import estimate
 from railyard.work.training.spec import Lora, Training
 from railyard_validation.training import table as tables

@@ -12,7 +12,7 @@ from railyard.work.training import profiles
 from railyard.work.training.layout import auto, check
 from railyard.work.training.likely import likely
 from railyard.work.training.memory import memory
-from railyard.work.training.precision import supports
+from railyard.work.training.parameters import supports
 from railyard.work.training.spec import DISPATCHERS, GRAPH_SCOPES, RECOMPUTE_MODULES, Layout, Training
 from railyard_validation.training.generation import profile_name
 

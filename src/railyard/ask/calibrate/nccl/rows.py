@@ -14,9 +14,9 @@ from railyard.ask.calibrate.nccl.health import odd_by_header, operator_of
 from railyard.ask.calibrate.nccl.log import Block, Measurement, NcclLog, bus_factor, collective_of, ranks_of
 from railyard.ask.calibrate.nccl.machine import PUT_SMALL_BYTES, Setting, setting, stated_version
 from railyard.collective import lower_collectives, lower_transfers
+from railyard.collective.machine import Shape
 from railyard.collective.policy import KINDS
 from railyard.collective.send_receive import neighbours
-from railyard.collective.shape import Shape
 from railyard.graph import Communicators
 from railyard.kit.errors import InputError
 

@@ -12,8 +12,8 @@ import numpy as np
 from railyard.kit.errors import InputError
 from railyard.ask.calibrate.runs.read import read_runs
 from railyard.ask.calibrate.runs.replay import Setting, distance, replay
-from railyard.work.serving.devices import shipped
-from railyard.work.serving.profiles import table_profile
+from railyard.work.serving.software import shipped
+from railyard.work.serving.software import table_profile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.ask.calibrate.runs.read import RecordedRun
-    from railyard.work.serving.devices import DeviceProfile, Profiles
+    from railyard.work.serving.software import DeviceProfile, Profiles
 
     F = NDArray[np.float64]
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from railyard.ask.calibrate.runs.compare import ENGINE, digest
 from railyard.ask.calibrate.runs.replay import Setting, replay
-from railyard.work.serving.devices import DeviceProfile, ProfiledRun
-from railyard.work.serving.profiles import constants, profile, table_profile
+from railyard.work.serving.software import DeviceProfile, ProfiledRun
+from railyard.work.serving.software import constants, profile, table_profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.ask.calibrate.runs.read import RecordedRun
-    from railyard.work.serving.devices import Profiles
+    from railyard.work.serving.software import Profiles
     from railyard.work.serving.software import ServingSoftware
 
     F = NDArray[np.float64]

@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
 from railyard.kit.errors import InputError
-from railyard.work.serving.columns import Deployments
+from railyard.work.serving.layout import Deployments
 from railyard.work.serving.cost import iteration_cost
 from railyard.work.serving.layout import ServingLayout
 from railyard.work.serving.lockstep import copy_cost

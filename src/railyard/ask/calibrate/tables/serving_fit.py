@@ -11,11 +11,9 @@ import numpy as np
 from railyard.ask.calibrate.tables.kind import Calibrated, Constant, Judged
 from railyard.ask.calibrate.tables.posterior import Prior, posterior
 from railyard.ask.calibrate.tables.serving_rows import rows_of
-from railyard.work.serving.columns import Deployments
-from railyard.work.serving.devices import DeviceProfile, written
+from railyard.work.serving.layout import Deployments
 from railyard.work.serving.memory import sequences
-from railyard.work.serving.profiles import LEVEL_SPREAD, constants, profile
-from railyard.work.serving.software import CONSTANTS, columns
+from railyard.work.serving.software import CONSTANTS, LEVEL_SPREAD, DeviceProfile, columns, constants, profile, written
 from railyard.work.serving.steady import ServingDemand, closed_loop
 
 if TYPE_CHECKING:

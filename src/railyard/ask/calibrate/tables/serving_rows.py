@@ -11,7 +11,7 @@ from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.schema.bounds import limits
 from railyard.model.machine import Machine
 from railyard.work.serving.layout import KV_BITS, PRECISIONS, ServingLayout
-from railyard.work.serving.profiles import ENGINES
+from railyard.work.serving.software import ENGINES
 
 if TYPE_CHECKING:
     from railyard.ask.calibrate.tables.kind import Source

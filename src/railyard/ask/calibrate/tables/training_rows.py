@@ -17,7 +17,7 @@ from railyard.model.machine import Machine
 from railyard.work.study.compose import written_layout
 from railyard.work.training import profiles
 from railyard.work.training.layout import check
-from railyard.work.training.precision import check_precision
+from railyard.work.training.parameters import check_precision
 from railyard.work.training.spec import RECOMPUTE_MODULES, Layout, Lora, SoftwareProfile, Training
 
 if TYPE_CHECKING:

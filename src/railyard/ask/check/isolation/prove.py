@@ -6,21 +6,188 @@ all of their servers, with everything up and without any one switch or cable.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from railyard.ask.check.isolation.components import components
-from railyard.ask.check.isolation.permits import Permitted
 from railyard.ask.check.isolation.routes import Down, Routes
-from railyard.ask.check.isolation.walk import Walker
+from railyard.ask.check.isolation.wired import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from ipaddress import IPv4Address, IPv6Address
 
-    from railyard.ask.check.isolation.walk import Path
-    from railyard.ask.check.isolation.wired import Node, Server, Wired
+    from railyard.ask.check.isolation.configured import Line, Port, Prefix, Rule
+    from railyard.ask.check.isolation.routes import Hop, Route
+    from railyard.ask.check.isolation.wired import Server, Wired
+
+
+class _Union:
+    """Sets that are joined."""
+
+    def __init__(self) -> None:
+        self.parent: dict[object, object] = {}
+
+    def find(self, one: object) -> object:
+        self.parent.setdefault(one, one)
+        root = one
+        while self.parent[root] != root:
+            root = self.parent[root]
+        while self.parent[one] != root:
+            self.parent[one], one = root, self.parent[one]
+        return root
+
+    def join(self, one: object, other: object) -> None:
+        self.parent[self.find(one)] = self.find(other)
+
+
+def components(wired: Wired) -> list[tuple[frozenset[Node], tuple[Server, ...]]]:
+    """Tables that hang together, and the servers in them; those without servers are left out."""
+    union = _Union()
+    for one, other in _ties(wired):
+        union.join(one, other)
+    servers: dict[object, list[Server]] = defaultdict(list)
+    for server in wired.servers:
+        entry = wired.entry(server)
+        if entry is not None:
+            servers[union.find(entry)].append(server)
+    nodes: dict[object, set[Node]] = defaultdict(set)
+    for one in list(union.parent):
+        if isinstance(one, Node):
+            nodes[union.find(one)].add(one)
+    return [(frozenset(nodes[root]), tuple(mine)) for root, mine in servers.items()]
+
+
+def _ties(wired: Wired) -> Iterator[tuple[object, object]]:
+    """What is joined: tables by sessions and leaks, and tables with the VNIs and route targets that they have."""
+    yield from ((session.source, session.target) for session in wired.sessions)
+    for name, switch in wired.switches.items():
+        for table_name, table in switch.tables.items():
+            node = Node(name, table_name)
+            yield from ((node, Node(name, leak.vrf)) for leak in table.leaks)
+            if table.vni:
+                yield node, ("vni", table.vni)
+            targets = (*table.imports, *table.exports) if switch.overlay is not None else ()
+            yield from ((node, ("target", target)) for target in targets)
+
+
+class Permitted:
+    """What a filter lets pass.
+
+    Attributes:
+        edges: First addresses of intervals, rising, the first 0.
+        rule: Of each interval the rule that decides; None: none does, and it is dropped.
+    """
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        spans = [(int(rule.target.network_address), int(rule.target.broadcast_address) + 1) for rule in rules]
+        self.edges = sorted({0, *(edge for span in spans for edge in span)})
+        self.rule: list[Rule | None] = [None] * len(self.edges)
+        for (first, end), rule in reversed(list(zip(spans, rules, strict=True))):
+            for at in range(bisect_right(self.edges, first) - 1, bisect_right(self.edges, end - 1)):
+                self.rule[at] = rule
+
+    def decides(self, address: int) -> Rule | None:
+        """The rule for a destination."""
+        return self.rule[bisect_right(self.edges, address) - 1]
+
+    def passes(self, address: int) -> bool:
+        """Whether a packet to the address goes on."""
+        rule = self.decides(address)
+        return rule is not None and rule.permits
+
+    def line(self, address: int) -> Line | None:
+        """The line that decides."""
+        rule = self.decides(address)
+        return None if rule is None else rule.line
+
+
+@dataclass(frozen=True)
+class Path:
+    """How a packet came to a server.
+
+    Attributes:
+        nodes: Tables that it was in.
+        lines: By which it went from one to the next.
+    """
+
+    nodes: tuple[Node, ...]
+    lines: tuple[Line, ...]
+
+    def words(self) -> str:
+        """`be-leaf0 (blue) > be-spine1 (blue)`."""
+        return " > ".join(node.words() for node in self.nodes)
+
+
+class Walker:
+    """Packets over given routes."""
+
+    def __init__(self, wired: Wired, routes: Routes) -> None:
+        self.wired, self.routes = wired, routes
+
+    @cached_property
+    def _ports(self) -> dict[Node, list[tuple[Prefix, str, Port]]]:
+        found: dict[Node, list[tuple[Prefix, str, Port]]] = {}
+        for node in self.routes.tables:
+            ports = self.wired.switches[node.switch].ports.items()
+            found[node] = [
+                (one.address.network, name, one) for name, one in ports if one.address and one.vrf == node.table
+            ]
+        return found
+
+    def path(self, source: Server, target: Server) -> Path | None:
+        """A way from one server's port to another's, if packets take one.
+
+        Args:
+            source: Who sends.
+            target: To whose address.
+        """
+        entry, port = self.wired.entry(source), self.wired.port(source)
+        if entry is None or entry not in self.routes.tables:
+            return None
+        lines = tuple(port.lines[key] for key in ("vrf", "address") if key in port.lines)
+        if port.filter:
+            rules = Permitted(self.wired.switches[source.switch].filters.get(port.filter, []))
+            if not rules.passes(int(target.address)):
+                return None
+            line = rules.line(int(target.address))
+            lines += (port.lines["filter"], *(() if line is None else (line,)))
+        return self._from(entry, target, Path((entry,), lines))
+
+    def _from(self, entry: Node, target: Server, begin: Path) -> Path | None:
+        seen, waiting = {entry}, [begin]
+        while waiting:
+            path = waiting.pop()
+            node = path.nodes[-1]
+            attached = self._attached(node, target.address)
+            route = self._best(node, target.address)
+            if attached is not None and (route is None or attached[0].prefixlen >= route[0].prefixlen):
+                if node.switch == target.switch and attached[1] == target.port:
+                    more = tuple(attached[2].lines[key] for key in ("vrf", "address") if key in attached[2].lines)
+                    return Path(path.nodes, (*path.lines, *more))
+                continue
+            for hop in route[1].hops if route is not None else ():
+                if hop.node not in seen and hop.node in self.routes.tables:
+                    seen.add(hop.node)
+                    waiting.append(self._on(path, hop))
+        return None
+
+    def _on(self, path: Path, hop: Hop) -> Path:
+        return Path((*path.nodes, hop.node), (*path.lines, *hop.lines))
+
+    def _attached(self, node: Node, address: IPv4Address | IPv6Address) -> tuple[Prefix, str, Port] | None:
+        mine = [row for row in self._ports[node] if address in row[0]]
+        return max(mine, key=lambda row: row[0].prefixlen, default=None)
+
+    def _best(self, node: Node, address: IPv4Address | IPv6Address) -> tuple[Prefix, Route] | None:
+        """The longest prefix that an address fits, attached ones aside."""
+        table = self.routes.tables[node]
+        fits = [(prefix, route) for prefix, route in table.items() if route.hops and address in prefix]
+        return max(fits, key=lambda row: row[0].prefixlen, default=None)
+
 
 SHOWN = 3
 """Lines of a plan that are missing, in a finding."""

@@ -11,8 +11,7 @@ from railyard.ask.check.isolation.read import second
 from railyard.ask.deploy.emit.configurations import WRITERS
 from railyard.ask.deploy.emit.intent import switches
 from railyard.ask.deploy.emit.read_back import differences
-from railyard.ask.deploy.plan.as_set import as_set
-from railyard.ask.deploy.plan.cabling import plan_of
+from railyard.ask.deploy.plan.cabling import as_set, plan_of
 from railyard.ask.deploy.plan.drawn import is_infiniband
 from railyard.cluster.asbuilt.port_names import dialect
 from railyard.kit.errors import InputError

@@ -7,8 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from railyard.ask.check.assertion import Outcome, assertions
-from railyard.ask.check.figures import FIGURES, Figure, ended
+from railyard.ask.check.assertion import FIGURES, Figure, Outcome, assertions, ended
 from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from railyard.ask.check.assertion import Outcome, assertions
-from railyard.ask.check.figures import rounded
+from railyard.ask.check.assertion import Outcome, assertions, rounded
 from railyard.ask.deploy.headroom import asic_of, headroom
 from railyard.cluster.names import node_name
 from railyard.cluster.reach import HEADROOM_SHARE
-from railyard.kit import units
+from railyard.kit import quantities
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class HeadroomHolds:
         found = _FORM.fullmatch(text)
         if found is None:
             raise InputError(f"`{text}` does not say at which length", found=text, allowed=f"`{cls.forms[0]}`")
-        return cls(units.length(found[1]))
+        return cls(quantities.length(found[1]))
 
     def check(self, subject: Subject) -> None:
         """See `Assertion`."""
@@ -84,8 +83,8 @@ class HeadroomHolds:
         room = tightest(cluster, self.length_m)
         each = " a link" if fabric.headroom_bytes else ""
         found = (
-            f"{room.where} needs {rounded(units.format_size, room.needed_bytes)}{each}"
-            f" and has {rounded(units.format_size, room.had_bytes)}, by SONiC's law for {room.law}"
+            f"{room.where} needs {rounded(quantities.format_size, room.needed_bytes)}{each}"
+            f" and has {rounded(quantities.format_size, room.had_bytes)}, by SONiC's law for {room.law}"
         )
         other = "" if room.law == room.chip else f"figures of {room.chip} are not public: {room.law} stands in"
         return Outcome(found, room.needed_bytes <= room.had_bytes, other)

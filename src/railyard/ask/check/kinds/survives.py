@@ -14,10 +14,10 @@ import numpy as np
 
 from railyard.ask.audit.step_price import Wrong
 from railyard.ask.check.assertion import Outcome, assertions
-from railyard.ask.check.cuts import cuts
+from railyard.ask.check.waits import cuts
 from railyard.cluster.names import link_name, node_name
-from railyard.cluster.withdrawal import lost, neighbours
-from railyard.kit import units
+from railyard.cluster.steering import lost, neighbours
+from railyard.kit import quantities
 from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Survives:
                 one = {"leaves": "leaf"}.get(several[2].lower(), several[2].lower().removesuffix("s"))
                 raise InputError(message, found=text, allowed=allowed, hint=f"the nearest is `survives any one {one}`")
             raise InputError(f"`{text}` does not say what may be lost", found=text, allowed=allowed)
-        return cls(found[1].lower(), None if found[2] is None else units.ratio(found[2]))
+        return cls(found[1].lower(), None if found[2] is None else quantities.ratio(found[2]))
 
     def check(self, subject: Subject) -> None:
         """See `Assertion`."""

@@ -2,24 +2,206 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from railyard.ask.check.isolation import as_meant
+from railyard.ask.check.isolation import configured as as_meant
 from railyard.ask.check.isolation.read import DUAL, ENDINGS, INTERFACES, configured
-from railyard.ask.deploy.emit import dcqcn, eos, frr, junos, servers, sonic, sonic_tenants, subnet
-from railyard.ask.deploy.emit.collectives import write as libraries
-from railyard.ask.deploy.emit.collectives.intent import NOTHING, CollectivesIntent
-from railyard.ask.deploy.emit.intent import hosts, switches
+from railyard.ask.deploy.emit import collectives as libraries
+from railyard.ask.deploy.emit import eos, frr, junos, sonic
+from railyard.ask.deploy.emit.collectives import NOTHING, CollectivesIntent
+from railyard.ask.deploy.emit.intent import DSCP_ROCE, LOSSLESS, hosts, switches
+from railyard.ask.deploy.emit.labs import port_guids
 from railyard.ask.deploy.emit.read_back import differences
-from railyard.ask.deploy.plan.drawn import is_infiniband
+from railyard.ask.deploy.plan.drawn import drawn, is_infiniband
 from railyard.cluster.asbuilt.port_names import dialect
+from railyard.cluster.fabric import fabrics
+from railyard.cluster.nccl import machines as graphs
+from railyard.cluster.nccl.machine import write
+from railyard.cluster.nccl.machines import machine_of
 from railyard.kit.errors import InputError, SimulationError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from railyard.ask.deploy.emit.intent import SwitchIntent
+    from railyard.ask.deploy.emit.intent import HostIntent, SwitchIntent
     from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.cluster import Cluster
+    from railyard.cluster.fabric import Fabric
+    from railyard.cluster.nccl.machine import Machine
+
+
+def network(intent: HostIntent) -> str:
+    """Interfaces in the words of ifupdown; each routes by its own table, so that answers leave where they came in."""
+    lines = []
+    for number, (name, address, gateway, mtu) in enumerate(intent.interfaces):
+        lines += [
+            f"auto {name}",
+            f"iface {name} inet static",
+            f"    address {address}/31",
+            f"    mtu {mtu}",
+            f"    up ip route add default via {gateway} dev {name} table {100 + number}",
+            f"    up ip rule add from {address} table {100 + number}",
+            *([f"    gateway {gateway}"] if number == 0 else []),
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def sysctl() -> str:
+    """Kernel settings of servers with several interfaces in networks of their own."""
+    return "\n".join(
+        [
+            "net.ipv4.conf.all.rp_filter = 0",
+            "net.ipv4.conf.default.rp_filter = 0",
+            "net.ipv4.conf.all.arp_announce = 2",
+            "net.ipv4.conf.all.arp_ignore = 1",
+            "vm.zone_reclaim_mode = 0",
+            "",
+        ]
+    )
+
+
+def hcas(intent: HostIntent) -> list[str]:
+    """Names of the interfaces between accelerators, as RDMA has them."""
+    return [f"mlx5_{number}" for number in range(len(intent.back_end))]
+
+
+def environment(intent: HostIntent, cluster: Cluster) -> str:
+    """`nccl.conf`; values are the scenario's, and NCCL's own defaults are not repeated."""
+    lines = [f"NCCL_IB_HCA=={','.join(hcas(intent))}", f"NCCL_SOCKET_IFNAME={_socket(intent)}", "NCCL_CROSS_NIC=0"]
+    if not intent.infiniband:
+        lines += ["NCCL_IB_GID_INDEX=3", f"NCCL_IB_TC={DSCP_ROCE << 2}", f"NCCL_IB_SL={LOSSLESS}"]
+    qps = int(getattr(cluster.fabric, "qps", 1) or 1)
+    if qps > 1:
+        lines += [f"NCCL_IB_QPS_PER_CONNECTION={qps}"]
+    return "\n".join([*lines, ""])
+
+
+def _socket(intent: HostIntent) -> str:
+    """The front end's interfaces, where there is one."""
+    front = [name for name, *_ in intent.interfaces if name.startswith("fe")]
+    return ",".join(front) if front else ",".join(name for name, *_ in intent.interfaces) or "ib"
+
+
+MADE_UP = "<!-- of the catalogue's entry: a machine has other bus addresses, which NCCL_TOPO_DUMP_FILE writes -->\n"
+
+
+def topology(cluster: Cluster) -> str:
+    """NCCL_TOPO_FILE: sockets, accelerators and NICs of a server, with the rates of the catalogue."""
+    return MADE_UP + write(_machine(cluster)).text()
+
+
+def graph(cluster: Cluster) -> str:
+    """NCCL_GRAPH_FILE: a ring and a tree a NIC, each on its own rail."""
+    return graphs.write(graphs.rails(_machine(cluster))).text()
+
+
+def _machine(cluster: Cluster) -> Machine:
+    return machine_of(cluster.server, float(cluster.plans["back_end"].link_bps), cluster.hardware.nics)
+
+
+MEMBERS = 8
+"""Ports a line: OpenSM takes lines of 4,096 characters, and people read shorter ones."""
+
+
+def subnet_files(plan: Plan, network: int) -> Iterator[tuple[str, str]]:
+    """`opensm.conf` and `partitions.conf`; a tree that is not whole is routed by Up/Down, where ftree gives up."""
+    key = list(plan.cluster.plans)[network]
+    regular = plan.cluster.plans[key].wiring.detour is None
+    options = {
+        "routing_engine": "ftree,updn" if regular else "updn,minhop",
+        "partition_config_file": "/etc/opensm/partitions.conf",
+        "sweep_interval": "10",
+    }
+    yield "opensm/opensm.conf", "".join(f"{key} {value}\n" for key, value in options.items())
+    yield "opensm/partitions.conf", "\n".join([*_partitions(plan, network, key), ""])
+
+
+def _partitions(plan: Plan, network: int, key: str) -> Iterator[str]:
+    """Partitions of tenants; limited members of the default one reach the subnet manager and no one another."""
+    tenancy = plan.cluster.plans[key].tenancy
+    if tenancy is None or tenancy.mechanism.name != "pkey":
+        yield "Default=0x7fff, ipoib, defmember=full : ALL=full;"
+        return
+    yield "# Addresses of ports are the plan's own: real ones come with the machines (ibstat -p)."
+    yield "# SELF is a full member and speaks to all: the subnet manager runs on no tenant's server."
+    yield "Default=0x7fff, ipoib : ALL=limited, SELF=full;"
+    guids = port_guids(drawn(plan, network, dialect("infiniband")))
+    for tenant in tenancy.tenants:
+        mine = (tenancy.owner == tenant.number).nonzero()
+        names = [f"{plan.devices.name[server]} mlx5_{nic}" for server, nic in zip(*mine, strict=True)]
+        for first in range(0, len(names), MEMBERS):
+            members = ", ".join(f"0x{guids[name]:x}" for name in names[first : first + MEMBERS])
+            yield f"{tenant.name}=0x{tenant.identifier:x}, defmember=full : {members};"
+
+
+FILE = "dcqcn.sh"
+
+PARAMETERS: Mapping[str, tuple[str, float]] = {
+    "dcqcn_additive_bps": ("rp_ai_rate", 1e6),
+    "dcqcn_hyper_bps": ("rp_hai_rate", 1e6),
+    "dcqcn_min_rate_bps": ("rp_min_rate", 1e6),
+    "dcqcn_increase_interval_ps": ("rp_time_reset", 1e6),
+    "dcqcn_decrease_interval_ps": ("rp_rate_reduce_monitor_period", 1e6),
+    "dcqcn_alpha_interval_ps": ("rp_dce_tcp_rtt", 1e6),
+    "dcqcn_fast_recovery": ("rp_threshold", 1),
+    "dcqcn_g": ("rp_dce_tcp_g", 1 / 1024),
+    "rdma_cnp_interval_ps": ("np_min_time_between_cnps", 1e6),
+}
+"""By constant: the driver's file, and what one of its unit is in the constant's."""
+
+_LINE = re.compile(r'\s*echo (\d+) > "\$port/(\w+)"')
+
+
+def meant(fabric: Fabric) -> dict[str, int]:
+    """What is set otherwise than the fabric of that name has it: value by name of the driver's file.
+
+    Raises:
+        InputError: A value is no whole number of the driver's unit.
+    """
+    mine = fabric.packets.constants if fabric.packets is not None else {}
+    if mine.get("rdma_control") != "dcqcn":
+        return {}
+    usual = fabrics.get(fabric.name).packets.constants
+    found = {}
+    for constant, (name, unit) in PARAMETERS.items():
+        if constant in mine and mine[constant] != usual.get(constant):
+            found[name] = _integer(constant, float(mine[constant]) / unit)
+    return found
+
+
+def _integer(constant: str, value: float) -> int:
+    if abs(value - round(value)) > 1e-9 * max(value, 1.0):
+        raise InputError("interfaces take whole numbers", key=f"packet.set ({constant})", found=f"{value:g}")
+    return round(value)
+
+
+def render_dcqcn(values: Mapping[str, int], hcas: Iterable[str]) -> str:
+    """The script, read back and compared with what was meant.
+
+    Args:
+        values: By name of the driver's file.
+        hcas: Names of the interfaces between accelerators.
+
+    Raises:
+        SimulationError: It says otherwise: a fault of Railyard's.
+    """
+    lines = ["#!/bin/sh", "# DCQCN of the interfaces between accelerators; as root, after every start", "set -e"]
+    lines += [f"for name in {' '.join(hcas)}; do"]
+    lines += ['  bus="$(basename "$(readlink -f "/sys/class/infiniband/$name/device")")"']
+    lines += ['  port="/sys/kernel/debug/mlx5/$bus/cc_params"']
+    lines += [f'  echo {value} > "$port/{name}"' for name, value in values.items()]
+    text = "\n".join([*lines, "done", ""])
+    if read(text) != dict(values):
+        raise SimulationError(f"servers/{FILE}: what was written is not what was meant")
+    return text
+
+
+def read(text: str) -> dict[str, int]:
+    """What a script sets: value by name of the driver's file; comments say nothing."""
+    return {m[2]: int(m[1]) for line in text.splitlines() if (m := _LINE.fullmatch(line))}
+
 
 WRITERS: dict[str, tuple[Callable[[SwitchIntent], str], str]] = {
     "frr": (frr.render, ENDINGS["frr"]),
@@ -63,7 +245,7 @@ def files(plan: Plan, system: str, collectives: CollectivesIntent = NOTHING) -> 
     names = dialect(system)
     for number in range(len(plan.networks)):
         if is_infiniband(plan, number):
-            yield from subnet.files(plan, number)
+            yield from subnet_files(plan, number)
             continue
         for intent in switches(plan, number, names):
             file = f"{intent.name}.{ending}"
@@ -79,16 +261,16 @@ def files(plan: Plan, system: str, collectives: CollectivesIntent = NOTHING) -> 
     for host in hosts(plan):
         first = first or host
         if host.interfaces:
-            yield f"servers/{host.name}.interfaces", servers.network(host)
+            yield f"servers/{host.name}.interfaces", network(host)
     if first is not None:
-        values = dcqcn.meant(plan.cluster.fabric)
+        values = meant(plan.cluster.fabric)
         if values:
-            yield f"servers/{dcqcn.FILE}", dcqcn.render(values, servers.hcas(first))
-        told = libraries.files(collectives, servers.environment(first, plan.cluster))
+            yield f"servers/{FILE}", render_dcqcn(values, hcas(first))
+        told = libraries.files(collectives, environment(first, plan.cluster))
         yield from ((f"servers/{name}", text) for name, text in told.items())
-        yield "servers/sysctl.conf", servers.sysctl()
-        yield "servers/nccl-topology.xml", servers.topology(plan.cluster)
-        yield "servers/nccl-graph.xml", servers.graph(plan.cluster)
+        yield "servers/sysctl.conf", sysctl()
+        yield "servers/nccl-topology.xml", topology(plan.cluster)
+        yield "servers/nccl-graph.xml", graph(plan.cluster)
 
 
 def _second(intent: SwitchIntent, system: str) -> dict[str, str]:
@@ -96,7 +278,7 @@ def _second(intent: SwitchIntent, system: str) -> dict[str, str]:
     if system == "frr" and (intent.vrfs or any(one.shaped_bps for one in intent.access)):
         return {f"{intent.name}.{INTERFACES}": frr.interfaces(intent)}
     if system == "sonic" and intent.vrfs:
-        return {f"{intent.name}.{ENDINGS['frr']}": sonic_tenants.routing(intent)}
+        return {f"{intent.name}.{ENDINGS['frr']}": sonic.routing(intent)}
     return {}
 
 

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.deploy.emit import configurations, containerlab, dns, netbox, tables
-from railyard.ask.deploy.emit.collectives.intent import NOTHING, CollectivesIntent
-from railyard.ask.deploy.emit.dot import dot
+from railyard.ask.deploy.emit import configurations, labs, netbox, tables
+from railyard.ask.deploy.emit.collectives import NOTHING, CollectivesIntent
 from railyard.ask.deploy.emit.elevation import elevation, hall
 from railyard.ask.deploy.emit.infragraph import infragraph
-from railyard.ask.deploy.emit.netlist import netlist
+from railyard.ask.deploy.emit.labs import dot, netlist
 from railyard.ask.deploy.emit.provision import files as provisioning
-from railyard.ask.deploy.folders import replaced
+from railyard.ask.deploy.files import replaced
 from railyard.ask.deploy.plan.drawn import drawn, is_infiniband
 from railyard.cluster.asbuilt.port_names import dialect
 
@@ -87,9 +86,9 @@ def _files(
             yield f"{network}.ibnetdiscover", netlist(found)
         else:
             yield f"{network}.dot", dot(found)
-    yield from dns.files(plan)
+    yield from labs.files(plan)
     yield "infragraph.json", infragraph(plan, title)
-    small = containerlab.lab(plan, "railyard") if ethernet == "frr" else None
+    small = labs.lab(plan, "railyard") if ethernet == "frr" else None
     if small is not None:
         yield "railyard.clab.yml", small
     yield from configurations.files(plan, ethernet, collectives)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.ask.deploy.headroom import Asic, asic_of
-from railyard.ask.deploy.plan.addresses import HOSTS6, addresses_of, ipv4, ipv6
-from railyard.ask.deploy.plan.drawn import HOST_MTU, MTU, interface
+from railyard.ask.deploy.plan.drawn import HOST_MTU, HOSTS6, MTU, addresses_of, interface, ipv4, ipv6
 from railyard.ask.deploy.plan.shared import NOBODYS, Vrf, shared_of
 from railyard.kit.errors import InputError
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.deploy.emit import configurations, dcqcn
-from railyard.ask.deploy.emit.collectives.intent import collectives_of
-from railyard.ask.deploy.emit.collectives.read_back import tuner_rows, variables
+from railyard.ask.deploy.emit import configurations
+from railyard.ask.deploy.emit.collectives import collectives_of, tuner_rows, variables
 from railyard.ask.deploy.emit.intent import switches
 from railyard.ask.deploy.emit.read_back import READERS
-from railyard.ask.deploy.plan.as_set import as_set
-from railyard.ask.deploy.plan.cabling import plan_of
+from railyard.ask.deploy.plan.cabling import as_set, plan_of
 from railyard.ask.deploy.plan.drawn import is_infiniband
 from railyard.cluster.asbuilt.port_names import dialect
 from railyard.work.study import compose
@@ -19,7 +17,7 @@ from railyard.work.study import compose
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from railyard.ask.deploy.emit.collectives.intent import CollectivesIntent
+    from railyard.ask.deploy.emit.collectives import CollectivesIntent
     from railyard.ask.deploy.plan.cabling import Plan
     from railyard.work.scenario.load import Draft
 
@@ -120,8 +118,8 @@ def _common(sets: Sequence[set[Any]]) -> Any:
 
 
 def _interfaces(plan: Plan, files: Mapping[str, str]) -> Iterator[Reading]:
-    meant = dcqcn.meant(plan.cluster.fabric)
-    found = dcqcn.read(files.get(f"servers/{dcqcn.FILE}", ""))
+    meant = configurations.meant(plan.cluster.fabric)
+    found = configurations.read(files.get(f"servers/{configurations.FILE}", ""))
     for name, value in meant.items():
         yield Reading(f"interfaces: {name}", value, {SERVERS: found.get(name)})
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.cluster.cabling import copper_reach_m
+from railyard.cluster.boxes import copper_reach_m
 from railyard.cluster.cages import ends_of, sockets
 from railyard.cluster.hall.devices import NETWORKS, Devices, nodes_of
 from railyard.cluster.hall.hall import hall_of, lengths
 from railyard.cluster.hall.patching import CONNECTIONS, lost_db_per_m
+from railyard.work.scenario.load import blaming
+from railyard.work.scenario.packet import PacketSettings, assign
+from railyard.work.scenario.packet.settings import differences
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,6 +23,26 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.cluster.hall.racks import Racks
     from railyard.cluster.plan import NetworkPlan
+    from railyard.work.scenario.load import Draft
+
+
+def as_set(cluster: Cluster, draft: Draft) -> Cluster:
+    """The cluster as switches and interfaces are to be set; itself where the scenario sets nothing.
+
+    Raises:
+        InputError: A setting is wrong.
+    """
+    section, network = draft.scenario.packet, cluster.plans["back_end"]
+    packets = network.fabric.packets
+    if not section.set or packets is None:
+        return cluster
+    with blaming(draft, "packet"):
+        base = PacketSettings(**packets.constants)
+        given = assign(base, [f"{key}={value}" for key, value in section.set.items()])
+    constants = {**packets.constants, **differences(given, base)}
+    fabric = replace(network.fabric, packets=replace(packets, constants=constants))
+    plans = {**cluster.plans, "back_end": replace(network, fabric=fabric)}
+    return replace(cluster, plans=plans, back_end=replace(cluster.back_end, fabric=fabric))
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,19 +8,203 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.observe.diagnosis.downstream import MAIN, SURE, ends, located, summed
 from railyard.ask.observe.diagnosis.verdict import Diagnosis, Suspect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from railyard.ask.observe.price import PriceOfParts
-    from railyard.ask.observe.reader import Count, Piece
     from railyard.cluster.asbuilt.discovery import Discovery
+
+    Port = tuple[int, str]
+
+    from numpy.typing import NDArray
+
+    from railyard.graph import Record
+
+    Floats = NDArray[np.float64]
+    from railyard.ask.observe.answer import PriceOfParts
+    from railyard.ask.observe.reader import Count, Piece
+
+
+WAITS = 0.1
+"""Of the longest wait of all ports, from which a port waits."""
+
+MAIN = 0.6
+"""Of all waiting, the part that must lead to one end for it to be named."""
+
+SURE = 0.6
+"""Confidence in that end: it takes data slowly, or too many send to it."""
+
+
+@dataclass(frozen=True)
+class End:
+    """Where waiting leads to.
+
+    Attributes:
+        part: Host and NIC, or switch.
+        is_host: Whether it is a host.
+        share: Of all waiting.
+        way: Ports on the way from the worst of those that lead there, in words.
+    """
+
+    part: str
+    is_host: bool
+    share: float
+    way: tuple[str, ...]
+
+
+def located(cabling: Discovery, where: str, port: str) -> Port | None:
+    """The device and port that a counter means; None where the discovery has none such.
+
+    Args:
+        cabling: The discovery.
+        where: As the counter's file calls its device: a name, `lid 6`, a GUID.
+        port: As it calls the port: `port 5`, `mlx5_0 port 1`.
+    """
+    number = port.rpartition("port ")[2].strip() if "port " in port else port
+    address = cabling.addresses.get(where) or cabling.addresses.get(where.removeprefix("0x").lstrip("0").lower())
+    if address is not None:
+        return address[0], address[1] or number
+    part = port.partition(" ")[0]
+    for at, device in enumerate(cabling.devices):
+        if where in (device.name, device.label) and (device.kind != "host" or device.part in ("", part)):
+            return at, number if device.kind == "switch" or "port " in port else "1"
+    return None
+
+
+def ends(cabling: Discovery, waiting: Mapping[Port, float]) -> list[End]:
+    """Where the waiting of ports leads to, most of it first.
+
+    Args:
+        cabling: The discovery.
+        waiting: How long each port waited, in any unit.
+    """
+    far = _far(cabling)
+    least = WAITS * max(waiting.values(), default=0.0)
+    starts = {port: value for port, value in waiting.items() if value >= least and value > 0 and port in far}
+    found: dict[int, list[tuple[float, list[Port]]]] = defaultdict(list)
+    for port, value in starts.items():
+        way = _way(port, starts, far)
+        found[far[way[-1]][0]].append((value, way))
+    total = sum(starts.values())
+    listed = [
+        End(
+            _name(cabling, device),
+            cabling.devices[device].kind == "host",
+            sum(value for value, _ in those) / total,
+            tuple(f"{_name(cabling, at)} port {name}" for at, name in max(those)[1]),
+        )
+        for device, those in found.items()
+    ]
+    return sorted(listed, key=lambda end: -end.share)
+
+
+def _far(cabling: Discovery) -> dict[Port, Port]:
+    """The other end of every cable's ends."""
+    far: dict[Port, Port] = {}
+    for cable in cabling.cables:
+        far[cable.a, cable.a_port] = cable.b, cable.b_port
+        far[cable.b, cable.b_port] = cable.a, cable.a_port
+    return far
+
+
+def _way(port: Port, waiting: Mapping[Port, float], far: Mapping[Port, Port]) -> list[Port]:
+    """Ports from one that waits to the last one, each time over the port of the next device that waits longest."""
+    way, seen = [port], {port[0]}
+    while True:
+        device, arrived = far[way[-1]]
+        on = [one for one in waiting if one[0] == device and one[1] != arrived and far[one][0] not in seen]
+        if not on or device in seen:
+            return way
+        seen.add(device)
+        way.append(max(on, key=lambda one: waiting[one]))
+
+
+def _name(cabling: Discovery, device: int) -> str:
+    found = cabling.devices[device]
+    return " ".join(word for word in (found.name, found.part) if word)
+
+
+def summed(ports: Sequence[tuple[Port, float]]) -> dict[Port, float]:
+    """Waiting by port."""
+    found: dict[Port, float] = defaultdict(float)
+    for port, value in ports:
+        found[port] += value
+    return dict(found)
+
+
+AS_BAD = 0.5
+"""Of the time of a part's worst link: others with as much are as bad."""
+
+COMMON = 0.02
+"""Share of all time at full load that says nothing of a link."""
+
+LEAST_COUNTED = 1e-3
+"""Of the step: less time than this at full load, or under pause, points at nothing."""
+
+
+def pointed_at(record: Record, healthy: Record, physical: int) -> Floats:
+    """float64[physical links], sum 1: of all time that is too much, the share of each link; all 0 where there is none.
+
+    Args:
+        record: What was measured.
+        healthy: What should have been, with the same counters.
+        physical: Number of physical links.
+    """
+    table, usual = record.tables.get("links", {}), healthy.tables["links"]
+    if "pause_origin" in table and "paused_ps" in table:
+        found = _origins(table["paused_ps"], table["pause_origin"], physical)
+    elif "full_ps" in table:
+        found = np.maximum(table["full_ps"][:physical].astype(np.float64) - usual["full_ps"][:physical], 0)
+    else:
+        found = np.zeros(physical)
+    total = float(found.sum())
+    return found / total if total > LEAST_COUNTED * record.makespan_ps else np.zeros(physical)
+
+
+def stands_out(share: Floats, links: Sequence[int]) -> float:
+    """How much counters point at some links, 0 to 1: they are far worse than the others, and all that are as bad.
+
+    Args:
+        share: As of `pointed_at`.
+        links: Of a part.
+    """
+    mine = share[list(links)]
+    worst = float(mine.max())
+    if worst <= 0:
+        return 0.0
+    others = np.delete(share, list(links))
+    usual = float(np.quantile(others, 0.95)) if len(others) else 0.0
+    bad = float(others[others >= AS_BAD * worst].sum())
+    covered = float(mine[mine >= AS_BAD * worst].sum())
+    return worst / (worst + usual + COMMON) * covered / (covered + bad)
+
+
+def bad_share(share: Floats, carries: NDArray[np.bool_], links: Sequence[int]) -> float:
+    """Of a part's cables that carry anything, those of which a port is about as bad as its worst one, 0 to 1.
+
+    Args:
+        share: As of `pointed_at`.
+        carries: bool[physical links].
+        links: Of a part, both directions of its cables: queues stand at one end of each.
+    """
+    mine = np.array(links, np.int64)
+    used = int(carries[mine].sum())
+    bad = int((share[mine] >= AS_BAD * max(float(share[mine].max()), 1e-12)).sum())
+    return min(2 * bad / max(used, 1), 1.0)
+
+
+def _origins(paused_ps: NDArray[np.int64], origin: NDArray[np.int32], physical: int) -> Floats:
+    """Time under pause by the link whose queue caused it."""
+    known = (paused_ps > 0) & (origin >= 0) & (origin < physical)
+    weights = paused_ps[known].astype(np.float64)
+    return np.bincount(origin[known], weights=weights, minlength=physical).astype(np.float64)
+
 
 GUILTY = re.compile(
     r"symbol_?error|link_?downed|link_?error_?recovery|local_?link_?integrity|PortRcvErrors|port_rcv_errors|fcs_?err|crc_err|"

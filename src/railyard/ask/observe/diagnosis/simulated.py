@@ -11,21 +11,82 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.ask.observe.diagnosis import compute, network
-from railyard.ask.observe.diagnosis.beside import slowed_ps
-from railyard.ask.observe.diagnosis.routes import routed
+from railyard.ask.observe.diagnosis.peers import routed
 from railyard.ask.observe.diagnosis.verdict import UNPRICED, Diagnosis, Suspect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
+
+    from railyard.graph import Record, TaskGraph
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    from collections.abc import Iterable
 
     from railyard.ask.observe.diagnosis.compute import Paces, Slow
     from railyard.ask.observe.diagnosis.network import Guess, Weighed
-    from railyard.ask.observe.diagnosis.routes import Routed
+    from railyard.ask.observe.diagnosis.peers import Routed
     from railyard.ask.observe.diagnosis.verdict import Price
     from railyard.cluster import Cluster
-    from railyard.graph import Record, TaskGraph
+
+
+MOST = 0.9
+"""Of its speed that a computation loses at most: a kernel is never starved."""
+
+
+def slowed_ps(record: Record) -> Ints:
+    """int64[tasks], how much longer computations took because of communications at the same time; 0 for all others."""
+    graph, took = record.graph, record.end_ps - record.start_ps
+    if graph.loss_index is None or graph.loss is None:
+        return np.zeros(len(graph), np.int64)
+    computes = np.flatnonzero(graph.on_accelerator & record.ended & (graph.loss_index >= 0) & (took > 0))
+    lost = np.zeros(len(computes))
+    talks = np.flatnonzero(~graph.on_accelerator & record.ended & (graph.loss_index >= 0) & (took > 0))
+    for column in range(graph.loss.shape[1]):
+        rank, task = _on_ranks(graph, talks[graph.loss_index[talks] == column])
+        together = _together(record, rank, task, graph.rank[computes], computes)
+        lost += graph.loss[graph.loss_index[computes], column] * together
+    found = np.zeros(len(graph), np.int64)
+    found[computes] = np.minimum(lost, MOST * took[computes]).astype(np.int64)
+    return found
+
+
+def _on_ranks(graph: TaskGraph, talks: Ints) -> tuple[Ints, Ints]:
+    """Rank and task of every communication on every rank that its kernels run on."""
+    several = graph.peer[talks] < 0
+    single, groups = talks[~several], talks[several]
+    ptr, members = graph.communicators.ptr, graph.communicators.ranks
+    group = graph.rank[groups].astype(np.int64)
+    size = np.diff(ptr)[group] if len(groups) else np.empty(0, np.int64)
+    first = np.repeat(ptr[group] - np.concatenate([[0], np.cumsum(size)[:-1]]), size) if len(groups) else size
+    inside = members[first + np.arange(int(size.sum()))] if len(groups) else size
+    return (
+        np.concatenate([graph.rank[single].astype(np.int64), inside.astype(np.int64)]),
+        np.concatenate([single, np.repeat(groups, size)]),
+    )
+
+
+def _together(record: Record, rank: Ints, talk: Ints, of: NDArray[np.int32], computes: Ints) -> Floats:
+    """float64[computations], ps that communications of their rank ran beside them, summed over these."""
+    found = np.zeros(len(computes))
+    for one in np.unique(of).tolist():
+        mine = np.flatnonzero(of == one)
+        those = talk[rank == one]
+        starts, ends = np.sort(record.start_ps[those]), np.sort(record.end_ps[those])
+        upto = [
+            _passed(starts, at) - _passed(ends, at)
+            for at in (record.end_ps[computes[mine]], record.start_ps[computes[mine]])
+        ]
+        found[mine] = upto[0] - upto[1]
+    return found
+
+
+def _passed(moments: Ints, at: Ints) -> Floats:
+    """float64[len(at)], sum over all moments before `at` of the time since."""
+    before = np.searchsorted(moments, at)
+    total = np.concatenate([[0.0], np.cumsum(moments, dtype=np.float64)])
+    return np.asarray(before * at.astype(np.float64) - total[before], np.float64)
+
 
 NEGLIGIBLE = 1e-4
 """Delays of communications that are less of the step than this name nothing."""

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from railyard.ask.observe.diagnosis import blame
+from railyard.ask.observe.diagnosis.blame import stalls_of
 from railyard.ask.observe.diagnosis.compute import LEAST, SPREADS
 from railyard.ask.observe.diagnosis.episodes import Episode, Series, quantile
 from railyard.ask.observe.diagnosis.groups import MOST_SHOWN, groups_of, networks
-from railyard.ask.observe.diagnosis.stalls import stalls_of
 from railyard.ask.observe.diagnosis.verdict import UNPRICED, Diagnosis, Suspect, sure
 from railyard.ask.observe.diagnosis.work import ALL, CHIPS, PREEMPTED, work_of
-from railyard.ask.observe.kernel_kinds import ATTENTION, EXPERT, GEMM, WORDS
+from railyard.ask.observe.kernel_names import ATTENTION, EXPERT, GEMM, WORDS
 from railyard.ask.observe.kernels import COMMUNICATION
-from railyard.measure.result.answers.diagnosis import ALL_RANKS
+from railyard.measure.result.answers.check import ALL_RANKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.ask.observe.diagnosis.episodes import Series
-from railyard.ask.observe.kernel_kinds import kind_of_kernel
+from railyard.ask.observe.kernel_names import kind_of_kernel
 from railyard.ask.observe.kernels import COMMUNICATION
 
 if TYPE_CHECKING:

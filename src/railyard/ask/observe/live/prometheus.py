@@ -5,13 +5,172 @@ from __future__ import annotations
 import http.client
 import json
 import math
+import re
+import threading
 import urllib.error
 import urllib.parse
 import urllib.request
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
 
 from railyard.kit.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from railyard.ask.observe.expected import Drift
+
+
+BUSBW = "nccl_bus_bandwidth_gbs"
+"""NCCL inspector's: GB/s; labels `collective`, `message_size` (a range), `nranks`, `n_nodes`, `comm_name`, `node`,
+`gpu`."""
+
+KEYS = ("collective", "message_size", "nranks", "n_nodes")
+"""Labels by which a value is expected; older exporters write no `n_nodes`, which is then empty."""
+
+EXPECTED = "railyard_expected_bus_bandwidth_gbs"
+"""What the model expects of it, by `KEYS`."""
+
+CALIBRATED = "railyard_calibrated_bus_bandwidth_gbs"
+"""The same with the constants that were learned from the cluster."""
+
+FACTOR = "railyard_calibration_factor"
+MAPE = "railyard_expectation_error_ratio"
+"""Of the latest hour, by `of`: the model as it is, or with what was learned."""
+
+RATIO = "railyard:nccl_bus_bandwidth:ratio"
+SYMBOL_ERRORS = "node_infiniband_symbol_error_total"
+TRANSMIT_WAIT = "node_infiniband_port_transmit_wait_total"
+TRANSMITTED = "node_infiniband_port_data_transmitted_bytes_total"
+LINK_DOWNED = "node_infiniband_link_downed_total"
+XID = "DCGM_FI_DEV_XID_ERRORS"
+
+_UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_RANGE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]?B)?\s*(?:-\s*(\d+(?:\.\d+)?)\s*([KMGT]?B))?\s*$", re.IGNORECASE)
+
+
+def size_of(message_size: str) -> int | None:
+    """Bytes at the lower end of a range such as `512-513MB`; None where it is no such range."""
+    found = _RANGE.match(message_size)
+    if found is None:
+        return None
+    unit = (found[2] or found[4] or "B").upper()
+    return max(int(float(found[1]) * _UNITS[unit]), 1)
+
+
+def range_of(size_bytes: int) -> str:
+    """The range that NCCL inspector would write, in whole units: `512-513MB`."""
+    for unit, factor in reversed(_UNITS.items()):
+        if size_bytes >= factor:
+            return f"{size_bytes // factor}-{size_bytes // factor + 1}{unit}"
+    return "0-1B"
+
+
+def line(name: str, labels: dict[str, str], value: float, at_s: float | None = None) -> str:
+    """A sample of the exposition format, or of OpenMetrics where it has a time."""
+    words = ",".join(f'{key}="{_escaped(text)}"' for key, text in sorted(labels.items()))
+    return f"{name}{{{words}}} {value:.10g}" + ("" if at_s is None else f" {at_s:.3f}")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+LOOPBACK = "127.0.0.1"
+CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+Key = tuple[str, ...]
+
+
+def labels_of(key: Key) -> dict[str, str]:
+    """Labels by name; an empty one is left out, as Prometheus reads it."""
+    return {name: text for name, text in zip(KEYS, key, strict=True) if text}
+
+
+def page(expected: Mapping[Key, float], calibrated: Mapping[Key, float], drift: Drift) -> str:
+    """The page: expected values, those with constants learned from the cluster, and their errors.
+
+    Args:
+        expected: GB/s by `metrics.KEYS`.
+        calibrated: The same with the constants that are applied.
+        drift: Constants and errors.
+    """
+    lines = []
+    for name, rates, words in (
+        (EXPECTED, expected, "Bus bandwidth that the model expects, GB/s."),
+        (CALIBRATED, calibrated, "The same with constants learned from this cluster, GB/s."),
+    ):
+        lines += [f"# TYPE {name} gauge", f"# HELP {name} {words}"]
+        lines += [line(name, labels_of(key), rate) for key, rate in sorted(rates.items())]
+    lines += [f"# TYPE {FACTOR} gauge", f"# HELP {FACTOR} Learned time over the model's, by class."]
+    lines += [line(FACTOR, {"class": name}, one.factor) for name, one in sorted(drift.classes.items())]
+    lines += [f"# TYPE {MAPE} gauge", f"# HELP {MAPE} Mean absolute error of predictions in an hour."]
+    for hour, which in ((hour, which) for hour in drift.hours[-1:] for which in ("model", "calibrated")):
+        said = hour.plain()
+        lines.append(line(MAPE, {"of": which}, said["mape_model" if which == "model" else "mape"]))
+    return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+@dataclass
+class Exporter:
+    """A server of one page.
+
+    Attributes:
+        port: To listen at; 0: any that is free.
+        address: Of this machine.
+    """
+
+    port: int
+    address: str = LOOPBACK
+    _text: bytes = b"# EOF\n"
+    _server: ThreadingHTTPServer = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begins to listen.
+
+        Raises:
+            InputError: It cannot listen there.
+        """
+        exporter = self
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = 10.0
+
+            def do_GET(self) -> None:
+                found = self.path.split("?")[0] == "/metrics"
+                body = exporter._text if found else b"the page is /metrics\n"
+                self.send_response(200 if found else 404)
+                self.send_header("Content-Type", CONTENT_TYPE if found else "text/plain")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *_: Any) -> None:
+                """Who asks is nobody's business."""
+
+        try:
+            self._server = ThreadingHTTPServer((self.address, self.port), Handler)
+        except (OSError, OverflowError) as error:
+            raise InputError(f"cannot listen: {error}", key="--export", found=f"{self.address}:{self.port}") from None
+        self._server.daemon_threads = True
+        self.port = int(self._server.server_address[1])
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Where its page is."""
+        return f"http://{self.address}:{self.port}/metrics"
+
+    def show(self, text: str) -> None:
+        """What it serves from now on."""
+        self._text = text.encode()
+
+    def close(self) -> None:
+        """Ends it."""
+        self._server.shutdown()
+        self._server.server_close()
+
 
 MOST_BYTES = 64 << 20
 SECONDS = 20.0

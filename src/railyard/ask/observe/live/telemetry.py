@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.observe.collective_names import BUSBW
-from railyard.ask.observe.diagnosis.routes import routed
+from railyard.ask.observe.diagnosis.peers import routed
 from railyard.ask.observe.diagnosis.simulated import measured_graph
-from railyard.ask.observe.live import metrics
+from railyard.ask.observe.kernel_names import BUSBW
+from railyard.ask.observe.live import prometheus
 from railyard.cluster.names import node_name
 from railyard.graph import Kind
 from railyard.graph.task_graph import CollectiveKind
@@ -47,7 +47,7 @@ def busbw_gbs(record: Record, per_host: int) -> dict[Key, float]:
         labels = {
             "collective": "".join(word.capitalize() for word in kind.name.split("_")),
             "comm_name": f"{graph.communicators.group[group]} {group}",
-            "message_size": metrics.range_of(size),
+            "message_size": prometheus.range_of(size),
             "n_nodes": str(len(np.unique(members // per_host))),
             "nranks": str(ranks),
         }
@@ -94,20 +94,20 @@ def openmetrics(
     times = np.arange(start_s, end_s, every_s)
     per_host = cluster.ranks_per_server
     rates = busbw_gbs(healthy, per_host), busbw_gbs(faulty, per_host)
-    yield f"# TYPE {metrics.BUSBW} gauge"
+    yield f"# TYPE {prometheus.BUSBW} gauge"
     for key in rates[0]:
         for at in times.tolist():
-            yield metrics.line(metrics.BUSBW, dict(key), rates[at >= fault_s].get(key, 0.0), at)
-    yield f"# TYPE {metrics.EXPECTED} gauge"
+            yield prometheus.line(prometheus.BUSBW, dict(key), rates[at >= fault_s].get(key, 0.0), at)
+    yield f"# TYPE {prometheus.EXPECTED} gauge"
     for key, rate in expected_gbs(healthy, per_host).items():
         for at in times.tolist():
-            yield metrics.line(metrics.EXPECTED, dict(key), rate, at)
-    yield f"# TYPE {metrics.TRANSMITTED.removesuffix('_total')} counter"
+            yield prometheus.line(prometheus.EXPECTED, dict(key), rate, at)
+    yield f"# TYPE {prometheus.TRANSMITTED.removesuffix('_total')} counter"
     for link, labels in _ports(cluster):
         steps = [record.tables["links"]["bytes"][link] / (record.makespan_ps * 1e-12) for record in (healthy, faulty)]
         for at in times.tolist():
             sent = steps[0] * (min(at, fault_s) - start_s) + steps[1] * max(at - fault_s, 0.0)
-            yield metrics.line(metrics.TRANSMITTED, labels, max(sent, 0.0), at)
+            yield prometheus.line(prometheus.TRANSMITTED, labels, max(sent, 0.0), at)
     yield "# EOF"
 
 

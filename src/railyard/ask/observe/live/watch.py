@@ -2,24 +2,187 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.observe.collective_names import BUSBW, kind_of
-from railyard.ask.observe.drift import Seen
-from railyard.ask.observe.expected import expected_s
-from railyard.ask.observe.live import metrics
-from railyard.ask.observe.live.dashboard import dashboard
-from railyard.ask.observe.live.exporter import Key, labels_of
-from railyard.ask.observe.live.rules import rules
+import yaml
+
+from railyard.ask.observe.expected import Seen, expected_s
+from railyard.ask.observe.kernel_names import BUSBW, kind_of
+from railyard.ask.observe.live import prometheus
+from railyard.ask.observe.live.prometheus import Key, labels_of
 from railyard.ask.observe.reader import is_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from railyard.ask.observe.drift import Drift
+    from railyard.ask.observe.expected import Drift
     from railyard.ask.observe.live.prometheus import Prometheus
     from railyard.cluster import Cluster
+
+
+_PANELS = (
+    (
+        "busbw of collectives, GB/s",
+        prometheus.BUSBW,
+        "{{collective}} {{message_size}} {{comm_name}} {{node}} {{gpu}}",
+        "GBs",
+    ),
+    (
+        "busbw that the model expects, GB/s",
+        prometheus.EXPECTED,
+        "{{collective}} {{message_size}} {{nranks}} ranks on {{n_nodes}} nodes",
+        "GBs",
+    ),
+    ("measured over expected", prometheus.RATIO, "{{collective}} {{comm_name}}", "percentunit"),
+    ("symbol errors a second", f"rate({prometheus.SYMBOL_ERRORS}[5m])", "{{instance}} {{device}}", "short"),
+    (
+        "ports that wait, ticks a second (look downstream)",
+        f"rate({prometheus.TRANSMIT_WAIT}[5m])",
+        "{{instance}}",
+        "short",
+    ),
+    ("sent by ports", f"rate({prometheus.TRANSMITTED}[1m])", "{{instance}} {{device}}", "Bps"),
+    ("XID errors", prometheus.XID, "{{Hostname}} gpu {{gpu}}", "short"),
+)
+
+
+def dashboard() -> str:
+    """The dashboard; its data source is chosen when it is imported."""
+    return json.dumps(
+        {
+            "title": "Railyard: measured against expected",
+            "uid": "railyard",
+            "schemaVersion": 39,
+            "refresh": "30s",
+            "time": {"from": "now-1h", "to": "now"},
+            "templating": {"list": [{"name": "source", "type": "datasource", "query": "prometheus"}]},
+            "panels": [_panel(number, *panel) for number, panel in enumerate(_PANELS)],
+        },
+        indent=1,
+    )
+
+
+def _panel(number: int, title: str, expression: str, legend: str, unit: str) -> dict[str, Any]:
+    source = {"type": "prometheus", "uid": "${source}"}
+    return {
+        "id": number + 1,
+        "type": "timeseries",
+        "title": title,
+        "datasource": source,
+        "gridPos": {"x": 12 * (number % 2), "y": 8 * (number // 2), "w": 12, "h": 8},
+        "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
+        "targets": [{"refId": "A", "datasource": source, "expr": expression, "legendFormat": legend}],
+    }
+
+
+SLOW = 0.8
+"""Share of the expected busbw below which a communicator is slow: engines and clusters differ by less than that."""
+
+ERRORS_PER_S, WAITING = 1.0, 0.1
+"""Symbol errors a second of a bad cable, and the share of a port's time in which it waited for credits."""
+
+TICK_S = 4e-9
+"""About what a tick of PortXmitWait stands for on HDR and NDR ports; vendors do not publish it."""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """An alert.
+
+    Attributes:
+        name: In camel case.
+        expression: In PromQL.
+        hold: How long it must hold.
+        severity: page, ticket or info.
+        summary: What is wrong, with templates of Prometheus.
+        action: What to do.
+    """
+
+    name: str
+    expression: str
+    hold: str
+    severity: str
+    summary: str
+    action: str
+
+    def plain(self) -> dict[str, Any]:
+        """As Prometheus writes it."""
+        return {
+            "alert": self.name,
+            "expr": self.expression,
+            "for": self.hold,
+            "labels": {"severity": self.severity},
+            "annotations": {"summary": self.summary, "action": self.action},
+        }
+
+
+def alerts(hold: str = "2m") -> list[Alert]:
+    """All of them."""
+    return [
+        Alert(
+            "NcclBelowModel",
+            f"{prometheus.RATIO} < {SLOW}",
+            hold,
+            "ticket",
+            "{{ $labels.collective }} of {{ $labels.comm_name }}: {{ $value | humanizePercentage }} of the model",
+            "railyard diagnose on the job's record with --cluster: all ranks of a ring are slow together",
+        ),
+        Alert(
+            "PortSymbolErrors",
+            f"rate({prometheus.SYMBOL_ERRORS}[5m]) > {ERRORS_PER_S}",
+            hold,
+            "ticket",
+            "{{ $labels.instance }} {{ $labels.device }} port {{ $labels.port }}: {{ $value }} symbol errors a second",
+            "reseat or replace this cable: errors of the physical layer are of this link",
+        ),
+        Alert(
+            "PortLinkDowned",
+            f"increase({prometheus.LINK_DOWNED}[15m]) > 0",
+            "0s",
+            "page",
+            "{{ $labels.instance }} {{ $labels.device }} port {{ $labels.port }} went down",
+            "see whether it flaps; drain the host before the next step hangs",
+        ),
+        Alert(
+            "PortWaits",
+            f"rate({prometheus.TRANSMIT_WAIT}[5m]) * {TICK_S} > {WAITING}",
+            hold,
+            "info",
+            "{{ $labels.instance }} {{ $labels.device }} waits {{ $value | humanizePercentage }} of its time",
+            "not its own fault: whoever it sends to is slow or congested, look downstream",
+        ),
+        Alert(
+            "GpuXid",
+            f"{prometheus.XID} > 0",
+            "0s",
+            "page",
+            "{{ $labels.Hostname }} gpu {{ $labels.gpu }} reports XID {{ $value }}",
+            "drain the host; the number says what happened",
+        ),
+    ]
+
+
+def rules(hold: str = "2m", every: str = "15s") -> str:
+    """The file of rules.
+
+    Args:
+        hold: How long an alert must hold before it fires.
+        every: How often rules are evaluated.
+    """
+    keys = ", ".join(prometheus.KEYS)
+    ratio = f"{prometheus.BUSBW} / on ({keys}) group_left () max by ({keys}) ({prometheus.EXPECTED})"
+    groups = [
+        {
+            "name": "railyard",
+            "interval": every,
+            "rules": [{"record": prometheus.RATIO, "expr": ratio}, *(alert.plain() for alert in alerts(hold))],
+        }
+    ]
+    return yaml.safe_dump({"groups": groups}, sort_keys=False, width=120)
+
 
 Expected = dict[Key, float]
 """GB/s by `metrics.KEYS`."""
@@ -32,9 +195,9 @@ def expectations(server: Prometheus, cluster: Cluster, known: Expected) -> Expec
         InputError: The server does not answer.
     """
     found = dict(known)
-    for sample in server.query(f"count by ({', '.join(metrics.KEYS)}) ({metrics.BUSBW})"):
+    for sample in server.query(f"count by ({', '.join(prometheus.KEYS)}) ({prometheus.BUSBW})"):
         key = _key(sample.labels)
-        kind, size = kind_of(key[0]), metrics.size_of(key[1])
+        kind, size = kind_of(key[0]), prometheus.size_of(key[1])
         if key in found or size is None or kind not in BUSBW or not is_count(key[2]):
             continue
         seconds = expected_s(cluster, kind, size, int(key[2]), int(key[3]) if is_count(key[3]) else 0)
@@ -45,13 +208,16 @@ def expectations(server: Prometheus, cluster: Cluster, known: Expected) -> Expec
 
 def exposition(expected: Expected) -> str:
     """The expected values for an exporter or for node_exporter's folder of text files."""
-    lines = [f"# HELP {metrics.EXPECTED} Bus bandwidth that the model expects.", f"# TYPE {metrics.EXPECTED} gauge"]
-    lines += [metrics.line(metrics.EXPECTED, labels_of(key), rate) for key, rate in sorted(expected.items())]
+    lines = [
+        f"# HELP {prometheus.EXPECTED} Bus bandwidth that the model expects.",
+        f"# TYPE {prometheus.EXPECTED} gauge",
+    ]
+    lines += [prometheus.line(prometheus.EXPECTED, labels_of(key), rate) for key, rate in sorted(expected.items())]
     return "\n".join(lines) + "\n"
 
 
 def _key(labels: Mapping[str, str]) -> Key:
-    return tuple(labels.get(name, "") for name in metrics.KEYS)
+    return tuple(labels.get(name, "") for name in prometheus.KEYS)
 
 
 def files(folder: Path) -> dict[Path, str]:
@@ -69,7 +235,7 @@ def learn(drift: Drift, rows: Sequence[Mapping[str, Any]], at_s: float) -> None:
     """
     seen = []
     for one in rows:
-        kind, size = kind_of(one["collective"]), metrics.size_of(one["message_size"])
+        kind, size = kind_of(one["collective"]), prometheus.size_of(one["message_size"])
         if one["expected_gbs"] and one["busbw_gbs"] > 0 and size is not None:
             moved = size * BUSBW[kind](int(one["nranks"])) / 1e9
             name = _class((one["collective"], "", one["nranks"], one["n_nodes"]))
@@ -85,7 +251,7 @@ def calibrated(expected: Expected, drift: Drift) -> Expected:
     """GB/s with the constants that are applied."""
     found = {}
     for key, rate in expected.items():
-        kind, size, mine = kind_of(key[0]), metrics.size_of(key[1]), drift.classes.get(_class(key))
+        kind, size, mine = kind_of(key[0]), prometheus.size_of(key[1]), drift.classes.get(_class(key))
         if mine is None or size is None:
             continue
         moved = size * BUSBW[kind](int(key[2])) / 1e9
@@ -100,7 +266,7 @@ def look(server: Prometheus, expected: Expected) -> dict[str, Any]:
         InputError: The server does not answer.
     """
     rows = []
-    for sample in server.query(metrics.BUSBW):
+    for sample in server.query(prometheus.BUSBW):
         key = _key(sample.labels)
         should = expected.get(key)
         rows.append(

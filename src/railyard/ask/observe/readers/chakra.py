@@ -11,13 +11,13 @@ from collections import deque
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from railyard.ask.observe.collective_names import kind_of
+from railyard.ask.observe.kernel_names import kind_of
 from railyard.ask.observe.kernels import COMMUNICATION, COMPUTE, COPY, KernelRows
 from railyard.ask.observe.reader import Piece, Reader, readers
 from railyard.kit.errors import InputError
-from railyard.work.trace.chakra_collectives import KINDS
-from railyard.work.trace.chakra_file import decoded
+from railyard.work.trace.chakra_files import decoded
 from railyard.work.trace.chakra_nodes import COLLECTIVE, MEM_LOAD, MEM_STORE, RECV, SEND
+from railyard.work.trace.chakra_order import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

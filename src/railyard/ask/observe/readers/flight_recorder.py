@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.observe import plain_pickle
-from railyard.ask.observe.collective_names import kind_of
+from railyard.ask.observe.kernel_names import kind_of
 from railyard.ask.observe.reader import COMPLETED, SCHEDULED, STARTED, Call, Piece, Reader, readers
 from railyard.kit.errors import InputError
 

@@ -11,7 +11,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.observe.collective_names import kind_of
+from railyard.ask.observe.kernel_names import kind_of
 from railyard.ask.observe.reader import Piece, Reader, Timed, readers
 from railyard.kit.errors import InputError
 

@@ -14,7 +14,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.observe.collective_names import BUSBW, kind_of
+from railyard.ask.observe.kernel_names import BUSBW, kind_of
 from railyard.ask.observe.reader import Piece, Reader, Timed, is_count, readers
 from railyard.kit.errors import InputError
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.ask.observe.whatif import operations as ops
-from railyard.ask.observe.whatif.replay import Dependencies, Group
+from railyard.ask.observe.whatif.operations import Dependencies, Group
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:

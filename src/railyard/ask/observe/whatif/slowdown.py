@@ -23,13 +23,12 @@ import numpy as np
 
 from railyard.ask.observe.whatif import operations as ops
 from railyard.ask.observe.whatif.dependencies import dependencies
-from railyard.ask.observe.whatif.replay import replay
+from railyard.ask.observe.whatif.operations import replay
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.ask.observe.whatif.operations import Operations
-    from railyard.ask.observe.whatif.replay import Dependencies
+    from railyard.ask.observe.whatif.operations import Dependencies, Operations
 
 SLOWEST_SHARE_PERCENT = 3
 """Workers that M_W makes ideal, of all, rounded up."""

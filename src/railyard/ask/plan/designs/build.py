@@ -9,13 +9,12 @@ from railyard.ask.plan.designs.price import parts_of
 from railyard.cluster import bill_of
 from railyard.cluster.fault.recovery import Recovery
 from railyard.kit.errors import InputError
-from railyard.measure.cost.assumptions import Assumptions
-from railyard.measure.cost.grids import grid
+from railyard.measure.cost.assumptions import Assumptions, grid
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import build
 from railyard.work.study import compose
-from railyard.work.study.memo import Memo
-from railyard.work.training.closed_faults import ClosedFaults, closed_faults
+from railyard.work.study.provenance import Memo
+from railyard.work.training.closed_error import ClosedFaults, closed_faults
 from railyard.work.training.designs import Site
 from railyard.work.training.prepare import faults_of
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
     from railyard.cluster.bill import BillOfMaterials
-    from railyard.measure.cost.parts import Part
+    from railyard.measure.cost.capital import Part
     from railyard.work.scenario.load import Draft
     from railyard.work.training.spec import Layout, Training
 

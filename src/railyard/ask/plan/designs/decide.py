@@ -11,7 +11,7 @@ import numpy as np
 from railyard.ask.plan.designs.doubt import worth
 from railyard.ask.plan.designs.objectives import measured_by, regrets
 from railyard.ask.plan.designs.price import Goodputs
-from railyard.measure.cost.parts import NETWORK_COMPONENTS
+from railyard.measure.cost.capital import NETWORK_COMPONENTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

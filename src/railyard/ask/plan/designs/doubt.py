@@ -21,10 +21,10 @@ import numpy as np
 
 from railyard.ask.plan.designs.price import HARDWARE, Goodputs
 from railyard.measure.cost.assumptions import NAMES
-from railyard.measure.cost.parts import ACCELERATORS, MANAGEMENT, SERVERS, STORAGE
-from railyard.measure.cost.sensitivity import SHOWN
+from railyard.measure.cost.capital import ACCELERATORS, MANAGEMENT, SERVERS, STORAGE
+from railyard.measure.cost.evaluate import SHOWN
 from railyard.measure.model_error import collective_error, step_error
-from railyard.measure.result.tax import EXPOSED
+from railyard.measure.result.step import EXPOSED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from railyard.kit.errors import InputError, did_you_mean
-from railyard.measure.cost.grids import grid
+from railyard.measure.cost.assumptions import grid
 from railyard.work.scenario import override
 
 if TYPE_CHECKING:

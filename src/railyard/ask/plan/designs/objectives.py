@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.ask.plan import regret
 from railyard.kit.errors import InputError, did_you_mean
-from railyard.measure.cost.parts import NETWORK_COMPONENTS
+from railyard.measure.cost.capital import NETWORK_COMPONENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-    from railyard.ask.plan.designs.price import Paid
-    from railyard.ask.plan.designs.service_price import Service
+    from railyard.ask.plan.designs.price import Paid, Service
 
 
 @dataclass(frozen=True)

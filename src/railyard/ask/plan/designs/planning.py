@@ -11,15 +11,12 @@ import numpy as np
 
 from railyard.ask.plan.designs import judgement, work
 from railyard.ask.plan.designs.ahead import Ahead
-from railyard.ask.plan.designs.conclusion import conclude, refusal
+from railyard.ask.plan.designs.conclusion import budget_of, conclude, finalists, refusal
 from railyard.ask.plan.designs.families import rivals_of
-from railyard.ask.plan.designs.front import promising
-from railyard.ask.plan.designs.judgement import judge, sorted_out
-from railyard.ask.plan.designs.known import Known
+from railyard.ask.plan.designs.judgement import Known, judge, promising, sorted_out
 from railyard.ask.plan.designs.lessons import Lessons
 from railyard.ask.plan.designs.objectives import merged
 from railyard.ask.plan.designs.outcome import Outcome
-from railyard.ask.plan.designs.verified import budget_of, finalists
 from railyard.kit.errors import InputError
 from railyard.work.study.tasks import Task
 
@@ -164,7 +161,7 @@ class Planner:
         if space.size <= effort.designs:
             self._look(range(space.size))
             return
-        from railyard.ask.plan.designs.sampling import search
+        from railyard.ask.plan.designs.lessons import search
 
         for points in search(self.planned, effort.samples, self.draft.seed):
             self._look(points)

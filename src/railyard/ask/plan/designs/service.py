@@ -12,21 +12,21 @@ from railyard.ask.plan.designs.build import Hardware
 from railyard.ask.plan.designs.doubt import Choice, Missed, modelled
 from railyard.ask.plan.designs.objectives import figures_of
 from railyard.ask.plan.designs.outcome import Outcome
-from railyard.ask.plan.designs.service_price import Service, kept_of
+from railyard.ask.plan.designs.price import Service, kept_of
 from railyard.ask.plan.designs.sweep import reason
 from railyard.engine.serving.closed_form import expected, unknown_of
 from railyard.kit.errors import InputError, SimulationError
+from railyard.measure.cost.cost import hourly_inputs
 from railyard.measure.cost.deployment import Use, deployment_cost
-from railyard.measure.cost.inputs import hourly_inputs
 from railyard.measure.cost.serving import PaidGoodput
 from railyard.measure.model_error import serving_error
+from railyard.measure.serving.journeys import quantiles
 from railyard.measure.serving.objective import goodput
-from railyard.measure.serving.percentiles import quantiles
 from railyard.measure.serving.served import DONE, Served
 from railyard.work.scenario.variants import Variant
+from railyard.work.serving.figures import drawn_w, idle_of, parts_of_bill, uses_of
 from railyard.work.serving.measuring import SHORTEST_S, judged_as, latencies, objective_of, sold_of
 from railyard.work.serving.prepare import job_of
-from railyard.work.serving.spending import drawn_w, idle_of, parts_of_bill, uses_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.plan.designs.front import dominator
-from railyard.ask.plan.designs.judgement import able, best_bound, ended, products
+from railyard.ask.plan.designs.conclusion import why
+from railyard.ask.plan.designs.judgement import able, best_bound, dominator, ended, products
 from railyard.ask.plan.designs.objectives import measured_by
-from railyard.ask.plan.designs.reasons import why
 from railyard.measure.result.answers.plan import PlanAnswer
 from railyard.work.study.provenance import version
 

@@ -11,8 +11,8 @@ from railyard.ask.plan.designs.objectives import figures_of
 from railyard.ask.plan.designs.outcome import Outcome, layout_values
 from railyard.ask.plan.designs.price import priced
 from railyard.kit.errors import InputError
+from railyard.model.columns import StorageRates
 from railyard.model.machine import Machine
-from railyard.model.storage import StorageRates
 from railyard.work.training import stored
 from railyard.work.training.designs import evaluate
 from railyard.work.training.estimate import estimate

@@ -23,10 +23,7 @@ from railyard.ask.plan.designs.outcome import layout_of
 from railyard.ask.plan.designs.price import priced
 from railyard.ask.plan.designs.space import one_design
 from railyard.ask.plan.designs.sweep import sweep
-from railyard.ask.plan.growth.change import Change, change, lots
-from railyard.ask.plan.growth.ledger import YEAR_S, Ledger
-from railyard.ask.plan.growth.provision import provisions
-from railyard.ask.plan.growth.stage import Stage
+from railyard.ask.plan.growth.change import Change, Stage, change, lots, provisions
 from railyard.ask.plan.regret import relative
 from railyard.kit.errors import InputError
 from railyard.measure.cost.capital import capital_recovery_factor
@@ -35,8 +32,44 @@ from railyard.measure.cost.cost import usd_per_h
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from railyard.ask.plan.growth.change import Lot
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.plan_section import GrowthSection
+
+
+YEAR_S = 365.0 * 86400
+
+
+class Ledger:
+    """When pieces were bought, by name, for what is left of their price when they go."""
+
+    def __init__(self) -> None:
+        self._bought: dict[str, list[tuple[float, float]]] = {}
+
+    def changed(self, made: Change, now_s: float, life_years: float) -> float:
+        """Books what is bought, and gives the book value of what is stranded, USD.
+
+        Args:
+            made: What a stage does.
+            now_s: When.
+            life_years: Economic life, over which a piece goes straight down to nothing.
+        """
+        gone = sum(self._value(lot, now_s, life_years * YEAR_S) for lot in made.stranded.values())
+        for lot in made.bought.values():
+            self._bought.setdefault(lot.name, []).append((lot.count, now_s))
+        return gone
+
+    def _value(self, lot: Lot, now_s: float, life_s: float) -> float:
+        left, worth, kept = lot.count, 0.0, []
+        for count, since_s in self._bought.get(lot.name, []):
+            taken = min(left, count)
+            left -= taken
+            worth += taken * lot.price_usd.typical * max(0.0, 1.0 - (now_s - since_s) / life_s)
+            if count > taken:
+                kept.append((count - taken, since_s))
+        self._bought[lot.name] = kept
+        return worth
+
 
 PATHS = ("incremental", "forklift", "ahead")
 BESIDE = "beside"

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.observe.collective_names import BUSBW
 from railyard.ask.observe.expected import collective_s
+from railyard.ask.observe.kernel_names import BUSBW
 from railyard.ask.plan.designs import service
 from railyard.ask.plan.designs.build import Bench
 from railyard.ask.plan.designs.doubt import Doubts
 from railyard.ask.plan.designs.outcome import layout_of
 from railyard.ask.plan.pilot.flips import Beliefs, Flip, Trial, flips
 from railyard.kit.errors import InputError
-from railyard.measure.result.tax import EXPOSED
+from railyard.measure.result.step import EXPOSED
 from railyard.work.remedies.changed import PARALLELISM
 from railyard.work.study import compose, study
 from railyard.work.study.folder import slug

@@ -2,24 +2,96 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from railyard.ask.plan.worth.moved import Bench, Change, Moved
-from railyard.ask.plan.worth.nines import Outages, availability, spares_for
 from railyard.catalog.types import Range
-from railyard.measure.cost.assumptions import HOURS_PER_YEAR
-from railyard.measure.cost.carbon import ABSENT, Carbon, carbon
-from railyard.measure.cost.grids import SOURCE, USUAL, grid
-from railyard.measure.cost.parts import NETWORK_COMPONENTS
+from railyard.measure.cost.assumptions import ABSENT, HOURS_PER_YEAR, SOURCE, USUAL, Carbon, carbon, grid
+from railyard.measure.cost.capital import NETWORK_COMPONENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from railyard.measure.result.section import Band
-    from railyard.measure.result.variants.training import TrainingVariant
+    from railyard.measure.result.variants.work import TrainingVariant
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.plan_section import WorthSection
+
+
+Z90 = 1.2815515655446004
+"""Standard normal quantile of 90 %."""
+
+WARM_UP_YEARS = 1
+MOST_SPARES = 0.5
+"""Of the servers: beyond, a nine is not for sale."""
+
+
+@dataclass(frozen=True)
+class Outages:
+    """How servers fail and come back.
+
+    Attributes:
+        servers: That the job needs.
+        mtbf_h: Hours between two outages of one server that need a repair.
+        repair_h: Median of a repair.
+        repair_p90_h: Its 90th percentile.
+        years: That are drawn.
+        seed: Of the draw.
+    """
+
+    servers: int
+    mtbf_h: float
+    repair_h: float
+    repair_p90_h: float
+    years: int
+    seed: int
+
+    @property
+    def mean_repair_h(self) -> float:
+        """Of the lognormal law."""
+        return self.repair_h * math.exp(self.sigma**2 / 2)
+
+    @property
+    def sigma(self) -> float:
+        """Of the logarithm of a repair."""
+        return math.log(self.repair_p90_h / self.repair_h) / Z90
+
+    def out(self) -> NDArray[np.float64]:
+        """float64[most out at once + 1], share of the time for which so many servers are out."""
+        random = np.random.default_rng(self.seed)
+        span_h = (self.years + WARM_UP_YEARS) * HOURS_PER_YEAR
+        count = random.poisson(self.servers * span_h / self.mtbf_h)
+        begin = random.uniform(0.0, span_h, count)
+        end = begin + self.repair_h * np.exp(self.sigma * random.standard_normal(count))
+        first = WARM_UP_YEARS * HOURS_PER_YEAR
+        times = np.clip(np.concatenate([begin, end]), first, span_h)
+        order = np.argsort(times, kind="stable")
+        level = np.cumsum(np.repeat([1, -1], count)[order])
+        length = np.diff(np.append(times[order], span_h))
+        share = np.bincount(np.maximum(level, 0), weights=length) / (span_h - first)
+        share[0] += 1.0 - share.sum()
+        found: NDArray[np.float64] = share
+        return found
+
+
+def availability(out: NDArray[np.float64], spares: int) -> float:
+    """Share of the time in which no more servers are out than there are spares."""
+    return float(out[: spares + 1].sum())
+
+
+def spares_for(out: NDArray[np.float64], wanted: float, servers: int) -> int | None:
+    """Fewest spares with which the job runs for such a share of the time; None where half the servers do not do."""
+    sums = np.cumsum(out)
+    enough = np.flatnonzero(sums >= wanted)
+    spares = int(enough[0]) if len(enough) else len(out)
+    return spares if len(enough) and spares <= max(1, math.floor(servers * MOST_SPARES)) else None
+
 
 Z999 = 3.090232306167813
 """Standard normal quantile of 99.9 %: a spread of sigma makes the slowest of 1,000 so many sigma slower."""

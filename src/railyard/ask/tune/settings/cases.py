@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Model
     from railyard.work.scenario.load import Draft
-    from railyard.work.scenario.tune_section import TuneSection
+    from railyard.work.scenario.model import TuneSection
 
 UNSEEN = 1000
 """Added to the seed for draws that the search does not see."""

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.kit.interval import interval
-from railyard.kit.percentile import percentile
+from railyard.kit.quantities import interval, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.ask.tune.settings.cases import unseen_cases
 from railyard.ask.tune.settings.search import settled
-from railyard.ask.tune.settings.work import STEP
-from railyard.engine.packet.follow import ROCE, following
+from railyard.ask.tune.settings.trials import STEP
+from railyard.engine.packet.fabrics import ROCE, following
 from railyard.kit.errors import InputError, Interrupted
 from railyard.work.study.tasks import Task
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from railyard.ask.tune.settings.cases import Case
     from railyard.ask.tune.settings.search import Report
     from railyard.work.scenario.load import Draft
-    from railyard.work.scenario.tune_section import TuneSection
+    from railyard.work.scenario.model import TuneSection
     from railyard.work.study.tasks import Workers
     from railyard.work.training.prepare import Prepared
 

@@ -17,7 +17,7 @@ from railyard.ask.tune.settings.race import Design, Part, Race
 from railyard.ask.tune.settings.space import refuse_wrong, space_of
 from railyard.ask.tune.settings.trials import Trials
 from railyard.kit.errors import InputError, Interrupted
-from railyard.kit.interval import interval
+from railyard.kit.quantities import interval
 from railyard.kit.schema.yaml import Mark, Node
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from railyard.ask.tune.settings.judging import Pair
     from railyard.work.scenario.load import Draft
-    from railyard.work.scenario.tune_section import TuneSection
+    from railyard.work.scenario.model import TuneSection
     from railyard.work.study.tasks import Workers
     from railyard.work.training.prepare import Prepared
     from railyard.work.training.spec import Layout

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from railyard.cluster.asbuilt.port_names import hardware_address
 from railyard.cluster.asbuilt.reported.reports import Part, Reader, Report, Reports, readers
 from railyard.kit.errors import Problem, did_you_mean
+from railyard.kit.quantities import rate
 from railyard.kit.table import Table
-from railyard.kit.units import rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

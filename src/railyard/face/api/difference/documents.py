@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_text
 from railyard.measure.result.answers.answer import NAMES
-from railyard.measure.result.leaves import flatten
+from railyard.measure.result.section import flatten
 from railyard.work.study.kept import result_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from railyard.measure.result.leaves import Leaf
+    from railyard.measure.result.section import Leaf
 
     Leaves = Mapping[str, Leaf]
 

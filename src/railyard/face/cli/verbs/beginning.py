@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from railyard.face.cli.roots import app
+from railyard.face.cli.installed import app
 
 
 @app.command(short_help="Write a commented scenario to start from.")

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
+from railyard.face.cli.completion import RUNS, Json, Out, Quiet, Scenario, Set, Vary
+from railyard.face.cli.installed import DESIGNS, operating, planning
 from railyard.face.cli.operate import PLAY
-from railyard.face.cli.options import RUNS, Json, Out, Quiet, Scenario, Set, Vary
-from railyard.face.cli.planning import DESIGNS
-from railyard.face.cli.roots import operating, planning
 
 Report = Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page with pictures.")]
 
@@ -34,7 +33,7 @@ def plan_designs(
 @planning.command("growth", short_help="What it costs to grow a cluster, by path and future.")
 def plan_growth(file: Scenario, *, set_: Set = None, report: Report = None, json: Json = False) -> None:
     """Price the paths from a cluster to larger ones: what is bought, stranded and cabled anew, and the regret."""
-    from railyard.face.cli import plan_growth as grower
+    from railyard.face.cli import plan as grower
 
     grower.growth(file, sets=set_ or [], report=report, as_json=json)
 
@@ -49,7 +48,7 @@ def plan_worth(
     quiet: Quiet = False,
 ) -> None:
     """Say what a little more of each thing is worth to a training job: runs with and without it on the same draws."""
-    from railyard.face.cli import plan_worth as teller
+    from railyard.face.cli import plan as teller
 
     teller.worth(scenario, sets=set_ or [], report=report, as_json=json, quiet=quiet)
 
@@ -68,7 +67,7 @@ def plan_query(
     json: Json = False,
 ) -> None:
     """Ask the points of kept plans (a row a design, demand and engine), or the variants of kept runs."""
-    from railyard.face.cli import plan_query as asking
+    from railyard.face.cli import plan as asking
 
     asking.ask(sources, sql=sql, where=where, columns=columns, sort=sort, most=most, as_json=json)
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from railyard.face.cli.options import Json, Keep, Quiet, Scenario, Set
-from railyard.face.cli.roots import app
+from railyard.face.cli.completion import Json, Keep, Quiet, Scenario, Set
+from railyard.face.cli.installed import app
 
 
 @app.command(short_help="Write what gets cabled and configured: racks, cables, addresses, configurations.")
@@ -143,7 +143,7 @@ def audit(
 @app.command("bring-up", short_help="How a cluster is built in time: first job, idle capital, which racks first.")
 def bring_up(scenario: Scenario, *, set_: Set = None, json: Json = False, quiet: Quiet = False) -> None:
     """Play crews, deliveries, wrong cables and burn-in of a cluster that is built; compare orders and measures."""
-    from railyard.face.cli import bring_up as bringing
+    from railyard.face.cli import accept as bringing
 
     bringing.bring_up(scenario, sets=set_ or [], as_json=json, quiet=quiet)
 

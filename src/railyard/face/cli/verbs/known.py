@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from railyard.face.cli.options import Extra, Force, Json
-from railyard.face.cli.roots import calibration, catalog
+from railyard.face.cli.completion import Extra, Force, Json
+from railyard.face.cli.installed import calibration, catalog
 
 
 def catalogue_names(incomplete: str) -> list[str]:
@@ -25,9 +25,9 @@ def catalog_list(
     extra: Extra = None,
 ) -> None:
     """List what the catalogue holds."""
-    from railyard.face.cli import shelves
+    from railyard.face.cli import starting
 
-    shelves.list_entries(kind, extra=extra, as_json=json)
+    starting.list_entries(kind, extra=extra, as_json=json)
 
 
 @catalog.command("show")
@@ -44,9 +44,9 @@ def catalog_show(
     extra: Extra = None,
 ) -> None:
     """Show an entry: every value with its unit, source, year and confidence."""
-    from railyard.face.cli import shelves
+    from railyard.face.cli import starting
 
-    shelves.show_entry(name, extra=extra, as_json=json)
+    starting.show_entry(name, extra=extra, as_json=json)
 
 
 @catalog.command("server", short_help="Make a server for a catalogue of your own from NCCL's topology file.")
@@ -60,9 +60,9 @@ def catalog_server(
     extra: Extra = None,
 ) -> None:
     """Make a server from NCCL's topology file: accelerators, NICs, domains, PCIe; the rest as its nearest like."""
-    from railyard.face.cli import shelves
+    from railyard.face.cli import starting
 
-    shelves.server_of(file, accelerator=accelerator, name=name, extra=extra)
+    starting.server_of(file, accelerator=accelerator, name=name, extra=extra)
 
 
 @calibration.command("device")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from railyard.face.cli.options import Json, Keep
-from railyard.face.cli.roots import app
+from railyard.face.cli.completion import Json, Keep
+from railyard.face.cli.installed import app
 
 
 @app.command(short_help="What traces of a cluster say: utilization, exposed communication, stragglers.")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from railyard.face.cli.options import Engine, Force, Json, Keep, Quiet, Scenario, Set
-from railyard.face.cli.roots import app
+from railyard.face.cli.completion import Engine, Force, Json, Keep, Quiet, Scenario, Set
+from railyard.face.cli.installed import app
 
 
 @app.command(short_help="Which nodes jobs get, by a scheduler's rule.")
@@ -220,6 +220,6 @@ def trace(
     json: Json = False,
 ) -> None:
     """Print what is in a trace of requests: rate, lengths, burstiness and how much of the prompts is shared."""
-    from railyard.face.cli import trace as traces
+    from railyard.face.cli import place as traces
 
     traces.trace(file, name=format, sort=sort, drop_empty=drop_empty, as_json=json)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from railyard.face.cli.options import RUNS, Engine, Json, Out, Quiet, Ray, Scenario, Set, Vary
-from railyard.face.cli.roots import app, laboratory
+from railyard.face.cli.completion import RUNS, Engine, Json, Out, Quiet, Ray, Scenario, Set, Vary
+from railyard.face.cli.installed import app, laboratory
 
 
 @app.command(short_help="Run a scenario and write the folder of the run.")
@@ -43,9 +43,9 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario once for every combination of the values given with --vary, or compare runs that were kept."""
-    from railyard.face.cli import comparing
+    from railyard.face.cli import running
 
-    comparing.compare(
+    running.compare(
         what, sets=set_ or [], varies=vary or [], engine=engine, ray=ray, out=out, as_json=json, quiet=quiet
     )
 
@@ -151,7 +151,7 @@ def export(
     quiet: Quiet = False,
 ) -> None:
     """Write what happened in a run, task by task, flow by flow or request by request, for another program."""
-    from railyard.face.cli import export as exporting
+    from railyard.face.cli import running as exporting
 
     exporting.export(run, name=name, out=out, quiet=quiet)
 
@@ -170,6 +170,6 @@ def lab_exec(
     json: Json = False,
 ) -> None:
     """Run a program, such as a training script, unmodified as every rank: each in the namespace of its server."""
-    from railyard.face.cli import lab
+    from railyard.face.cli import starting
 
-    lab.run(scenario, command, dilation=dilation, routing=routing, as_json=json)
+    starting.run(scenario, command, dilation=dilation, routing=routing, as_json=json)

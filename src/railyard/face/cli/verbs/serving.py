@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from railyard.face.cli.options import Ray
-from railyard.face.cli.roots import app
+from railyard.face.cli.completion import Ray
+from railyard.face.cli.installed import app
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Scenarios and runs.")]
 Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; elsewhere than here: --tokens.")]
@@ -41,7 +41,7 @@ def ui(
     opened: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser where there is a screen.")] = True,
 ) -> None:
     """Serve the page over a folder of scenarios and runs, the same files as the command line's."""
-    from railyard.face.cli import ui as serving
+    from railyard.face.cli import operate as serving
 
     serving.serve(
         folder,
@@ -78,7 +78,7 @@ def serve_api(
     ] = 1,
 ) -> None:
     """Serve the API over a folder of scenarios and runs; its description is at /api/v1/openapi.json."""
-    from railyard.face.cli import ui as serving
+    from railyard.face.cli import operate as serving
 
     serving.serve(
         folder,

@@ -10,7 +10,7 @@ from railyard.face.web.documents import Checked, DraftText, Estimated, FileName,
 from railyard.face.web.looking import TooSlow, Verb
 from railyard.face.web.routes.asking import Asked, Asking
 from railyard.face.web.shelf import Conflict, Missing
-from railyard.face.web.templates import templates
+from railyard.face.web.status import templates
 from railyard.work.scenario.model import Scenario
 
 router = APIRouter(tags=["scenarios"])

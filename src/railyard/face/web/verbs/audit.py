@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def audit(asked: Asked) -> Outcome:
     """The folder of the audit."""
-    from railyard.ask.audit.study import Evidence, audit_found
+    from railyard.ask.audit.audit import Evidence, audit_found
     from railyard.face.report import keep_answer
     from railyard.kit.files import read_text
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def check(asked: Asked) -> Outcome:
     """The folder of what was judged."""
-    from railyard.ask.check.study import judged
+    from railyard.ask.check.check import judged
     from railyard.face.report import keep_answer
 
     _, answer = judged(asked.draft(), asked.tell)

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 def diagnose(asked: Asked) -> Outcome:
     """The folder of the diagnosis."""
-    from railyard.ask.observe.answer import answer_of
-    from railyard.ask.observe.clusterfile import cluster_of
+    from railyard.ask.observe.answer import answer_of, cluster_of
     from railyard.ask.observe.diagnose import diagnose as diagnosed
     from railyard.face.report import keep_answer
     from railyard.kit.files import read_text

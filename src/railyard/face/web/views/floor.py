@@ -10,14 +10,15 @@ import numpy as np
 
 from railyard.ask.deploy.plan.cabling import plan_of
 from railyard.cluster.names import node_name
-from railyard.face.web import sandbox
+from railyard.face.web import dispatch
 from railyard.face.web.views.packed import packed
 from railyard.graph.parquet import read_table
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_text
 from railyard.measure.result.variants.variant import StepVariant
 from railyard.work.scenario import load, variants
-from railyard.work.study import compose, inputs, kept
+from railyard.work.study import compose, kept
+from railyard.work.study import folder as inputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -174,7 +175,7 @@ def _cluster(draft: Draft) -> Cluster:
 
 def _variant(draft: Draft, number: int, person: Path) -> Draft:
     for path in inputs.files_of(draft).values():
-        sandbox.refuse_outside(path, person)
+        dispatch.refuse_outside(path, person)
     found = variants.expand(draft)
     if number >= len(found):
         raise InputError("the folder holds another scenario than its result")

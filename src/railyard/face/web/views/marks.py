@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.audit.answer import device_of
+from railyard.ask.audit.audit import device_of
 from railyard.ask.observe.answer import links_of
 from railyard.face.web.views import floor
 from railyard.kit.files import read_bytes
 from railyard.measure.result.answers.answer import NAMES, answer_from
-from railyard.measure.result.answers.audit import AuditAnswer
-from railyard.measure.result.answers.diagnosis import DiagnosisAnswer
+from railyard.measure.result.answers.check import AuditAnswer, DiagnosisAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

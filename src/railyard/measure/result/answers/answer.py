@@ -7,12 +7,9 @@ from typing import Annotated
 from pydantic import Discriminator, TypeAdapter, ValidationError
 
 from railyard.kit.errors import InputError, Problem
-from railyard.measure.result.answers.audit import AuditAnswer
-from railyard.measure.result.answers.check import CheckAnswer
-from railyard.measure.result.answers.diagnosis import DiagnosisAnswer
-from railyard.measure.result.answers.placement import PlacementAnswer
+from railyard.measure.result.answers.check import AuditAnswer, CheckAnswer, DiagnosisAnswer
+from railyard.measure.result.answers.placement import PlacementAnswer, TuneAnswer
 from railyard.measure.result.answers.plan import PlanAnswer
-from railyard.measure.result.answers.tune import TuneAnswer
 
 Answer = PlanAnswer | DiagnosisAnswer | TuneAnswer | AuditAnswer | CheckAnswer | PlacementAnswer
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from railyard.measure.result.section import Band, Count, Figures
 from railyard.measure.result.serving import Percentiles
-from railyard.measure.result.tax import TaxFigures
+from railyard.measure.result.step import TaxFigures
 from railyard.measure.result.variants.variant import BaseVariant
 
 

@@ -7,15 +7,25 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from railyard.measure.result.bottleneck import BottleneckFigures
-from railyard.measure.result.fault import FaultCost, FaultFigures
-from railyard.measure.result.model_error import ErrorRow
-from railyard.measure.result.money import CapexFigures, StepPower, TrainingCost
-from railyard.measure.result.network import CollectiveRow, NetworkFigures, TopologyFigures
-from railyard.measure.result.packet import PacketFigures
+from railyard.measure.result.money import CapexFigures, ErrorRow, StepPower, TrainingCost
+from railyard.measure.result.network import (
+    CollectiveRow,
+    FaultCost,
+    FaultFigures,
+    NetworkFigures,
+    PacketFigures,
+    TopologyFigures,
+)
 from railyard.measure.result.section import Figures, Values, require_equal
-from railyard.measure.result.step import JobTimeFigures, LockstepFigures, StepFigures, TimeShare, UtilizationFigures
-from railyard.measure.result.tax import TaxFigures
+from railyard.measure.result.step import (
+    BottleneckFigures,
+    JobTimeFigures,
+    LockstepFigures,
+    StepFigures,
+    TaxFigures,
+    TimeShare,
+    UtilizationFigures,
+)
 from railyard.measure.result.training import MemoryFigures, StorageFigures, TimelineFigures
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from railyard.kit.schema.bounds import SOME_SHARE, bounded
-from railyard.work.federated.compressed import compressions
+from railyard.work.federated.algorithm import compressions
 
 if TYPE_CHECKING:
     from railyard.work.federated.algorithm import Problem

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from railyard.kit.schema.bounds import SOME_SHARE, bounded
-from railyard.work.federated.secret import Stage, secrecies, stages
+from railyard.work.federated.algorithm import Stage, secrecies, stages
 
 if TYPE_CHECKING:
     from railyard.work.federated.algorithm import Problem

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from railyard.work.federated.algorithm import secrecies
 from railyard.work.federated.secrecy.secagg import SecAgg
-from railyard.work.federated.secret import secrecies
 
 if TYPE_CHECKING:
     from railyard.work.federated.algorithm import Problem

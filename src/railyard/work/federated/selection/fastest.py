@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from railyard.kit.schema.bounds import bounded, limits
-from railyard.work.federated.chosen import selections
+from railyard.work.federated.algorithm import selections
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.federated.algorithm import Problem
-    from railyard.work.federated.chosen import Candidates
+    from railyard.work.federated.algorithm import Candidates, Problem
 
 
 @dataclass(frozen=True)

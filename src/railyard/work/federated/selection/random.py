@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from railyard.work.federated.chosen import selections
+from railyard.work.federated.algorithm import selections
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.federated.algorithm import Problem
-    from railyard.work.federated.chosen import Candidates
+    from railyard.work.federated.algorithm import Candidates, Problem
 
 
 @dataclass(frozen=True)

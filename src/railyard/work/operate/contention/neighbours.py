@@ -11,10 +11,9 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
-from railyard.work.operate.contention.pattern import Member, canonical
-from railyard.work.operate.contention.shifts import excess
+from railyard.work.operate.contention.intensity import excess
+from railyard.work.operate.contention.pattern import Member, canonical, out_bytes
 from railyard.work.operate.contention.speeds import Manner, Speeds
-from railyard.work.operate.contention.traffic import out_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.work.operate.contention.work import WorkClass
-    from railyard.work.operate.request import Request
+    from railyard.work.operate.contention.pattern import WorkClass
+    from railyard.work.operate.event import Request
     from railyard.work.operate.state import State
     from railyard.work.operate.tree import NodeTree
 

@@ -11,10 +11,109 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.graph import Communicators, Kind, Label, Stream, TaskGraph
+from railyard.graph.repeat import repeat
+from railyard.graph.task_graph import CollectiveKind
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+
+
+def out_bytes(groups: NDArray[np.integer], ranks: int, message_bytes: float) -> dict[int, float]:
+    """Bytes of one all-reduce that leave each group, by group; groups that nothing leaves are left out.
+
+    A ring in the order of ranks carries 2 (n - 1) / n of the message from every node to the next.
+
+    Args:
+        groups: int[nodes], the group of each node in the order of ranks.
+        ranks: Accelerators of the job.
+        message_bytes: What each reduces.
+    """
+    leaves = groups != np.roll(groups, -1)
+    found, times = np.unique(groups[leaves], return_counts=True)
+    each = 2.0 * (ranks - 1) / ranks * message_bytes
+    return {int(group): each * int(count) for group, count in zip(found, times, strict=True)}
+
+
+def uplinks_bps(cluster: Cluster, leafs: Sequence[NDArray[np.int32]]) -> list[float]:
+    """What the uplinks of each leaf's switches carry together, in bit/s.
+
+    Args:
+        cluster: The machine.
+        leafs: Nodes of each leaf.
+    """
+    network, links = cluster.back_end, cluster.links
+    between = [links.tiers.index(tier.name) for tier in network.tiers if tier.kind != "access"]
+    up = np.isin(links.tier, between)
+    up[network.bundle_offset :] = False  # a bundle is its cables once more
+    found = []
+    for nodes in leafs:
+        ranks = (np.asarray(nodes)[:, None] * cluster.ranks_per_server + np.arange(cluster.ranks_per_server)).ravel()
+        ports = np.unique(network.port_of_rank[ranks])
+        switches = {int(links.target[link]) for port in ports.tolist() for link in network.port_links(int(port))[0]}
+        found.append(float(links.rate_bps[up & np.isin(links.source, list(switches))].sum()))
+    return found
+
+
+UPDATE_PS = 1_000_000
+"""A microsecond: what waits for the gradients has to be something."""
+LABELS = (Label("forward", "compute"), Label("backward", "compute"), Label("backward", "gradients", "dp"))
+
+
+@dataclass(frozen=True)
+class WorkClass:
+    """A class of work.
+
+    Attributes:
+        name: How it is called.
+        compute_s: Computation of a step of one accelerator.
+        message_bytes: What the accelerators reduce with one another a step, the size of one's gradients.
+        overlap: Share of the computation beside which that happens.
+    """
+
+    name: str
+    compute_s: float
+    message_bytes: int
+    overlap: float
+
+    def steps(self, ranks: int, count: int) -> TaskGraph:
+        """So many steps on so many ranks."""
+        return repeat(self._step(ranks), count)
+
+    def _step(self, ranks: int) -> TaskGraph:
+        """Rows: first computations, those beside the collective, the collective, what waits for both."""
+        beside_ps = round(self.compute_s * self.overlap * 1e12)
+        alone_ps = max(round(self.compute_s * 1e12) - beside_ps, 1)
+        everyone = np.arange(ranks, dtype=np.int32)
+        tasks, reduce = 3 * ranks + 1, 2 * ranks
+        kind = np.full(tasks, Kind.COMPUTE, np.uint8)
+        kind[reduce] = Kind.COLLECTIVE
+        stream = np.full(tasks, Stream.COMPUTE, np.uint8)
+        stream[reduce] = Stream.GRADIENT
+        size = np.zeros(tasks, np.int64)
+        size[reduce] = self.message_bytes
+        parts = [ranks, ranks, 1, ranks]
+        waits = np.repeat([0, 0, ranks, 1], parts)
+        return TaskGraph(
+            ranks=ranks,
+            kind=kind,
+            rank=np.concatenate([everyone, everyone, everyone[:1], everyone]),
+            peer=np.full(tasks, -1, np.int32),
+            duration_ps=np.repeat(np.array([alone_ps, beside_ps, 0, UPDATE_PS], np.int64), parts),
+            size_bytes=size,
+            count=np.ones(tasks, np.int32),
+            collective=np.full(tasks, CollectiveKind.ALL_REDUCE, np.uint8),
+            stream=stream,
+            label=np.repeat(np.array([0, 1, 2, 0], np.int32), parts),
+            dep_ptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(waits)]).astype(np.int64),
+            dep_idx=np.concatenate([everyone, np.full(ranks, reduce, np.int32)]),
+            labels=list(LABELS),
+            communicators=Communicators(np.array([0, ranks], np.int64), everyone, ["dp"]),
+        ).validate()
 
 
 @dataclass(frozen=True)

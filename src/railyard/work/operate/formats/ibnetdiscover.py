@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.asbuilt import ibnetdiscover
-from railyard.cluster.asbuilt.order import natural
+from railyard.cluster.asbuilt.discovery import natural
 from railyard.kit.errors import InputError
 from railyard.work.operate.topology_file import TopologyFormat, formats
 from railyard.work.operate.tree import NodeTree

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.asbuilt.order import natural
+from railyard.cluster.asbuilt.discovery import natural
 from railyard.kit.errors import InputError
 from railyard.work.operate.formats.slurm_conf import lines_of, names_of
 from railyard.work.operate.hostlist import compress

@@ -6,18 +6,17 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from railyard.work.operate.kueue.nodes import matches, unborne
-from railyard.work.operate.kueue.plan import Choice, Mode, Part, Plan
-from railyard.work.operate.kueue.quantity import times, total
+from railyard.work.operate.kueue.ask import times, total
+from railyard.work.operate.kueue.domains import matches, unborne
+from railyard.work.operate.kueue.plan import Choice, Mode, Part, Plan, explicit, settle, topology_only
 from railyard.work.operate.kueue.queues import NEVER
 from railyard.work.operate.kueue.targets import targets
-from railyard.work.operate.kueue.topologies import explicit, settle, topology_only
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from railyard.work.operate.kueue.ask import Requests
     from railyard.work.operate.kueue.objects import PodSet
-    from railyard.work.operate.kueue.quantity import Requests
     from railyard.work.operate.kueue.queues import ClusterQueue, FlavorSpec, Kind, ResourceGroup, Workload
     from railyard.work.operate.kueue.snapshot import Snapshot
 

@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.kueue.ask import Fits
-from railyard.work.operate.kueue.domains import Domains
-from railyard.work.operate.kueue.nodes import barred, score
+from railyard.work.operate.kueue.ask import Fits, total
+from railyard.work.operate.kueue.domains import Domains, barred, score
 from railyard.work.operate.kueue.objects import HOSTNAME, Assignment
-from railyard.work.operate.kueue.quantity import total
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from railyard.work.operate.kueue.ask import Requests
     from railyard.work.operate.kueue.domains import Path
     from railyard.work.operate.kueue.objects import Labels, Node, PodSet, Toleration
-    from railyard.work.operate.kueue.quantity import Requests
 
 _PLENTY = 2**31 - 1
 

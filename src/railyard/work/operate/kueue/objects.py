@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from railyard.work.operate.kueue.quantity import Requests
+    from railyard.work.operate.kueue.ask import Requests
 
 Labels = dict[str, str]
 HOSTNAME = "kubernetes.io/hostname"

@@ -2,15 +2,252 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import SimulationError
-from railyard.work.operate.kueue.cycle import Outcome, cycle
+from railyard.work.operate.kueue.assigner import Assigner
+from railyard.work.operate.kueue.plan import Mode, Plan, explicit, find, keep, needs, topology_only
+from railyard.work.operate.kueue.queues import ANY
+from railyard.work.operate.kueue.snapshot import Snapshot, Usage
+from railyard.work.operate.kueue.targets import targets
 
 if TYPE_CHECKING:
-    from railyard.work.operate.kueue.queues import Admission, ClusterQueue, Workload
+    from collections.abc import Mapping
+
+    from railyard.work.operate.kueue.queues import Admission, ClusterQueue, Kind, Workload
     from railyard.work.operate.kueue.snapshot import Cluster
+
+
+Pins = dict[str, dict[str, str]]
+"""By pod set and resource, the flavor that was nominated."""
+
+
+@dataclass
+class Outcome:
+    """What a cycle did.
+
+    Attributes:
+        admitted: What workloads got that got something new, or lost a node and have another.
+        preempted: Workloads that have to go, by those who want their room.
+        evicted: Workloads that lost a node and got no other.
+        left: Workloads that wait and are looked at again at once, by queue.
+        inadmissible: Workloads that wait until something changes, by queue.
+        why: Why they wait, by workload.
+    """
+
+    admitted: dict[str, Admission] = field(default_factory=dict)
+    preempted: dict[str, str] = field(default_factory=dict)
+    evicted: list[str] = field(default_factory=list)
+    left: dict[str, list[str]] = field(default_factory=dict)
+    inadmissible: dict[str, list[str]] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Entry:
+    """A workload in a cycle: its plan, whom it wants to go, and what became of it."""
+
+    workload: Workload
+    plan: Plan
+    victims: list[Workload]
+    done: bool = False
+    at_once: bool = False
+    why: str = ""
+
+    @property
+    def order(self) -> tuple[bool, int, int, str]:
+        """Those with quota first, then who borrows least, the most important, the oldest."""
+        one = self.workload
+        return one.admission is None, self.plan.borrows, -one.priority, one.created
+
+
+def cycle(cluster: Cluster) -> Outcome:
+    """Looks once at the head of each queue.
+
+    Args:
+        cluster: As it is; it is not changed.
+    """
+    return _Cycle(cluster).run()
+
+
+class _Cycle:
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster, self.snapshot = cluster, Snapshot(cluster)
+        self.gone: dict[str, Workload] = {}  # preempted in this cycle
+        self.outcome = Outcome()
+
+    def run(self) -> Outcome:
+        heads, behind = self._heads()
+        entries = [_Entry(one, *self._plan(one)) for one in heads]
+        for entry in sorted(entries, key=lambda one: one.order):
+            self._process(entry)
+            if not entry.done and not entry.workload.second_pass:
+                self._wait(entry, behind)
+        for workload in behind:
+            self.outcome.left.setdefault(workload.queue, []).append(workload.key)
+        return self.outcome
+
+    def _heads(self) -> tuple[list[Workload], list[Workload]]:
+        """Workloads that are looked at, and those that wait behind them."""
+        found = [one for one in self.cluster.workloads if one.second_pass]
+        waiting: list[Workload] = []
+        queues = self.cluster.queues
+        for name in sorted(queues):
+            pending = [one for one in self.cluster.workloads if one.queue == name and one.admission is None]
+            pending = [one for one in pending if one.active]
+            pending.sort(key=lambda one: (-one.priority, one.created, one.uid))
+            ready = 0 if queues[name].stopped else 1
+            found += pending[:ready]
+            waiting += pending[ready:]
+        return found, waiting
+
+    def _wait(self, entry: _Entry, behind: list[Workload]) -> None:
+        """Puts a workload back: to be looked at at once, or when something changes, then with those like it."""
+        one, queue = entry.workload, self.cluster.queues[entry.workload.queue]
+        self.outcome.why[one.key] = entry.why
+        if entry.at_once or queue.strict or entry.plan.flavors_left:
+            self.outcome.left.setdefault(one.queue, []).append(one.key)
+            return
+        alike = [other for other in behind if _shape(other) == _shape(one)]
+        behind[:] = [other for other in behind if other not in alike]
+        for other in (one, *alike):
+            self.outcome.inadmissible.setdefault(one.queue, []).append(other.key)
+
+    def _plan(self, workload: Workload, pinned: Pins | None = None) -> tuple[Plan, list[Workload]]:
+        """What a workload would get, and who would have to go."""
+        plan, victims = self._first_plan(workload, pinned)
+        queue, gates = self.cluster.queues[workload.queue], self.snapshot.gates
+        asks = any(explicit(pods) for pods in workload.pod_sets) or topology_only(queue, self.snapshot)
+        if gates.topology and plan.mode == Mode.PREEMPT and asks and not workload.lost:
+            wanted = needs(plan, workload, self.snapshot)
+            self.snapshot.weigh(victims, -1)
+            keep(plan, find(self.snapshot, workload, wanted, empty=not victims))
+            self.snapshot.weigh(victims, 1)
+        return plan, victims
+
+    def _first_plan(self, workload: Workload, pinned: Pins | None) -> tuple[Plan, list[Workload]]:
+        assigner = Assigner(self.snapshot, workload, pinned)
+        plan = assigner.plan()
+        victims = self._victims(workload, plan)
+        if plan.mode == Mode.FIT or victims or not self.snapshot.gates.partial:
+            return plan, victims
+        return self._fewer(workload, assigner) or (plan, [])
+
+    def _victims(self, workload: Workload, plan: Plan) -> list[Workload]:
+        if plan.mode != Mode.PREEMPT:
+            return []
+        short: set[Kind] = {
+            (choice.flavor, resource)
+            for part in plan.parts
+            for resource, choice in part.flavors.items()
+            if choice.mode == Mode.PREEMPT
+        }
+        places = needs(plan, workload, self.snapshot) if self.snapshot.gates.topology else {}
+        return targets(self.snapshot, workload, plan.quota, short, places)
+
+    def _fewer(self, workload: Workload, assigner: Assigner) -> tuple[Plan, list[Workload]] | None:
+        """The most pods with which a workload that starts with fewer could start."""
+        full = [pods.count for pods in workload.pod_sets]
+        spare = [pods.count - (pods.minimum or pods.count) for pods in workload.pod_sets]
+        found: dict[int, tuple[Plan, list[Workload]]] = {}
+
+        def works(step: int) -> bool:
+            plan = assigner.plan([most - more * step // sum(spare) for most, more in zip(full, spare, strict=True)])
+            victims = self._victims(workload, plan)
+            if plan.mode == Mode.FIT or victims:
+                found[step] = plan, victims
+            return step in found
+
+        if workload.admission or sum(spare) <= 0:
+            return None
+        return found.get(bisect_left(range(sum(spare) + 1), True, key=works))
+
+    def _process(self, entry: _Entry) -> None:
+        taken, fits = self._renewed(entry)
+        mode, workload = entry.plan.mode, entry.workload
+        if self.snapshot.gates.fail_fast and workload.lost and mode != Mode.FIT:
+            entry.done = True
+            self.outcome.evicted.append(workload.key)
+        elif mode == Mode.NONE or (mode == Mode.PREEMPT and not entry.victims):
+            entry.why = entry.plan.why or "no workload may be preempted for it"
+            if mode == Mode.PREEMPT and self.cluster.queues[workload.queue].preemption.reclaim != ANY:
+                self.snapshot.add(workload.queue, self._reserved(entry))
+        elif mode == Mode.DEFERRED:
+            entry.why, entry.at_once = "it fits once workloads are gone that others preempt", True
+            self.snapshot.add(workload.queue, taken)
+        elif not fits or self._contested(entry):
+            entry.why, entry.at_once = "others in this cycle took its room, or preempt the same workloads", True
+        else:
+            self._carry_out(entry, taken)
+
+    def _carry_out(self, entry: _Entry, taken: Usage) -> None:
+        self.gone |= {one.key: one for one in entry.victims}
+        self.snapshot.add(entry.workload.queue, taken)
+        if entry.plan.mode == Mode.FIT:
+            entry.done = True
+            self.outcome.admitted[entry.workload.key] = entry.plan.admission(entry.workload.queue)
+            return
+        entry.at_once, entry.why = True, "workloads are preempted for it"
+        self.outcome.preempted |= {one.key: entry.workload.key for one in entry.victims if not one.evicted}
+
+    def _contested(self, entry: _Entry) -> bool:
+        return any(one.key in self.gone for one in entry.victims)
+
+    def _renewed(self, entry: _Entry) -> tuple[Usage, bool]:
+        """What the plan takes and whether it fits still; another plan, where others changed what it rests on."""
+        taken = entry.plan.taken(self.snapshot, entry.workload)
+        lacks = self._lacks(entry, taken)
+        contested = self._contested(entry) and self.snapshot.gates.recompute_targets
+        if not contested and not (lacks == "topology" and self.snapshot.gates.recompute):
+            return taken, not lacks
+        pinned = {
+            part.pods.name: {resource: choice.flavor for resource, choice in part.flavors.items()}
+            for part in entry.plan.parts
+        }
+        away = list(self.gone.values()) if contested else []
+        for one in away:
+            self.snapshot.remove_workload(one)
+        entry.plan, entry.victims = self._plan(entry.workload, pinned)
+        for one in away:
+            self.snapshot.add_workload(one)
+        if contested and entry.plan.mode == Mode.FIT:
+            entry.plan.set_mode(Mode.DEFERRED)
+        taken = entry.plan.taken(self.snapshot, entry.workload)
+        return taken, not self._lacks(entry, taken)
+
+    def _lacks(self, entry: _Entry, taken: Usage) -> str:
+        away = list({**self.gone, **{one.key: one for one in entry.victims}}.values())
+        self.snapshot.weigh(away, -1)
+        found = self.snapshot.fits(entry.workload.queue, taken)
+        self.snapshot.weigh(away, 1)
+        return found
+
+    def _reserved(self, entry: _Entry) -> Usage:
+        """What is kept for a workload that waits for others to end: as much as the queue may use of it."""
+        account, borrows = self.snapshot.accounts[entry.workload.queue], entry.plan.borrows > 0
+        quota: dict[Kind, int] = {}
+        for kind, amount in entry.plan.quota.items():
+            limits = account.quota(kind)
+            left = limits.nominal - account.used.get(kind, 0)
+            if not borrows:
+                quota[kind] = max(0, min(amount, left))
+            else:
+                quota[kind] = amount if limits.borrowing is None else min(amount, left + limits.borrowing)
+        return entry.plan.taken(self.snapshot, entry.workload, quota)
+
+
+def _shape(workload: Workload) -> tuple[object, ...]:
+    """What makes workloads alike to the scheduler."""
+    return workload.queue, workload.priority, workload.pod_sets
+
+
+def after(cluster: Cluster, outcome: Outcome) -> Mapping[str, Admission]:
+    """What every workload has after a cycle: what it got, or had before."""
+    before = {one.key: one.admission for one in cluster.workloads if one.admission}
+    return {**before, **outcome.admitted}
+
 
 _ROUNDS = 4
 """Cycles for each workload before they count as going in circles."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from railyard.work.operate.kueue.ask import Requests
     from railyard.work.operate.kueue.objects import Assignment, Labels, PodSet, Toleration
-    from railyard.work.operate.kueue.quantity import Requests
 
 Kind = tuple[str, str]
 """A resource of a flavor: (flavor, resource)."""

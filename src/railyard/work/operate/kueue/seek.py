@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.kueue.ask import Ask, Given, Refusal
+from railyard.work.operate.kueue.ask import Ask, Given, Refusal, Requests, total
 from railyard.work.operate.kueue.flavor import Flavor, usage
 from railyard.work.operate.kueue.objects import Assignment, Gates, PodSet, TopologyRequest
-from railyard.work.operate.kueue.quantity import Requests, total
 from railyard.work.operate.kueue.search import assign
 
 if TYPE_CHECKING:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from railyard.work.operate.kueue.ask import total
 from railyard.work.operate.kueue.flavor import Flavor, Ground, usage
 from railyard.work.operate.kueue.ledger import accounts, charge
 from railyard.work.operate.kueue.objects import Gates
-from railyard.work.operate.kueue.quantity import total
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from railyard.work.operate.kueue.ask import Requests
     from railyard.work.operate.kueue.domains import Path
     from railyard.work.operate.kueue.ledger import Account
     from railyard.work.operate.kueue.objects import Node
-    from railyard.work.operate.kueue.quantity import Requests
     from railyard.work.operate.kueue.queues import ClusterQueue, Cohort, FlavorSpec, Kind, Workload
 
 

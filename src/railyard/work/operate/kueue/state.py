@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from railyard.kit.errors import InputError, did_you_mean
+from railyard.work.operate.kueue.ask import Requests, amount, total
 from railyard.work.operate.kueue.manifests import (
     assignment,
     node,
@@ -18,7 +19,6 @@ from railyard.work.operate.kueue.manifests import (
     tolerations,
 )
 from railyard.work.operate.kueue.objects import GATES, Gates, PodSet
-from railyard.work.operate.kueue.quantity import Requests, amount, total
 from railyard.work.operate.kueue.queues import (
     NEVER,
     Admission,

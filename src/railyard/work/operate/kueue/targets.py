@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from railyard.work.operate.kueue.plan import Needs, failure, find
 from railyard.work.operate.kueue.queues import ANY, LOWER, NEVER, NEWER_EQUAL
-from railyard.work.operate.kueue.topologies import Needs, failure, find
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,8 +17,8 @@ from railyard.work.operate.policy import NodePolicy, policies
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from railyard.work.operate.event import Request
     from railyard.work.operate.free import Free
-    from railyard.work.operate.request import Request
 
 OTHERS = ("quiet", "slurm-tree", "communication")
 MOST = 10

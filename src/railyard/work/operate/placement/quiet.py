@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from railyard.work.operate.event import Request
     from railyard.work.operate.free import Free
-    from railyard.work.operate.request import Request
 
 
 def _place(request: Request, free: Free) -> NDArray[np.int32] | None:

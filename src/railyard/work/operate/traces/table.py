@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railyard.work.operate.ask import Ask
+from railyard.work.operate.event import Ask
 from railyard.work.operate.trace import Row, TraceFormat, formats, integer, number
 from railyard.work.operate.tree import UNNAMED
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.engine.packet.user.loading import PREFIX, is_user
 from railyard.kit.errors import InputError, Problem, Refusals, did_you_mean
 from railyard.kit.schema.yaml import kind_of, read
-from railyard.work.scenario.packet.preset import Preset, fabric
-from railyard.work.scenario.packet.settings import KEYS, assign
+from railyard.work.scenario.packet.settings import KEYS, Preset, assign, fabric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

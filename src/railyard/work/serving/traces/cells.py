@@ -12,8 +12,8 @@ from railyard.work.serving.traces.lines import Batch
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from railyard.work.serving.traces.formats import TraceFormat
     from railyard.work.serving.traces.lines import Faults
-    from railyard.work.serving.traces.record import TraceFormat
 
 
 def heading(text: str, path: Path) -> Table:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.graph.request_table import LAST_PS, MOST_TOKENS
-from railyard.work.serving.hashing import prefix_hashes
-from railyard.work.serving.traces.numbers import integers
-from railyard.work.serving.traces.record import FORMATS, Rows, TraceFormat
+from railyard.work.serving.arrivals import prefix_hashes
+from railyard.work.serving.traces.formats import FORMATS, Rows, TraceFormat
+from railyard.work.serving.traces.lines import integers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

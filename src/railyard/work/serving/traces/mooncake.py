@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.graph.request_table import MOST_TOKENS, PS_PER_S
-from railyard.work.serving.traces.numbers import decimal, integers
-from railyard.work.serving.traces.record import FORMATS, Rows, TraceFormat
+from railyard.work.serving.traces.formats import FORMATS, Rows, TraceFormat
+from railyard.work.serving.traces.lines import decimal, integers
 
 if TYPE_CHECKING:
     from railyard.work.serving.traces.lines import Batch, Faults

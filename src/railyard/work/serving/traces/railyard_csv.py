@@ -17,8 +17,8 @@ import numpy as np
 from railyard.graph.request_table import LAST_PS, MOST_TOKENS, NO_SESSION
 from railyard.kit.errors import InputError
 from railyard.kit.files import appearing
-from railyard.work.serving.traces.numbers import integers
-from railyard.work.serving.traces.record import FORMATS, Rows, TraceFormat
+from railyard.work.serving.traces.formats import FORMATS, Rows, TraceFormat
+from railyard.work.serving.traces.lines import integers
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.work.trace.builder import Trace
 from railyard.work.trace.importer import Importer, importers
-from railyard.work.trace.trace import Trace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,10 +8,8 @@ import numpy as np
 
 from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.work.training.contention import CONTENDERS
-from railyard.work.training.parallel.buckets import bucket_count
-from railyard.work.training.parallel.data import Holding, initial, last_of, share_before
-from railyard.work.training.parallel.pieces import REDUCE
-from railyard.work.training.parallel.step import STRIDE, Pending, Step
+from railyard.work.training.parallel.data import Holding, bucket_count, initial, last_of, share_before
+from railyard.work.training.parallel.pieces import REDUCE, STRIDE, Pending, Step
 from railyard.work.training.program import NONE
 from railyard.work.training.schedule import Op
 from railyard.work.training.sync.graph import LEGS, asked_of, priority_share, reduce_coded, reduce_rows, sparse_sizes

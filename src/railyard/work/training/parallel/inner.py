@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from railyard.work.training.parallel.pieces import Pieces
     from railyard.work.training.program import Program
 
+
 _OPS = {"forward": Op.FORWARD, "backward": Op.BACKWARD, "recompute": Op.BACKWARD}
 
 
@@ -127,3 +128,36 @@ def _hidden(
     size, count = traffic.hidden_bytes, traffic.hidden_count
     slots = _add(program, pieces, traffic, chosen, stream=stream, place=place, size=size, count=count)
     pieces.put_overlapped(stream, chosen, slots)
+
+
+CONTEXT = inners.add(
+    "cp",
+    Inner(
+        group="cp",
+        stream=Stream.CONTEXT,
+        summary="Sequences over ranks; all-gather of keys and values in each layer, reduce-scatter of their gradients",
+        source="Liu et al., Ring Attention (arXiv 2310.01889); Llama 3 (arXiv 2407.21783), section 3.3.2",
+    ),
+)
+
+
+EXPERT = inners.add(
+    "ep",
+    Inner(
+        group="ep",
+        stream=Stream.EXPERT,
+        summary="Experts over ranks; all-to-all of tokens to their experts and back in each layer with experts",
+        source="Lepikhin et al., GShard (arXiv 2006.16668); overlap: DeepSeek-V3 (arXiv 2412.19437), section 3.2",
+    ),
+)
+
+
+TENSOR = inners.add(
+    "tp",
+    Inner(
+        group="tp",
+        stream=Stream.TENSOR,
+        summary="Matrix columns over ranks; all-gather and reduce-scatter, or all-reduce, of activations in each layer",
+        source="Shoeybi et al., Megatron-LM (2019); Korthikanti et al., Sequence Parallelism (arXiv 2205.05198)",
+    ),
+)

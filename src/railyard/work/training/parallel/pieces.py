@@ -7,16 +7,65 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.graph import Kind, Stream
+from railyard.graph import HOST, Kind, Stream
 from railyard.work.training.program import NONE
 from railyard.work.training.schedule import Op
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from railyard.cluster import Cluster
+    from railyard.work.training.parallel.data import DataPlan
     from railyard.work.training.parallel.parts import StageParts
     from railyard.work.training.program import Program
     from railyard.work.training.schedule import Emission
+    from railyard.work.training.spec import Training
+
+
+# Distance between the reductions of two virtual stages behind all pieces: room for two holdings and what they send.
+STRIDE = 16
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimizer step.
+
+    Attributes:
+        training: The job.
+        cluster: On which it runs.
+        parts: What stages and their segments cost.
+        emission: The operations of all pipeline ranks in one order.
+        plan: What data parallelism does.
+        pieces: The operations, cut where data-parallel traffic wants it.
+        program: Takes the slots.
+    """
+
+    training: Training
+    cluster: Cluster
+    parts: StageParts
+    emission: Emission
+    plan: DataPlan
+    pieces: Pieces
+    program: Program
+
+    @property
+    def tail(self) -> int:
+        """A place behind all pieces and reductions, in front of what ends the step."""
+        return self.pieces.finish + STRIDE * self.parts.stages
+
+
+@dataclass(frozen=True)
+class Pending:
+    """Slots that run beside the computation, in the order of their stream; the end of the step waits for them.
+
+    Attributes:
+        slots: int64[n].
+        stage: int32[n], where each runs.
+    """
+
+    slots: NDArray[np.int64]
+    stage: NDArray[np.int32]
+
 
 # Places of a piece's slots in the order of its stage: gathered parameters, what runs beside the computation, the
 # computation, collectives on its stream, sends, reductions. `SPAN` is the distance between two pieces.
@@ -195,3 +244,27 @@ def _computation(
         duration_ps=duration_ps,
         loss_index=loss_row(pieces.part[chosen], _PASSES.index(phase)),
     )
+
+
+def launch(program: Program, pieces: Pieces, parts: StageParts) -> None:
+    """Puts the host's launches of every pass that waits for them on its stage's host."""
+    part, both = pieces.part, pieces.full
+    device = parts.time_ps[part, pieces.op] + both * parts.time_ps[part, Op.WEIGHT]
+    device = device + (pieces.op == Op.BACKWARD) * parts.recompute_ps[part]
+    host = parts.host_ps[part, pieces.op] + both * parts.host_ps[part, Op.WEIGHT]
+    slow = np.flatnonzero(host > device)
+    if not slow.size:
+        return
+    slots = program.add(
+        "rank",
+        Kind.COMPUTE,
+        Stream.HOST,
+        stage=pieces.stage[slow],
+        order=pieces.order[slow] + BESIDE,
+        phase=HOST,
+        op="launch",
+        virtual_stage=pieces.virtual_stage[slow],
+        micro_batch=pieces.micro_batch[slow],
+        duration_ps=host[slow],
+    )
+    pieces.put_overlapped(Stream.HOST, slow, slots)

@@ -11,7 +11,7 @@ from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.model.machine import Machine, MachineColumns
 from railyard.work.training.alpha_beta import Group, collective_s
 from railyard.work.training.contention import CONTENDERS
-from railyard.work.training.parallel.step import Pending
+from railyard.work.training.parallel.pieces import Pending
 from railyard.work.training.schedule import Op
 from railyard.work.training.sync.closed_form import gather_work
 from railyard.work.training.sync.shapes import bundle
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.work.training.parallel.data import Holding
-    from railyard.work.training.parallel.step import Step
+    from railyard.work.training.parallel.pieces import Step
     from railyard.work.training.spec import Training
     from railyard.work.training.sync.spec import Communication
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from railyard.graph import CollectiveKind
-from railyard.kit.units import format_memory
+from railyard.kit.quantities import format_memory
 from railyard.measure.result.training import BytesPair, CommunicationFigures, PublishedEffect, UsedPart
 from railyard.work.training.pipeline_ranks import PipelineRanks
 from railyard.work.training.sync.graph import asked_of

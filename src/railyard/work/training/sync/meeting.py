@@ -16,7 +16,7 @@ from railyard.work.training.sync.local import outer_work
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.training.parallel.step import Step
+    from railyard.work.training.parallel.pieces import Step
     from railyard.work.training.spec import Training
 
 # In front of everything else of a step.

@@ -4,18 +4,121 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from railyard.ask.deploy.emit.provision import kea, read_back, ztp
-from railyard.ask.deploy.emit.provision.intent import Boot, boots
+from railyard.ask.deploy.emit.provision import kea
+from railyard.ask.deploy.emit.provision.intent import ENDING, Boot, boots
 from railyard.kit.errors import SimulationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from railyard.ask.deploy.emit.provision.inventory import Known
+    from railyard.ask.deploy.emit.provision.intent import Boot, Known
     from railyard.ask.deploy.plan.cabling import Plan
+
+
+FRR = """#!/bin/bash
+# CUMULUS-AUTOPROVISIONING
+set -e
+curl --fail --silent --show-error --output /etc/frr/frr.conf.new {url}
+mv /etc/frr/frr.conf.new /etc/frr/frr.conf
+hostnamectl set-hostname {name}
+{devices}systemctl restart frr
+"""
+"""The mark in its second line is what ZTP of Cumulus Linux asks for."""
+
+DEVICES = """curl --fail --silent --show-error --output /etc/network/interfaces.d/tenants.intf.new {url}
+mv /etc/network/interfaces.d/tenants.intf.new /etc/network/interfaces.d/tenants.intf
+ifreload --all
+"""
+"""Devices of tenants: there before FRR routes over them."""
+
+JUNOS = """#!/bin/sh
+cli -c 'configure exclusive; load set {url}; commit and-quit comment "first boot"'
+"""
+
+
+def file_of(boot: Boot, system: str, folder: str) -> tuple[str, str] | None:
+    """Name in the plan's folder and text; None where a device fetches its configuration, or nothing.
+
+    Args:
+        boot: A device.
+        system: Its operating system.
+        folder: URL of the plan's folder.
+    """
+    if not boot.file or system == "eos":
+        return None
+    url = f"{folder}switches/{boot.device}.{ENDING[system]}"
+    if system == "sonic":
+        source = {"source": url, "destination": "/etc/sonic/config_db.json", "secure": False}
+        steps: dict[str, object] = {"01-configdb-json": {"url": source}}
+        if boot.second:  # there before the tables say that it counts
+            own = {"source": boot.second, "destination": "/etc/sonic/frr/frr.conf", "secure": False}
+            steps = {"01-download": {"files": [{"url": own}]}, "02-configdb-json": {"url": source}}
+        return f"provision/ztp/{boot.device}.json", json.dumps({"ztp": steps}, indent=1) + "\n"
+    devices = DEVICES.format(url=boot.second) if boot.second else ""
+    text = (FRR if system == "frr" else JUNOS).format(url=url, name=boot.device, devices=devices)
+    return f"provision/ztp/{boot.device}.sh", text
+
+
+Given = tuple[str, str, str, str, str]
+"""Device, address, kind of mark (`mac`, `circuit`, `serial`, `link`), the mark, file."""
+
+
+def wanted(boots: Sequence[Boot], *, six: bool) -> set[Given]:
+    """Of the intent; who cannot be told from others is in no file."""
+    out: set[Given] = set()
+    for one in boots:
+        address, known = (one.address6 if six else one.address), one.known
+        if one.gateway:
+            name = "" if six else one.device
+            out.add((name, address, "link", one.gateway6 if six else one.gateway, ""))
+        elif known.mac:
+            out.add((one.device, address, "mac", known.mac, one.file))
+        elif known.circuit_id and not six:
+            out.add((one.device, address, "circuit", known.circuit_id, one.file))
+        elif known.serial:
+            out.add((one.device, address, "serial", known.serial, one.file))
+    return out
+
+
+def said(text: str, *, six: bool) -> set[Given]:
+    """Of a file."""
+    top = json.loads(text)["Dhcp6" if six else "Dhcp4"]
+    tests = {row["name"]: row["test"] for row in top.get("client-classes", [])}
+    out: set[Given] = set()
+    for subnet in top["subnet6" if six else "subnet4"]:
+        for row in subnet.get("reservations", []):
+            address = row["ip-addresses"][0] if six else row["ip-address"]
+            kind = "mac" if "hw-address" in row else "circuit"
+            mark = row.get("hw-address") or bytes.fromhex(row["circuit-id"]).decode()
+            out.add((row["hostname"], address, kind, mark, _file(row["option-data"])))
+        for pool in subnet.get("pools", []):
+            first, _, last = pool["pool"].partition(" - ")
+            if first != last:
+                continue
+            if "client-class" in pool:
+                marks = set(re.findall(r"== '([^']*)'", tests[pool["client-class"]]))
+                out |= {(pool["client-class"], first, "serial", mark, _file(pool["option-data"])) for mark in marks}
+            else:
+                base = subnet["subnet"].split("/")[0]
+                options = {row["name"]: row.get("data", "") for row in subnet.get("option-data", [])}
+                out.add((options.get("host-name", ""), first, "link", options.get("routers", base), ""))
+    return out
+
+
+def _file(options: Iterable[dict[str, Any]]) -> str:
+    """The URL that a device is given, by whichever option."""
+    data = {row["name"]: row.get("data", "") for row in options}
+    for name in ("boot-file-name", "bootfile-url", "cumulus-provision-url"):
+        if name in data:
+            return str(data[name])
+    if "config-file-name" in data:
+        return f"{data['transfer-mode']}://{data['tftp-server-name']}{data['config-file-name']}"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -42,13 +145,13 @@ def files(plan: Plan, system: str, asked: Provision) -> Iterator[tuple[str, str]
         ("kea-dhcp4.conf", kea.dhcp4(listed, system), False),
         ("kea-dhcp6.conf", kea.dhcp6(listed, system), True),
     ):
-        wrong = read_back.wanted(listed, six=six) ^ read_back.said(text, six=six)
+        wrong = wanted(listed, six=six) ^ said(text, six=six)
         if wrong:
             raise SimulationError(f"{name}: what was written is not what was meant: {min(wrong)}")
         yield f"provision/{name}", text
     yield "provision/to-be-filled.csv", to_be_filled(listed)
     for one in listed:
-        file = ztp.file_of(one, system, asked.folder)
+        file = file_of(one, system, asked.folder)
         if file is not None:
             yield file
 

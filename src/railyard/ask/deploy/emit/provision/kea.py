@@ -6,7 +6,7 @@ import json
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.deploy.plan.addresses import MANAGEMENT, MANAGEMENT6, ipv4, ipv6
+from railyard.ask.deploy.plan.drawn import MANAGEMENT, MANAGEMENT6, ipv4, ipv6
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,14 +11,14 @@ Cables between switches interrupted nothing there: the fabric led around them.
 
 from __future__ import annotations
 
-from railyard.work.operate.failures.fault import Effect
-from railyard.work.operate.failures.modes import (
+from railyard.work.operate.failures.fault import (
     ERROR_S,
     HOURS,
     QUICK,
     REPAIR,
     SLOW_SEEN_S,
     TIMEOUT,
+    Effect,
     FailureProfile,
     Mode,
     profiles,

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from railyard.work.operate.failures.modes import FailureProfile, profiles
+from railyard.work.operate.failures.fault import FailureProfile, profiles
 
 NONE = profiles.add("none", FailureProfile("none", "Nothing breaks but what the scenario names.", ()))

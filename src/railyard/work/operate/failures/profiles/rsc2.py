@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from railyard.work.operate.failures.fault import Effect
-from railyard.work.operate.failures.modes import FailureProfile, profiles
+from railyard.work.operate.failures.fault import Effect, FailureProfile, profiles
 from railyard.work.operate.failures.profiles.llama3 import MODES
 
 SOURCE = "RSC-2, arXiv 2410.21680"

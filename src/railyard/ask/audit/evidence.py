@@ -1,0 +1,307 @@
+"""What follows from what devices say of themselves: counters, tables, sessions, settings, parts; one file a kind."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from railyard.ask.audit import configuration, forwarding, host_parts
+from railyard.ask.audit.symptom import Finding, Names, Symptom
+from railyard.cluster.asbuilt.port_names import MAC_DIGITS, same_port
+from railyard.kit.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.ask.audit.network import Found
+    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.cluster.asbuilt.discovery import Discovery, Twins
+    from railyard.cluster.asbuilt.reported.reports import Reports
+
+
+THRESHOLD = {
+    "SymbolErrorCounter": 10,
+    "LinkErrorRecoveryCounter": 10,
+    "LinkDownedCounter": 10,
+    "PortRcvErrors": 10,
+    "PortRcvRemotePhysicalErrors": 100,
+    "LocalLinkIntegrityErrors": 10,
+    "ExcessiveBufferOverrunErrors": 10,
+}
+"""Counts above which infiniband-diags calls a port bad (its file error_thresholds, version 2.1)."""
+
+FLAPS = 1
+"""A link that went down more often than once since its counters were cleared: once is its cable being plugged."""
+
+IN_FLIGHT = 100
+"""Packets under way on a connection at 400 Gb/s: 8 us of round trip in packets of 4 KiB, which are all sent again
+after one is lost (go-back-N: InfiniBand Architecture, volume 1, 9.9.2.1). An estimate, as the round trip is one."""
+
+FLAPPING = "how often and for how long the link was down is not in the counter"
+UNCOUNTED = "packets are not counted, so that the part that is lost is not known"
+
+_SPELLED = {"LinkErrorRecovery": "LinkErrorRecoveryCounter", "LinkDowned": "LinkDownedCounter"}
+
+
+def counter_symptoms(names: Names, reports: Reports) -> list[Symptom]:
+    """A finding for each bad port; counters of devices that the network does not have are problems of the reports."""
+    ports: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for one in reports.counts:
+        ports[one.device, one.port][_SPELLED.get(one.name, one.name)] = one.value
+    out = []
+    for (where, port), counts in ports.items():
+        bad = {name: counts[name] for name, most in THRESHOLD.items() if counts.get(name, 0) > _most(name, most)}
+        device = names.device(where)
+        if not bad:
+            continue
+        if device is None:
+            out.append(
+                Symptom(Finding("errors", f"{where}[{port}]", "?", f"{_words(bad)}; the network has no {where}"))
+            )
+            continue
+        lost = _lost(counts)
+        share = 1.0 / (1.0 + lost * IN_FLIGHT) if lost is not None else 1.0
+        words = _words(bad) + _price_words(bad, lost)
+        cable = names.at(device, port)
+        cables = ((cable, share),) if cable is not None and share < 1 else ()
+        kind = "flapping" if set(bad) == {"LinkDownedCounter"} else "errors"
+        why = FLAPPING if kind == "flapping" else UNCOUNTED if lost is None else ""
+        out.append(Symptom(Finding(kind, *names.ends(device, port), words, unpriced=why), cables))
+    return out
+
+
+def _most(name: str, usual: int) -> int:
+    return FLAPS if name == "LinkDownedCounter" else usual
+
+
+def _words(bad: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:,.0f}" for name, value in bad.items())
+
+
+def _lost(counts: dict[str, float]) -> float | None:
+    """Part of the packets that arrived spoilt; None where the packets were not counted."""
+    packets = counts.get("PortRcvPkts", counts.get("PortRcvPackets"))
+    if not packets:
+        return None
+    return min(counts.get("PortRcvErrors", 0.0) / (packets + counts.get("PortRcvErrors", 0.0)), 1.0)
+
+
+def _price_words(bad: dict[str, float], lost: float | None) -> str:
+    if lost is None:
+        return ""
+    if lost:
+        return f"; {lost:.2g} of the packets are lost, and {IN_FLIGHT} sent again for each"
+    return "" if "LinkDownedCounter" in bad else "; the link's own correction mends all of it so far"
+
+
+KINDS = {"GUID": "duplicate-guid", "MAC address": "duplicate-address", "name": "duplicate-name"}
+
+DO = {
+    "GUID": "the subnet manager reaches one of them: give the other a GUID of its own, or replace it",
+    "MAC address": "switches send what is for one of them to the other: give one an address of its own",
+    "name": "no traffic is lost, but no tool can distinguish them: rename one",
+}
+
+
+def identity_symptoms(names: Names, reports: Reports | None) -> list[Symptom]:
+    """Findings of a discovery, and of what hosts say of their parts.
+
+    Args:
+        names: Of the network.
+        reports: What devices say; None: nothing.
+    """
+    discovery = names.discovery
+    found = [_symptom(discovery, one) for one in discovery.twins if len(one.devices) > 1]
+    known = {frozenset(discovery.devices[number].name for number in one.devices) for one in discovery.twins}
+    return found + ([] if reports is None else _of_parts(names, reports, known))
+
+
+def _symptom(discovery: Discovery, twins: Twins) -> Symptom:
+    """All but the first of them are not reached."""
+    cables: dict[int, list[int]] = defaultdict(list)
+    for number, cable in enumerate(discovery.cables):
+        cables[cable.a].append(number)
+        cables[cable.b].append(number)
+    ends = [_end(discovery, device, cables[device]) for device in twins.devices]
+    lost = () if twins.what == "name" else tuple((n, 0.0) for one in twins.devices[1:] for n in cables[one])
+    return Symptom(_finding(twins.what, twins.value, ends), lost)
+
+
+def _end(discovery: Discovery, device: int, cables: Sequence[int]) -> tuple[str, str]:
+    """A device with its port, and where that is plugged in."""
+    name = discovery.devices[device].described
+    if len(cables) != 1:
+        return name, f"{len(cables)} cables"
+    one = discovery.cables[cables[0]]
+    mine, far, port = (one.a_port, one.b, one.b_port) if one.a == device else (one.b_port, one.a, one.a_port)
+    return f"{name}[{mine}]", f"{discovery.devices[far].described}[{port}]"
+
+
+def _finding(what: str, value: str, ends: Sequence[tuple[str, str]]) -> Finding:
+    where = " and ".join(far for _, far in ends)
+    return Finding(KINDS[what], ends[0][0], ends[1][0], f"one {what} {value}, at {where}; {DO[what]}")
+
+
+def _of_parts(names: Names, reports: Reports, known: set[frozenset[str]]) -> list[Symptom]:
+    """Addresses that parts of several hosts share, except where that is known; those of one host may be bonded."""
+    hosts: dict[str, dict[str, str]] = defaultdict(dict)
+    for one in reports.parts:
+        if one.address:
+            hosts[one.address].setdefault(one.host, one.name)
+    out = []
+    for address, parts in hosts.items():
+        if len(parts) < 2 or frozenset(parts) in known:
+            continue
+        what = "MAC address" if len(address) == MAC_DIGITS else "GUID"
+        ends = [(f"{host} {part}", "its host says so") for host, part in sorted(parts.items())]
+        device = [names.device(end) for end, _ in ends]
+        lost = tuple(
+            (number, 0.0)
+            for number, cable in enumerate(names.discovery.cables)
+            if any(one is not None and one in (cable.a, cable.b) for one in device[1:])
+        )
+        out.append(Symptom(_finding(what, address, ends), lost))
+    return out
+
+
+SHOWN = 3
+"""Prefixes that a finding names."""
+
+
+def routing_symptoms(names: Names, reports: Reports) -> list[Symptom]:
+    """Of sessions and of routes; that nothing is routed over a session that is down is no finding of its own."""
+    down = _sessions(names, reports)
+    dead = {cable for symptom in down for cable, _ in symptom.cables}
+    return [*down, *_Paths(names, reports, dead).symptoms()]
+
+
+def _sessions(names: Names, reports: Reports) -> list[Symptom]:
+    """A session that is down, once for both ends: nothing is routed over its cable."""
+    out = []
+    seen: set[int] = set()
+    for one in reports.sessions:
+        device = names.device(one.device)
+        if one.state == "Established":
+            continue
+        if device is None:
+            reports.problems.append(Problem("sessions of a device that the network does not have", found=one.device))
+            continue
+        cable = names.at(device, one.port)
+        if cable is not None and cable in seen:
+            continue
+        a, b = names.ends(device, one.port)
+        if cable is not None:
+            seen.add(cable)
+        elif one.neighbour:
+            b = one.neighbour
+        words = f"the BGP session is {one.state or 'not there'}: nothing is routed over it"
+        out.append(Symptom(Finding("session-down", a, b, words), () if cable is None else ((cable, 0.0),)))
+    return out
+
+
+class _Paths:
+    """Next hops as installed, against all first cables of shortest paths."""
+
+    def __init__(self, names: Names, reports: Reports, dead: set[int]) -> None:
+        self.names = names
+        owners: dict[str, set[int]] = defaultdict(set)
+        self.hops: dict[tuple[int, str], tuple[str, ...]] = {}
+        for one in reports.routes:
+            device = names.device(one.device)
+            if device is None:
+                continue
+            if one.connected:
+                owners[one.prefix].add(device)
+            elif one.ports:
+                self.hops[device, one.prefix] = one.ports
+        self.owner = {prefix: next(iter(whose)) for prefix, whose in owners.items() if len(whose) == 1}
+        self.host = [device.kind != "switch" for device in names.discovery.devices]
+        self.near: dict[int, list[int]] = defaultdict(list)
+        self.ports: dict[int, list[tuple[str, int]]] = defaultdict(list)
+        for number, cable in enumerate(names.discovery.cables):
+            if number not in dead:
+                for here, port, far in ((cable.a, cable.a_port, cable.b), (cable.b, cable.b_port, cable.a)):
+                    self.ports[here].append((port, far))
+                    self.near[here].append(far)
+
+    def symptoms(self) -> list[Symptom]:
+        unused: dict[tuple[int, tuple[str, ...]], list[str]] = defaultdict(list)
+        count: dict[int, int] = defaultdict(int)
+        for owner in sorted(set(self.owner.values())):
+            away = self._away(owner)
+            for prefix in (prefix for prefix, whose in self.owner.items() if whose == owner):
+                for device in sorted(self.ports):
+                    hops = self.hops.get((device, prefix))
+                    if hops is None or device == owner or self.host[device] or device not in away:
+                        continue
+                    count[device] += 1
+                    used = {same_port(port) for port in hops}
+                    possible = [p for p, far in self.ports[device] if away.get(far, len(away)) == away[device] - 1]
+                    gone = tuple(sorted(port for port in possible if same_port(port) not in used))
+                    if gone and len(possible) > 1:
+                        unused[device, gone].append(prefix)
+        return [self._symptom(*key, prefixes, count[key[0]]) for key, prefixes in sorted(unused.items())]
+
+    def _away(self, owner: int) -> dict[int, int]:
+        """Hops from a device to all that switches lead to."""
+        away, edge = {owner: 0}, [owner]
+        while edge:
+            reached = []
+            for one in edge:
+                for other in self.near[one]:
+                    if other not in away:
+                        away[other] = away[one] + 1
+                        if not self.host[other]:
+                            reached.append(other)
+            edge = reached
+        return away
+
+    def _symptom(self, device: int, gone: tuple[str, ...], prefixes: list[str], all_prefixes: int) -> Symptom:
+        name = self.names.discovery.devices[device].described
+        shown = ", ".join(sorted(prefixes)[:SHOWN]) + (" ..." if len(prefixes) > SHOWN else "")
+        words = (
+            f"{len(prefixes)} of {all_prefixes} prefixes ({shown}) do not use {', '.join(gone)}, which is as near as"
+            " the ports that they use"
+        )
+        cables = tuple((cable, 0.0) for port in gone if (cable := self.names.at(device, port)) is not None)
+        a, b = self.names.ends(device, gone[0])
+        if len(gone) > 1:
+            a, b = f"{name}[{', '.join(gone)}]", "?"
+        return Symptom(Finding("ecmp", a, b, words), cables, len(prefixes) / max(all_prefixes, 1))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What reports say.
+
+    Attributes:
+        symptoms: Faults, unpriced.
+        figures: For the design's.
+        problems: What could not be read, or is of no device of the network.
+    """
+
+    symptoms: tuple[Symptom, ...] = ()
+    figures: dict[str, Any] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+
+def evidence(found: Found, reports: Reports | None, plan: Plan | None = None) -> Evidence:
+    """Faults that devices tell of themselves, in the discovery and in reports."""
+    names = Names(found.discovery)
+    twins = identity_symptoms(names, reports)
+    if reports is None:
+        return Evidence(tuple(twins))
+    tables, figures = forwarding.symptoms(found, reports)
+    listed = [
+        *twins,
+        *counter_symptoms(names, reports),
+        *tables,
+        *routing_symptoms(names, reports),
+        *configuration.symptoms(names, reports, plan),
+        *host_parts.symptoms(names, reports, plan),
+    ]
+    read: dict[str, int] = {}
+    for what in reports.read.values():
+        read[what] = read.get(what, 0) + 1
+    return Evidence(tuple(listed), figures | {"reports": read}, tuple(reports.problems))

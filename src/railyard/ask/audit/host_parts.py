@@ -1,0 +1,179 @@
+"""Parts of hosts: some that are not there, narrow PCIe links, slow or dead ports, odd frames and firmware."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from railyard.ask.audit.design.blocks import UNKNOWN
+from railyard.ask.audit.symptom import Finding, Symptom
+from railyard.cluster.nccl.machines import GT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from railyard.ask.audit.symptom import Names
+    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.cluster.asbuilt.reported.reports import Part, Reports
+
+
+UNPRICED = {
+    "firmware": "what this version does otherwise is not known",
+    "mtu": "frames of one interface of a host: which of its packets are dropped depends on its peers",
+}
+"""Figures whose difference has no price, and why."""
+
+LIKE = 3
+"""Hosts that must be alike before another one is held against them."""
+
+
+def symptoms(names: Names, reports: Reports, plan: Plan | None) -> list[Symptom]:
+    """Findings of all hosts."""
+    hosts: dict[str, list[Part]] = defaultdict(list)
+    for one in reports.parts:
+        hosts[one.host].append(one)
+    ranks = plan.cluster.ranks_per_server if plan is not None else 0
+    return [
+        *_counts(names, hosts, ranks),
+        *_narrow(names, hosts),
+        *(symptom for figure in _FIGURES for symptom in _unlike(names, hosts, figure)),
+        *_down(hosts),
+    ]
+
+
+def _counts(names: Names, hosts: dict[str, list[Part]], ranks: int) -> list[Symptom]:
+    """Hosts with fewer accelerators or NICs than planned, or than most."""
+    out = []
+    for kind in ("accelerator", "nic"):
+        count = {host: len({one.name for one in parts if one.kind == kind}) for host, parts in hosts.items()}
+        count = {host: number for host, number in count.items() if number or any(o.kind == kind for o in hosts[host])}
+        usual = ranks if kind == "accelerator" and ranks else _usual(count.values(), LIKE)
+        for host, number in count.items():
+            if usual and number < usual:
+                words = f"{number} of {usual} {kind}s are there"
+                out.append(
+                    Symptom(Finding("missing-part", host, UNKNOWN, words), tuple((n, 0.0) for n in names.of_host(host)))
+                )
+    return out
+
+
+def _usual(values: Iterable[Any], least: int) -> Any:
+    """What more than half have; None where they do not agree."""
+    count = Counter(values)
+    if not count:
+        return None
+    value, times = count.most_common(1)[0]
+    return value if times >= least and 2 * times > count.total() else None
+
+
+def pcie_bps(gt_s: float, lanes: int) -> float:
+    """Data rate of a PCIe link, before its packets' headers."""
+    return gt_s * 1e9 * GT_S.get(gt_s, 128 / 130) * lanes
+
+
+def _narrow(names: Names, hosts: dict[str, list[Part]]) -> list[Symptom]:
+    """PCIe links with fewer lanes or less speed than both ends can, or than most of their like have."""
+    usual: dict[tuple[str, str], Any] = {}
+    like: dict[tuple[str, str], list[tuple[float, int]]] = defaultdict(list)
+    for parts in hosts.values():
+        for one in parts:
+            if one.pcie_lanes:
+                like[one.kind, one.model].append((one.pcie_gt_s, one.pcie_lanes))
+    for key, values in like.items():
+        usual[key] = _usual(values, LIKE)
+    out = []
+    for host, parts in hosts.items():
+        for one in parts:
+            if not one.pcie_lanes:
+                continue
+            speed, lanes = usual[one.kind, one.model] or (one.pcie_gt_s_possible, one.pcie_lanes_possible)
+            few = lanes and one.pcie_lanes < lanes
+            slow = speed and one.pcie_gt_s and one.pcie_gt_s < speed
+            if not few and not slow:
+                continue
+            words = f"PCIe x{one.pcie_lanes} at {one.pcie_gt_s or speed:g} GT/s, its like have x{lanes} at {speed:g}"
+            out.append(_waits(names, host, one, words, pcie_bps(one.pcie_gt_s or speed, one.pcie_lanes)))
+    return out
+
+
+def _waits(names: Names, host: str, part: Part, words: str, bits: float) -> Symptom:
+    """A NIC behind a narrow link carries less than its cable; an accelerator's own wait for that is not known."""
+    device = names.device(f"{host} {part.name}")
+    device = names.device(host) if device is None else device
+    why = "" if part.kind == "nic" and device is not None else "what waits for this link is not known"
+    finding = Finding("degraded", f"{host} {part.name}", UNKNOWN, words, unpriced=why)
+    if why:
+        return Symptom(finding)
+    assert device is not None
+    mine = [n for n, cable in enumerate(names.discovery.cables) if device in (cable.a, cable.b)]
+    mine = [n for n in mine if names.discovery.cables[n].rate_bps > bits]
+    rate = max((names.discovery.cables[n].rate_bps for n in mine), default=0)
+    return Symptom(finding, tuple((n, bits / rate) for n in mine[:1])) if rate else Symptom(finding)
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """What parts of one model have in common: its field of `Part`, the kind of finding, and its unit."""
+
+    part: str
+    field: str
+    finding: str
+    unit: str
+
+
+_FIGURES = (
+    _Figure("nic", "rate_bps", "wrong-speed", "b/s"),
+    _Figure("interface", "mtu", "wrong-mtu", "bytes"),
+    _Figure("nic", "firmware", "firmware", "firmware"),
+    _Figure("accelerator", "firmware", "firmware", "firmware"),
+)
+
+
+def _unlike(names: Names, hosts: dict[str, list[Part]], figure: _Figure) -> list[Symptom]:
+    """Parts that have another figure than most of their model; interfaces by the name that they have in their hosts."""
+    like: dict[tuple[str, str], list[tuple[str, Part, Any]]] = defaultdict(list)
+    for host, parts in hosts.items():
+        for one in parts:
+            value = getattr(one, figure.field)
+            if one.kind == figure.part and value:
+                like[one.model, one.name if figure.part == "interface" else ""].append((host, one, value))
+    out = []
+    for members in like.values():
+        usual = _usual([value for _, _, value in members], LIKE)
+        for host, one, value in members:
+            if usual is not None and value != usual:
+                words = f"{_number(value)} {figure.unit}, {_number(usual)} is usual"
+                why = UNPRICED.get(figure.field, "")
+                finding = Finding(figure.finding, f"{host} {one.name}", UNKNOWN, words, unpriced=why)
+                slow = figure.field == "rate_bps" and value < usual
+                out.append(Symptom(finding, _slow(names, finding.a, value / usual) if slow else ()))
+    return out
+
+
+def _slow(names: Names, part: str, share: float) -> tuple[tuple[int, float], ...]:
+    device = names.device(part)
+    mine = [n for n, cable in enumerate(names.discovery.cables) if device in (cable.a, cable.b)]
+    return tuple((number, share) for number in mine[:1])
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _down(hosts: dict[str, list[Part]]) -> list[Symptom]:
+    """Ports without a link where the same port of most hosts has one."""
+    out = []
+    state: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
+    for host, parts in hosts.items():
+        for one in parts:
+            if one.up is not None:
+                state[one.kind, one.name][host] = one.up
+    for (_, name), up in state.items():
+        if _usual(up.values(), LIKE):
+            out += [
+                Symptom(Finding("link-down", f"{host} {name}", UNKNOWN, "no link, where most hosts have one"))
+                for host, there in up.items()
+                if not there
+            ]
+    return out
