@@ -14,8 +14,8 @@ from railyard.cluster.topology import LeafSpine, RailOptimized
 from railyard.engine.fluid import FluidEngine
 from railyard.graph import Job
 from railyard.work.training import Training, profiles
-from railyard.work.training.build import build as graph_of
 from railyard.work.training.designs import Site, evaluate
+from railyard.work.training.graphs import build as graph_of
 from railyard.work.training.graphs import hashes, redrawn
 from railyard.work.training.spec import Layout
 

@@ -15,7 +15,7 @@ import time
 
 from railyard import catalog, cluster
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
-from railyard.work.training.build import build
+from railyard.work.training.graphs import build
 from railyard.work.training.spec import Layout, SoftwareProfile, Training
 
 SIZES = (1024, 4096, 16384, 65536)

@@ -16,10 +16,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.tune.settings.cases import Case
 from railyard.ask.tune.settings.race import WORTH, Race
 from railyard.ask.tune.settings.search import Tuned, Tuner
-from railyard.ask.tune.settings.space import space_of
+from railyard.ask.tune.settings.space import Case, space_of
 from railyard.ask.tune.settings.trials import Trials
 from railyard.work.scenario import load
 from railyard.work.scenario.model import TuneSection

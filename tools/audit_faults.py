@@ -20,7 +20,7 @@ import settings_faults
 from railyard.ask.audit.audit import audit_plan
 from railyard.ask.deploy.plan.cabling import plan_of
 from railyard.ask.deploy.plan.drawn import dialects, drawn
-from railyard.cluster.asbuilt.port_names import DIALECTS
+from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.fault import DegradeLink
 from railyard.graph import Job
 from railyard.work.scenario import load

@@ -16,7 +16,7 @@ from tests.operate.draws import Rounds, draw_blocks, draw_tree
 from tests.operate.slurmctld import Slurmctld
 from tests.operate.test_slurm import ask_for
 
-from railyard.work.operate.policy import policies
+from railyard.work.operate.discipline import policies
 from railyard.work.operate.topology_file import formats
 
 

@@ -12,7 +12,7 @@ from railyard.ask.audit.setting_price import CROWDED_SHARE
 from railyard.ask.audit.step_price import StepPricing
 from railyard.ask.deploy.emit import sonic
 from railyard.ask.deploy.emit.intent import switches
-from railyard.cluster.asbuilt.port_names import DIALECTS
+from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.cluster.fault import DegradeLink, Misconfigured
 from railyard.cluster.fault.cluster_places import ClusterPlaces

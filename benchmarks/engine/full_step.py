@@ -21,7 +21,7 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.engine.contract import joint
 from railyard.engine.lowering import lower
 from railyard.graph import Job
-from railyard.work.training.build import build
+from railyard.work.training.graphs import build
 from railyard.work.training.spec import Layout, SoftwareProfile, Training
 
 PARTS = ("catalogue", "cluster", "graph", "lowering", "engine")

@@ -10,8 +10,8 @@ from railyard import engine
 from railyard.cluster.topology import LeafSpine, RailOptimized
 from railyard.graph import CollectiveKind, Job
 from railyard.model.machine import Machine
-from railyard.work.training.build import build
-from railyard.work.training.estimate import estimate
+from railyard.work.training.designs import estimate
+from railyard.work.training.graphs import build
 from railyard.work.training.spec import Layout, SoftwareProfile, Training
 
 

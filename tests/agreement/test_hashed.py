@@ -14,7 +14,7 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, Placement, bu
 from railyard.cluster.topology import LeafSpine
 from railyard.engine.packet.engine import PacketEngine
 from railyard.graph import CollectiveKind, Job
-from railyard.work.training.build import build as graph_of
+from railyard.work.training.graphs import build as graph_of
 from railyard.work.training.spec import Layout, SoftwareProfile, Training
 
 RANKS = 32

@@ -16,8 +16,8 @@ from railyard.cluster.topology import RailOptimized, ThreeTier
 from railyard.graph import Job
 from railyard.model.machine import Machine
 from railyard.work.training import profiles
-from railyard.work.training.build import build
-from railyard.work.training.estimate import estimate
+from railyard.work.training.designs import estimate
+from railyard.work.training.graphs import build
 from railyard.work.training.spec import Layout, Training
 
 

@@ -15,7 +15,7 @@ from railyard import engine
 from railyard.cluster.fault import DegradeLink
 from railyard.cluster.topology import LeafSpine, MultiSite
 from railyard.engine.background import Bursts
-from railyard.engine.doubts import doubts
+from railyard.engine.fluid import doubts
 from railyard.engine.packet.engine import PacketEngine
 from railyard.graph import CollectiveKind, Job
 

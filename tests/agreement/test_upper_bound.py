@@ -12,7 +12,7 @@ from railyard.cluster import fabrics
 from railyard.cluster.topology import RailOptimized
 from railyard.collective import CollectivePolicy
 from railyard.graph import CollectiveKind, Job
-from railyard.work.training.build import build
+from railyard.work.training.graphs import build
 
 REAL = [name for name in fabrics.names() if name != "ideal"]
 LEAFS = RailOptimized(servers_per_leaf=2)

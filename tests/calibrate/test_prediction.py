@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railyard import catalog
-from railyard.ask.calibrate.prediction import attention_s
+from railyard.ask.calibrate.plan import attention_s
 
 KNOWN = catalog.load()
 

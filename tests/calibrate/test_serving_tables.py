@@ -7,8 +7,7 @@ import pytest
 
 from railyard import catalog
 from railyard.ask.calibrate import tables
-from railyard.ask.calibrate.tables.serving_fit import fitted, loop_of
-from railyard.ask.calibrate.tables.serving_rows import rows_of
+from railyard.ask.calibrate.tables.serving_fit import fitted, loop_of, rows_of
 from railyard.kit.errors import InputError
 from railyard.work.serving.software import columns, profile, read_profiles
 

@@ -15,7 +15,7 @@ from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 from railyard.work.training import pace as calibrated
 from railyard.work.training import profiles
-from railyard.work.training.estimate import estimate
+from railyard.work.training.designs import estimate
 from railyard.work.training.pace import TRAITS, pace_of, place, traits_of
 from railyard.work.training.spec import OwnRun
 

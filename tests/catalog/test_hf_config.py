@@ -16,7 +16,7 @@ from railyard.catalog.hugging_face import hf_config
 from railyard.catalog.hugging_face.families import families
 from railyard.kit.errors import InputError
 from railyard.kit.schema.field import records
-from railyard.work.study.estimates import estimates
+from railyard.work.study.provenance import estimates
 
 DATA = Path(__file__).parent / "data"
 

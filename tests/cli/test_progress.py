@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from railyard.face.cli import progress
+from railyard.face.cli import terminal
 
 
 class Terminal(io.StringIO):
@@ -19,9 +19,9 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def shown(monkeypatch):
     clock, out = [100.0], Terminal()
-    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=out))
-    made = progress.Progress(wanted=True)
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(terminal, "sys", SimpleNamespace(stderr=out))
+    made = terminal.Progress(wanted=True)
 
     def at(seconds: float, share: float) -> str:
         clock[0] = 100.0 + seconds
@@ -49,14 +49,14 @@ def test_a_share_that_falls_begins_another_stage(shown):
 def test_without_a_terminal_a_line_comes_now_and_then(monkeypatch):
     """Also while one task takes long: the stage is said once, and its line is written until the end."""
     out = io.StringIO()
-    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=out))
+    monkeypatch.setattr(terminal, "sys", SimpleNamespace(stderr=out))
     wait = Event()
-    monkeypatch.setattr(progress.Progress, "_line", lambda self: (self._latest[0] and wait.set()) or self._latest[0])
-    with progress.Progress(wanted=True, every_s=0.001) as shown:
+    monkeypatch.setattr(terminal.Progress, "_line", lambda self: (self._latest[0] and wait.set()) or self._latest[0])
+    with terminal.Progress(wanted=True, every_s=0.001) as shown:
         shown("flow: 3 of 8; best so far uec", 0.4)
         assert wait.wait(30.0)
     lines = out.getvalue().splitlines()
     assert "flow: 3 of 8; best so far uec" in lines
-    with progress.Progress(wanted=False, every_s=0.001) as silent:
+    with terminal.Progress(wanted=False, every_s=0.001) as silent:
         silent("stage", 0.4)
     assert out.getvalue().splitlines() == lines

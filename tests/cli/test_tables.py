@@ -7,8 +7,7 @@ import io
 
 import pytest
 
-from railyard.face.cli.progress import Progress
-from railyard.face.cli.tables import Table
+from railyard.face.cli.terminal import Progress, Table
 
 
 class Terminal(io.StringIO):

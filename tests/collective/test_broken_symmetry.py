@@ -10,9 +10,9 @@ from tests.collective.test_symmetry import clos, rails, torus
 
 from railyard.collective.synthesis.broken import Broken
 from railyard.collective.synthesis.collectives import collectives
-from railyard.collective.synthesis.execute import faults
 from railyard.collective.synthesis.images import whole_faults
 from railyard.collective.synthesis.mended import mended
+from railyard.collective.synthesis.schedule import faults
 
 
 def slowed(network, link, share=0.5):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railyard.collective import ALGORITHMS, Case, Shape, choose, lower_transfers, machine_of, peers
+from railyard.collective import ALGORITHMS, Case, Shape, choose, connections, lower_transfers, machine_of
 from railyard.collective.choice import predicted_us
 from railyard.collective.chunks import tree_chunk_bytes
 from railyard.collective.timing import timing
@@ -57,7 +57,7 @@ def test_an_all_to_all_of_four_has_eight_channels_a_peer(build, size, measured_u
 )
 def test_channels_double_while_a_part_is_above_16_mib(ranks, message, channels):
     """NCCL 2.30: as many as let all peers share 32, doubled above 32 steps of 512 KiB."""
-    assert peers.channels_of_peer(ranks, np.array([float(message)]))[0] == channels
+    assert connections.channels_of_peer(ranks, np.array([float(message)]))[0] == channels
 
 
 @pytest.mark.parametrize(("server", "domains"), [("dgx-a100", 4), ("hgx-h100", 16)])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from railyard.collective.synthesis.bound import lower_bound_us
 from railyard.collective.synthesis.collectives import Ask, collectives
-from railyard.collective.synthesis.execute import faults
 from railyard.collective.synthesis.network import SizeMeaning, build, read_network
+from railyard.collective.synthesis.schedule import faults
 from railyard.collective.synthesis.search import synthesize
 from railyard.face.cli.guard import run
 from railyard.kit.errors import InputError

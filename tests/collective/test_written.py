@@ -14,13 +14,13 @@ from railyard.cluster.fault import DegradeLink, LinkDown
 from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.collective import ALGORITHMS, Case, CollectivePolicy, choose, machine_of
 from railyard.collective.choice import choose_many
-from railyard.collective.lowering.groups import shape_of
+from railyard.collective.lowering.paths import shape_of
 from railyard.collective.machine import Shape
 from railyard.collective.pattern import Schedule, Send
 from railyard.collective.synthesis import searched, written
-from railyard.collective.synthesis.execute import faults as wrong
 from railyard.collective.synthesis.msccl import msccl_xml
 from railyard.collective.synthesis.of_cluster import network_of
+from railyard.collective.synthesis.schedule import faults as wrong
 from railyard.collective.synthesis.search import synthesize
 from railyard.engine.packet.plans import Grain, plan
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, TaskGraph

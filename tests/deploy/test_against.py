@@ -12,8 +12,7 @@ from railyard.ask.audit.audit import audit_plan
 from railyard.ask.audit.planned import PlanPricing, expected
 from railyard.ask.audit.step_price import StepPricing, Wrong
 from railyard.ask.deploy.plan.drawn import dialects, drawn
-from railyard.cluster.asbuilt.discovery import Discovery
-from railyard.cluster.asbuilt.port_names import DIALECTS
+from railyard.cluster.asbuilt.discovery import DIALECTS, Discovery
 from railyard.cluster.fault import DegradeLink
 from railyard.cluster.fault.link_down import LinkDown
 from railyard.graph import Job

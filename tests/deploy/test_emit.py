@@ -15,7 +15,7 @@ import pytest
 from railyard.ask.deploy.emit import configurations, folder, read_back, tables
 from railyard.ask.deploy.emit.intent import hosts, switches
 from railyard.ask.deploy.plan.drawn import LEAF_AS, SPINE_AS, addresses_of, ipv4
-from railyard.cluster.asbuilt.port_names import DIALECTS
+from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.kit.errors import InputError
 
 from .scenarios import draft, planned

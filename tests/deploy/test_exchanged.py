@@ -15,8 +15,7 @@ from railyard.ask.audit.step_price import StepPricing, Wrong, recabled
 from railyard.ask.audit.symptom import Names
 from railyard.ask.deploy.plan.drawn import drawn
 from railyard.cluster.asbuilt import ibnetdiscover, lldp
-from railyard.cluster.asbuilt.discovery import Twins
-from railyard.cluster.asbuilt.port_names import DIALECTS, hardware_address
+from railyard.cluster.asbuilt.discovery import DIALECTS, Twins, hardware_address
 from railyard.cluster.asbuilt.reported.reports import Part, Reports
 from railyard.graph import Job
 from railyard.work.study.study import prepare

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from railyard.ask.deploy.emit import elevation, folder, netbox, tables
 from railyard.ask.deploy.emit.infragraph import infragraph
-from railyard.cluster.asbuilt.port_names import DIALECTS
+from railyard.cluster.asbuilt.discovery import DIALECTS
 
 from .scenarios import draft, planned
 

@@ -14,10 +14,10 @@ from railyard.ask.deploy.emit.intent import BFD_MS, BFD_MULTIPLIER, HOLD_S, KEEP
 from railyard.ask.deploy.emit.read_back import differences
 from railyard.ask.deploy.plan.drawn import drawn
 from railyard.cluster.asbuilt import lldp
-from railyard.cluster.asbuilt.port_names import DIALECTS
+from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.face.cli import deploy as cli
-from railyard.face.cli.tables import emit
+from railyard.face.cli.terminal import emit
 
 from .namespaces import Lab, why
 from .scenarios import draft, planned

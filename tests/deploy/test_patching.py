@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.ask.deploy.emit import tables
-from railyard.cluster.asbuilt.port_names import DIALECTS
+from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.bill import bill_of
 from railyard.kit.errors import InputError
 

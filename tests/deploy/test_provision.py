@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.ask.deploy.emit import configurations
+from railyard.ask.deploy.emit.provision import files as kea
 from railyard.ask.deploy.emit.provision import files as read_back
-from railyard.ask.deploy.emit.provision import kea
 from railyard.ask.deploy.emit.provision.files import Provision, files
 from railyard.ask.deploy.emit.provision.intent import Known, boots, folder_of, read
 from railyard.face.cli import guard

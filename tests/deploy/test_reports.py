@@ -14,7 +14,7 @@ from railyard.ask.deploy.emit.configurations import files
 from railyard.ask.deploy.emit.intent import switches
 from railyard.ask.deploy.plan.drawn import drawn
 from railyard.cluster.asbuilt import ibnetdiscover, netbox
-from railyard.cluster.asbuilt.port_names import DIALECTS
+from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError

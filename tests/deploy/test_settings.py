@@ -14,7 +14,7 @@ from railyard.ask.deploy.emit import eos, junos, sonic
 from railyard.ask.deploy.emit.intent import switches
 from railyard.ask.deploy.headroom import headroom
 from railyard.ask.deploy.plan.drawn import drawn
-from railyard.cluster.asbuilt.port_names import DIALECTS
+from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.cluster.fabric import fabrics
 from railyard.cluster.fault import Misconfigured

@@ -19,7 +19,7 @@ import pytest
 from railyard.ask.deploy.emit.intent import switches
 from railyard.ask.deploy.emit.sonic import lane, render
 from railyard.ask.deploy.plan.shared import Vrf
-from railyard.cluster.asbuilt.port_names import DIALECTS
+from railyard.cluster.asbuilt.discovery import DIALECTS
 
 from .scenarios import draft, planned
 

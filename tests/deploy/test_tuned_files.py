@@ -86,7 +86,7 @@ def test_the_words_of_each_system(files):
 def test_another_value_is_noticed(tuned, files, system, change, fact):
     from railyard.ask.deploy.emit.intent import switches
     from railyard.ask.deploy.plan.cabling import as_set, plan_of
-    from railyard.cluster.asbuilt.port_names import dialect
+    from railyard.cluster.asbuilt.discovery import dialect
     from railyard.work.study import compose
 
     plan = plan_of(as_set(compose.cluster_of(tuned, compose.catalog_of(tuned)), tuned))

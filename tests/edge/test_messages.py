@@ -8,7 +8,7 @@ import pytest
 
 from railyard.kit.errors import InputError
 from railyard.work.federated.algorithm import Candidates, algorithms, compressions, secrecies, selections
-from railyard.work.federated.curves import curve, curves
+from railyard.work.federated.learning import curve, curves
 from railyard.work.federated.messages import Model, Privacy, Scheme, messages
 
 MODEL = Model(1e6, 6e6)

@@ -10,7 +10,7 @@ from tests.edge.test_clients import population
 from tests.edge.test_rounds import cohort
 from tests.edge.test_study import ROUNDS, SITES, refused, run
 
-from railyard.cluster.edge.network import Network, SharedLink
+from railyard.cluster.edge.clients import Network, SharedLink
 from railyard.engine.rounds.waiting import Rule, Tree, close
 from railyard.work.study.wide import Began, added_s, shared_of
 

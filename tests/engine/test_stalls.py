@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from railyard.engine import Jitter, Stall
-from railyard.engine.doubts import drawn, swung
+from railyard.engine.fluid import drawn, swung
 from railyard.graph import Job, Merged
 from railyard.work.scenario import load
 from railyard.work.study.study import prepare

@@ -26,7 +26,7 @@ from tests.fuzz.documents import BASES, Document, documents, text_of
 from tests.fuzz.readers import ROOT
 from tests.fuzz.scenarios import CHANGES, Case, Found, misplaced, refusal, report
 
-from railyard.face.cli.messages import placed
+from railyard.face.cli.terminal import placed
 from railyard.kit.errors import InputError, RailyardError
 
 if TYPE_CHECKING:

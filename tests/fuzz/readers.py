@@ -189,7 +189,7 @@ def _history(path: Path) -> Any:
 
 
 def _kueue(path: Path) -> Any:
-    from railyard.work.operate.kueue.files import read_cluster
+    from railyard.work.operate.kueue.state import read_cluster
 
     return read_cluster([path])
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from railyard.graph import Kind, Label, Stream
 from railyard.kit.errors import InputError, RailyardError
 from railyard.measure.causes import Cause
-from railyard.measure.decompose import decompose
-from railyard.measure.streams import stages
+from railyard.measure.decompose import decompose, stages
 
 US = 1_000_000
 
@@ -283,7 +282,7 @@ def test_compute_is_what_the_compute_stream_ran(yard, data):
 @given(data=st.data(), entries=st.integers(1, 8))
 def test_blocks_of_ranks_do_not_change_the_result(yard, data, entries):
     from railyard.measure import decompose as module
-    from railyard.measure.streams import blocks
+    from railyard.measure.decompose import blocks
 
     line = data.draw(random_steps(yard)).play()
     whole = decompose(line)

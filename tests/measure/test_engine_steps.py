@@ -14,7 +14,7 @@ from railyard.measure.decompose import decompose
 from railyard.measure.lockstep import lockstep
 from railyard.measure.network import network_use
 from railyard.work.training import profiles
-from railyard.work.training.build import build
+from railyard.work.training.graphs import build
 from railyard.work.training.spec import Layout, Training
 
 US = 1_000_000

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from railyard.graph import Stream
-from railyard.measure.decompose import decompose
+from railyard.measure.decompose import decompose, stages
 from railyard.measure.lockstep import lockstep
-from railyard.measure.streams import stages
-from railyard.measure.tracks import sample_ranks, tracks
+from railyard.measure.picture import sample_ranks, tracks
 from railyard.measure.utilization import StepWork, utilization
 from railyard.work.training.mean_step import StepTimes
 

@@ -9,7 +9,7 @@ from railyard.kit.errors import InputError
 from railyard.measure import bottleneck
 from railyard.measure.decompose import decompose
 from railyard.measure.network import network_use, packet_section
-from railyard.measure.tracks import tracks
+from railyard.measure.picture import tracks
 
 MISSING = [
     (decompose, "column blocker, column alone_ps, column latency_ps, task graph"),

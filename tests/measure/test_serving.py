@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from railyard.graph import Record
 from railyard.measure.result.serving import LoadPoint
-from railyard.measure.serving.journeys import counted, parts_of, quantiles
+from railyard.measure.serving.journeys import counted, parts_of, quantiles, served
 from railyard.measure.serving.objective import Objective, capacity, front, goodput
-from railyard.measure.serving.served import served
-from railyard.measure.window import Window
+from railyard.measure.utilization import Window
 
 S = 10**12
 

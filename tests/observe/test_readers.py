@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from railyard.ask.observe import plain_pickle
+from railyard.ask.observe.diagnose import diagnose_calls
 from railyard.ask.observe.gather import gather
-from railyard.ask.observe.hangs import diagnose_calls
 from railyard.ask.observe.kernel_names import is_communication, kind_of
 from railyard.ask.observe.measured import aligned, record_of
 from railyard.ask.observe.reader import readers

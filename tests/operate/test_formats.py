@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from railyard.cluster.asbuilt.discovery import natural
 from railyard.kit.errors import InputError
+from railyard.work.operate.discipline import policies
 from railyard.work.operate.event import Request
 from railyard.work.operate.free import Free
 from railyard.work.operate.hostlist import compress, expand
-from railyard.work.operate.policy import policies
 from railyard.work.operate.topology_file import formats, read_topology
 
 from .crds import CRDS, accepted, broken_rules

@@ -7,15 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from railyard.work.operate.discipline import policies
 from railyard.work.operate.event import Request
 from railyard.work.operate.free import Free
 from railyard.work.operate.kueue.ask import Refusal
 from railyard.work.operate.kueue.flavor import Flavor, Ground
 from railyard.work.operate.kueue.manifests import assignment, node, selection, taken_by, topology_request
 from railyard.work.operate.kueue.objects import GATES, Gates, PodSet
-from railyard.work.operate.kueue.place import Running, place
-from railyard.work.operate.kueue.seek import Search, Wanted
-from railyard.work.operate.policy import policies
+from railyard.work.operate.kueue.place import Running, Search, Wanted, place
 from railyard.work.operate.tree import NodeTree
 
 TABLE = json.loads((Path(__file__).parent / "data" / "kueue_assignments.json").read_text())

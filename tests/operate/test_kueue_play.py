@@ -7,11 +7,11 @@ import pytest
 
 from railyard.face.cli.guard import run
 from railyard.work.operate.kueue.ask import amount
-from railyard.work.operate.kueue.files import read_cluster
 from railyard.work.operate.kueue.ledger import accounts
 from railyard.work.operate.kueue.manifests import assignment, pod_requests
 from railyard.work.operate.kueue.play import play
 from railyard.work.operate.kueue.queues import ClusterQueue, Cohort, Quota, ResourceGroup
+from railyard.work.operate.kueue.state import read_cluster
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "operate" / "kueue.yaml"
 GPU = ("h100", "nvidia.com/gpu")

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.work.operate.kueue.ask import Ask, Fits, Given
-from railyard.work.operate.kueue.domains import Domains
+from railyard.work.operate.kueue.room import Domains
 from railyard.work.operate.kueue.search import assign
 
 

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from railyard.cluster.tenancy import TenancySpec, TenantSpec, tenancy_of
 from railyard.cluster.tenancy.tenancy import NOBODY
 from railyard.kit.errors import InputError
-from railyard.work.operate.discipline import backfills
+from railyard.work.operate.discipline import backfills, policies
 from railyard.work.operate.failures.fault import Effect, Fault
 from railyard.work.operate.loop import Operation
-from railyard.work.operate.policy import policies
 from railyard.work.operate.rules import Recovery, Rules, Turnaround
 from railyard.work.operate.saving import load, save
 
@@ -189,7 +188,7 @@ def test_a_job_that_is_too_large_shrinks_to_its_tenants_servers(tmp_path):
 
 def test_fairness_is_by_a_tenants_servers(tmp_path):
     from railyard.work.operate.accounts import columns
-    from railyard.work.operate.by import finish_time_fairness
+    from railyard.work.operate.summary import finish_time_fairness
 
     found = prepared(tmp_path, TRACE, rows=("0,60,16,blue", "0,60,16,blue", "0,60,8,green"))
     run = found.operation()

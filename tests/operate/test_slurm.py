@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from railyard.work.operate.discipline import policies
 from railyard.work.operate.event import Request
 from railyard.work.operate.free import Free
-from railyard.work.operate.policy import policies
 from railyard.work.operate.topology_file import formats, read_topology
 
 from .draws import Rounds, draw_blocks, draw_tree

@@ -5,7 +5,7 @@ import pytest
 
 from railyard.kit.errors import InputError
 from railyard.work.operate import trace
-from railyard.work.operate.kinds import DrawnKind, drawn
+from railyard.work.operate.jobs import DrawnKind, drawn
 
 from .yard import tree
 

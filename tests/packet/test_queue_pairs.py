@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.engine.packet import Settings, Traffic, fat_tree, leaf_spine, run
-from railyard.engine.packet.queue_pairs import split
+from railyard.engine.packet.settings import split
 
 RATE_BPS = 400 * 10**9
 MSS = 4096

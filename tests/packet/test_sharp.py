@@ -5,8 +5,7 @@ import pytest
 
 from railyard.cluster.fabric import fabrics
 from railyard.engine.packet import Settings, fat_tree, leaf_spine, run
-from railyard.engine.packet.sharp import sharp
-from railyard.engine.packet.sharp_tree import tree_of
+from railyard.engine.packet.sharp import sharp, tree_of
 from railyard.kit.errors import InputError
 
 STATIC = fabrics.get("infiniband-static").packets.constants

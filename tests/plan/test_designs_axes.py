@@ -19,7 +19,7 @@ from railyard.cluster.spec import overridden
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load
 from railyard.work.study import study
-from railyard.work.study.journal import Journal
+from railyard.work.study.folder import Journal
 from railyard.work.study.workers import Local
 
 STORE = "nvme-file-server"

@@ -25,7 +25,7 @@ from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
 from railyard.work.scenario import load
-from railyard.work.study.journal import Journal
+from railyard.work.study.folder import Journal
 from railyard.work.study.tasks import Done, Task, call
 from railyard.work.study.workers import Local
 

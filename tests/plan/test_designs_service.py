@@ -23,10 +23,10 @@ from railyard.ask.plan.designs.space import space_of
 from railyard.ask.plan.designs.study import ending_at_once
 from railyard.ask.plan.designs.summary import answer_of
 from railyard.kit.errors import InputError
+from railyard.measure.serving.journeys import Served
 from railyard.measure.serving.objective import Objective, goodput
-from railyard.measure.serving.served import Served
 from railyard.work.scenario import load
-from railyard.work.study.journal import Journal
+from railyard.work.study.folder import Journal
 from railyard.work.study.tasks import Done, Task, call
 
 LAYOUTS = [

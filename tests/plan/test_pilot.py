@@ -25,7 +25,7 @@ from railyard.face.cli import accept_pilot
 from railyard.kit.errors import InputError
 from railyard.measure.result.step import EXPOSED
 from railyard.work.scenario import load
-from railyard.work.study.journal import Journal
+from railyard.work.study.folder import Journal
 from railyard.work.study.tasks import Done, call
 
 PLAN: dict[str, Any] = {

@@ -9,8 +9,7 @@ import pytest
 from railyard.face.report import answer_html, keep_answer
 from railyard.kit.errors import InputError
 from railyard.measure.result.answers.answer import NAMES, answer_from
-from railyard.measure.result.answers.check import AuditAnswer, DiagnosisAnswer, FindingRow, SuspectRow
-from railyard.measure.result.answers.place import PicturePlace
+from railyard.measure.result.answers.check import AuditAnswer, DiagnosisAnswer, FindingRow, PicturePlace, SuspectRow
 from railyard.measure.result.answers.placement import (
     KindGain,
     SeenGain,

@@ -17,11 +17,11 @@ from railyard.measure.result.serving import (
     ThroughputFigures,
 )
 from railyard.measure.result.variants.work import ServingVariant
+from railyard.measure.serving.journeys import Served
 from railyard.measure.serving.objective import Objective
-from railyard.measure.serving.served import Served
 from railyard.work.serving.capacity import with_curve
 from railyard.work.serving.measuring import MeasuredServing
-from railyard.work.study.control import Control
+from railyard.work.study.tasks import Control
 
 ANSWER_S = 7.3
 

@@ -20,7 +20,7 @@ OPENS = {
 ALLOWED = (
     # What comes with Railyard.
     ("railyard/catalog/index.py", {"path.read_text('utf-8')"}),
-    ("railyard/work/federated/curves.py", {"FILE.open(encoding='utf-8', newline='')"}),
+    ("railyard/work/federated/learning.py", {"FILE.open(encoding='utf-8', newline='')"}),
     ("railyard/work/serving/software.py", {"_SHIPPED.read_text(encoding='utf-8')"}),
     (
         "railyard/work/serving/software.py",
@@ -37,7 +37,7 @@ ALLOWED = (
         },
     ),
     # What the system says.
-    ("railyard/ask/calibrate/numpy_device.py", {"Path('/proc/cpuinfo').read_text(encoding='utf-8', errors='replace')"}),
+    ("railyard/ask/calibrate/device.py", {"Path('/proc/cpuinfo').read_text(encoding='utf-8', errors='replace')"}),
     ("railyard/engine/lab/frames.py", {"Path('/proc/self/status').read_text(encoding='ascii')"}),
     (
         "railyard/engine/lab/keeper.py",

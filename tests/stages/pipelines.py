@@ -10,7 +10,7 @@ from railyard.work.scenario import load
 from railyard.work.study.study import prepare
 
 if TYPE_CHECKING:
-    from railyard.measure.serving.served import Served
+    from railyard.measure.serving.journeys import Served
     from railyard.work.pipeline.prepare import PipelineJob
 
 ASKED: dict[str, Any] = {

@@ -11,8 +11,8 @@ from railyard import catalog, cluster, engine
 from railyard.catalog import Model
 from railyard.cluster import FabricSpec, NetworkSpec
 from railyard.graph import Job
-from railyard.work.training.build import build
 from railyard.work.training.compute import StageTimes
+from railyard.work.training.graphs import build
 from railyard.work.training.spec import Layout, SoftwareProfile, Training
 
 SMALL = Model(

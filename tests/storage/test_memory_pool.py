@@ -13,7 +13,7 @@ from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
 from railyard.work.scenario import load
 from railyard.work.study.study import prepare
-from railyard.work.training.estimate import estimate
+from railyard.work.training.designs import estimate
 from railyard.work.training.memory import memory
 from railyard.work.training.offload import Offload
 

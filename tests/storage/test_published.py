@@ -9,7 +9,7 @@ from railyard.graph import Job
 from railyard.measure.job import Checkpointing, best_interval_s, job_time
 from railyard.model.columns import StorageRates
 from railyard.work.training import profiles
-from railyard.work.training.build import build
+from railyard.work.training.graphs import build
 from railyard.work.training.spec import Checkpoint, Layout, SoftwareProfile, Training
 from railyard.work.training.stored import checkpoint_bytes, stall_s
 

@@ -14,11 +14,11 @@ from railyard.cluster.spec import Placement
 from railyard.cluster.topology import LeafSpine, RailOptimized
 from railyard.graph import Job
 from railyard.work.training import Training, profiles
-from railyard.work.training.build import build as graph_of
 from railyard.work.training.designs import Site, evaluate
+from railyard.work.training.graphs import build as graph_of
 from railyard.work.training.graphs import redrawn
 from railyard.work.training.spec import Layout
-from railyard.work.training.traffic import CLASSES
+from railyard.work.training.state import CLASSES
 
 
 @cache

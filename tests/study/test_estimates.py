@@ -13,7 +13,7 @@ from railyard import catalog
 from railyard.catalog.hugging_face import hf_config
 from railyard.face import api
 from railyard.face.report import report_html
-from railyard.work.study.estimates import estimates
+from railyard.work.study.provenance import estimates
 
 DATA = Path(__file__).parents[1] / "catalog" / "data"
 

@@ -6,8 +6,7 @@ import numpy as np
 
 from railyard.work.scenario import load
 from railyard.work.study.study import prepare
-from railyard.work.training.build import build
-from railyard.work.training.graphs import Graphs
+from railyard.work.training.graphs import Graphs, build
 
 FIRST = Path(__file__).parents[2] / "examples" / "first.yaml"
 

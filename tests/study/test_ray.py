@@ -19,7 +19,7 @@ import pytest
 
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
-from railyard.work.study.journal import Journal
+from railyard.work.study.folder import Journal
 from railyard.work.study.tasks import GONE, Task
 from railyard.work.study.workers import workers
 

@@ -16,8 +16,8 @@ from railyard.measure.network import packet_section
 from railyard.measure.result.variants.work import TrafficVariant
 from railyard.work import kinds as files
 from railyard.work.study import study
-from railyard.work.study.control import Control, Meter
 from railyard.work.study.kind import StudyKind, kinds
+from railyard.work.study.tasks import Control, Meter
 
 
 @dataclass(frozen=True)

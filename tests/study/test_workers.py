@@ -10,7 +10,7 @@ import time
 import pytest
 
 from railyard.kit.errors import InputError
-from railyard.work.study.journal import Journal, key_of
+from railyard.work.study.folder import Journal, key_of
 from railyard.work.study.tasks import Task
 from railyard.work.study.workers import Local, workers
 

@@ -11,8 +11,8 @@ import pytest
 from railyard import catalog
 from railyard.catalog import Model
 from railyard.graph import CollectiveKind, Kind, Stream
-from railyard.work.training.build import build
 from railyard.work.training.compute import StageCollective, StageTimes
+from railyard.work.training.graphs import build
 from railyard.work.training.spec import Layout, SoftwareProfile, Training
 
 DENSE = Model(

@@ -7,8 +7,8 @@ import pytest
 from railyard import catalog, cluster, engine
 from railyard.graph import Job
 from railyard.model.machine import Machine
-from railyard.work.training.build import build
-from railyard.work.training.estimate import estimate
+from railyard.work.training.designs import estimate
+from railyard.work.training.graphs import build
 from railyard.work.training.spec import Layout, SoftwareProfile, Training
 
 LAYOUTS = {

@@ -165,7 +165,7 @@ def test_what_does_not_divide_is_refused(jobs, yard, layout, key):
 
 
 def test_another_number_of_ranks_is_refused(jobs, yard):
-    from railyard.work.training.build import build
+    from railyard.work.training.graphs import build
 
     training = jobs.training(yard.dense, dp=4)
     with pytest.raises(InputError, match="another number of ranks"):

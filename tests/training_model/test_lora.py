@@ -12,7 +12,7 @@ from railyard.model.machine import Machine
 from railyard.work.training import Layout, Lora, Training, profiles
 from railyard.work.training.columns import Columns
 from railyard.work.training.compute import stage_parameters, stage_times, weight_cast_s
-from railyard.work.training.estimate import estimate
+from railyard.work.training.designs import estimate
 from railyard.work.training.lora import adapters_of_layer, check_lora
 from railyard.work.training.memory import memory
 from railyard.work.training.offload import Offload

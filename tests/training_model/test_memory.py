@@ -10,7 +10,7 @@ from railyard.work.training import LayoutError, SoftwareProfile, check_fit, memo
 from railyard.work.training.activations import layer_activations
 from railyard.work.training.columns import Columns
 from railyard.work.training.memory import in_flight
-from railyard.work.training.pipeline_ranks import RankColumns
+from railyard.work.training.stages import RankColumns
 
 TABLE = Path(__file__).parent / "data" / "memory.csv"
 PLAIN = SoftwareProfile(name="plain", attention="unfused")

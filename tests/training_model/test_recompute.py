@@ -8,7 +8,7 @@ import pytest
 from railyard.graph import CollectiveKind
 from railyard.work.training import SoftwareProfile, compute, operators
 from railyard.work.training.columns import Columns
-from railyard.work.training.estimate import estimate
+from railyard.work.training.designs import estimate
 from railyard.work.training.passes import layer_passes
 from railyard.work.training.stages import virtual_stages
 

@@ -8,9 +8,9 @@ from railyard import catalog
 from railyard.model.machine import Machine, MachineColumns
 from railyard.work.training import Training, profiles
 from railyard.work.training.columns import Columns
-from railyard.work.training.pipeline_ranks import PipelineRanks
 from railyard.work.training.spec import Layout
-from railyard.work.training.traffic import CLASSES, traffic
+from railyard.work.training.stages import PipelineRanks
+from railyard.work.training.state import CLASSES, traffic
 
 UP, OUT = 3.2e12, 4e11  # bit/s
 KNOWN = catalog.load()

@@ -20,12 +20,10 @@ from railyard.work.training.sync import (
     TopK,
     ZeroPlusPlus,
 )
-from railyard.work.training.sync.asynchronous import StaleSynchronous
 from railyard.work.training.sync.check import check_values
 from railyard.work.training.sync.local import exposed_s
-from railyard.work.training.sync.scheduling import Priority
 from railyard.work.training.sync.shapes import Matrix, bundle, dense_matrices
-from railyard.work.training.sync.spec import Communication
+from railyard.work.training.sync.spec import Communication, Priority, StaleSynchronous
 from railyard.work.training.sync.wire import Bundle, KernelWork, Leg, Peers
 
 SCHEMES = st.one_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railyard.ask.tune.settings.judging import SHARES, Run, Times, curves, tail_gains
+from railyard.ask.tune.settings.trials import SHARES, Run, Times, curves, tail_gains
 
 
 def run(values, *, flows=None):

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from railyard.ask.tune.settings.cases import Case
 from railyard.ask.tune.settings.online import AGAIN, ONLINE, WRITTEN, Followed
+from railyard.ask.tune.settings.space import Case
 from railyard.cluster.fabric import fabrics
 from railyard.engine.packet import Period, Retuning, Settings, Traffic, leaf_spine, run
 from railyard.engine.packet.fabrics import PERIOD_PS, ROCE, Follow, following

@@ -8,13 +8,11 @@ import math
 import numpy as np
 import pytest
 
-from railyard.ask.tune.settings.cases import Case, Ground, _neighbour
-from railyard.ask.tune.settings.judging import Run, Times
 from railyard.ask.tune.settings.race import Part
 from railyard.ask.tune.settings.search import Tuned, Tuner
-from railyard.ask.tune.settings.space import CONGESTION, ULTRA, space_of
+from railyard.ask.tune.settings.space import CONGESTION, ULTRA, Case, Ground, _neighbour, space_of
 from railyard.ask.tune.settings.study import answer_of, environment, tuner_table
-from railyard.ask.tune.settings.trials import STEP, judged, step_s
+from railyard.ask.tune.settings.trials import STEP, Run, Times, judged, step_s
 from railyard.engine.packet.mechanisms import CONSTANTS
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError, Interrupted

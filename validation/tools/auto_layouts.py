@@ -30,7 +30,7 @@ from railyard.work.scenario import load
 from railyard.work.scenario.variants import expand
 from railyard.work.study import compose
 from railyard.work.study.provenance import Memo
-from railyard.work.training.estimate import estimate
+from railyard.work.training.designs import estimate
 from railyard.work.training.graphs import Graphs, redrawn
 from railyard.work.training.layout import candidates
 from railyard.work.training.prepare import Seats, prepare

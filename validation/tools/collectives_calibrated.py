@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from railyard import catalog
-from railyard.ask.calibrate.nccl.health import operator_of
-from railyard.ask.calibrate.nccl.rows import MIB
+from railyard.ask.calibrate.nccl.rows import MIB, operator_of
 from railyard.ask.calibrate.tables.collective_fit import Predicted
 from railyard_validation.collectives import left_out as left
 

@@ -33,7 +33,7 @@ from railyard.cluster.topology import LeafSpine
 from railyard.collective import CollectivePolicy
 from railyard.engine.packet.engine import BUDGET_HOPS, PacketEngine
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
-from railyard.work.training.build import build as graph_of
+from railyard.work.training.graphs import build as graph_of
 from railyard.work.training.spec import Layout, SoftwareProfile, Training
 
 if TYPE_CHECKING:

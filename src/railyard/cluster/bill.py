@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.catalog.types import Range
-from railyard.cluster.cages import modules
 from railyard.cluster.hall.hall import hall_of
 from railyard.cluster.hall.patching import PANEL, trunk_of
 from railyard.cluster.management import management_of
+from railyard.cluster.ports import modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.cluster.cages import TWIN, free_halves
 from railyard.cluster.hall.devices import (
     STORAGE_U,
     rack_limit_w,
@@ -26,7 +25,7 @@ from railyard.cluster.hall.devices import (
     switch_units,
     watts,
 )
-from railyard.cluster.ports import ports_of
+from railyard.cluster.ports import TWIN, free_halves, ports_of
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:

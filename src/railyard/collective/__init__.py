@@ -12,7 +12,7 @@ from railyard.collective.lowering import (
     lower_storage,
     lower_transfers,
 )
-from railyard.collective.lowering.groups import shape_of
+from railyard.collective.lowering.paths import shape_of
 from railyard.collective.machine import Case, CollectiveMachine, Shape, machine_of
 from railyard.collective.pattern import NETWORK, Pattern, Schedule, Send, domain_switch
 from railyard.collective.policy import CollectivePolicy

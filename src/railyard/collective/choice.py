@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective import peers
+from railyard.collective import connections
 from railyard.collective.algorithm import ALGORITHMS
+from railyard.collective.chunks import window_s
 from railyard.collective.machine import Case, CollectiveMachine, machine_of
 from railyard.collective.policy import CollectivePolicy, kind_word
 from railyard.collective.rank_load import load_of
@@ -22,7 +23,6 @@ from railyard.collective.timing import (
 )
 from railyard.collective.tuner import nccl, rccl
 from railyard.collective.tuner.nccl import ring_plan, switch_plan
-from railyard.collective.window import window_s
 from railyard.graph import CollectiveKind
 from railyard.kit.errors import InputError
 
@@ -168,7 +168,7 @@ def _sent_as(case: Case, size_bytes: NDArray[np.float64], spoken: list[str]) -> 
     """
     if not by_channels(case.machine, case.shape.domains):
         return np.ones((len(spoken), len(size_bytes)), np.bool_)
-    small = size_bytes / case.shape.ranks <= peers.ll_bytes(case.shape.ranks)
+    small = size_bytes / case.shape.ranks <= connections.ll_bytes(case.shape.ranks)
     taken: NDArray[np.bool_] = (np.array(spoken) == "ll")[:, None] == small
     return taken
 

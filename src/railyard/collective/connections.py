@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.routes import mix
-from railyard.collective import peers
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.machine import machine_of
 from railyard.collective.policy import MOST_CONNECTIONS
@@ -35,7 +34,81 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.collective.machine import CollectiveMachine, Shape
+    from railyard.collective.measured import LogConstants
     from railyard.collective.policy import CollectivePolicy
+
+
+KIB, MIB = 1 << 10, 1 << 20
+
+CHANNELS = 32
+"""Channels of grouped sends, and the most that one peer gets on a domain of 12 links and more (twice the links, as a
+power of two)."""
+
+BATCH = 8
+"""Peers that one batch of grouped sends serves on the same channels (`NCCL_MAX_DEV_WORK_P2P_PER_BATCH`)."""
+
+LARGEST_PART_BYTES = 16 * MIB
+"""Part of a channel above which a peer gets twice as many channels (32 steps of 512 KiB)."""
+
+LL_BYTES = CHANNELS * 16 * KIB
+"""Largest message that moves at the rate of LL, NCCL's 16 KiB on each of the channels of grouped sends: the time steps
+down beyond it in all-to-alls of 4 and 8 and in a ring of sends."""
+
+LL_PART_BYTES = 128 * KIB
+"""The same for one channel, which bounds communicators so large that a peer has fewer than four."""
+
+
+def least_channels(ranks: int) -> int:
+    """Channels for each peer while messages are small."""
+    return max(1, CHANNELS >> int(np.ceil(np.log2(max(ranks, 1)))))
+
+
+def channels_of_peer(ranks: int, message_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Channels for each peer.
+
+    Args:
+        ranks: Of the communicator.
+        message_bytes: float64[k], to one peer.
+    """
+    least = least_channels(ranks)
+    beyond = np.maximum(message_bytes, 1) / (least * LARGEST_PART_BYTES)
+    doubled = np.exp2(np.ceil(np.maximum(np.log2(beyond), 0)))
+    channels: NDArray[np.float64] = np.minimum(least * doubled, CHANNELS)
+    return channels
+
+
+def ll_bytes(ranks: int) -> float:
+    """Largest message to one peer that goes by LL."""
+    return min(LL_BYTES, LL_PART_BYTES * least_channels(ranks))
+
+
+def copied_gbs(
+    ranks: int, peers: int, message_bytes: NDArray[np.float64], protocol: str, measured: LogConstants
+) -> NDArray[np.float64]:
+    """What the channels of one rank copy out in all, float64[k] in GB/s.
+
+    Args:
+        ranks: Of the communicator.
+        peers: To whom the rank sends at the same time.
+        message_bytes: float64[k], to one peer.
+        protocol: "ll" or "simple".
+        measured: Rates of a channel.
+    """
+    each = measured.ll_channel_gbs if protocol == "ll" else measured.channel_gbs
+    copied: NDArray[np.float64] = each * np.minimum(peers * channels_of_peer(ranks, message_bytes), CHANNELS)
+    return copied
+
+
+def fill_us(
+    ranks: int, message_bytes: NDArray[np.float64], protocol: str, measured: LogConstants
+) -> NDArray[np.float64]:
+    """Time before the first receiver can copy out, float64[k]; LL needs no chunk to be whole."""
+    if protocol == "ll":
+        return np.zeros(message_bytes.shape)
+    part = message_bytes / channels_of_peer(ranks, message_bytes)
+    filled: NDArray[np.float64] = np.minimum(part, measured.fill_bytes) / (measured.channel_gbs * 1e3)
+    return filled
+
 
 PEER_CHANNEL_GBS = 14
 """What NCCL expects of a channel of grouped sends through a NIC (`NCCL_P2P_PER_CHANNEL_NET_BW`)."""
@@ -66,7 +139,7 @@ def library_channels(machine: CollectiveMachine, shape: Shape) -> int:
 def peers_at_once(machine: CollectiveMachine, shape: Shape, nics: int) -> int:
     """Peers that a rank sends to at a time: as many batches as there are channels for."""
     channels = _power_of_two(library_channels(machine, shape))
-    return peers.BATCH * max(1, channels // peer_channels(machine, shape, nics))
+    return BATCH * max(1, channels // peer_channels(machine, shape, nics))
 
 
 def peer_channels(machine: CollectiveMachine, shape: Shape, nics: int) -> int:
@@ -77,7 +150,7 @@ def peer_channels(machine: CollectiveMachine, shape: Shape, nics: int) -> int:
     """
     wanted = max(nics, -(-int(nics * machine.nic_bps / 8e9) // PEER_CHANNEL_GBS))
     channels = _power_of_two(wanted)
-    batches = -(-shape.ranks // peers.BATCH)
+    batches = -(-shape.ranks // BATCH)
     while channels > 1 and channels * batches > _power_of_two(library_channels(machine, shape)):
         channels //= 2
     return channels

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective import peers
+from railyard.collective import connections
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.chunks import (
     MANY_RANKS,
@@ -290,7 +290,7 @@ def _first_s(case: Case) -> float:
     Of more than a batch of them, as in racks: 128 GB200 take 95 ms for 8 GiB, 89 through their NICs and 6 inside.
     """
     shape = case.shape
-    if shape.per_domain <= peers.BATCH:
+    if shape.per_domain <= connections.BATCH:
         return 0.0
     return (shape.per_domain - 1) / shape.ranks / (case.machine.plan_bps / 8e9 * case.measured.peer_share)
 
@@ -326,7 +326,7 @@ def _tree_factor(case: Case, protocol: str, size: NDArray[np.float64]) -> NDArra
 def _grouped_gbs(case: Case, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
     """Egress of a rank in grouped sends inside a switched domain."""
     ranks = case.shape.ranks
-    copied = peers.copied_gbs(ranks, ranks - 1, size / ranks, protocol, case.measured)
+    copied = connections.copied_gbs(ranks, ranks - 1, size / ranks, protocol, case.measured)
     rate: NDArray[np.float64] = np.minimum(case.machine.plan_bps / 8e9 * case.measured.peer_share, copied)
     return rate
 
@@ -431,7 +431,7 @@ def _pipeline_us(
     if algorithm.family == "collnet":
         return collnet_fill_us(case, load_of(algorithm.name, case.kind, case.shape).scale_up, size, rate)
     if algorithm.family == "peer" and by_channels(case.machine, case.shape.domains):
-        return peers.fill_us(case.shape.ranks, size / case.shape.ranks, "simple", case.measured)
+        return connections.fill_us(case.shape.ranks, size / case.shape.ranks, "simple", case.measured)
     if algorithm.family != "ring" or algorithm.route == "exchange":
         return np.zeros(size.shape)
     channels = 2 * channels_of(case)  # the library doubles what its graph search finds

@@ -28,6 +28,46 @@ if TYPE_CHECKING:
     from railyard.measure.decompose import Decomposition
 
 
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of a run: what ends after its start, at its end at the latest, counts."""
+
+    start_s: float
+    end_s: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return self.end_s - self.start_s
+
+    def ended(self, end_s: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """What ended in it; NaN has not ended."""
+        return np.asarray((end_s > self.start_s) & (end_s <= self.end_s))
+
+
+def steady_window(begin_s: NDArray[np.float64], end_s: NDArray[np.float64]) -> Window:
+    """The steady window of work that comes and ends; of no work none.
+
+    Args:
+        begin_s: float64[n], when each piece came.
+        end_s: float64[n], when it ended, NaN if it did not.
+    """
+    if not len(begin_s):
+        return Window(0.0, 0.0)
+    first, last, ended = float(begin_s.min()), float(begin_s.max()), np.isfinite(end_s)
+    if ended.any():
+        # What takes as long as all the rest ends at the start of the window, whatever its mean is rounded to.
+        steady = Window(first + float((end_s - begin_s)[ended].mean()) + _ROUNDING * (last - first), last)
+        if steady.ended(end_s).any():
+            return steady
+        last = max(last, float(end_s[ended].max()))
+    # What ended at once, at the very start, counts as well.
+    return Window(np.nextafter(first, -np.inf), last)
+
+
 _CARRIED = ("data", "checkpoint", "outer update")
 """Causes that the network may be behind, by what crosses it; what is lost so is bandwidth."""
 _KERNELS = "compute"

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from railyard import catalog
 from railyard.face.api.numbers import percent, seconds
 from railyard.face.cli.calibrate import runs_table
-from railyard.face.cli.progress import Progress
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli.terminal import Progress, Table, emit
 from railyard.kit.errors import InputError, Problem, RailyardError
 from railyard.kit.files import write_text
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.ask.calibrate.nccl import health
 from railyard.ask.calibrate.nccl import log as nccl_log
+from railyard.ask.calibrate.nccl import rows as health
 from railyard.ask.calibrate.nccl.constants import CONSTANTS, Constants
-from railyard.ask.calibrate.nccl.launch import BARE_METAL, CLOUD, PYTHON, Launch, launch_of
 from railyard.ask.calibrate.nccl.log import Block, parse
+from railyard.ask.calibrate.nccl.machine import BARE_METAL, CLOUD, PYTHON, Launch, launch_of
 from railyard.ask.calibrate.nccl.rows import validate_log
 from railyard.collective.measured import MEASURED
 from railyard.face.cli import guard

@@ -31,7 +31,7 @@ from railyard.ask.accept.tests import (
 from railyard.ask.deploy.plan.drawn import drawn, is_infiniband
 from railyard.ask.observe.expected import collective_s
 from railyard.ask.observe.kernel_names import BUSBW
-from railyard.cluster.asbuilt.port_names import dialect
+from railyard.cluster.asbuilt.discovery import dialect
 from railyard.collective.model_error import band_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from railyard.ask.observe.kernel_names import BUSBW
 from railyard.ask.observe.reader import is_count
 from railyard.ask.observe.readers import nccl_tests
 from railyard.ask.observe.sources import Source, sources
-from railyard.cluster.asbuilt.port_names import same_port
+from railyard.cluster.asbuilt.discovery import same_port
 from railyard.cluster.asbuilt.reported import infiniband_counters
 from railyard.kit.errors import InputError, abridged, did_you_mean
 from railyard.kit.table import Table, TableRow

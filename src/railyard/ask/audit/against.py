@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from railyard.ask.audit.design.blocks import UNKNOWN
 from railyard.ask.audit.symptom import Finding
-from railyard.cluster.asbuilt.port_names import same_port
+from railyard.cluster.asbuilt.discovery import same_port
 
 if TYPE_CHECKING:
     from railyard.cluster.asbuilt.discovery import Discovery

@@ -16,7 +16,7 @@ from railyard.ask.deploy.emit.intent import switches
 from railyard.ask.deploy.emit.read_back import READERS, facts_of, headroom_words, wrong_facts, wrong_ports
 from railyard.ask.deploy.headroom import on_the_way
 from railyard.ask.deploy.plan.drawn import is_infiniband
-from railyard.cluster.asbuilt.port_names import DIALECTS
+from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.kit.errors import Problem
 
 if TYPE_CHECKING:

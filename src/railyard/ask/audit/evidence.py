@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.ask.audit import configuration, forwarding, host_parts
 from railyard.ask.audit.symptom import Finding, Names, Symptom
-from railyard.cluster.asbuilt.port_names import MAC_DIGITS, same_port
+from railyard.cluster.asbuilt.discovery import MAC_DIGITS, same_port
 from railyard.kit.errors import Problem
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from railyard.ask.audit.step_price import StepPricing, Wrong
 from railyard.ask.audit.symptom import Places
 from railyard.ask.deploy.plan.cabling import as_set, plan_of
 from railyard.ask.deploy.plan.drawn import dialects, drawn
-from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
-from railyard.cluster.asbuilt.port_names import same_port
+from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice, same_port
 from railyard.kit.errors import InputError, SimulationError
 from railyard.work.study import compose
 from railyard.work.study.study import prepare

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.calibrate.device import median_s
-from railyard.ask.calibrate.prediction import predicted_s
+from railyard.ask.calibrate.plan import predicted_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,8 +13,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from railyard.cluster.asbuilt.discovery import HOST_PORT, Discovery, FoundCable, FoundDevice, Twins, hosts_of
-from railyard.cluster.asbuilt.port_names import hardware_address, same_port
+from railyard.cluster.asbuilt.discovery import (
+    HOST_PORT,
+    Discovery,
+    FoundCable,
+    FoundDevice,
+    Twins,
+    hardware_address,
+    hosts_of,
+    same_port,
+)
 from railyard.kit.errors import InputError, Problem
 from railyard.kit.files import read_text
 

@@ -10,13 +10,12 @@ import numpy as np
 from railyard.cluster import CsrWeighted
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.choice import DEFAULT_POLICY, NOTHING, choose_many
-from railyard.collective.lowering.groups import CommunicatorClass, groups
-from railyard.collective.lowering.paths import Paths, equal_sets, left_over
+from railyard.collective.chunks import window_s
+from railyard.collective.lowering.paths import CommunicatorClass, Paths, equal_sets, groups, left_over
 from railyard.collective.lowering.table import EntityTable, Limits, even_bps, gather, solo_bps, table
 from railyard.collective.lowering.usage import stacked, usage
 from railyard.collective.machine import Case, machine_of
 from railyard.collective.timing import WIRE, exchanged_gbs, one_after_another, timing
-from railyard.collective.window import window_s
 from railyard.graph import CollectiveKind
 from railyard.kit.errors import InputError
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster import CsrWeighted
-from railyard.collective import peers
+from railyard.collective import connections
 from railyard.collective.choice import DEFAULT_POLICY
 from railyard.collective.connections import opened, pair_of_ranks
 from railyard.collective.lowering import routes
@@ -207,7 +207,7 @@ def lower_transfers(
     inside = legs.source // cluster.scale_up_domain == legs.target // cluster.scale_up_domain
     away = legs.source != legs.target
     counted = inside & by_channels(machine, 1)
-    small = size <= np.where(counted, peers.ll_bytes(ranks), PEER_LL_BYTES)
+    small = size <= np.where(counted, connections.ll_bytes(ranks), PEER_LL_BYTES)
     usage, path_ps = _usage(cluster, legs, inside, away, policy)
     protocol = np.where(small, "ll", "simple")
     factor = np.where(small, WIRE["ll"], WIRE["simple"])
@@ -217,11 +217,11 @@ def lower_transfers(
     )
     if counted.any():
         copied_ll, copied = (
-            peers.copied_gbs(ranks, 1, size, spoken, machine.measured) * 8e9 for spoken in ("ll", "simple")
+            connections.copied_gbs(ranks, 1, size, spoken, machine.measured) * 8e9 for spoken in ("ll", "simple")
         )
         cap = np.where(counted, np.minimum(cap * factor, np.where(small, copied_ll, copied)), cap)
         latency += np.where(
-            counted & ~small, np.rint(peers.fill_us(ranks, size, "simple", machine.measured) * 1e6), 0
+            counted & ~small, np.rint(connections.fill_us(ranks, size, "simple", machine.measured) * 1e6), 0
         ).astype(np.int64)
     pairs = np.where(inside, 1, nics * each * cluster.fabric.qps)
     limits = Limits(

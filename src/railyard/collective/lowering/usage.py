@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.collective.algorithm import Algorithm
-    from railyard.collective.lowering.groups import CommunicatorClass
+    from railyard.collective.lowering.paths import CommunicatorClass
     from railyard.collective.pattern import Pattern
     from railyard.collective.policy import CollectivePolicy
     from railyard.graph import CollectiveKind

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.synthesis.execute import link_faults, order_faults
-from railyard.collective.synthesis.schedule import Schedule, Sends, timed
+from railyard.collective.synthesis.schedule import Schedule, Sends, link_faults, order_faults, timed
 from railyard.collective.synthesis.symmetry import Symmetry, quotient
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.choice import DEFAULT_POLICY
-from railyard.collective.lowering.groups import shape_of
+from railyard.collective.lowering.paths import shape_of
 from railyard.collective.lowering.routes import rail_of_local, scale_up_efficiency
 from railyard.collective.machine import Case, machine_of
 from railyard.collective.synthesis.network import LinkNetwork, joined

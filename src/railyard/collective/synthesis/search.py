@@ -11,9 +11,9 @@ from railyard.collective.synthesis.bound import lower_bound_us, need_solver
 from railyard.collective.synthesis.broken import NEARNESS as NEARNESS_OF_BROKEN
 from railyard.collective.synthesis.broken import Broken
 from railyard.collective.synthesis.collectives import Ask, collectives
-from railyard.collective.synthesis.execute import faults
 from railyard.collective.synthesis.images import image_faults, whole, whole_faults
 from railyard.collective.synthesis.routes import MANY
+from railyard.collective.synthesis.schedule import faults
 from railyard.collective.synthesis.symmetry import symmetry_of
 from railyard.kit.errors import InputError, Interrupted
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.connections import communicators_of, opened, pair_of_ranks
-from railyard.collective.lowering.groups import shape_of
+from railyard.collective.lowering.paths import shape_of
 from railyard.collective.machine import Shape
 from railyard.collective.timing import WIRE
 from railyard.engine.lab.blueprint import Program, Script, Step

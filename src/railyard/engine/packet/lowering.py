@@ -9,16 +9,8 @@ import numpy as np
 
 from railyard.cluster.routes import subflow
 from railyard.collective import machine_of
+from railyard.collective.chunks import LONG_PS, RING_BYTES, RINGS, SLOTS, steps_in_flight, tree_chunk
 from railyard.collective.connections import connection_keys, opened, peers_at_once
-from railyard.collective.window import (
-    LONG_PS,
-    RING_BYTES,
-    RINGS,
-    SLOTS,
-    steps_in_flight,
-    tree_chunk,
-)
-from railyard.engine.packet.classes import collective_classes, transfer_classes
 from railyard.engine.packet.legs import (
     FROM_NETWORK,
     FROM_SWITCH,
@@ -32,7 +24,7 @@ from railyard.engine.packet.legs import (
     legs_of,
     prepared,
 )
-from railyard.engine.packet.pacing import up_rate_bps
+from railyard.engine.packet.pacing import collective_classes, transfer_classes, up_rate_bps
 from railyard.engine.packet.placing import typical_path_ps
 from railyard.engine.packet.plan import Planner
 from railyard.engine.packet.plans import Grain, plan
@@ -49,8 +41,8 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.collective import CollectivePolicy
     from railyard.engine.lowering import Lowered
-    from railyard.engine.packet.classes import Class
     from railyard.engine.packet.legs import PlanLegs
+    from railyard.engine.packet.pacing import Class
     from railyard.engine.packet.placing import Placed
     from railyard.engine.packet.task_flows import Slicing
     from railyard.graph import TaskGraph

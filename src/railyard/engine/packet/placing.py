@@ -19,11 +19,11 @@ from railyard.engine.packet.networks import (
     RoutingRecord,
     reducer_nodes,
     reducers,
+    scale_up_block,
     with_reducers,
     with_routers,
 )
 from railyard.engine.packet.records import PacketNetwork
-from railyard.engine.packet.scale_up_block import scale_up_block
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import numpy as np
 
 from railyard import _core
 from railyard.engine.packet.faults import columns as fault_columns
-from railyard.engine.packet.queue_pairs import split
-from railyard.engine.packet.settings import core_options
+from railyard.engine.packet.settings import core_options, split
 from railyard.graph import Label, Record
 from railyard.kit.errors import InputError, Stalled
 

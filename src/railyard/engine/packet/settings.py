@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
 
 from railyard import _core
 from railyard.engine.packet.mechanisms import CONSTANTS
@@ -12,9 +14,174 @@ from railyard.engine.packet.user.control import UserControl, controls
 from railyard.engine.packet.user.loading import is_user, load
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from railyard.engine.packet.faults import LinkFault
+    from railyard.engine.packet.records import Traffic
     from railyard.engine.packet.user.compiling import Functions
+    from railyard.graph import Record
     from railyard.kit.registry import Registry
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Flows over queue pairs.
+
+    Attributes:
+        traffic: Rows of the given traffic first, in place: flows that are split have become work of no length at their
+            sender that waits for the last acknowledgement of every part. Then the parts, then what joins them.
+        rows: Rows of the given traffic.
+        flow_of: int64[parts], the flow of each part; parts begin at row `rows`.
+    """
+
+    traffic: Traffic
+    rows: int
+    flow_of: NDArray[np.int64]
+
+    def joined(self, record: Record, flows: Traffic, settings: Settings) -> Record:
+        """The record with a row a given flow: begun with its first part, done with its last.
+
+        Args:
+            record: Of the parts.
+            flows: Those that were given.
+            settings: With the flows that were to be sampled.
+        """
+        parts = slice(self.rows, self.rows + len(self.flow_of))
+        columns: dict[str, NDArray[Any]] = {}
+        for name, least in (("start_ps", True), ("end_ps", False), ("receiver_finish_ps", False)):
+            column = record.column(name)
+            columns[name] = _gathered(column[: self.rows].copy(), self.flow_of, column[parts], least=least)
+        tables = dict(record.tables)
+        if "sampled_flows" in tables:
+            tables["sampled_flows"] = {"flow": np.asarray(settings.sample_flows, np.int32)}
+        return replace(
+            record,
+            who=np.asarray(flows.source, np.int32),
+            what=np.zeros(self.rows, np.int32),
+            start_ps=columns["start_ps"],
+            end_ps=columns["end_ps"],
+            size_bytes=np.asarray(flows.size_bytes, np.int64),
+            optional={
+                "target": np.asarray(flows.target, np.int32),
+                "receiver_finish_ps": columns["receiver_finish_ps"],
+            },
+            tables=tables,
+        )
+
+    def sampled(self, flows: tuple[int, ...]) -> tuple[int, ...]:
+        """Flows to be sampled: of a split one its first part."""
+        first = {flow: self.rows + part for part, flow in reversed(list(enumerate(self.flow_of.tolist())))}
+        return tuple(first.get(flow, flow) for flow in flows)
+
+
+def _gathered(
+    column: NDArray[np.int64], flow_of: NDArray[np.int64], parts: NDArray[np.int64], *, least: bool
+) -> NDArray[np.int64]:
+    """The least or greatest over the parts of each flow; -1 where a greatest is wanted and a part has none."""
+    extreme = np.iinfo(np.int64).max
+    split = np.unique(flow_of)
+    column[split] = extreme if least else -1
+    if least:
+        np.minimum.at(column, flow_of, np.where(parts < 0, extreme, parts))
+        column[column == extreme] = -1
+    else:
+        np.maximum.at(column, flow_of, parts)
+        column[flow_of[parts < 0]] = -1
+    return column
+
+
+def split(traffic: Traffic, pairs: int, payload_bytes: int) -> Split:
+    """Splits every flow over as many queue pairs, or as many as it has packets, in whole packets as evenly as can be.
+
+    Args:
+        traffic: Flows.
+        pairs: Queue pairs of a flow.
+        payload_bytes: Payload of a full packet.
+    """
+    rows = len(traffic)
+    packets = -(-traffic.size_bytes // payload_bytes)
+    count = np.where(traffic.source == traffic.target, 1, np.minimum(packets, pairs))
+    cut = np.flatnonzero(count > 1)
+    flow_of = np.repeat(cut, count[cut])
+    begin = np.cumsum(count[cut]) - count[cut]
+    place = np.arange(len(flow_of)) - np.repeat(begin, count[cut])
+    # Packets in turn; the last packet, which may be short, belongs to the part whose turn it is.
+    share = (packets[flow_of] - place + count[flow_of] - 1) // count[flow_of]
+    short = packets[flow_of] * payload_bytes - traffic.size_bytes[flow_of]
+    holds_last = (packets[flow_of] - 1) % count[flow_of] == place
+    size = share * payload_bytes - np.where(holds_last, short, 0)
+    parts = _Parts(cut, flow_of, size)
+    return Split(_rewired(traffic, parts), rows, flow_of.astype(np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """`cut`: flows that are split; `flow_of`: of which of them a part is; `size`: its bytes."""
+
+    cut: NDArray[np.int64]
+    flow_of: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+
+def _rewired(traffic: Traffic, parts: _Parts) -> Traffic:
+    """The traffic with parts.
+
+    Rows: the given ones; the parts; a gate for every split flow, which waits for what the flow waited for; for those
+    whose receiver somebody waits for, an end, which waits for every part's receiver.
+    """
+    rows, cut, flow_of = len(traffic), parts.cut, parts.flow_of
+    heard = np.zeros(rows, bool)
+    heard[traffic.dep_idx[traffic.dep_at == 1]] = True
+    ends = cut[heard[cut]]
+    part_row = rows + np.arange(len(flow_of))
+    gate_row = np.arange(rows)
+    gate_row[cut] = rows + len(flow_of) + np.arange(len(cut))
+    end_row = np.full(rows, -1)
+    end_row[ends] = rows + len(flow_of) + len(cut) + np.arange(len(ends))
+    ended = np.flatnonzero(end_row[flow_of] >= 0)
+    # What waits, for what, for which of its ends.
+    before, at = traffic.dep_idx.astype(np.int64), traffic.dep_at.astype(np.int64)
+    moved = (at == 1) & (end_row[before] >= 0)
+    waits = np.concatenate(
+        [gate_row[np.repeat(np.arange(rows), np.diff(traffic.dep_ptr))], part_row, flow_of, end_row[flow_of[ended]]]
+    )
+    waited = np.concatenate([np.where(moved, end_row[before], before), gate_row[flow_of], part_row, part_row[ended]])
+    ends_at = np.concatenate(
+        [np.where(moved, 0, at), np.zeros(2 * len(flow_of), np.int64), np.ones(len(ended), np.int64)]
+    )
+    order = np.argsort(waits, kind="stable")
+    every = rows + len(flow_of) + len(cut) + len(ends)
+    count = np.bincount(waits, minlength=every)
+    need = count.copy()
+    need[gate_row] = traffic.need
+    need[cut] = count[cut]
+    target = traffic.target.copy()
+    target[cut] = traffic.source[cut]
+    start, delay = traffic.start_ps.copy(), traffic.delay_ps.copy()
+    start[cut], delay[cut] = -1, 0
+    later = np.full(len(flow_of), -1), np.full(len(ends), -1)
+    none = np.zeros(len(flow_of), np.int64), np.zeros(len(ends), np.int64)
+    columns: dict[str, tuple[NDArray[Any], ...]] = {
+        "source": (traffic.source, traffic.source[flow_of], traffic.source[cut], traffic.target[ends]),
+        "target": (target, traffic.target[flow_of], traffic.source[cut], traffic.target[ends]),
+        "size_bytes": (traffic.size_bytes, parts.size, np.zeros(len(cut), np.int64), none[1]),
+        "start_ps": (start, later[0], traffic.start_ps[cut], later[1]),
+        "delay_ps": (delay, none[0], traffic.delay_ps[cut], none[1]),
+        "klass": (traffic.klass, traffic.klass[flow_of], traffic.klass[cut], traffic.klass[ends]),
+    }
+    for name, column in (("deaf", traffic.deaf), ("nic_share", traffic.nic_share)):
+        if column is not None:
+            columns[name] = tuple(column[rows] for rows in (slice(None), flow_of, cut, ends))
+    joined: dict[str, Any] = {name: np.concatenate(four).astype(four[0].dtype) for name, four in columns.items()}
+    return replace(
+        traffic,
+        **joined,
+        need=need.astype(np.int32),
+        dep_ptr=np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
+        dep_idx=waited[order].astype(np.int32),
+        dep_at=ends_at[order].astype(np.uint8),
+    )
+
 
 _Class = TypeVar("_Class")
 

@@ -1,7 +1,6 @@
 """The stage engine: requests through stages on different hardware, each a queue, a batch or a model, times exact."""
 
-from railyard.engine.stages.batched import Batched, Cores, Tool
-from railyard.engine.stages.drafting import Drafting
+from railyard.engine.stages.batched import Batched, Cores, Drafting, Tool
 from railyard.engine.stages.stage import (
     CAUSES,
     FIRST,

@@ -17,10 +17,8 @@ from railyard.ask.deploy.emit.configurations import writer
 from railyard.ask.deploy.files import Case, junit, replaced
 from railyard.ask.deploy.plan.cabling import plan_of
 from railyard.face.api import numbers
-from railyard.face.cli import messages
-from railyard.face.cli.messages import say
-from railyard.face.cli.progress import Progress
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli import terminal
+from railyard.face.cli.terminal import Progress, Table, emit, say
 from railyard.kit.errors import InputError
 from railyard.kit.files import keep_existing, write_text
 from railyard.work.study import compose
@@ -42,7 +40,7 @@ def bring_up(scenario: Path, *, sets: Sequence[str], as_json: bool, quiet: bool)
     """
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
-        found = study(messages.scenario(scenario, sets), progress)
+        found = study(terminal.scenario(scenario, sets), progress)
     if as_json:
         emit(json.dumps(asdict(found), ensure_ascii=False, allow_nan=False))
         return
@@ -139,7 +137,7 @@ def accept(
             title = path.name
         else:
             progress("reading the scenario", 0.0)
-            draft = messages.scenario(path, sets)
+            draft = terminal.scenario(path, sets)
             plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))
             tests, members, title = planned(plan, progress, system), folder.members_of(plan), draft.title
         if out is not None:

@@ -20,12 +20,10 @@ from railyard.ask.plan.designs.study import worked_out
 from railyard.ask.plan.pilot.flips import best
 from railyard.ask.plan.pilot.trials import SIZE_BYTES, sheet
 from railyard.face.api import numbers
-from railyard.face.cli import messages, signals
+from railyard.face.cli import signals, terminal
 from railyard.face.cli.completion import RUNS
-from railyard.face.cli.messages import say
 from railyard.face.cli.plan import signed
-from railyard.face.cli.progress import Progress
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli.terminal import Progress, Table, emit, say
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,7 +59,7 @@ def pilot(
     """
     with Progress(wanted=not quiet) as progress:
         progress("reading the plan", 0.0)
-        draft = messages.scenario(file, sets)
+        draft = terminal.scenario(file, sets)
         points = RUNS if RUNS.is_dir() else None
         planned = worked_out(draft, out=points, report=progress, ready=lambda: signals.ready(once=True))
         if planned.sure is None:

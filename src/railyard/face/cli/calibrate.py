@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard import catalog
 from railyard.face.api.numbers import percent, seconds
-from railyard.face.cli.messages import say
-from railyard.face.cli.progress import Progress
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli.terminal import Progress, Table, emit, say
 from railyard.kit.errors import InputError
 from railyard.kit.files import keep_existing, write_text
 
@@ -210,7 +208,7 @@ def _device(kind: str) -> Device:
     if kind not in DEVICES:
         raise InputError(f"there is no kind of device `{kind}`", key="device", found=kind, allowed=DEVICES)
     if kind == "cpu":
-        from railyard.ask.calibrate.numpy_device import NumpyDevice
+        from railyard.ask.calibrate.device import NumpyDevice
 
         return NumpyDevice()
     from railyard.ask.calibrate.torch_device import TorchDevice

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 from railyard.ask.check.check import judged
 from railyard.ask.deploy.files import junit
-from railyard.face.cli import messages, signals
-from railyard.face.cli.messages import say
-from railyard.face.cli.progress import Progress
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli import signals, terminal
+from railyard.face.cli.terminal import Progress, Table, emit, say
 from railyard.face.report import keep_answer
 from railyard.kit.errors import InputError
 from railyard.kit.files import write_text
@@ -35,7 +33,7 @@ def check(
         raise InputError("there is no such folder", file=report.parent)
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
-        draft = messages.scenario(scenario, sets)
+        draft = terminal.scenario(scenario, sets)
         checked, answer = judged(draft, progress)
     if report is not None and not answer.stopped:
         several = len({one.variant for one in checked}) > 1
@@ -51,7 +49,7 @@ def check(
         say(f"report: {keep_answer(answer, out)}/check.html")
     if answer.stopped:
         unwritten = "" if report is None else f", and {report} was not written"
-        messages.so_far(f"{len(checked)} assertions had been judged{unwritten}")
+        terminal.so_far(f"{len(checked)} assertions had been judged{unwritten}")
     return int(failed > 0)
 
 

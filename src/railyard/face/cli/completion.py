@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer import completion
 
-from railyard.face.cli.tables import emit
+from railyard.face.cli.terminal import emit
 from railyard.kit.errors import InputError, did_you_mean
 
 Scenario = Annotated[Path, typer.Argument(metavar="SCENARIO", help="The scenario, a YAML file.")]

@@ -7,8 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from railyard.face.cli.messages import say
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli.terminal import Table, emit, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,15 +43,15 @@ def deploy(
     from railyard.ask.deploy.emit.provision.intent import read
     from railyard.ask.deploy.plan.cabling import as_set, plan_of
     from railyard.ask.deploy.plan.shared import demands
-    from railyard.face.cli import messages
-    from railyard.face.cli.progress import Progress
+    from railyard.face.cli import terminal
+    from railyard.face.cli.terminal import Progress
     from railyard.work.study import compose
 
     writer(system)
     asked = _provision(provision, inventory)
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
-        draft = messages.scenario(scenario, sets)
+        draft = terminal.scenario(scenario, sets)
         plan = plan_of(as_set(compose.cluster_of(draft, compose.catalog_of(draft)), draft))
         if asked is not None and inventory is not None:
             asked = replace(asked, inventory=read(inventory, plan.devices.name))

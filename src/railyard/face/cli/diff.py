@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from railyard.face.api import numbers
 from railyard.face.api.difference import difference, read
 from railyard.face.api.difference.figures import shown, shown_change
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli.terminal import Table, emit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

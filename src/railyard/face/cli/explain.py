@@ -8,8 +8,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from railyard.face.api import numbers, served, words
-from railyard.face.cli.progress import Progress
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli.terminal import Progress, Table, emit
 from railyard.work.serving.explain import ServedExplanation
 from railyard.work.study import explain as explaining
 from railyard.work.training.explain_leaf import TimeNode

@@ -16,7 +16,7 @@ import typer
 
 from railyard.face.cli import signals
 from railyard.face.cli.completion import COMPLETING, prepare
-from railyard.face.cli.messages import paint, say, show
+from railyard.face.cli.terminal import paint, say, show
 from railyard.kit.errors import Interrupted, RailyardError
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from railyard.face.cli.messages import say
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli.terminal import Table, emit, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperGroup
 
-from railyard.face.cli.messages import say
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli.terminal import Table, emit, say
 from railyard.face.web.settings import ServerSettings, read_tokens
 from railyard.kit.errors import InputError
 from railyard.kit.files import readable
@@ -121,9 +120,9 @@ def scenario(file: Path, *, sets: Sequence[str], varies: Sequence[str], out: Pat
     Raises:
         InputError: The scenario or its trace is wrong, or asks for other work.
     """
-    from railyard.face.cli import messages, running
+    from railyard.face.cli import running, terminal
 
-    kind = messages.scenario(file, sets).kind
+    kind = terminal.scenario(file, sets).kind
     if kind != "operate":
         hint = f"`railyard run {file}` runs it"
         raise InputError("the scenario is not of many jobs for months", key="workload", found=kind, hint=hint)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from railyard.face.cli.messages import say
-from railyard.face.cli.progress import Progress
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli.terminal import Progress, Table, emit, say
 from railyard.kit.errors import InputError
 from railyard.work.scenario.packet import assign, chosen
 from railyard.work.study import study

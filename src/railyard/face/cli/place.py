@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.face.cli.messages import say
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli.terminal import Table, emit, say
 from railyard.kit.errors import InputError
 from railyard.kit.files import keep_existing, write_text
 from railyard.work.operate.hostlist import compress
-from railyard.work.operate.kueue.words import state_of, why_not
+from railyard.work.operate.kueue.play import state_of, why_not
 from railyard.work.operate.placed import Advised, PlacedTable, answer_of
 from railyard.work.operate.placed import place as placed
 from railyard.work.operate.source import read_nodes

@@ -13,9 +13,8 @@ from railyard.ask.plan.worth import moved
 from railyard.ask.plan.worth import worth as worths
 from railyard.face.api import numbers
 from railyard.face.api.query import query, selecting
-from railyard.face.cli import messages
-from railyard.face.cli.progress import Progress
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli import terminal
+from railyard.face.cli.terminal import Progress, Table, emit
 from railyard.kit.errors import InputError
 from railyard.kit.files import keep_existing, write_text
 from railyard.measure.cost.assumptions import ABSENT, SOURCE
@@ -81,7 +80,7 @@ def growth(file: Path, *, sets: Sequence[str], report: Path | None, as_json: boo
     Raises:
         InputError: The plan is wrong.
     """
-    draft = messages.scenario(file, sets)
+    draft = terminal.scenario(file, sets)
     found = paths.growth(draft)
     result = paths.to_json(found)
     if report is not None:
@@ -161,7 +160,7 @@ def worth(file: Path, *, sets: Sequence[str], report: Path | None, as_json: bool
     """
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
-        found = worths.worth(messages.scenario(file, sets), progress)
+        found = worths.worth(terminal.scenario(file, sets), progress)
     result = worths.to_json(found)
     if report is not None:
         write_text(report, moved.page(result))
@@ -256,7 +255,7 @@ def serving(scenario: Path, *, sets: Sequence[str], write: Path | None, as_json:
     keep_existing(write, force=True)
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
-        planned = plan(messages.scenario(scenario, sets), progress)
+        planned = plan(terminal.scenario(scenario, sets), progress)
     if write is not None and planned.best_yaml:
         write_text(write, planned.best_yaml)
     if as_json:

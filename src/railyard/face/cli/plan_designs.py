@@ -9,9 +9,8 @@ from railyard.ask.plan.designs.constraints import shown
 from railyard.ask.plan.designs.judgement import best_words
 from railyard.ask.plan.designs.study import plan
 from railyard.face.api import numbers
-from railyard.face.cli import messages, signals
-from railyard.face.cli.progress import Progress
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli import signals, terminal
+from railyard.face.cli.terminal import Progress, Table, emit
 from railyard.work.study.deaths import span
 from railyard.work.study.workers import workers
 
@@ -40,7 +39,7 @@ def designs(file: Path, *, sets: Sequence[str], out: Path, ray: str | None, as_j
     with Progress(wanted=not quiet, every_s=_EVERY_S) as progress:
         progress("reading the plan", 0.0)
         finished = plan(
-            messages.scenario(file, sets),
+            terminal.scenario(file, sets),
             out=out,
             pool=partial(workers, ray),
             faces=[_page],
@@ -52,7 +51,7 @@ def designs(file: Path, *, sets: Sequence[str], out: Path, ray: str | None, as_j
     else:
         _show(finished, quiet=quiet)
     if finished.planned.stopped == "user":
-        messages.so_far(_so_far(finished.planned))
+        terminal.so_far(_so_far(finished.planned))
 
 
 def _page(answer: PlanAnswer, folder: Path) -> None:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 from railyard.face import api
 from railyard.face.api import believed, compared, layouts, operated, wide, words
-from railyard.face.cli import messages, signals
-from railyard.face.cli.messages import say
-from railyard.face.cli.progress import Progress
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli import signals, terminal
+from railyard.face.cli.terminal import Progress, Table, emit, say
 from railyard.graph.exporter import exporters
 from railyard.graph.parquet import read_record
 from railyard.kit.errors import InputError, SimulationError
@@ -86,7 +84,7 @@ def run(
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)
         finished = api.execute(
-            messages.scenario(scenario, sets), varies, engine=engine, pool=pool, out=out, progress=progress
+            terminal.scenario(scenario, sets), varies, engine=engine, pool=pool, out=out, progress=progress
         )
     tell(finished, as_json=as_json, quiet=quiet)
     failed = finished.result.failed or ()
@@ -94,7 +92,7 @@ def run(
     if signals.came():
         early = "; ".join(f"{one.name} was stopped {one.stopped}" for one in finished.result.operated if one.stopped)
         ended = early or f"{total - len(failed)} of {total} variants had ended"
-        messages.so_far(f"{ended}; the same command goes on from here")
+        terminal.so_far(f"{ended}; the same command goes on from here")
     if failed:
         said = "; ".join(f"{one.name}: {one.error}" for one in failed[:_FAILED])
         raise SimulationError(f"{len(failed)} of {total} variants did not end well: {said}")

@@ -13,8 +13,7 @@ from railyard import catalog
 from railyard.ask.observe.answer import cluster_of
 from railyard.catalog.show import describe
 from railyard.engine.lab.counters import Executed, execute
-from railyard.face.cli.messages import say
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli.terminal import Table, emit, say
 from railyard.kit.errors import InputError, SimulationError
 
 if TYPE_CHECKING:

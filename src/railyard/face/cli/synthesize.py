@@ -15,10 +15,8 @@ from railyard.collective.synthesis.mscclpp import MOST_IN_PLAN, mscclpp_json
 from railyard.collective.synthesis.network import SizeMeaning, read_network
 from railyard.collective.synthesis.search import synthesize as search
 from railyard.collective.synthesis.uneven import COLLECTIVE, read_matrix, slots_bytes, synthesize_uneven
-from railyard.face.cli import messages, signals, tables
-from railyard.face.cli.messages import say
-from railyard.face.cli.progress import Progress
-from railyard.face.cli.tables import emit
+from railyard.face.cli import signals, terminal
+from railyard.face.cli.terminal import Progress, emit, say
 from railyard.kit import quantities
 from railyard.kit.errors import InputError
 from railyard.kit.files import keep_existing, write_text
@@ -266,7 +264,7 @@ def synthesize(
     else:
         _print(network, found, size_of, played)
     if found.stopped:
-        messages.so_far("the best schedule so far; finer ones were not tried, and engines did not play it")
+        terminal.so_far("the best schedule so far; finer ones were not tried, and engines did not play it")
 
 
 def _table(table: Table, *, quiet: bool) -> LinkNetwork:
@@ -287,7 +285,7 @@ def _machine(machine: Machine, collective: str, ranks: int | None) -> Ground:
             "collectives are played on an engine that sees them", key="--engine", found=wrong, allowed=_ENGINES
         )
     some = ranks if machine.ranks is None else machine.ranks
-    ground = Ground.of(messages.scenario(machine.scenario, machine.sets), collective, some)
+    ground = Ground.of(terminal.scenario(machine.scenario, machine.sets), collective, some)
     if not 2 <= ground.ranks <= ground.cluster.ranks:
         raise InputError(
             "so many ranks are not there", key="--ranks", found=ground.ranks, allowed=f"2 to {ground.cluster.ranks}"
@@ -320,7 +318,7 @@ def _plain(found: Synthesized) -> dict[str, float | bool]:
 def _print(network: LinkNetwork, found: Synthesized, size: SizeMeaning, played: Sequence[Played]) -> None:
     finish, kept = found.finish_us, found.kept.sends
     part = "each part" if found.pieces is None else "the heaviest pair"
-    table = tables.Table(["what", "value", "what it means"], right=[1])
+    table = terminal.Table(["what", "value", "what it means"], right=[1])
     table.add("size", f"{size.bytes:,.0f} B", size.definition)
     table.add(
         "pair", f"{size.per_pair_bytes:,.0f} B", f"of it, of {size.ranks} ranks; {size.total_bytes:,.0f} B of all"

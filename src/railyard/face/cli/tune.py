@@ -13,10 +13,8 @@ from railyard.ask.tune.settings.online import ONLINE, WRITTEN, follow
 from railyard.ask.tune.settings.study import environment, tuner_table
 from railyard.ask.tune.settings.study import tune as tuned
 from railyard.face.api import numbers
-from railyard.face.cli import messages, signals
-from railyard.face.cli.messages import say
-from railyard.face.cli.progress import Progress
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli import signals, terminal
+from railyard.face.cli.terminal import Progress, Table, emit, say
 from railyard.face.report import keep_answer
 from railyard.kit.errors import InputError
 from railyard.kit.files import keep_existing, write_text
@@ -97,7 +95,7 @@ def tune(
         keep_existing(path, force=force)
     if env is not None and env == table:
         raise InputError("environment and table would go into one file", file=env, hint="give two names")
-    draft = messages.scenario(scenario, sets)
+    draft = terminal.scenario(scenario, sets)
     with Progress(wanted=not quiet) as progress:
         found, answer = tuned(draft, engine=engine, pool=partial(workers, ray), report=progress)
     files = None
@@ -117,7 +115,7 @@ def tune(
         say(f"report: {keep_answer(answer, out)}/tune.html")
     if found.stopped:
         judged = f"judged on {len(found.unseen)} unseen cases" if found.unseen else "not judged on unseen cases"
-        messages.so_far(f"the best settings of {len(found.tried) - 1} that were tried, {judged}; no file was written")
+        terminal.so_far(f"the best settings of {len(found.tried) - 1} that were tried, {judged}; no file was written")
 
 
 def _written(
@@ -144,7 +142,7 @@ def online(scenario: Path, *, sets: Sequence[str], ray: str | None, as_json: boo
         InputError: The scenario is wrong, or cannot run as written.
     """
     signals.ready(once=True)
-    draft = messages.scenario(scenario, sets)
+    draft = terminal.scenario(scenario, sets)
     pool = workers(ray)
     try:
         with Progress(wanted=not quiet) as progress:
@@ -156,7 +154,7 @@ def online(scenario: Path, *, sets: Sequence[str], ray: str | None, as_json: boo
     else:
         _print_online(found)
     if found.stopped:
-        messages.so_far(f"{len(found.cases)} draws and loads had run")
+        terminal.so_far(f"{len(found.cases)} draws and loads had run")
 
 
 def _print_online(found: Followed) -> None:

@@ -6,8 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from railyard.face.cli.messages import say
-from railyard.face.cli.tables import Table, emit
+from railyard.face.cli.terminal import Table, emit, say
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.face.web import dispatch
 from railyard.face.web.documents import Checked, Estimated, TextFault
 from railyard.face.web.looking import faults_of
-from railyard.face.web.views import floor, marks, prices, requests, timeline
+from railyard.face.web.views import floor, prices, requests, timeline
 from railyard.face.web.views import load as over_time
 from railyard.kit import files
 from railyard.kit.errors import RailyardError
@@ -108,7 +108,7 @@ _LOOKS: dict[str, Callable[[Path, dict[str, Any]], BaseModel]] = {"check": _chec
 _VIEWS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "hall": floor.hall,
     "cables": floor.cables,
-    "marks": marks.marks,
+    "marks": floor.marks,
     "load": over_time.windows,
     "load-cables": over_time.cables,
     "requests": requests.head,

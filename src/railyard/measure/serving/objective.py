@@ -1,7 +1,7 @@
 """Objectives of a service, how many requests meet them, and the tokens that count.
 
 Goodput counts requests that end with all of their answer and meet every objective, over the steady window of the run
-(`railyard.measure.window`). Requests that were dropped, or never finished, have missed. The attainment is of all
+(`railyard.measure.utilization`). Requests that were dropped, or never finished, have missed. The attainment is of all
 requests, whenever they end: those of an overload that are late count.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 
 from railyard.measure.model_error import SERVING, power_error, serving_error
-from railyard.measure.window import steady_window
+from railyard.measure.utilization import steady_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from railyard.measure.model_error import Judged, ModelError, Question
     from railyard.measure.result.money import ErrorRow
     from railyard.measure.result.serving import LoadPoint, ServingFigures
-    from railyard.measure.serving.served import Served
-    from railyard.measure.window import Window
+    from railyard.measure.serving.journeys import Served
+    from railyard.measure.utilization import Window
 
 
 MOST_DOUBLINGS = 12

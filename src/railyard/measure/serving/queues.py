@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from railyard.graph import Record
     from railyard.graph.request_table import RequestTable
     from railyard.measure.result.serving import Level
+    from railyard.measure.serving.journeys import Served
     from railyard.measure.serving.objective import Objective
-    from railyard.measure.serving.served import Served
 
 
 def serving_tax(

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from railyard.work.edge.prepare import NearUser, Place
 
     Floats = NDArray[np.float64]
-    from railyard.measure.serving.served import Served
+    from railyard.measure.serving.journeys import Served
     from railyard.work.serving.measuring import MeasuredServing
-    from railyard.work.study.control import Control
+    from railyard.work.study.tasks import Control
 
 
 TOKEN_BYTES = 6.0

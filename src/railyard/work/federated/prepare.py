@@ -14,9 +14,8 @@ from railyard.kit.errors import InputError, Problem
 from railyard.kit.quantities import format_memory
 from railyard.model.flops import model_flops_per_token
 from railyard.work.federated.algorithm import algorithms, compressions, secrecies, selections
-from railyard.work.federated.curves import curve
 from railyard.work.federated.known import drawn, expected_s
-from railyard.work.federated.learning import Learning
+from railyard.work.federated.learning import Learning, curve
 from railyard.work.federated.messages import Model, Privacy, Scheme, messages
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import fields_given

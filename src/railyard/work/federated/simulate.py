@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from railyard.engine.rounds.waiting import Closed, Cohort
     from railyard.work.federated.known import Drawn
     from railyard.work.federated.learning import Learning
-    from railyard.work.study.control import Control
+    from railyard.work.study.tasks import Control
 
 
 _AT_ONCE = 0.25

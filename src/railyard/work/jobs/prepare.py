@@ -22,8 +22,8 @@ from railyard.work.study import compose
 from railyard.work.study.deaths import from_the_start, refuse_fatal
 from railyard.work.study.provenance import Memo
 from railyard.work.trace.prepare import placement_of, read_trace
-from railyard.work.training.build import build
 from railyard.work.training.conditions import engine_of, jitter_of, policy_of
+from railyard.work.training.graphs import build
 from railyard.work.training.jitter import law_of
 from railyard.work.training.prepare import faults_of, prepared
 from railyard.work.training.prepare import parts_of as training_parts

@@ -17,7 +17,7 @@ from railyard.measure.serving.journeys import quantiles
 from railyard.model.machine import Machine
 from railyard.work.jobs.traffic import middle_ps, slowed, traffic_of
 from railyard.work.serving.measuring import latencies
-from railyard.work.training.build import losses
+from railyard.work.training.graphs import losses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

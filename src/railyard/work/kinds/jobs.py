@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from railyard.work.jobs.measuring import MeasuredJobs
     from railyard.work.jobs.prepare import Shared
-    from railyard.work.study.control import Control
+    from railyard.work.study.tasks import Control
 
 
 def _run(shared: Shared, control: Control) -> Compared:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.work.pipeline.by_stage import write_variant
-from railyard.work.pipeline.measuring import measure, objective_of
+from railyard.work.pipeline.measuring import measure, objective_of, write_variant
 from railyard.work.pipeline.prepare import prepare
 from railyard.work.pipeline.shown import shown
 from railyard.work.scenario.variants import expand, resolved
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.graph import Record, RequestTable
-    from railyard.measure.serving.served import Served
+    from railyard.measure.serving.journeys import Served
     from railyard.work.pipeline.prepare import PipelineJob
     from railyard.work.serving.measuring import MeasuredServing
-    from railyard.work.study.control import Control
+    from railyard.work.study.tasks import Control
 
 
 @dataclass(frozen=True, eq=False)

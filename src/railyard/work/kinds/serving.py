@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from railyard.graph import Record
     from railyard.graph.request_table import RequestTable
-    from railyard.measure.serving.served import Served
+    from railyard.measure.serving.journeys import Served
     from railyard.work.serving.measuring import MeasuredServing
     from railyard.work.serving.prepare import ServingJob
-    from railyard.work.study.control import Control
+    from railyard.work.study.tasks import Control
 
 _LOGGED = 16
 """Replicas whose iterations go into the trace."""

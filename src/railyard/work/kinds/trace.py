@@ -14,7 +14,7 @@ from railyard.work.trace.simulate import simulate
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.work.study.control import Control
+    from railyard.work.study.tasks import Control
     from railyard.work.trace.measuring import MeasuredTrace
     from railyard.work.trace.prepare import PreparedTrace
     from railyard.work.trace.simulate import SimulatedTrace

@@ -12,7 +12,7 @@ from railyard.work.traffic.simulate import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.work.study.control import Control
+    from railyard.work.study.tasks import Control
     from railyard.work.traffic.report import Report
     from railyard.work.traffic.simulate import TrafficRun
 

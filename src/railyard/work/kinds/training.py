@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.measure.result.reading import Result
-    from railyard.work.study.control import Control
+    from railyard.work.study.tasks import Control
     from railyard.work.training.measuring import MeasuredTraining
     from railyard.work.training.prepare import Prepared
     from railyard.work.training.simulate import Simulated

@@ -20,10 +20,10 @@ from railyard.graph.repeat import repeat
 from railyard.kit.errors import InputError
 from railyard.kit.schema.yaml import Mark, Node
 from railyard.work.jobs.prepare import tenant, whose
+from railyard.work.operate.discipline import policies
 from railyard.work.operate.event import Request
 from railyard.work.operate.free import Free
 from railyard.work.operate.owned import usd_per_h
-from railyard.work.operate.policy import policies
 from railyard.work.operate.rules import HOUR, SECOND
 from railyard.work.operate.source import is_scenario, numbers, read_nodes
 from railyard.work.scenario.load import blaming, load

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.tenancy import NOBODY
+from railyard.work.operate.discipline import policies
 from railyard.work.operate.event import Request
 from railyard.work.operate.free import Free
 from railyard.work.operate.owned import owned_words
-from railyard.work.operate.policy import policies
 from railyard.work.operate.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from railyard.work.operate.discipline import NodePolicy
     from railyard.work.operate.event import Ask
     from railyard.work.operate.jobs import JobTable
-    from railyard.work.operate.policy import NodePolicy
     from railyard.work.operate.rules import Rules
     from railyard.work.operate.tree import NodeTree
 

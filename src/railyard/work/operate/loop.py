@@ -11,10 +11,10 @@ from railyard.cluster.tenancy import NOBODY
 from railyard.work.operate import recovery, replicas
 from railyard.work.operate.event import Event
 from railyard.work.operate.ledger import Away, Ledger, Outcome
+from railyard.work.operate.replicas import cleared_us
 from railyard.work.operate.rules import PPM
 from railyard.work.operate.scheduler import Scheduler
 from railyard.work.operate.state import DONE, ENDED, STUCK, WAITING, State
-from railyard.work.operate.turnaround import cleared_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

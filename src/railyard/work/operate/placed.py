@@ -10,12 +10,11 @@ import numpy as np
 from railyard.kit.errors import InputError
 from railyard.measure.result.answers.placement import PlacedRow, PlacementAnswer, PolicyRow
 from railyard.work.operate.advice import LAST, Advice, Question, advise, question
+from railyard.work.operate.discipline import policies
 from railyard.work.operate.free import Free
-from railyard.work.operate.kueue.files import is_manifests, read_cluster
-from railyard.work.operate.kueue.play import Played
+from railyard.work.operate.kueue.play import Played, state_of, why_not
 from railyard.work.operate.kueue.play import play as play_kueue
-from railyard.work.operate.kueue.words import state_of, why_not
-from railyard.work.operate.policy import policies
+from railyard.work.operate.kueue.state import is_manifests, read_cluster
 from railyard.work.operate.source import is_scenario, numbers, read_nodes
 from railyard.work.operate.stream import PlacedJob, broken_promises, play, read_stream
 from railyard.work.study.provenance import version

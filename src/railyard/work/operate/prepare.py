@@ -15,14 +15,13 @@ from railyard.work.operate import trace
 from railyard.work.operate.accounts import shares
 from railyard.work.operate.contention.neighbours import Neighbours
 from railyard.work.operate.contention.speeds import Manner, assigned, refuse_classes, work_class
-from railyard.work.operate.discipline import backfills, disciplines
+from railyard.work.operate.discipline import backfills, disciplines, policies
 from railyard.work.operate.failures.fault import HOURS, Effect, Mode, daly_s, profiles, young_s
 from railyard.work.operate.failures.given import DrawnFaults, GivenFaults, mode_of, mttf_s, rows_of
 from railyard.work.operate.honoured import check_placeable
-from railyard.work.operate.kinds import drawn_jobs
+from railyard.work.operate.jobs import drawn_jobs
 from railyard.work.operate.loop import Operation
 from railyard.work.operate.owned import check_owners, check_spares, check_window, owned_notes, usd_per_h
-from railyard.work.operate.policy import policies
 from railyard.work.operate.rules import SECOND, Recovery, Rules, Turnaround, Window
 from railyard.work.operate.service import check_services
 from railyard.work.operate.tree import NodeTree

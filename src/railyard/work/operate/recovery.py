@@ -15,10 +15,10 @@ from railyard.work.operate import replicas
 from railyard.work.operate.event import Event
 from railyard.work.operate.failures.fault import Effect
 from railyard.work.operate.ledger import Away, Outcome
+from railyard.work.operate.replicas import cleared_us
 from railyard.work.operate.rules import PPM
 from railyard.work.operate.running import Active
 from railyard.work.operate.state import ENDED
-from railyard.work.operate.turnaround import cleared_us
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

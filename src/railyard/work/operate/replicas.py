@@ -14,11 +14,33 @@ import numpy as np
 from railyard.work.operate.event import Event
 from railyard.work.operate.failures.fault import Effect
 from railyard.work.operate.ledger import Outcome
-from railyard.work.operate.turnaround import cleared_us
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from railyard.work.operate.running import Active, Run
     from railyard.work.operate.state import State
+
+
+def cleared_us(state: State, job: int, nodes: NDArray[np.int32]) -> int:
+    """Notes that a job takes nodes over.
+
+    Args:
+        state: Of the run.
+        job: Who takes them.
+        nodes: int32[n], those that it did not have until now.
+
+    Returns:
+        How long clearing them takes, microseconds.
+    """
+    rules = state.rules.turnaround
+    user = job if rules.between == "jobs" else state.tenant[job]
+    before = state.used_by[nodes]
+    foreign = int(((before >= 0) & (before != user)).sum())
+    state.used_by[nodes] = user
+    erased = foreign > 0 and rules.erase_us > 0
+    state.erased += foreign if erased else 0
+    return (rules.erase_us if erased else 0) + rules.attested_us(len(nodes) * state.each[job])
 
 
 def struck(run: Run, job: int, nodes: tuple[int, ...], effect: Effect) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.discipline import NO_NODES, backfills, disciplines
-from railyard.work.operate.policy import policies
+from railyard.work.operate.discipline import NO_NODES, backfills, disciplines, policies
 from railyard.work.operate.rules import PPM
 from railyard.work.operate.state import WAITING
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.measure.serving.served import Served
+    from railyard.measure.serving.journeys import Served
     from railyard.work.operate.jobs import JobTable
     from railyard.work.operate.loop import Operation
     from railyard.work.scenario.load import Draft

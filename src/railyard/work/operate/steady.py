@@ -1,7 +1,7 @@
 """The steady window: the part of a run whose figures are its headline. What lies before and after it is shown as well.
 
-The window is that of `railyard.measure.window`, from the first submission to the last, or what the scenario gives as
-`steady`. Work counts as done when it was done, unless it is lost later.
+The window is that of `railyard.measure.utilization`, from the first submission to the last, or what the scenario gives
+as `steady`. Work counts as done when it was done, unless it is lost later.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from railyard.kit.errors import InputError
 from railyard.measure.result.operate import SteadyFigures, WarmUpFigures
-from railyard.measure.window import Window
+from railyard.measure.utilization import Window
 from railyard.work.operate.rules import HOUR, SECOND
 from railyard.work.operate.state import DONE, ENDED
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from railyard.work.operate.discipline import NodePolicy
     from railyard.work.operate.free import Free
-    from railyard.work.operate.policy import NodePolicy
     from railyard.work.operate.tree import NodeTree
 
 _WORDS = {

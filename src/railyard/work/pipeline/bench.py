@@ -13,8 +13,7 @@ from railyard.measure.cost.deployment import Use, deployment_cost
 from railyard.measure.cost.serving import PaidGoodput as Sold
 from railyard.measure.serving.journeys import quantiles
 from railyard.measure.serving.objective import Objective
-from railyard.work.pipeline.by_stage import bill_parts, parts
-from railyard.work.pipeline.measuring import measure, objective_of, uses_of
+from railyard.work.pipeline.measuring import bill_parts, measure, objective_of, parts, uses_of
 from railyard.work.pipeline.prepare import job_of, takers_of
 from railyard.work.pipeline.shown import shown, streaming
 from railyard.work.scenario.load import dump
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from railyard.graph import Record, RequestTable
     from railyard.measure.result.variants.work import ServedVariant
-    from railyard.measure.serving.served import Served
+    from railyard.measure.serving.journeys import Served
     from railyard.work.pipeline.built import BuiltHardware
     from railyard.work.pipeline.prepare import PipelineJob
     from railyard.work.pipeline.section import PipelineSection

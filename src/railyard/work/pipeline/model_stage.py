@@ -16,7 +16,7 @@ import numpy as np
 
 from railyard.engine.stages import FIRST, PS, SERVING, columns, parts, visits
 from railyard.kit.errors import InputError
-from railyard.measure.serving.served import DROPPED, served
+from railyard.measure.serving.journeys import DROPPED, served
 from railyard.work.pipeline.batched import draft_figures, drafts_of
 from railyard.work.pipeline.built import Built, BuiltHardware
 from railyard.work.scenario.variants import Variant

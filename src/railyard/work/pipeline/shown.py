@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.engine.stages import CAUSES, FIRST, PS
-from railyard.measure.serving.journeys import spent, spent_until
-from railyard.measure.serving.served import Served
+from railyard.measure.serving.journeys import Served, spent, spent_until
 from railyard.work.pipeline.section import waits_for
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from railyard.kit.errors import InputError
-from railyard.work.study import bounds, compose
+from railyard.work.study import compose
 from railyard.work.study.study import prepare
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def changed(job: Prepared, changes: Mapping[str, Any]) -> Prepared:
     use = compose.domain_use_of(other.cluster, other.training.layout)
     if use is not None and other.cluster.spec.ranks_per_domain is None:
         raise InputError("tensor or expert groups would straddle scale-up domains", key="ranks_per_domain")
-    bounds.check_step(other.training)
+    compose.check_step(other.training)
     return other
 
 

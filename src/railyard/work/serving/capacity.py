@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from railyard.measure.result.serving import ServingFigures
+    from railyard.measure.serving.journeys import Served
     from railyard.measure.serving.objective import Objective
-    from railyard.measure.serving.served import Served
     from railyard.work.serving.measuring import MeasuredServing
     from railyard.work.serving.placing import PlacedPool
     from railyard.work.serving.prepare import ServingJob
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from railyard.work.pipeline.prepare import PipelineJob
     from railyard.work.scenario.load import Draft
     from railyard.work.serving.section import CapacitySection
-    from railyard.work.study.control import Control
+    from railyard.work.study.tasks import Control
 
     Serve = Callable[[RequestTable], tuple[Served, bool]]
     """Serves requests: what the users saw, and whether the queue could never drain."""

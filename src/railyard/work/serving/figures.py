@@ -20,8 +20,7 @@ from railyard.measure.result.serving import (
     RequestsFigures,
     ThroughputFigures,
 )
-from railyard.measure.serving.journeys import parts_of, quantiles
-from railyard.measure.serving.served import DROPPED, PARTS, UNFINISHED
+from railyard.measure.serving.journeys import DROPPED, PARTS, UNFINISHED, parts_of, quantiles
 from railyard.work.serving.afd import ffn_share
 from railyard.work.study.deaths import span
 
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     from railyard.graph import Record
     from railyard.graph.request_table import RequestTable
     from railyard.measure.cost.deployment import DeploymentCost
+    from railyard.measure.serving.journeys import Served
     from railyard.measure.serving.objective import Goodput, Objective
-    from railyard.measure.serving.served import Served
     from railyard.work.serving.deaths import ReplicaDeath
     from railyard.work.serving.placing import Ffn, PlacedPool
     from railyard.work.serving.prepare import ServingJob

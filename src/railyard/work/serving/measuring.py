@@ -26,10 +26,9 @@ from railyard.measure.result.serving import (
     ReuseRow,
 )
 from railyard.measure.result.variants.work import ServedVariant, ServingVariant
-from railyard.measure.serving.journeys import counted
+from railyard.measure.serving.journeys import UNFINISHED, Served, counted, served
 from railyard.measure.serving.objective import Objective, goodput, serving_errors
 from railyard.measure.serving.queues import PoolRoom, queues, serving_tax
-from railyard.measure.serving.served import UNFINISHED, Served, served
 from railyard.work.serving.afd import sides_of
 from railyard.work.serving.figures import (
     begun_anew,
@@ -48,7 +47,7 @@ from railyard.work.serving.figures import (
     uses_of,
 )
 from railyard.work.serving.reuse import reuse
-from railyard.work.study.estimates import estimates
+from railyard.work.study.provenance import estimates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,8 +56,8 @@ if TYPE_CHECKING:
     from railyard.graph import Record
     from railyard.graph.request_table import RequestTable
     from railyard.measure.cost.deployment import DeploymentCost
+    from railyard.measure.serving.journeys import Served
     from railyard.measure.serving.objective import Goodput
-    from railyard.measure.serving.served import Served
     from railyard.work.serving.prepare import ServingJob
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from railyard.measure.result.reading import Result
     from railyard.measure.result.reading import Variant as Figures
     from railyard.work.scenario.variants import Variant
-    from railyard.work.study.control import Control
+    from railyard.work.study.tasks import Control
 
 
 class Document(Protocol):

@@ -7,11 +7,34 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from railyard.catalog import Model
     from railyard.measure.result.reading import Result
     from railyard.measure.result.reading import Variant as Figures
     from railyard.work.study.kind import Document, Failed, Measured
+
+
+def estimates(model: Model) -> Iterator[str]:
+    """What to know before figures of a model are believed.
+
+    Args:
+        model: Of the catalogue, or read from its publisher's file.
+    """
+    if model.assumed:
+        yield f"{model.name}: its file does not say it all, and these were assumed: {model.assumed}"
+    if model.recurrent:
+        count = sum(kind.layers for kind in model.kinds if kind.mixer == "recurrent")
+        yield (
+            f"the scans and states of the {count} {model.recurrent.kind} layers of {model.name} were estimated from"
+            " FLOPs and bytes, not fitted: no recurrence was measured, and the bands of model error do not cover them"
+        )
+    origin = model.provenance.get("side_parameters")
+    if origin is not None and origin.confidence == "estimated":
+        yield (
+            f"{model.name}: what joins a tower of its kind to the language model was estimated; its weights are held in"
+            " memory, and the time of images or sound is not counted"
+        )
 
 
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from railyard.kit.errors import InputError, Interrupted, Stopped
 from railyard.kit.files import write_text
 from railyard.work.study import folder as folders
-from railyard.work.study.control import Control, Meter
 from railyard.work.study.kind import STOPPED, Failed, kinds
 from railyard.work.study.provenance import result_of, version
+from railyard.work.study.tasks import Control, Meter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.reading import Result
     from railyard.work.scenario.load import Draft
-    from railyard.work.study.control import Progress
     from railyard.work.study.kind import Document, Measured, Named, StudyKind
     from railyard.work.study.sweep import Sweep
-    from railyard.work.study.tasks import Workers
+    from railyard.work.study.tasks import Progress, Workers
 
     AnyKind = StudyKind[Any, Any, Any, Any, Any]
     Face = Callable[[Result, Path], None]

@@ -28,20 +28,17 @@ from railyard.measure.result.reading import Variant as Figures
 from railyard.work.scenario import load
 from railyard.work.scenario.load import dump
 from railyard.work.scenario.variants import Variant
-from railyard.work.study.control import Control
-from railyard.work.study.folder import begun, digests_of, slug
-from railyard.work.study.journal import key_of
+from railyard.work.study.folder import begun, digests_of, key_of, slug
 from railyard.work.study.kind import STOPPED, Failed, kinds
 from railyard.work.study.provenance import version
-from railyard.work.study.tasks import GONE, Task, failure
+from railyard.work.study.tasks import GONE, Control, Task, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from railyard.work.scenario.load import Draft
-    from railyard.work.study.control import Meter
     from railyard.work.study.kind import Measured
-    from railyard.work.study.tasks import Workers
+    from railyard.work.study.tasks import Meter, Workers
 
     One = Callable[[int, Path | None], Measured]
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from railyard.cluster.edge.clients import Clients, Region
+from railyard.cluster.edge.clients import Clients, Network, Region, SharedLink
 from railyard.cluster.edge.draws import Presence
-from railyard.cluster.edge.network import Network, SharedLink
 from railyard.engine.rounds import waiting
 from railyard.engine.rounds.waiting import Tree
 from railyard.kit.errors import InputError, did_you_mean

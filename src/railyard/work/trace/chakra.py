@@ -15,14 +15,26 @@ from railyard.kit.errors import InputError
 from railyard.work.trace.builder import MOST_HOSTS, WORLD, GraphBuilder, Lacks
 from railyard.work.trace.chakra_files import decoded as decode
 from railyard.work.trace.chakra_files import files_of
-from railyard.work.trace.chakra_nodes import COLLECTIVE, LAST_KIND, MEM_LOAD, MEM_STORE, METADATA, RECV, SEND
-from railyard.work.trace.chakra_order import KINDS, CollectiveCall, Member, add_collective, waits_of
+from railyard.work.trace.chakra_order import (
+    COLLECTIVE,
+    KINDS,
+    LAST_KIND,
+    MEM_LOAD,
+    MEM_STORE,
+    METADATA,
+    RECV,
+    SEND,
+    CollectiveCall,
+    Member,
+    add_collective,
+    waits_of,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.work.trace.builder import Trace
-    from railyard.work.trace.chakra_nodes import ChakraNode, RankTrace
+    from railyard.work.trace.chakra_order import ChakraNode, RankTrace
 
 _PS_PER_US = 10**6
 _TALKS = frozenset({SEND, RECV, COLLECTIVE})

@@ -19,7 +19,7 @@ from railyard.work.trace.formats.chakra import is_archive
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from railyard.work.trace.chakra_nodes import ChakraNode, RankTrace
+    from railyard.work.trace.chakra_order import ChakraNode, RankTrace
 
 
 _LAST_US = MOST // 10**6

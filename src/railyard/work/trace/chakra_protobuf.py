@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from railyard.kit.errors import InputError
 from railyard.work.trace.builder import MOST, MOST_HOSTS
-from railyard.work.trace.chakra_nodes import LAST_KIND, ChakraNode, RankTrace
+from railyard.work.trace.chakra_order import LAST_KIND, ChakraNode, RankTrace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.work.trace.chakra_nodes import Scalar
+    from railyard.work.trace.chakra_order import Scalar
 
 
 _PACKAGE = "ChakraProtoMsg"

@@ -10,10 +10,11 @@ import numpy as np
 from railyard.cluster.bill import bill_of
 from railyard.cluster.notes import notes_of
 from railyard.graph import AT_SENDER, Kind
-from railyard.measure import tracks as timeline_tracks
+from railyard.measure import picture as timeline_tracks
 from railyard.measure.cost.capital import parts_of_rows
 from railyard.measure.cost.cost import hourly
 from railyard.measure.cost.ranges import of_entry
+from railyard.measure.decompose import stages
 from railyard.measure.lockstep import lockstep
 from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
@@ -21,7 +22,6 @@ from railyard.measure.result.network import FaultCost
 from railyard.measure.result.step import TimeShare
 from railyard.measure.result.training import MemoryFigures, StorageFigures
 from railyard.measure.result.variants.work import TraceFigures, TraceVariant
-from railyard.measure.streams import stages
 from railyard.measure.utilization import utilization
 from railyard.work.study.deaths import listed, words
 from railyard.work.training.collectives import collective_rows, packets_of

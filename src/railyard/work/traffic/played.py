@@ -2,20 +2,212 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.kit.errors import InputError, did_you_mean
+from railyard.measure.result.network import (
+    PausedLink,
+    QueueRow,
+    QueueSeries,
+    SenderRow,
+    SenderSeries,
+    StormFigures,
+    Victim,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from railyard.engine.packet import PacketNetwork, Settings, Traffic
     from railyard.graph import Record
+    from railyard.graph.record import Table
+    from railyard.measure.network import Probed
     from railyard.work.traffic.htsim_topology import Tree
     from railyard.work.traffic.htsim_wiring import TreeNetwork
+
+
+LINKS = 64
+"""Paused links that are told: those that stood longest."""
+
+VICTIMS = 8
+"""Flows that are told: the worst hit."""
+
+LEAST = 1.1
+"""Slowdown from which a flow is a victim."""
+
+_PS_PER_US = 1e6
+
+
+def storm(played: Played) -> StormFigures | None:
+    """The object `storm` of a packet result; None where nothing was paused."""
+    links, name = played.first.table("links"), played.names.link
+    if "paused_ps" not in links or not links["paused_ps"].any():
+        return None
+    paused_ps = links["paused_ps"]
+    paused = np.flatnonzero(paused_ps > 0)
+    worst = paused[np.argsort(-paused_ps[paused], kind="stable")][:LINKS]
+    return StormFigures(
+        paused_us_total=float(paused_ps.sum()) / _PS_PER_US,
+        pauses=int(links["pauses"].sum()),
+        longest_us=float(links["longest_pause_ps"].max()) / _PS_PER_US,
+        links=tuple(
+            PausedLink(
+                link=name(link),
+                paused_us=float(paused_ps[link]) / _PS_PER_US,
+                pauses=int(links["pauses"][link]),
+                origin=_origin(played, link),
+            )
+            for link in worst.tolist()
+        ),
+        victims=_victims(played),
+    )
+
+
+def _origin(played: Played, link: int) -> str:
+    origin = int(played.first.table("links")["pause_origin"][link])
+    return played.names.link(origin) if origin >= 0 else "unknown"
+
+
+def _victims(played: Played) -> tuple[Victim, ...]:
+    """Flows that were slowed by others which send to where pauses began; they themselves do not."""
+    first, traffic = played.first, played.traffic
+    rows = _innocent(played)
+    if not len(rows):
+        return ()
+    source, target, size = traffic.source[rows], traffic.target[rows], traffic.size_bytes[rows]
+    without = type(traffic).of(traffic.hosts, source, target, size, start_ps=first.start_ps[rows])
+    undisturbed = played.simulate(without, played.settings).duration_ps
+    slowdown = np.where(undisturbed > 0, first.duration_ps[rows] / np.maximum(undisturbed, 1), 0.0)
+    return tuple(
+        Victim(
+            flow=f"h{source[at]}->h{target[at]}",
+            fct_us=float(first.duration_ps[rows[at]]) / _PS_PER_US,
+            alone_us=float(undisturbed[at]) / _PS_PER_US,
+            slowdown=float(slowdown[at]),
+            stopped_by=_stopper(played, int(source[at])),
+        )
+        for at in np.argsort(-slowdown, kind="stable")[:VICTIMS].tolist()
+        if slowdown[at] >= LEAST
+    )
+
+
+def _innocent(played: Played) -> NDArray[np.int64]:
+    """Finished flows that send to no host behind a link where pauses began."""
+    first, traffic = played.first, played.traffic
+    origin = first.table("links")["pause_origin"]
+    origins = np.unique(origin[origin >= 0])
+    guilty = played.network.link_target[origins]
+    innocent = first.ended & (traffic.source != traffic.target) & ~np.isin(traffic.target, guilty)
+    return np.flatnonzero(innocent)
+
+
+def _stopper(played: Played, source: int) -> str:
+    """Who stopped the host's own link longest, else the one who stopped most of the fabric."""
+    paused = played.first.table("links")["paused_ps"]
+    paused_links = np.flatnonzero((played.network.link_source == source) & (paused > 0))
+    known = paused_links if len(paused_links) else np.flatnonzero(paused > 0)
+    return _origin(played, int(known[paused[known].argmax()]))
+
+
+TIMES = 200
+"""Samples of a run."""
+
+WATCHED = 8192
+"""Links that are sampled at most: of more, those that carried most."""
+
+SHOWN = 64
+"""Links that are told: those with the deepest queues, then the busiest."""
+
+FLOWS = 8
+"""Flows that are told: the slowest, the fastest, and some between."""
+
+
+def probe(played: Played) -> tuple[Probed, dict[str, Table]]:
+    """Queues and senders over time, and pauses.
+
+    Returns:
+        As the report draws them, and the queues as side tables of a record.
+    """
+    first = played.first
+    flows = some_flows(first, played.traffic)
+    links = np.sort(np.argsort(-first.table("links")["bytes"], kind="stable")[:WATCHED])
+    seen = played.again(
+        replace(
+            played.settings,
+            sample_ps=max(1, -(-first.meta["now_ps"] // TIMES)),
+            sample_links=tuple(links.tolist()),
+            sample_flows=tuple(flows.tolist()),
+        )
+    )
+    paused = storm(played)
+    found: Probed = {} if paused is None else {"storm": paused}
+    if "queue_series" not in seen.tables or len(seen.table("queue_series")["time_ps"]) < 2:
+        return found, {}
+    found["queues"], tables = _queues(seen.table("queue_series"), links, played)
+    senders = _senders(seen.table("flow_series"), flows, played.traffic)
+    if senders.rows:
+        found["flows"] = senders
+    return found, tables
+
+
+def some_flows(first: Record, traffic: Traffic) -> NDArray[np.int64]:
+    """Finished flows from the fastest to the slowest, evenly by rank."""
+    ended = np.flatnonzero(first.ended & (traffic.source != traffic.target))
+    if not len(ended):
+        return ended
+    order = ended[np.argsort(first.duration_ps[ended], kind="stable")]
+    return np.asarray(order[np.unique(np.linspace(0, len(order) - 1, FLOWS).astype(np.int64))])
+
+
+def _queues(samples: Table, links: NDArray[np.int64], played: Played) -> tuple[QueueSeries, dict[str, Table]]:
+    time = samples["time_ps"][1:]  # the first sample is taken at the start, where nothing has happened yet
+    step = np.diff(samples["time_ps"])[:, None].astype(float)
+    carried, marks, paused = (
+        np.diff(column, axis=0) for column in (samples["carried_bytes"], samples["marks"], samples["paused_ps"])
+    )
+    depth = samples["depth_bytes"][1:]
+    used = np.minimum(8e12 * carried / (played.network.rate_bps[links][None, :] * step), 1.0)
+    order = np.lexsort((-used.mean(axis=0), -depth.max(axis=0)))[:SHOWN]
+    rows = tuple(
+        QueueRow(
+            link=played.names.link(int(links[at])),
+            tier=played.names.tier(int(links[at])),
+            depth_bytes=tuple(depth[:, at].tolist()),
+            utilization=tuple(used[:, at].round(4).tolist()),
+            marks=tuple(marks[:, at].tolist()),
+            paused_share=tuple((paused[:, at] / step[:, 0]).round(4).tolist()),
+        )
+        for at in order.tolist()
+    )
+    tables: dict[str, Table] = {
+        "sampled_links": {"link": links[order].astype(np.int32)},
+        "queue_series": {"time_ps": time}
+        | {name: column[1:, order] for name, column in samples.items() if name != "time_ps"},
+    }
+    return QueueSeries(time_us=tuple((time / _PS_PER_US).round(4).tolist()), rows=rows), tables
+
+
+def _senders(samples: Table, flows: NDArray[np.int64], traffic: Traffic) -> SenderSeries:
+    rows = (_sender(samples, at, flow, traffic) for at, flow in enumerate(flows.tolist()))
+    return SenderSeries(
+        time_us=tuple((samples["time_ps"] / _PS_PER_US).round(4).tolist()), rows=tuple(row for row in rows if row)
+    )
+
+
+def _sender(samples: Table, at: int, flow: int, traffic: Traffic) -> SenderRow | None:
+    """Rate and window of one sender, those that its control has; None where it has neither."""
+    rate, window = samples["rate_bps"][:, at] / 1e9, samples["window_bytes"][:, at] / 1e3
+    found: dict[str, tuple[float, ...]] = {}
+    if rate.any():
+        found["rate_gbps"] = tuple(rate.round(3).tolist())
+    if window.any():
+        found["window_kb"] = tuple(window.round(3).tolist())
+    return SenderRow(flow=f"h{traffic.source[flow]}->h{traffic.target[flow]}", **found) if found else None
 
 
 class LinkNames:

@@ -125,7 +125,7 @@ def run(given: TrafficRun, *, progress: Callable[[int, int], None] | None = None
 
 
 def _probed(played: Played) -> tuple[Probed, dict[str, Table]]:
-    from railyard.work.traffic.probing import probe  # what it imports, a run that is not sampled has no use for
+    from railyard.work.traffic.played import probe  # what it imports, a run that is not sampled has no use for
 
     return probe(played)
 

@@ -6,8 +6,8 @@ fastest.
 """
 
 from railyard.model.machine import Machine
-from railyard.work.training.build import build
-from railyard.work.training.estimate import Estimate, estimate
+from railyard.work.training.designs import Estimate, estimate
+from railyard.work.training.graphs import build
 from railyard.work.training.layout import auto, check, check_fit, layouts
 from railyard.work.training.memory import LayoutError, MemoryTable, memory
 from railyard.work.training.spec import Checkpoint, DataLoading, Layout, Lora, SoftwareProfile, Training

@@ -16,7 +16,7 @@ from railyard.work.training.offload import MASTER_BYTES
 if TYPE_CHECKING:
     from railyard.model.columns import F
     from railyard.work.training.columns import Columns
-    from railyard.work.training.pipeline_ranks import RankColumns
+    from railyard.work.training.stages import RankColumns
 
 
 NVFP4_BYTES = 0.5 + 1.0 / 16.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.training import communication, parameters
+from railyard.work.training import alpha_beta, parameters
 from railyard.work.training.activations import kept_bytes, layer_activations, offloaded
 from railyard.work.training.columns import Columns
 from railyard.work.training.lora import adapters_of_layer
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Accelerator
     from railyard.graph import CollectiveKind
     from railyard.model.columns import F
-    from railyard.work.training.communication import Exchange
+    from railyard.work.training.alpha_beta import Exchange
     from railyard.work.training.spec import Training
     from railyard.work.training.stages import VirtualStage
 
@@ -116,7 +116,7 @@ class StageCosts:
         """The costs of a job on an accelerator, with so much between it and its host."""
         columns = Columns.of([training], [accelerator])
         domain = np.array([float(accelerator.scale_up_domain)])
-        exchanges = tuple(communication.exchanges(columns, domain))
+        exchanges = tuple(alpha_beta.exchanges(columns, domain))
         return cls(training, columns, layer_passes(columns), exchanges, np.array([host_bps / 8.0]))
 
     def times(self, stage: VirtualStage) -> StageTimes:
@@ -152,7 +152,7 @@ class StageCosts:
         """Seconds that the host takes to start the collectives of a pass."""
         places, columns = _places(stage), self.columns
         started = sum(
-            places[exchange.part] * exchange.count * communication.repeats(columns, exchange, phase)
+            places[exchange.part] * exchange.count * alpha_beta.repeats(columns, exchange, phase)
             for exchange in self.exchanges
         )
         found: F = started * columns.software.collective_host_s
@@ -270,7 +270,7 @@ def optimizer_s(columns: Columns, parameters_kept: F) -> F:
 
 def p2p_bytes(training: Training, accelerator: Accelerator) -> int:
     """Bytes that one rank sends to the next pipeline stage for one micro-batch."""
-    return round(float(communication.pipeline_bytes(Columns.of([training], [accelerator]))[0]))
+    return round(float(alpha_beta.pipeline_bytes(Columns.of([training], [accelerator]))[0]))
 
 
 def _places(stage: VirtualStage) -> dict[str, int]:

@@ -6,7 +6,7 @@ other but columns. A step that is longer spreads its bytes over more time, so th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,18 +14,195 @@ import numpy as np
 from railyard.collective.curves import Library
 from railyard.engine.designs import Classes, Networks, Stretch, contention
 from railyard.engine.tiers import Tiers
+from railyard.model import flops
+from railyard.model.columns import table_of
 from railyard.model.machine import Machine, MachineColumns, Slowdowns
+from railyard.work.training import stored
 from railyard.work.training.columns import Columns
-from railyard.work.training.estimate import Estimate, estimate
-from railyard.work.training.pipeline_ranks import PipelineRanks
-from railyard.work.training.traffic import CLASSES, PACED, PATTERNS, QUEUES, traffic
+from railyard.work.training.contention import concurrent_passes
+from railyard.work.training.jitter import median_delay_s
+from railyard.work.training.passes import layer_passes
+from railyard.work.training.rank_times import RankTimes, rank_times
+from railyard.work.training.stages import PipelineRanks
+from railyard.work.training.state import CLASSES, PACED, PATTERNS, QUEUES, sync_times, traffic
+from railyard.work.training.sync.closed_form import AdaptedDesigns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from railyard.cluster import Cluster
     from railyard.model.columns import F
     from railyard.work.training.spec import Training
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Seconds of one step, by cause; the parts add up to `step_s`. One row a design.
+
+    Attributes:
+        step_s: The whole step.
+        compute_s: Kernels of the busiest rank, recomputation in, and what they lose to collectives beside them.
+        host_s: Waiting for the host to launch kernels.
+        tensor_s, context_s, expert_s: Exposed collectives of these groups.
+        pipeline_s: Exposed sends between stages.
+        bubble_s: Pipeline fill and drain.
+        gradient_s, parameter_s: Exposed reductions of gradients and gathers of parameters.
+        encoding_s: Kernels that code and decode what is sent, where a job sends it coded.
+        outer_s: Meetings of workers that step by themselves (local updates), their share of a mean step.
+        optimizer_s: The optimizer's step, and passes over gradient buffers.
+        fixed_s: The host's fixed part of a step.
+        data_s: Waiting for samples, where the machine has a storage system and the job reads from it.
+        checkpoint_s: What checkpoints add to the mean step.
+        jitter_s: Waiting for the rank that is interrupted longest, in the median step; see `jitter`.
+        tokens_per_s: Of the whole job.
+        mfu: Model FLOPs (causal attention) over the dense 16-bit peak of all accelerators.
+    """
+
+    step_s: F
+    compute_s: F
+    host_s: F
+    tensor_s: F
+    context_s: F
+    expert_s: F
+    pipeline_s: F
+    bubble_s: F
+    gradient_s: F
+    parameter_s: F
+    encoding_s: F
+    outer_s: F
+    optimizer_s: F
+    fixed_s: F
+    data_s: F
+    checkpoint_s: F
+    jitter_s: F
+    tokens_per_s: F
+    mfu: F
+
+    def row(self, index: int) -> dict[str, float]:
+        """One design as a plain mapping."""
+        return {field.name: float(getattr(self, field.name)[index]) for field in fields(self)}
+
+
+def estimate(
+    trainings: Sequence[Training],
+    machines: Sequence[Machine],
+    *,
+    change: Callable[[Columns], Columns] | None = None,
+    slowed: Slowdowns | None = None,
+) -> Estimate:
+    """Step times of many designs.
+
+    Args:
+        trainings: One job a design.
+        machines: The machine of each, in the same order.
+        change: Of the columns before anything is computed, such as a detail switched off in all designs.
+        slowed: What communications lose to those that they share links with; None: nothing.
+    """
+    columns = Columns.of(trainings, [machine.accelerator for machine in machines])
+    columns = columns if change is None else change(columns)
+    machine, pipeline = MachineColumns.of(machines, slowed), PipelineRanks.of(trainings)
+    passes, around = layer_passes(columns), AdaptedDesigns.of(trainings, machines)
+    concurrent = concurrent_passes(columns, machine)
+    kinds = [rank_times(columns, passes, kind, machine, (concurrent, around)) for kind in pipeline.kinds]
+    totals = np.array(
+        [np.where(kind.ranks > 0, times.total, 0.0) for kind, times in zip(pipeline.kinds, kinds, strict=True)]
+    )
+    busiest = np.argmax(totals, axis=0)
+    times = RankTimes(*(np.choose(busiest, [getattr(kind, name) for kind in kinds]) for name in RankTimes.__slots__))
+    rest = sum(kind.ranks * total for kind, total in zip(pipeline.kinds, totals, strict=True)) - times.total
+    sync = sync_times(columns, pipeline, machine, times, around)
+    batches = columns.layout.micro_batches
+    bubble = _bubble(columns, times, rest)
+    parts = {
+        "compute_s": batches * times.compute + sync.contention,
+        "host_s": batches * times.host,
+        "tensor_s": batches * times.tensor,
+        "context_s": batches * times.context,
+        "expert_s": batches * times.expert + _uncovered(columns, times),
+        "pipeline_s": batches * times.pipeline + 2.0 * (columns.layout.pp - 1.0) * times.send,
+        "bubble_s": bubble,
+        "gradient_s": sync.gradient + batches * times.gradient,
+        "parameter_s": sync.parameter + batches * times.parameter,
+        "encoding_s": sync.encoding + batches * times.encoding,
+        "optimizer_s": sync.optimizer,
+        "fixed_s": columns.software.step_s,
+    }
+    passes_s = np.sum(list(parts.values()), axis=0) - sync.optimizer - columns.software.step_s
+    parts["optimizer_s"] = sync.optimizer + _offloaded(trainings, machines, pipeline, (sync.optimizer, passes_s))
+    parts["outer_s"] = around.meetings(pipeline, np.sum(list(parts.values()), axis=0))
+    parts |= _stored(trainings, machines, np.sum(list(parts.values()), axis=0))
+    ranks = np.array([float(training.layout.ranks) for training in trainings])
+    undisturbed = np.sum(list(parts.values()), axis=0)
+    parts["jitter_s"] = median_delay_s([machine.accelerator for machine in machines], ranks, undisturbed)
+    step = undisturbed + parts["jitter_s"]
+    tokens = np.array([float(training.step_tokens) for training in trainings])
+    useful = _model_flops(trainings) * tokens
+    return Estimate(
+        step_s=step, tokens_per_s=tokens / step, mfu=useful / (step * ranks * columns.device.peak16), **parts
+    )
+
+
+def _stored(trainings: Sequence[Training], machines: Sequence[Machine], compute_s: F) -> dict[str, F]:
+    """Waiting for storage; jobs that use it are few, so they are taken one by one."""
+    waits = {"data_s": np.zeros(len(trainings)), "checkpoint_s": np.zeros(len(trainings))}
+    for row, (training, machine) in enumerate(zip(trainings, machines, strict=True)):
+        if machine.storage is not None and (training.data is not None or training.checkpoint is not None):
+            waits["data_s"][row] = stored.data_s(training, machine.storage, float(compute_s[row]))
+            waits["checkpoint_s"][row] = stored.checkpoint_s(training, machine.storage)
+    return waits
+
+
+def _offloaded(
+    trainings: Sequence[Training], machines: Sequence[Machine], pipeline: PipelineRanks, times_s: tuple[F, F]
+) -> F:
+    """What the update takes longer because its state comes from the memory pool and goes back to it."""
+    longer, (update_s, compute_s) = np.zeros(len(trainings)), times_s
+    for row, (training, machine) in enumerate(zip(trainings, machines, strict=True)):
+        offload, pool = training.offload, machine.memory_pool
+        if offload is None or pool is None:
+            continue
+        layout = training.layout
+        each = training.software.state_bytes(layout.zero) * 8.0 / offload.parts
+        dense, expert = (layout.shard_ranks, max(layout.edp, 1)) if layout.zero else (1, 1)
+        bits = each * max(float(kind.dense[row]) / dense + float(kind.expert[row]) / expert for kind in pipeline.kinds)
+        part_s = float(update_s[row]) / offload.parts
+        load_s, store_s = bits / pool.load_bps + pool.latency_s, bits / pool.store_bps + pool.latency_s
+        took_s = offload.update_s(load_s, part_s, store_s, float(compute_s[row]))
+        longer[row] = max(took_s, part_s + offload.moved * bits / pool.together_bps) - float(update_s[row])
+    return longer
+
+
+def _bubble(columns: Columns, times: RankTimes, rest: F) -> F:
+    """Fill and drain: the other ranks' share of one micro-batch, divided by the virtual stages.
+
+    Zero-bubble schedules (Qi et al. 2023, arXiv 2401.10241, ZB-H1) fill it with weight-gradient work; DualPipe's is
+    (p/2 - 1)(F&B + B - 3W) (DeepSeek-V3, arXiv 2412.19437, table 2).
+    """
+    layout = columns.layout
+    filled = np.maximum(0.0, 1.0 - 2.0 * times.weight / times.total)
+    single = rest / layout.vp * np.where(layout.zero_bubble > 0, filled, 1.0)
+    chunk = times.total + times.backward + times.expert_back - 3.0 * times.weight
+    return np.where(layout.dual > 0, (layout.pp / 2.0 - 1.0) * np.maximum(chunk, 0.0), single)
+
+
+def _uncovered(columns: Columns, times: RankTimes) -> F:
+    """Expert exchanges of passes that run alone and that nothing else waits for.
+
+    While the pipeline fills and drains, that is p passes each way: p - 1 on the way to the last rank, whose own chunks
+    begin one later; of the v p passes of its first chunks each is a v-th. DualPipe's outermost rank has 3 p / 2 - 1.
+    """
+    layout = columns.layout
+    alone = np.minimum(np.where(layout.dual > 0, 1.5 * layout.pp - 1.0, layout.pp), layout.micro_batches)
+    return alone * (times.expert_ahead + times.expert_back)
+
+
+def _model_flops(trainings: Sequence[Training]) -> F:
+    def of(job: Training) -> tuple[float]:
+        frozen = job.lora is not None
+        return (flops.model_flops_per_token(job.model, job.seq_len, causal=job.causal, frozen=frozen),)
+
+    return table_of(trainings, of, key=lambda job: (id(job.model), job.seq_len, job.causal, job.lora is None))[:, 0]
+
 
 ROUNDS = 2
 """Estimates after the one in which every communication has the network to itself."""

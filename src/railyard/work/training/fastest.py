@@ -18,10 +18,9 @@ import numpy as np
 from railyard.graph import Job
 from railyard.kit.errors import InputError, SimulationError
 from railyard.model.machine import Machine
-from railyard.work.study import bounds
+from railyard.work.study import compose
 from railyard.work.training.closed_error import ClosedError
-from railyard.work.training.designs import Site, evaluate
-from railyard.work.training.estimate import estimate
+from railyard.work.training.designs import Site, estimate, evaluate
 from railyard.work.training.layout import places
 
 if TYPE_CHECKING:
@@ -117,15 +116,15 @@ class Fastest:
         return same and (self.engine, self.policy, self.found) == (other.engine, other.policy, other.found)
 
     def _searched(self, found: Sequence[Training]) -> list[Tried]:
-        able = [job for job in found if bounds.about_tasks(job) <= bounds.MOST_TASKS]
+        able = [job for job in found if compose.about_tasks(job) <= compose.MOST_TASKS]
         if not able:
-            bounds.check_step(found[0])
+            compose.check_step(found[0])
         closed = np.log(closed_s(able, self.cluster(None)))
         layouts = [job.layout for job in able]
         search = _Search(ClosedError(closed, places(layouts), kinds_of(layouts)))
         tasks = 0
         while len(search.known) < self.most and (number := search.next_one()) is not None:
-            tasks += bounds.about_tasks(able[number])
+            tasks += compose.about_tasks(able[number])
             if tasks > TASKS:
                 break
             search.learn(number, self._step_s(able[number]))

@@ -17,7 +17,7 @@ from railyard.work.training.activations import in_flight, optimizer_bytes, root,
 if TYPE_CHECKING:
     from railyard.model.columns import F
     from railyard.work.training.columns import Columns
-    from railyard.work.training.pipeline_ranks import RankColumns
+    from railyard.work.training.stages import RankColumns
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,186 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import numpy as np
 
-    import numpy as np
+from railyard.kit.errors import InputError, Problem
+from railyard.model.machine import Machine, MachineColumns
+from railyard.work.training import compute as costs
+from railyard.work.training.columns import Columns
+from railyard.work.training.contention import CONTENDERS, concurrent_passes
+from railyard.work.training.parallel import data, inner, pipeline
+from railyard.work.training.parallel.data import segments
+from railyard.work.training.parallel.finish import finish
+from railyard.work.training.parallel.gradient import reduce_gradients
+from railyard.work.training.parallel.parts import StageParts, alike, parts_of, rows_of
+from railyard.work.training.parallel.pieces import Step, compute, cut, launch, loss_table
+from railyard.work.training.parallel.pipeline import gather_for_passes
+from railyard.work.training.parameters import check_precision
+from railyard.work.training.passes import layer_passes
+from railyard.work.training.program import Lattice, Program, expand
+from railyard.work.training.schedule import Emission, PipelineSchedule, emit, schedules
+from railyard.work.training.storage import read_samples, save_state, wait_for_storage
+from railyard.work.training.sync.check import check_communication
+from railyard.work.training.sync.graph import asked_of
+from railyard.work.training.sync.worker import workers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
+    from railyard.catalog import Accelerator
     from railyard.cluster import Cluster
     from railyard.cluster.network import Network
     from railyard.graph import TaskGraph
-    from railyard.work.training.spec import Training
+    from railyard.work.training.compute import StageParameters
+    from railyard.work.training.parallel.parts import TimesOf
+    from railyard.work.training.spec import Layout, Training
+    from railyard.work.training.stages import VirtualStage
+
+
+def build(
+    training: Training,
+    cluster: Cluster,
+    *,
+    times_of: TimesOf | None = None,
+    checkpoint: bool = False,
+    meeting: bool = False,
+) -> TaskGraph:
+    """The task graph of one optimizer step.
+
+    Tasks stand in an order in which none waits for a later one, on its stream or otherwise.
+
+    Args:
+        training: The job.
+        cluster: On which it runs; must have as many ranks as the layout takes.
+        times_of: Replaces `compute.stage_times`: (training, accelerator, virtual stage) -> `StageTimes`.
+        checkpoint: Whether a checkpoint is taken at the end of this step; the step time of a run is the mean of
+            `interval_steps - 1` steps without and one with.
+        meeting: Whether workers that step by themselves (local updates) exchange something in this step; the share of
+            such steps is `sync.meeting_steps`.
+
+    Raises:
+        InputError: The layout does not fit the cluster or the schedule, the device has no units for the precision, or
+            the graph is too large for 32-bit indices.
+    """
+    _check(training.layout, cluster.ranks)
+    check_precision(training.precision, cluster.accelerator)
+    check_communication(training)
+    layout = training.layout
+    schedule = schedules.get(layout.schedule)
+    parts = _parts(training, cluster, schedule, times_of)
+    emission = _emission(layout, schedule, parts)
+    asked = asked_of(training)
+    domain = 1 if asked is None else cluster.scale_up_domain
+    lattice = Lattice(layout, workers_of(training), domain)
+    ahead = asked is not None and asked.scheduling is not None
+    # What is late runs beside everything, whatever the layout overlaps.
+    late = asked is not None and asked.asynchronous is not None
+    beside = layout.replace(overlap_gradient=True, overlap_parameter=True) if late else layout
+    planned = training.replace(layout=beside)
+    plan = data.DataPlan.of(planned, lattice, parts, splits_backward=schedule.splits_backward, reduce_ahead=ahead)
+    pieces = cut(emission, parts, plan.split(emission))
+    program = Program(lattice, parts.stages, layout.micro_batches)
+    if times_of is None:
+        program.loss = _loss(training, cluster.accelerator, Machine.of(cluster), parts.rows)
+    step = Step(training, cluster, parts, emission, plan, pieces, program)
+    _fill(step, checkpoint=checkpoint, meeting=meeting)
+    return expand(program)
+
+
+def losses(training: Training, accelerator: Accelerator, machine: Machine) -> NDArray[np.float64]:
+    """What the computations of a step lose to the communications beside them: `TaskGraph.loss` of its graph.
+
+    All that a network changes about the graph of a step.
+
+    Args:
+        training: The job.
+        accelerator: What computes.
+        machine: What it communicates with.
+
+    Returns:
+        float64[2 * parts, len(CONTENDERS)], the parts' forward passes, then their backward passes.
+    """
+    return _loss(training, accelerator, machine, rows_of(training, _segments(training))[1])
+
+
+def _loss(
+    training: Training, accelerator: Accelerator, machine: Machine, rows: Sequence[VirtualStage]
+) -> NDArray[np.float64]:
+    """What every part's passes lose to the collectives beside them."""
+    columns = Columns.of([training], [accelerator])
+    passes, slowed = layer_passes(columns), concurrent_passes(columns, MachineColumns.of([machine]))
+    known: dict[tuple[int, int, bool, bool], tuple[list[float], list[float]]] = {}
+    for row in rows:
+        if alike(row) not in known:
+            layers = (row.layers, row.moe_layers, float(row.embedding), float(row.head))
+            alone = passes.stage(*layers)
+            loss = slowed.loss(alone, layers)
+            known[alike(row)] = (
+                [float(loss.forward[name][0]) for name in CONTENDERS],
+                [float(loss.backward[name][0]) for name in CONTENDERS],
+            )
+    table = np.array([known[alike(row)] for row in rows])
+    return loss_table(table[:, 0], table[:, 1])
+
+
+def _fill(step: Step, *, checkpoint: bool, meeting: bool) -> None:
+    """Puts everything that a step does into its program."""
+    compute(step.program, step.pieces, step.parts)
+    launch(step.program, step.pieces, step.parts)
+    inner.attach(step.program, step.pieces, step.parts.traffic)
+    pipeline.connect(step.program, step.pieces, step.emission, costs.p2p_bytes(step.training, step.cluster.accelerator))
+    gather_for_passes(step)
+    reads = read_samples(step)
+    end = finish(step, reduce_gradients(step), meeting=meeting)
+    wait_for_storage(step, reads, save_state(step, end, checkpoint=checkpoint))
+
+
+def _parts(training: Training, cluster: Cluster, schedule: PipelineSchedule, times_of: TimesOf | None) -> StageParts:
+    return parts_of(
+        training,
+        cluster.accelerator,
+        _segments(training),
+        splits_backward=schedule.splits_backward,
+        times_of=times_of,
+        host_bps=cluster.server.pcie_bps,
+    )
+
+
+def _segments(training: Training) -> Callable[[VirtualStage, StageParameters], int]:
+    return lambda stage, parameters: segments(training, stage, parameters)
+
+
+def _emission(layout: Layout, schedule: PipelineSchedule, parts: StageParts) -> Emission:
+    paired = schedule.paired if layout.overlap_expert and layout.ep > 1 else None
+    sequences = (paired or schedule.sequences)(layout.pp, layout.vp, layout.micro_batches)
+    chunks = 2 if schedule.mirrored else layout.vp
+    return emit(sequences, chunks, parts.pass_ps[: parts.stages], mirrored=schedule.mirrored)
+
+
+def _check(layout: Layout, ranks: int) -> None:
+    """Divisions without which there is no graph; what does not fit in memory is `layout.check_fit`'s business."""
+    experts, stage = layout.ep * layout.expert_tp, layout.tp * layout.cp * layout.dp
+    shard = layout.shard_ranks if layout.zero == 3 else 1
+    batch = layout.dp * layout.micro_batch
+    problems = [
+        Problem(message, key=key, found=str(found), allowed=allowed)
+        for wrong, message, key, found, allowed in (
+            (layout.ranks != ranks, "the layout takes another number of ranks than the cluster has", "parallelism",
+             layout.ranks, f"{ranks}"),
+            (stage % experts != 0, "expert parallelism does not divide the ranks of a stage", "parallelism.ep",
+             experts, f"a divisor of {stage}"),
+            (layout.dp * layout.cp % shard != 0, "the FSDP shard group does not divide the replicas",
+             "parallelism.fsdp_shard", shard, f"a divisor of {layout.dp * layout.cp}"),
+            (layout.global_batch % batch != 0 or layout.global_batch < batch,
+             "the global batch is no integer of micro-batches on each replica", "global_batch",
+             layout.global_batch, f"a multiple of {batch}"),
+        )
+        if wrong
+    ]  # fmt: skip
+    if problems:
+        raise InputError.many(problems)
 
 
 _HASHED = frozenset({"ecmp", "flowlet"})
@@ -70,7 +240,8 @@ class Graphs:
             InputError: The layout does not fit the cluster.
         """
         from railyard.model.machine import Machine
-        from railyard.work.training.build import build, losses
+
+        pass
 
         alike, machine = _alike(training, cluster), Machine.of(cluster)
         with self._lock:

@@ -14,12 +14,11 @@ import numpy as np
 from railyard.kit.errors import InputError, Problem
 from railyard.kit.quantities import format_memory
 from railyard.work.training.columns import Columns
-from railyard.work.training.estimate import estimate
+from railyard.work.training.designs import estimate
 from railyard.work.training.memory import LayoutError, fits, fullest_bytes, memory
 from railyard.work.training.parameters import check_precision
-from railyard.work.training.pipeline_ranks import PipelineRanks
 from railyard.work.training.spec import SCHEDULES, Layout, Training
-from railyard.work.training.stages import layer_counts
+from railyard.work.training.stages import PipelineRanks, layer_counts
 from railyard.work.training.sync.check import communicates
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.work.training.estimate import estimate
+from railyard.work.training.designs import estimate
 from railyard.work.training.layout import MICRO_BATCHES, check, virtual_sizes, with_least_recomputation
 from railyard.work.training.memory import LayoutError
 

@@ -11,8 +11,9 @@ from railyard.cluster.fabric import CREDITS
 from railyard.cluster.notes import empty_leafs, notes_of
 from railyard.engine import Jitter
 from railyard.kit.quantities import about_time
-from railyard.measure import tracks as timeline_tracks
+from railyard.measure import picture as timeline_tracks
 from railyard.measure.cost.ranges import band_of, of_entry
+from railyard.measure.decompose import stages
 from railyard.measure.lockstep import lockstep
 from railyard.measure.model_error import beyond_scatter, judged_software, power_error, step_error, tax_row
 from railyard.measure.network import network_use
@@ -28,11 +29,10 @@ from railyard.measure.result.training import (
     StorageFigures,
 )
 from railyard.measure.result.variants.work import TrainingVariant
-from railyard.measure.streams import stages
 from railyard.measure.utilization import StepWork, utilization
 from railyard.work.study.compose import completed, given_keys
 from railyard.work.study.deaths import listed
-from railyard.work.study.estimates import estimates
+from railyard.work.study.provenance import estimates
 from railyard.work.training import profiles
 from railyard.work.training.collectives import beyond_logs, collective_rows, economics, packets_of
 from railyard.work.training.graphs import hashes

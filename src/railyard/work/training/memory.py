@@ -16,7 +16,7 @@ from railyard.kit.quantities import format_memory
 from railyard.work.training.activations import in_flight, kept, state, working
 from railyard.work.training.columns import Columns
 from railyard.work.training.fully_sharded import fully_sharded
-from railyard.work.training.pipeline_ranks import PipelineRanks, RankColumns
+from railyard.work.training.stages import PipelineRanks, RankColumns
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.graph import CollectiveKind
-from railyard.work.training import communication
+from railyard.work.training import alpha_beta
 from railyard.work.training.alpha_beta import collective_s, send_s
 from railyard.work.training.compute import (
     dispatch_cast_s,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from railyard.work.training.columns import Columns
     from railyard.work.training.contention import ConcurrentPasses, Loss
     from railyard.work.training.passes import LayerPasses
-    from railyard.work.training.pipeline_ranks import RankColumns
+    from railyard.work.training.stages import RankColumns
     from railyard.work.training.sync.closed_form import AdaptedDesigns
 
 
@@ -143,12 +143,12 @@ def rank_times(
 
 def _exposed(columns: Columns, rank: RankColumns, machine: MachineColumns, phase: str, loss: Loss) -> _Exposed:
     """Exposed collectives of one pass; backward runs the forward ones again under full recomputation."""
-    counts = communication.places(columns, rank)
-    groups, seen = communication.groups(columns), {name: machine.seen_by(name) for name in ("tp", "cp", "ep")}
+    counts = alpha_beta.places(columns, rank)
+    groups, seen = alpha_beta.groups(columns), {name: machine.seen_by(name) for name in ("tp", "cp", "ep")}
     found = {name: np.zeros_like(rank.layers) for name in ("tp", "cp", "ep")}
     contention, started, under = np.zeros_like(rank.layers), np.zeros_like(rank.layers), np.zeros_like(rank.layers)
-    for exchange in communication.exchanges(columns, machine.domain):
-        collectives = exchange.count * counts[exchange.part] * communication.repeats(columns, exchange, phase)
+    for exchange in alpha_beta.exchanges(columns, machine.domain):
+        collectives = exchange.count * counts[exchange.part] * alpha_beta.repeats(columns, exchange, phase)
         if not np.any(collectives):
             continue
         started = started + collectives
@@ -168,7 +168,7 @@ def _exposed(columns: Columns, rank: RankColumns, machine: MachineColumns, phase
 
 def _send_s(columns: Columns, machine: MachineColumns) -> F:
     stride = columns.layout.tp * columns.layout.cp * columns.layout.dp
-    sent = send_s(communication.pipeline_bytes(columns), stride, machine.seen_by("pp"))
+    sent = send_s(alpha_beta.pipeline_bytes(columns), stride, machine.seen_by("pp"))
     return np.where(columns.layout.pp > 1, sent, 0.0)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from railyard.model.machine import MachineColumns
     from railyard.work.training.columns import Columns
     from railyard.work.training.contention import Loss
-    from railyard.work.training.pipeline_ranks import RankColumns
+    from railyard.work.training.stages import RankColumns
     from railyard.work.training.sync.closed_form import AdaptedDesigns
 
 

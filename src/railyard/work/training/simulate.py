@@ -14,7 +14,7 @@ from railyard.kit.quantities import percentile
 from railyard.measure import bottleneck
 from railyard.measure.utilization import crosses, tax_of
 from railyard.work.scenario.load import blaming
-from railyard.work.study.bounds import about_tasks
+from railyard.work.study.compose import about_tasks
 from railyard.work.study.deaths import words
 from railyard.work.training import trying
 from railyard.work.training.designs import Site, evaluate

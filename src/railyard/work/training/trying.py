@@ -9,7 +9,7 @@ from railyard.kit.errors import InputError, SimulationError
 from railyard.measure.result.step import ChangeRow
 from railyard.work.remedies import Waits, proposals
 from railyard.work.remedies.changed import PARALLELISM, changed
-from railyard.work.study import bounds
+from railyard.work.study import compose
 from railyard.work.training.collectives import economics
 from railyard.work.training.faults import on_flow, sorted_out
 from railyard.work.training.graphs import redrawn
@@ -172,7 +172,7 @@ def with_changes(search: Bottleneck, remedied: Remedied, tax: float) -> Bottlene
         remedied: Runs steps of the variant, on the engine that trials are made on.
         tax: Share of its tokens that the scale-out network takes.
     """
-    if bounds.about_tasks(remedied.bench.job.training) > TASKS:
+    if compose.about_tasks(remedied.bench.job.training) > TASKS:
         return replace(search, headline=TOO_LARGE)
     try:
         plain = remedied.plain()

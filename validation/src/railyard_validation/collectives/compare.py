@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.ask.calibrate.nccl import log as nccl_log
-from railyard.ask.calibrate.nccl.health import listed_as_odd, number_of
-from railyard.ask.calibrate.nccl.launch import CLASSES
-from railyard.ask.calibrate.nccl.rows import CollectiveResult, validate_log
+from railyard.ask.calibrate.nccl.machine import CLASSES
+from railyard.ask.calibrate.nccl.rows import CollectiveResult, listed_as_odd, number_of, validate_log
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:

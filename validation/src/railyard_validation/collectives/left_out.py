@@ -20,9 +20,8 @@ import numpy as np
 from railyard.ask.calibrate.nccl import log as nccl_log
 from railyard.ask.calibrate.nccl.constants import CONSTANTS as MEASURED
 from railyard.ask.calibrate.nccl.constants import Constants
-from railyard.ask.calibrate.nccl.health import chosen_by_plugin, listed_as_odd, number_of, operator_of
 from railyard.ask.calibrate.nccl.priors import CONSTANTS, STEP, constants_of
-from railyard.ask.calibrate.nccl.rows import validate_log
+from railyard.ask.calibrate.nccl.rows import chosen_by_plugin, listed_as_odd, number_of, operator_of, validate_log
 from railyard.collective import model_error
 from railyard.kit.errors import InputError
 from railyard_validation.bands import Miss, inside

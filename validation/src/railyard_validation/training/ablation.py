@@ -18,8 +18,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from railyard.work.training import compute, pipeline_ranks, profiles, rank_times, stages
-from railyard.work.training.estimate import estimate
+from railyard.work.training import compute, profiles, rank_times, stages
+from railyard.work.training.designs import estimate
 from railyard_validation.training.cases import kind, predicted_s
 from railyard_validation.training.fit import fit, refitted, scored, smallest_scale
 
@@ -186,7 +186,7 @@ CAUSES: tuple[Detail, ...] = (
         "none",
         case=_job(lambda case: {"model": dataclasses.replace(case.training.model, mtp_layers=0)}),
     ),
-    Detail("uneven stages", "the same share of the layers", swap=(pipeline_ranks, "rank_stages", _even)),
+    Detail("uneven stages", "the same share of the layers", swap=(stages, "rank_stages", _even)),
 )
 
 DETAILS: tuple[Detail, ...] = (

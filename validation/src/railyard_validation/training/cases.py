@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from railyard.kit.errors import InputError
 from railyard.model import flops
 from railyard.model.flops import UNBALANCED
-from railyard.work.training.estimate import estimate
+from railyard.work.training.designs import estimate
 from railyard.work.training.spec import Lora, Training
 from railyard_validation.training import table as tables
 from railyard_validation.training.layout import layout_of, precision_of, software_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.model.machine import Machine
-    from railyard.work.training.estimate import Estimate
+    from railyard.work.training.designs import Estimate
     from railyard_validation.training.table import Row
 
 # Methods that train a few weights beside a frozen model: LoRA is modelled; what dequantizes or normalizes is not.

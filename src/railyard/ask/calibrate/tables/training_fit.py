@@ -14,7 +14,7 @@ from railyard.ask.calibrate.tables.training_rows import steps_of
 from railyard.model.own_runs import TAIL, expected, noise
 from railyard.work.training import pace as calibrated
 from railyard.work.training import profiles
-from railyard.work.training.estimate import estimate
+from railyard.work.training.designs import estimate
 from railyard.work.training.pace import place, scatter, traits_of
 from railyard.work.training.spec import OwnRun
 

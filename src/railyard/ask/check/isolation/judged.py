@@ -17,7 +17,7 @@ from railyard.ask.deploy.emit.configurations import files
 from railyard.ask.deploy.emit.labs import port_guids
 from railyard.ask.deploy.plan.drawn import HOSTS6, addresses_of, drawn, interface, is_infiniband
 from railyard.ask.deploy.plan.shared import shared_of
-from railyard.cluster.asbuilt.port_names import dialect
+from railyard.cluster.asbuilt.discovery import dialect
 from railyard.cluster.tenancy import MECHANISMS
 from railyard.kit.errors import InputError
 

@@ -13,7 +13,7 @@ from railyard.ask.deploy.emit.intent import switches
 from railyard.ask.deploy.emit.read_back import differences
 from railyard.ask.deploy.plan.cabling import as_set, plan_of
 from railyard.ask.deploy.plan.drawn import is_infiniband
-from railyard.cluster.asbuilt.port_names import dialect
+from railyard.cluster.asbuilt.discovery import dialect
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_text
 

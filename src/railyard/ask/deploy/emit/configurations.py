@@ -14,7 +14,7 @@ from railyard.ask.deploy.emit.intent import DSCP_ROCE, LOSSLESS, hosts, switches
 from railyard.ask.deploy.emit.labs import port_guids
 from railyard.ask.deploy.emit.read_back import differences
 from railyard.ask.deploy.plan.drawn import drawn, is_infiniband
-from railyard.cluster.asbuilt.port_names import dialect
+from railyard.cluster.asbuilt.discovery import dialect
 from railyard.cluster.fabric import fabrics
 from railyard.cluster.nccl import machines as graphs
 from railyard.cluster.nccl.machine import write

@@ -16,7 +16,7 @@ from railyard.ask.deploy.emit.labs import dot, netlist
 from railyard.ask.deploy.emit.provision import files as provisioning
 from railyard.ask.deploy.files import replaced
 from railyard.ask.deploy.plan.drawn import drawn, is_infiniband
-from railyard.cluster.asbuilt.port_names import dialect
+from railyard.cluster.asbuilt.discovery import dialect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from railyard.ask.deploy.plan.cabling import Plan
-    from railyard.cluster.asbuilt.port_names import Dialect
+    from railyard.cluster.asbuilt.discovery import Dialect
 
 MAX_PATHS = 128
 """Equal-cost paths that a switch may use: more than any tier of the plan has."""

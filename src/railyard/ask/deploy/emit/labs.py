@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from railyard.ask.deploy.emit import tables
 from railyard.ask.deploy.emit.intent import hosts
 from railyard.ask.deploy.plan.drawn import drawn, is_infiniband
+from railyard.cluster.asbuilt.discovery import dialect
 from railyard.cluster.asbuilt.ibnetdiscover import LANE_BPS, PORT_LANES
-from railyard.cluster.asbuilt.port_names import dialect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from railyard.ask.deploy.plan.cabling import Plan
-    from railyard.cluster.asbuilt.port_names import Dialect
+    from railyard.cluster.asbuilt.discovery import Dialect
 
 SITE, MAKER = "railyard", "planned"
 """NetBox asks for a site and a manufacturer; a plan has neither, and what is called so is easily renamed."""

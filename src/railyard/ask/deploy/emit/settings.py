@@ -11,7 +11,7 @@ from railyard.ask.deploy.emit.intent import switches
 from railyard.ask.deploy.emit.read_back import READERS
 from railyard.ask.deploy.plan.cabling import as_set, plan_of
 from railyard.ask.deploy.plan.drawn import is_infiniband
-from railyard.cluster.asbuilt.port_names import dialect
+from railyard.cluster.asbuilt.discovery import dialect
 from railyard.work.study import compose
 
 if TYPE_CHECKING:

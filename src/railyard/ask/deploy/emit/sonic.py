@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.ask.deploy.emit import frr
 from railyard.ask.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS
 from railyard.ask.deploy.headroom import headroom
-from railyard.cluster.asbuilt.port_names import SONIC_LANES
+from railyard.cluster.asbuilt.discovery import SONIC_LANES
 
 if TYPE_CHECKING:
     from railyard.ask.deploy.emit.intent import Port, SwitchIntent

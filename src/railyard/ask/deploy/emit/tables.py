@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.ask.deploy.plan.cabling import Plan
-    from railyard.cluster.asbuilt.port_names import Dialect
+    from railyard.cluster.asbuilt.discovery import Dialect
 
 
 @lru_cache(1)

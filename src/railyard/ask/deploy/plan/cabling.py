@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.cluster.boxes import copper_reach_m
-from railyard.cluster.cages import ends_of, sockets
 from railyard.cluster.hall.devices import NETWORKS, Devices, nodes_of
 from railyard.cluster.hall.hall import hall_of, lengths
 from railyard.cluster.hall.patching import CONNECTIONS, lost_db_per_m
+from railyard.cluster.ports import ends_of, sockets
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.packet import PacketSettings, assign
 from railyard.work.scenario.packet.settings import differences

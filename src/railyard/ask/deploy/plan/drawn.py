@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
+from railyard.cluster.asbuilt.discovery import DIALECTS, Dialect, Discovery, FoundCable, FoundDevice
 from railyard.cluster.asbuilt.ibnetdiscover import PORT_LANES
-from railyard.cluster.asbuilt.port_names import DIALECTS, Dialect
 from railyard.cluster.hall.devices import NETWORKS
 
 if TYPE_CHECKING:

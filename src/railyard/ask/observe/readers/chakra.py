@@ -16,14 +16,13 @@ from railyard.ask.observe.kernels import COMMUNICATION, COMPUTE, COPY, KernelRow
 from railyard.ask.observe.reader import Piece, Reader, readers
 from railyard.kit.errors import InputError
 from railyard.work.trace.chakra_files import decoded
-from railyard.work.trace.chakra_nodes import COLLECTIVE, MEM_LOAD, MEM_STORE, RECV, SEND
-from railyard.work.trace.chakra_order import KINDS
+from railyard.work.trace.chakra_order import COLLECTIVE, KINDS, MEM_LOAD, MEM_STORE, RECV, SEND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from railyard.ask.observe.sources import Source
-    from railyard.work.trace.chakra_nodes import ChakraNode
+    from railyard.work.trace.chakra_order import ChakraNode
 
 _RANK = re.compile(r"(\d{1,9})\.(?:et|json)(?:\.gz)?$")
 _KEYS = (b'"workload_graph"', b'"ctrlDeps"', b'"NodeType"', b'"durationMicros"')

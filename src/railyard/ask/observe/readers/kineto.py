@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.observe.events import EventFile
+from railyard.ask.observe.gather import EventFile
 from railyard.ask.observe.kernel_names import is_communication, kind_of
 from railyard.ask.observe.kernels import COMMUNICATION, COMPUTE, COPY, KernelRows
 from railyard.ask.observe.reader import Piece, Reader, readers

@@ -12,8 +12,7 @@ import numpy as np
 from railyard.ask.plan.designs.constraints import Looked, shown
 from railyard.ask.plan.designs.objectives import measured_by, regrets
 from railyard.work.scenario.load import dump
-from railyard.work.study.folder import digest_of, digests_of
-from railyard.work.study.journal import key_of
+from railyard.work.study.folder import digest_of, digests_of, key_of
 from railyard.work.study.provenance import version
 from railyard.work.study.tasks import GONE
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from railyard.ask.plan.designs.planned import Planned
     from railyard.ask.plan.designs.space import Space
     from railyard.work.scenario.load import Draft
-    from railyard.work.study.journal import Journal
+    from railyard.work.study.folder import Journal
 
 
 _BLOCK = 512

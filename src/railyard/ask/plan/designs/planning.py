@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from railyard.ask.plan.designs.planned import Planned
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.plan_section import PlanSection
-    from railyard.work.study.journal import Journal
+    from railyard.work.study.folder import Journal
     from railyard.work.study.tasks import Workers
 
     Report = Callable[[str, float], None]

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     F = NDArray[np.float64]
 
+    from railyard.measure.serving.journeys import Served
     from railyard.measure.serving.objective import Goodput, Objective
-    from railyard.measure.serving.served import Served
 
 
 HARDWARE = ("accelerators_usd", "servers_usd", "network_usd", "storage_usd")

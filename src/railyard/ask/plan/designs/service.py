@@ -20,9 +20,8 @@ from railyard.measure.cost.cost import hourly_inputs
 from railyard.measure.cost.deployment import Use, deployment_cost
 from railyard.measure.cost.serving import PaidGoodput
 from railyard.measure.model_error import serving_error
-from railyard.measure.serving.journeys import quantiles
+from railyard.measure.serving.journeys import DONE, Served, quantiles
 from railyard.measure.serving.objective import goodput
-from railyard.measure.serving.served import DONE, Served
 from railyard.work.scenario.variants import Variant
 from railyard.work.serving.figures import drawn_w, idle_of, parts_of_bill, uses_of
 from railyard.work.serving.measuring import SHORTEST_S, judged_as, latencies, objective_of, sold_of

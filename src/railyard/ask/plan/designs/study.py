@@ -13,8 +13,7 @@ from railyard.ask.plan.designs.summary import answer_of
 from railyard.kit.files import expect_folder, write_frame, write_text
 from railyard.work.scenario.load import dump
 from railyard.work.study import folder as folders
-from railyard.work.study.folder import slug
-from railyard.work.study.journal import Journal, key_of
+from railyard.work.study.folder import Journal, key_of, slug
 from railyard.work.study.provenance import version
 from railyard.work.study.workers import workers
 

@@ -14,8 +14,7 @@ from railyard.kit.errors import InputError
 from railyard.model.columns import StorageRates
 from railyard.model.machine import Machine
 from railyard.work.training import stored
-from railyard.work.training.designs import evaluate
-from railyard.work.training.estimate import estimate
+from railyard.work.training.designs import estimate, evaluate
 from railyard.work.training.losses import unsaved_s
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.ask.plan.designs.build import Bench, Design
-    from railyard.work.training.estimate import Estimate
+    from railyard.work.training.designs import Estimate
     from railyard.work.training.spec import Training
 
 AT_ONCE = 16_384

@@ -12,8 +12,8 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.tune.settings.cases import unseen_cases
 from railyard.ask.tune.settings.search import settled
+from railyard.ask.tune.settings.space import unseen_cases
 from railyard.ask.tune.settings.trials import STEP
 from railyard.engine.packet.fabrics import ROCE, following
 from railyard.kit.errors import InputError, Interrupted
@@ -22,8 +22,8 @@ from railyard.work.study.tasks import Task
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from railyard.ask.tune.settings.cases import Case
     from railyard.ask.tune.settings.search import Report
+    from railyard.ask.tune.settings.space import Case
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.model import TuneSection
     from railyard.work.study.tasks import Workers

@@ -26,7 +26,7 @@ from railyard.kit.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from railyard.ask.tune.settings.cases import Case
+    from railyard.ask.tune.settings.space import Case
     from railyard.ask.tune.settings.trials import Trials
 
     Settings = dict[str, Any]

@@ -11,11 +11,19 @@ import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.tune.settings.cases import KINDS, Case, Ground, Kind, can_run, other_jobs, unseen_cases
-from railyard.ask.tune.settings.judging import Run
 from railyard.ask.tune.settings.race import Design, Part, Race
-from railyard.ask.tune.settings.space import refuse_wrong, space_of
-from railyard.ask.tune.settings.trials import Trials
+from railyard.ask.tune.settings.space import (
+    KINDS,
+    Case,
+    Ground,
+    Kind,
+    can_run,
+    other_jobs,
+    refuse_wrong,
+    space_of,
+    unseen_cases,
+)
+from railyard.ask.tune.settings.trials import Run, Trials
 from railyard.kit.errors import InputError, Interrupted
 from railyard.kit.quantities import interval
 from railyard.kit.schema.yaml import Mark, Node
@@ -23,7 +31,7 @@ from railyard.kit.schema.yaml import Mark, Node
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from railyard.ask.tune.settings.judging import Pair
+    from railyard.ask.tune.settings.trials import Pair
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.model import TuneSection
     from railyard.work.study.tasks import Workers

@@ -6,9 +6,9 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.tune.settings.judging import curves, tail_gains
 from railyard.ask.tune.settings.search import Tuner
 from railyard.ask.tune.settings.space import value_at
+from railyard.ask.tune.settings.trials import curves, tail_gains
 from railyard.collective.tuner import nccl
 from railyard.kit.errors import InputError
 from railyard.measure.result.answers.placement import TuneAnswer
@@ -19,10 +19,10 @@ from railyard.work.study.provenance import version
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from railyard.ask.tune.settings.cases import Kind
-    from railyard.ask.tune.settings.judging import TailGain
     from railyard.ask.tune.settings.race import Design
     from railyard.ask.tune.settings.search import Tuned
+    from railyard.ask.tune.settings.space import Kind
+    from railyard.ask.tune.settings.trials import TailGain
     from railyard.work.scenario.load import Draft
     from railyard.work.study.tasks import Workers
 

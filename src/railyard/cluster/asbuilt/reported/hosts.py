@@ -9,7 +9,7 @@ import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from railyard.cluster.asbuilt.port_names import hardware_address
+from railyard.cluster.asbuilt.discovery import hardware_address
 from railyard.cluster.asbuilt.reported.reports import Part, Reader, Report, Reports, readers
 from railyard.kit.errors import Problem, did_you_mean
 from railyard.kit.quantities import rate

@@ -29,7 +29,7 @@ def place(asked: Asked) -> Outcome:
 
 
 def _policies() -> Sequence[str]:
-    from railyard.work.operate.policy import policies
+    from railyard.work.operate.discipline import policies
 
     return [name for name, _ in policies.shipped()]
 

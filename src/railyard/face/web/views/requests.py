@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _RUNS = 3
 PARTS = ("queue_s", "compute_s", "collectives_s", "transfer_s")
-"""Of the time to the first token; see `railyard.measure.serving.served`."""
+"""Of the time to the first token; see `railyard.measure.serving.journeys`."""
 
 _WANTED = ("arrival_s", "ttft_s", "tpot_s", "e2e_s", "input_tokens", "output_tokens", *PARTS)
 

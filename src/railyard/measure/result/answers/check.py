@@ -6,9 +6,15 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from railyard.measure.result.answers.place import PicturePlace
 from railyard.measure.result.network import Picture
 from railyard.measure.result.section import Count, Figures, Share, Values
+
+
+class PicturePlace(Figures):
+    """Boxes and edges of a `Picture`; both empty where it is not on it."""
+
+    boxes: tuple[tuple[Count, Count], ...] = Field(description="tier and box")
+    edges: tuple[Count, ...] = Field(description="numbers of edges")
 
 
 class CableEnds(Figures):

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.kit.errors import InputError
-from railyard.work.operate.kueue.files import parse_manifests
 from railyard.work.operate.kueue.manifests import node
-from railyard.work.operate.kueue.state import levels_of, read_each
+from railyard.work.operate.kueue.state import levels_of, parse_manifests, read_each
 from railyard.work.operate.topology_file import TopologyFormat, formats
 from railyard.work.operate.tree import NodeTree
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.kit.errors import InputError
 from railyard.work.operate.formats.kubernetes import documents, node_name
-from railyard.work.operate.kueue.domains import matches_labels
-from railyard.work.operate.kueue.files import parse_manifests
 from railyard.work.operate.kueue.manifests import node, text
-from railyard.work.operate.kueue.state import read_each
+from railyard.work.operate.kueue.room import matches_labels
+from railyard.work.operate.kueue.state import parse_manifests, read_each
 from railyard.work.operate.topology_file import Switch, TopologyFormat, formats, switches_of, tree_of
 
 if TYPE_CHECKING:

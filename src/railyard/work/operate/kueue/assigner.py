@@ -7,9 +7,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from railyard.work.operate.kueue.ask import times, total
-from railyard.work.operate.kueue.domains import matches, unborne
 from railyard.work.operate.kueue.plan import Choice, Mode, Part, Plan, explicit, settle, topology_only
 from railyard.work.operate.kueue.queues import NEVER
+from railyard.work.operate.kueue.room import matches, unborne
 from railyard.work.operate.kueue.targets import targets
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.work.operate.kueue.ask import Fits, total
-from railyard.work.operate.kueue.domains import Domains, barred, score
 from railyard.work.operate.kueue.objects import HOSTNAME, Assignment
+from railyard.work.operate.kueue.room import Domains, barred, score
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.work.operate.kueue.ask import Requests
-    from railyard.work.operate.kueue.domains import Path
     from railyard.work.operate.kueue.objects import Labels, Node, PodSet, Toleration
+    from railyard.work.operate.kueue.room import Path
 
 _PLENTY = 2**31 - 1
 

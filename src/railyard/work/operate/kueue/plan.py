@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 
 from railyard.work.operate.kueue.ask import Refusal
 from railyard.work.operate.kueue.flavor import usage
-from railyard.work.operate.kueue.place import Running, place
+from railyard.work.operate.kueue.place import Running, Search, Wanted, place
 from railyard.work.operate.kueue.queues import Admission, Share
-from railyard.work.operate.kueue.seek import Search, Wanted
 from railyard.work.operate.kueue.snapshot import Usage
 
 if TYPE_CHECKING:
     from railyard.work.operate.kueue.ask import Requests
-    from railyard.work.operate.kueue.domains import Path
     from railyard.work.operate.kueue.objects import Assignment, PodSet
     from railyard.work.operate.kueue.queues import ClusterQueue, Kind, Workload
+    from railyard.work.operate.kueue.room import Path
     from railyard.work.operate.kueue.snapshot import Snapshot
 
 

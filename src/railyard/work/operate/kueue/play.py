@@ -20,6 +20,24 @@ if TYPE_CHECKING:
     from railyard.work.operate.kueue.snapshot import Cluster
 
 
+def state_of(played: Played, one: Workload) -> str:
+    """Of `waits`, `preempted`, `has quota`, `moved`, `admitted` and `runs`."""
+    if one.admission is None:
+        return "preempted" if one.key in played.gone else "waits"
+    if not one.admitted:
+        return "has quota"
+    if one.key in played.moved:
+        return "moved"
+    return "admitted" if one.key in played.news else "runs"
+
+
+def why_not(played: Played, key: str) -> str:
+    """Why a workload has no admission; empty where nothing is known."""
+    if played.gone.get(key):
+        return f"for {played.gone[key]}"
+    return played.why.get(key, "no node in place of the one that is lost" if key in played.gone else "")
+
+
 Pins = dict[str, dict[str, str]]
 """By pod set and resource, the flavor that was nominated."""
 

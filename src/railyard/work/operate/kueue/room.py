@@ -2,15 +2,157 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from railyard.work.operate.kueue.ask import Ask, Fits
-    from railyard.work.operate.kueue.domains import Domains
+    from railyard.work.operate.kueue.objects import Labels, Node, Selection, Toleration
+
+
+_STOPS = {"NoSchedule", "NoExecute"}
+"""Effects of taints that keep pods away; PreferNoSchedule does not."""
+
+
+def barred(node: Node, selection: Selection, tolerations: tuple[Toleration, ...]) -> str:
+    """What keeps the pods away from a node: a taint, `nodeSelector` or `affinity`; empty: nothing.
+
+    Args:
+        node: The node.
+        selection: Of the pods.
+        tolerations: Of the flavor, beside those of the pods.
+    """
+    taint = unborne(node.taints, (*selection.tolerations, *tolerations))
+    if taint:
+        return taint
+    if any(node.labels.get(key) != value for key, value in selection.labels.items()):
+        return "nodeSelector"
+    if selection.terms and not any(_term(term, node.labels, node.name) for term in selection.terms):
+        return "affinity"
+    return ""
+
+
+def unborne(taints: tuple[tuple[str, str, str], ...], tolerations: tuple[Toleration, ...]) -> str:
+    """The first taint that keeps pods away and that none of the tolerations bears, as `key=value:effect`."""
+    for taint in taints:
+        if taint[2] in _STOPS and not any(one.bears(taint) for one in tolerations):
+            key, value, effect = taint
+            return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+    return ""
+
+
+def score(node: Node, selection: Selection) -> int:
+    """Sum of the weights of preferred terms that a node matches."""
+    return sum(weight for weight, term in selection.preferred if weight and _term(term, node.labels, node.name))
+
+
+def matches(labels: Labels, terms: tuple[dict[str, Any], ...], keys: set[str]) -> bool:
+    """Whether labels match one of the terms, of which only expressions on these keys count."""
+    kept = [
+        {"matchExpressions": [one for one in term.get("matchExpressions", ()) if one["key"] in keys]} for term in terms
+    ]
+    return any(not term["matchExpressions"] or _term(term, labels, "") for term in kept)
+
+
+def matches_labels(selector: dict[str, Any], labels: Labels) -> bool:
+    """Whether labels match a label selector: `matchLabels` and `matchExpressions`."""
+    wanted = selector.get("matchLabels") or {}
+    expressions = selector.get("matchExpressions") or ()
+    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+        _expression(one, labels) for one in expressions
+    )
+
+
+def _term(term: dict[str, Any], labels: Labels, name: str) -> bool:
+    expressions = [(one, labels) for one in term.get("matchExpressions") or ()]
+    expressions += [(one, {"metadata.name": name}) for one in term.get("matchFields") or ()]
+    return bool(expressions) and all(_expression(one, found) for one, found in expressions)
+
+
+def _expression(one: dict[str, Any], labels: Labels) -> bool:
+    values, found = [str(value) for value in one.get("values") or ()], labels.get(one["key"])
+    operator = str(one["operator"])
+    if operator in ("Exists", "DoesNotExist"):
+        return (found is not None) == (operator == "Exists")
+    if operator in ("In", "NotIn"):
+        return (found in values) == (operator == "In")
+    if found is None or not found.lstrip("-").isdigit():
+        return False
+    return int(found) > int(values[0]) if operator == "Gt" else int(found) < int(values[0])
+
+
+Path = tuple[str, ...]
+"""Names of a group from the widest level to its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Domains:
+    """Groups of every level, the leafs last.
+
+    Attributes:
+        paths: One tuple a level: the path of each group.
+        parent: One int32[groups] a level, the group above.
+        children: One tuple a level: int64, the groups below each.
+        rank: One int64[groups] a level: the place of each in the order of names.
+    """
+
+    paths: tuple[tuple[Path, ...], ...]
+    parent: tuple[NDArray[np.int32], ...]
+    children: tuple[tuple[NDArray[np.int64], ...], ...]
+    rank: tuple[NDArray[np.int64], ...]
+
+    @staticmethod
+    def of(paths: Sequence[Path], levels: int) -> Domains:
+        """Of the path of each leaf; leafs are numbered as they come, and none comes twice.
+
+        Args:
+            paths: Of leafs.
+            levels: How many names each path has.
+        """
+        kept, parent, children, rank = [], [], [], []
+        above: dict[Path, int] = {(): 0}
+        for level in range(1, levels + 1):
+            here = {path: number for number, path in enumerate(dict.fromkeys(path[:level] for path in paths))}
+            parent.append(np.array([above[path[:-1]] for path in here], np.int32))
+            order = {path: place for place, path in enumerate(sorted(here))}
+            rank.append(np.array([order[path] for path in here], np.int64))
+            kept.append(tuple(here))
+            above = here
+        for level in range(levels - 1):
+            order_by = np.argsort(parent[level + 1], kind="stable")
+            cuts = np.cumsum(np.bincount(parent[level + 1], minlength=len(parent[level])))[:-1]
+            children.append(tuple(np.split(order_by, cuts)))
+        return Domains(tuple(kept), tuple(parent), tuple(children), tuple(rank))
+
+    @property
+    def lowest(self) -> int:
+        """The level of leafs."""
+        return len(self.parent) - 1
+
+    def groups(self, level: int) -> NDArray[np.int64]:
+        """int64, all groups of a level."""
+        return np.arange(len(self.parent[level]))
+
+    @cached_property
+    def leaf_of(self) -> dict[str, int]:
+        """Leafs by the last name of their paths, the first of equals."""
+        found: dict[str, int] = {}
+        for number, path in enumerate(self.paths[-1] if self.paths else ()):
+            found.setdefault(path[-1], number)
+        return found
+
+    def under(self, path: Path) -> NDArray[np.bool_]:
+        """bool[leafs], those that lie in the group of this path (all, where it is empty)."""
+        size = len(path)
+        return np.array([leaf[:size] == path for leaf in self.paths[-1]], np.bool_)
+
 
 Counts = list["NDArray[np.int64]"]
 """One int64[groups] a level."""

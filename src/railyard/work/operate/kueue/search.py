@@ -3,19 +3,226 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log2
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.work.operate.kueue.ask import Given
-from railyard.work.operate.kueue.balanced import balanced
 from railyard.work.operate.kueue.room import Room
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from railyard.work.operate.kueue.ask import Ask, Fits
-    from railyard.work.operate.kueue.domains import Domains
+    from railyard.work.operate.kueue.room import Domains
+
+
+Spread = tuple["Room", int, list[int]]
+"""Room with shares handed out, the level of the groups, and the groups."""
+
+
+@dataclass(frozen=True)
+class _Greedy:
+    """A greedy choice: how many groups it takes, and the last with a leader and without."""
+
+    groups: int
+    last_led: int | None
+    last: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Choice:
+    """Groups that could take equal shares: room without those below the threshold."""
+
+    room: Room
+    groups: list[int]
+    threshold: int
+    count: int
+
+
+def balanced(room: Room) -> Spread | None:
+    """Equal shares for the groups of the level asked for; None: there are none, the usual search has to do."""
+    ask = room.ask
+    choice = _best(room)
+    if choice is None:
+        return None
+    level, groups = ask.level, choice.groups
+    if level < room.slice_level:
+        chosen = _fewest(choice.room, level, sorted(groups, key=lambda one: _richness(choice.room, level, one)))
+        if chosen is None:
+            return None
+        groups = [int(child) for one in chosen for child in room.domains.children[level][one]]
+        level += 1
+    shared = _share(choice.room, level, groups, choice.threshold)
+    return None if shared is None else (choice.room, level, shared)
+
+
+def _best(room: Room) -> _Choice | None:
+    """Of the groups under each parent those with the highest threshold; of equals, those on fewest groups."""
+    level, best = room.ask.level, None
+    for siblings in _siblings(room, level):
+        found = _candidate(room, level, [int(one) for one in siblings], best.threshold if best else 0)
+        if found and (
+            best is None
+            or found.threshold > best.threshold
+            or (found.threshold == best.threshold and found.count < best.count)
+        ):
+            best = found
+    return best
+
+
+def _siblings(room: Room, level: int) -> Sequence[NDArray[np.int64]]:
+    if not level:
+        return [room.domains.groups(0)]
+    return [room.domains.children[level - 1][parent] for parent in np.argsort(room.domains.rank[level - 1])]
+
+
+def _candidate(room: Room, level: int, groups: list[int], least: int) -> _Choice | None:
+    ask, lower = room.ask, level < room.slice_level
+    below = [int(child) for one in groups for child in room.domains.children[level][one]] if lower else groups
+    greedy = _greedy(room, level + lower, below)
+    if greedy is None or not greedy.groups:
+        return None
+    slices, led = room.slices[level + lower], room.slices_led[level + lower]
+    limits = [ask.wanted // greedy.groups]
+    limits += [int(led[greedy.last_led])] if greedy.last_led is not None else []
+    limits += [int(slices[greedy.last])] if greedy.last is not None else []
+    thresholds = [min(limits)]
+    if ask.leaders and greedy.last is not None:
+        thresholds.append(min(thresholds[0], int(led[greedy.last])))
+    for threshold in dict.fromkeys(thresholds):
+        if threshold <= 0 or threshold < least:
+            return None
+        trial = _pruned(room, level, groups, threshold)
+        after = _greedy(trial, level, groups)
+        if after is not None:
+            return _Choice(trial, groups, threshold, after.groups)
+    return None
+
+
+def _greedy(room: Room, level: int, groups: list[int]) -> _Greedy | None:
+    """The largest groups until all slices and leaders have room; None: they do not."""
+    slices, leaders, used = room.ask.wanted, room.ask.leaders, 0
+    last_led = last = None
+    if leaders:
+        order = room.sorted_led(level, np.array(groups, np.int64))
+        while leaders > 0 and used < len(order) and room.leaders[level][order[used]] > 0:
+            last_led = order[used]
+            leaders -= int(room.leaders[level][last_led])
+            slices -= int(room.slices_led[level][last_led])
+            used += 1
+        groups = order[used:]
+    for group in room.sorted(level, np.array(groups, np.int64)):
+        if slices <= 0 or not room.slices[level][group]:
+            break
+        last, used = group, used + 1
+        slices -= int(room.slices[level][group])
+    return None if leaders > 0 or slices > 0 else _Greedy(used, last_led, last)
+
+
+def _pruned(room: Room, level: int, groups: list[int], threshold: int) -> Room:
+    """Room without the groups, and those one level below, that hold less than the threshold.
+
+    What inner slices would leave over is not taken off again: Kueue does not either.
+    """
+    trial = room.copy()
+    trial.inner = {}
+    if level < room.domains.lowest:
+        for child in np.concatenate([room.domains.children[level][one] for one in groups]):
+            _prune(trial, level + 1, int(child), threshold)
+    trial.roll_up()
+    for group in groups:
+        _prune(trial, level, group, threshold)
+    trial.inner = room.inner
+    return trial
+
+
+def _prune(room: Room, level: int, group: int, threshold: int) -> None:
+    if room.slices[level][group] < threshold:
+        _clear(room, level, group, (room.pods, room.slices, room.led, room.slices_led, room.leaders))
+    elif room.ask.leaders and room.leaders[level][group] and room.slices_led[level][group] < threshold:
+        _clear(room, level, group, (room.led, room.slices_led, room.leaders))
+
+
+def _clear(room: Room, level: int, group: int, kinds: tuple[list[NDArray[np.int64]], ...]) -> None:
+    groups = np.array([group])
+    while True:
+        for counts in kinds:
+            counts[level][groups] = 0
+        if level == room.domains.lowest:
+            return
+        groups = np.concatenate([room.domains.children[level][one] for one in groups])
+        level += 1
+
+
+def _richness(room: Room, level: int, group: int) -> tuple[int, int, float, int]:
+    """Order in which groups are tried: with a leader, most slices beside it, most evenly spread pods, by name."""
+    even = 0.0
+    if level < room.domains.lowest:
+        pods = room.pods[level + 1][room.domains.children[level][group]]
+        shares = [int(one) / int(pods.sum()) for one in pods if one > 0]
+        even = sum(-share * log2(share) for share in shares)
+    return (
+        -int(room.leaders[level][group]),
+        -int(room.slices_led[level][group]),
+        -even,
+        int(room.domains.rank[level][group]),
+    )
+
+
+def _fewest(room: Room, level: int, order: list[int]) -> list[int] | None:
+    """As few groups as a greedy choice takes, of those sets the one with least room that suffices.
+
+    A table of (groups taken, leaders left, pods left) to the first set that came to it.
+    """
+    greedy = _greedy(room, level, order)
+    if greedy is None:
+        return None
+    ask = room.ask
+    table: list[dict[tuple[int, int], tuple[int, ...]]] = [{} for _ in range(greedy.groups + 1)]
+    table[0][(ask.leaders, ask.wanted * ask.size)] = ()
+    for group in order:
+        for taken in range(greedy.groups, 0, -1):
+            _extend(room, level, group, (table[taken - 1], table[taken]))
+    done = {pods: chosen for (leaders, pods), chosen in table[-1].items() if not leaders and pods <= 0}
+    return list(done[max(done)]) if done else None
+
+
+def _extend(room: Room, level: int, group: int, tables: tuple[dict[tuple[int, int], tuple[int, ...]], ...]) -> None:
+    before, after = tables
+    for leaders, pods in sorted(before):
+        if leaders <= 0 and pods <= 0:
+            continue
+        chosen = (*before[leaders, pods], group)
+        able = int(room.leaders[level][group])
+        if leaders > 0 and able > 0:
+            after.setdefault((leaders - able, pods - int(room.led[level][group])), chosen)
+        if room.slices[level][group] > 0:
+            after.setdefault((leaders, pods - int(room.pods[level][group])), chosen)
+
+
+def _share(room: Room, level: int, groups: list[int], threshold: int) -> list[int] | None:
+    """The threshold to each of the fewest groups, and what is left to the first that have room."""
+    ask = room.ask
+    chosen = _fewest(room, level, sorted(groups, key=lambda one: int(room.domains.rank[level][one])))
+    if chosen is None or ask.wanted < len(chosen) * threshold:
+        return None
+    order = room.sorted_led(level, np.array(chosen, np.int64))
+    extra, leaders = ask.wanted - len(order) * threshold, ask.leaders
+    for group in order:
+        source = room.slices_led if leaders else room.slices
+        more = min(int(source[level][group]) - threshold, extra) if leaders or extra > 0 else 0
+        slices, gets = threshold + more, min(leaders, 1)
+        room.slices[level][group] = room.slices_led[level][group] = slices
+        room.pods[level][group] = slices * ask.size
+        room.led[level][group] = slices * ask.size - gets
+        room.leaders[level][group] = gets
+        extra, leaders = extra - more, leaders - gets
+    return None if extra > 0 or leaders > 0 else order
+
 
 Found = tuple[int, list[int]]
 """A level, and groups of it."""

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from railyard.work.operate.kueue.ask import Requests
-    from railyard.work.operate.kueue.domains import Path
     from railyard.work.operate.kueue.ledger import Account
     from railyard.work.operate.kueue.objects import Node
     from railyard.work.operate.kueue.queues import ClusterQueue, Cohort, FlavorSpec, Kind, Workload
+    from railyard.work.operate.kueue.room import Path
 
 
 @dataclass

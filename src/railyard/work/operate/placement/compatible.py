@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.work.operate.discipline import NodePolicy, policies
 from railyard.work.operate.placement.quiet import few_leafs, leaf_level
-from railyard.work.operate.policy import NodePolicy, policies
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.work.operate.discipline import NodePolicy, policies
 from railyard.work.operate.kueue.ask import Ask, Fits, Given
-from railyard.work.operate.kueue.domains import Domains
+from railyard.work.operate.kueue.room import Domains
 from railyard.work.operate.kueue.search import assign
-from railyard.work.operate.policy import NodePolicy, policies
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

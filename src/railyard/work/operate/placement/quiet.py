@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.policy import NodePolicy, policies
+from railyard.work.operate.discipline import NodePolicy, policies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

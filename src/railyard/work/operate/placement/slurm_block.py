@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.policy import NodePolicy, policies
+from railyard.work.operate.discipline import NodePolicy, policies
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

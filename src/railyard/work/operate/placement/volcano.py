@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.work.operate.discipline import NodePolicy, policies
 from railyard.work.operate.hypernodes import HyperNodes, packed, packed_alone
-from railyard.work.operate.policy import NodePolicy, policies
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

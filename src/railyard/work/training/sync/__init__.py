@@ -1,14 +1,18 @@
 """How replicas stay in step, and what software does to send less for it."""
 
-from railyard.work.training.sync.asynchronous import Delayed, StaleSynchronous
 from railyard.work.training.sync.check import check_communication
 from railyard.work.training.sync.compression import OneBit, PowerSgd, Quantized, TopK, ZeroPlusPlus
-from railyard.work.training.sync.dispatch import QuantizedDispatch
 from railyard.work.training.sync.local import DiLoCo, LocalSgd, StreamingDiLoCo
 from railyard.work.training.sync.published import Finding
-from railyard.work.training.sync.scheduling import Priority
 from railyard.work.training.sync.sparse import SparseEmbedding
-from railyard.work.training.sync.spec import KINDS, Communication
+from railyard.work.training.sync.spec import (
+    KINDS,
+    Communication,
+    Delayed,
+    Priority,
+    QuantizedDispatch,
+    StaleSynchronous,
+)
 
 __all__ = [
     "KINDS",

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from railyard.model.columns import F
     from railyard.model.machine import Machine
     from railyard.work.training.columns import Columns
-    from railyard.work.training.pipeline_ranks import PipelineRanks
     from railyard.work.training.spec import Training
+    from railyard.work.training.stages import PipelineRanks
     from railyard.work.training.sync.spec import Communication
     from railyard.work.training.sync.wire import Peers
 

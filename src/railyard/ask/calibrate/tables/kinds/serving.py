@@ -2,7 +2,7 @@
 
 from railyard.ask.calibrate.tables import serving_fit
 from railyard.ask.calibrate.tables.kind import TableKind, kinds
-from railyard.ask.calibrate.tables.serving_rows import METRICS, NEEDED
+from railyard.ask.calibrate.tables.serving_fit import METRICS, NEEDED
 
 kinds.add(
     "serving",

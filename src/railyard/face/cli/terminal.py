@@ -1,0 +1,309 @@
+"""Words for the user on stderr: problems with their place in a file, remarks, colours where the terminal has them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import textwrap
+import time
+from threading import Event, Thread
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from railyard.kit.errors import InputError, Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from railyard.kit.errors import RailyardError
+    from railyard.work.scenario.load import Draft
+
+
+_read: list[Draft] = []
+"""The scenario that the command has read."""
+_LINES = "\n\t"
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal obeys in place of showing it: control characters, and those that turn the direction of writing."""
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Text of strangers as it can be shown: what a terminal would obey is spelled out.
+
+    Args:
+        text: Names out of files, say.
+        keep: Control characters that stay.
+    """
+    return _CONTROL.sub(lambda found: found[0] if found[0] in keep else repr(found[0])[1:-1], text)
+
+
+def show(error: RailyardError) -> None:
+    """Every problem of an error on stderr: what, where, the line with a caret, what is allowed."""
+    problems = placed(error).problems if isinstance(error, InputError) else ()
+    for text in [problem.render() for problem in problems] or [str(error)]:
+        sys.stderr.write(f"{paint('error:', 'red')} {visible(text, keep=_LINES)}\n")
+
+
+def placed(error: InputError) -> InputError:
+    """The error with the places of its keys in the command's scenario, where it names none."""
+    if not _read:
+        return error
+    from railyard.work.scenario.model import Scenario
+    from railyard.work.scenario.problems import known
+
+    draft = _read[0]
+    return InputError.many(
+        draft.blame(InputError.many([one])).problems[0]
+        if one.file is None and one.key and known(one.key.split("."), Scenario)
+        else one
+        for one in error.problems
+    )
+
+
+def scenario(path: Path, sets: Sequence[str] = ()) -> Draft:
+    """A scenario file; what is unusual in it is said on stderr.
+
+    Raises:
+        InputError: With the place of every fault.
+    """
+    from railyard.work.scenario import load
+
+    draft = load.load(path, sets)
+    _read[:] = [draft]
+    for problem in draft.unusual:
+        sys.stderr.write(f"{paint('warning:', 'yellow')} {visible(problem.render(), keep=_LINES)}\n")
+    return draft
+
+
+def say(text: str, colour: str | None = None) -> None:
+    """One line of words on stderr."""
+    sys.stderr.write(f"{paint(visible(text, keep=_LINES), colour)}\n")
+
+
+def so_far(text: str) -> NoReturn:
+    """Ends a command that a signal stopped, once it has printed what it had found.
+
+    Args:
+        text: What that is, and what is missing.
+
+    Raises:
+        Interrupted: Always; the exit code is that of the signal.
+    """
+    say(f"incomplete: {text}", "yellow")
+    raise Interrupted
+
+
+def paint(text: str, colour: str | None) -> str:
+    """The text in a colour where stderr is a terminal that wants colours."""
+    if colour is None or not sys.stderr.isatty() or "NO_COLOR" in os.environ:
+        return text
+    return typer.style(text, fg=colour, bold=True)
+
+
+_GAP = "  "
+_CELL = 26
+"""Widest cell of a table that is turned on its side; longer text is folded."""
+
+
+def emit(text: str) -> None:
+    """One line, or several, of data on stdout."""
+    sys.stdout.write(f"{text}\n")
+
+
+class Table:
+    """Rows of text under headings.
+
+    Args:
+        headings: One a column.
+        right: Columns whose figures are set to the right.
+        turn: Where the table is too wide, put it on its side; else the last column is folded.
+    """
+
+    def __init__(self, headings: Sequence[str], right: Sequence[int] = (), *, turn: bool = False) -> None:
+        self.headings = list(headings)
+        self.right = frozenset(right)
+        self.turn = turn
+        self.rows: list[tuple[str, ...]] = []
+
+    def add(self, *cells: str) -> None:
+        """One row."""
+        self.rows.append(tuple(map(visible, cells)))
+
+    def print(self) -> None:
+        """Writes the table in the form that suits where stdout goes."""
+        if not sys.stdout.isatty():
+            emit(self.plain())
+            return
+        width = shutil.get_terminal_size().columns
+        if max(map(len, self.plain().splitlines())) <= width:
+            emit(_ruled(self.plain().splitlines()))
+        elif self.turn:
+            emit("\n\n".join(self.turned(width)))
+        else:
+            emit(_ruled(self.folded(width)))
+
+    def plain(self) -> str:
+        """Columns separated by two spaces, headings in one line, nothing cut."""
+        return "\n".join(_aligned([tuple(self.headings), *self.rows], self.right))
+
+    def folded(self, width: int) -> list[str]:
+        """The lines of the table with its last column folded to what the others leave of the width."""
+        rows = [tuple(self.headings), *self.rows]
+        before = sum(max(len(row[column]) for row in rows) + len(_GAP) for column in range(len(self.headings) - 1))
+        lines: list[tuple[str, ...]] = []
+        for row in rows:
+            first, *more = textwrap.wrap(row[-1], max(width - before, _CELL)) or [""]
+            lines.append((*row[:-1], first))
+            lines += [(*[""] * (len(row) - 1), part) for part in more]
+        return _aligned(lines, self.right)
+
+    def turned(self, width: int) -> Iterable[str]:
+        """The table on its side, headings down the left, in as many blocks as it takes to fit the width."""
+        columns = [[_folded(cell) for cell in row] for row in self.rows]
+        used = max(map(len, self.headings))
+        block: list[list[list[str]]] = []
+        for column in columns:
+            wide = max(len(line) for cell in column for line in cell) + len(_GAP)
+            if block and used + wide > width:
+                yield self._block(block)
+                block, used = [], max(map(len, self.headings))
+            block.append(column)
+            used += wide
+        if block:
+            yield self._block(block)
+
+    def _block(self, columns: Sequence[Sequence[list[str]]]) -> str:
+        lines: list[tuple[str, ...]] = []
+        for number, heading in enumerate(self.headings):
+            cells = [column[number] for column in columns]
+            for line in range(max(map(len, cells))):
+                parts = [cell[line] if line < len(cell) else "" for cell in cells]
+                lines.append((heading if line == 0 else "", *parts))
+        return _ruled(_aligned(lines, ()))
+
+
+def _folded(cell: str) -> list[str]:
+    return textwrap.wrap(cell, _CELL) or [""]
+
+
+def _aligned(rows: Sequence[tuple[str, ...]], right: Iterable[int]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    to_right = set(right)
+    return [
+        _GAP.join(
+            cell.rjust(width) if column in to_right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _ruled(lines: Sequence[str]) -> str:
+    """The first line as a heading, bold where colours are wanted, with a rule below it."""
+    rule = "─" * max(map(len, lines))
+    head = lines[0] if "NO_COLOR" in os.environ else f"\x1b[1m{lines[0]}\x1b[0m"
+    return "\n".join([head, rule, *lines[1:]])
+
+
+_AFTER_S = 0.5
+_EVERY_S = 0.1
+_SAYS_S = 2.0
+_MINUTES_S = 180.0
+
+
+class Progress:
+    """Shows what a run is doing; to be called with a stage, a share of it from 0 to 1, and used as a context.
+
+    Args:
+        wanted: False keeps silent.
+        every_s: So often a line is written where stderr is no terminal; None: never.
+    """
+
+    def __init__(self, *, wanted: bool, every_s: float | None = None) -> None:
+        terminal = sys.stderr.isatty()
+        self.wanted = wanted and terminal
+        self.begin = time.monotonic()
+        self.last = 0.0
+        self.width = 0
+        self._stage = (self.begin, 0.0)
+        self._seen = 0.0
+        self._latest = ("", 0.0)
+        self._lines = _Lines(every_s, self._line) if wanted and not terminal and every_s is not None else None
+
+    def __enter__(self) -> Progress:
+        """Begins."""
+        if self._lines is not None:
+            self._lines.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Clears the bar; no line comes after it."""
+        if self._lines is not None:
+            self._lines.end()
+        self._write("")
+
+    def __call__(self, stage: str, share: float) -> None:
+        """Says that `stage` is done to `share`."""
+        now = time.monotonic()
+        self._latest = stage, share
+        left = self._left(now, share)
+        if not self.wanted or now - self.begin < _AFTER_S or now - self.last < _EVERY_S:
+            return
+        self.last = now
+        filled = round(20 * min(max(share, 0.0), 1.0))
+        self._write(f"{'#' * filled}{'.' * (20 - filled)} {share:4.0%}  {now - self.begin:5.1f} s{left}  {stage}")
+
+    def _line(self) -> str:
+        stage, share = self._latest
+        return f"{time.monotonic() - self.begin:.0f} s, {share:.0%}: {stage}"
+
+    def _left(self, now: float, share: float) -> str:
+        """How long the stage at hand still takes at its pace so far; empty while that says little.
+
+        A share that falls begins another stage: a plan looks at all designs, then runs some.
+        """
+        if share < self._seen:
+            self._stage = (now, share)
+        self._seen = share
+        took_s, done = now - self._stage[0], share - self._stage[1]
+        if took_s < _SAYS_S or done <= 0.0 or share >= 1.0:
+            return ""
+        left_s = took_s * (1.0 - share) / done
+        return f", {left_s:.0f} s left" if left_s < _MINUTES_S else f", {left_s / 60:.0f} min left"
+
+    def _write(self, text: str) -> None:
+        if not self.wanted:
+            return
+        cut = text[: shutil.get_terminal_size().columns - 1]
+        sys.stderr.write("\r" + cut.ljust(self.width) + ("\r" if not cut else ""))
+        sys.stderr.flush()
+        self.width = len(cut)
+
+
+class _Lines(Thread):
+    """Writes a line every so often, also while one task takes long.
+
+    Args:
+        every_s: From one line to the next.
+        line: Gives it.
+    """
+
+    def __init__(self, every_s: float, line: Callable[[], str]) -> None:
+        super().__init__(name="progress", daemon=True)
+        self._every_s, self._line, self._over = every_s, line, Event()
+
+    def run(self) -> None:
+        while not self._over.wait(self._every_s):
+            sys.stderr.write(f"{self._line()}\n")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        """Writes no more."""
+        self._over.set()
+        self.join()
