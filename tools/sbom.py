@@ -1,8 +1,9 @@
 """Writes `sbom/railyard.cdx.json`: what a wheel of Railyard holds and needs, as a CycloneDX 1.6 document.
 
 Components, each with the version it is built and tested with: the packages it needs at run time (the closure of
-`project.dependencies` in `requirements/run.txt`), nanobind, whose sources are compiled into the extension, and the npm
-packages whose code is in the committed bundle, with the SHA-512 that npm checks. Tools that only build are left out.
+`project.dependencies` in `requirements/run.txt`; what only the extra `ui` needs is optional), nanobind, whose sources
+are compiled into the extension, and the npm packages whose code is in the committed bundle, with the SHA-512 that npm
+checks. Tools that only build are left out.
 The wheel carries the document in its `.dist-info/sboms` (PEP 770). No time and no random number are in it: the same
 pins give the same bytes.
 
@@ -73,17 +74,17 @@ def licence(name: str) -> str:
     raise SystemExit(f"{name}: its metadata name no licence that is known here; add it to tools/sbom.py")
 
 
-def python_component(pin: pins.Pin) -> Component:
-    scope = [Property(name="railyard:linkage", value="compiled into the extension")] if pin.name == COMPILED_IN else []
+def python_component(pin: pins.Pin, scope: ComponentScope) -> Component:
+    linked = [Property(name="railyard:linkage", value="compiled into the extension")] if pin.name == COMPILED_IN else []
     return Component(
         type=ComponentType.LIBRARY,
         name=pin.name,
         version=pin.version,
         bom_ref=f"pypi:{pin.name}",
-        scope=ComponentScope.REQUIRED,
+        scope=scope,
         purl=PackageURL("pypi", None, pin.name, pin.version),
         licenses=[LicenseFactory().make_from_string(licence(pin.name))],
-        properties=scope,
+        properties=linked,
     )
 
 
@@ -118,8 +119,9 @@ def npm_component(name: str, row: dict[str, str]) -> Component:
 
 def document() -> Bom:
     project = tomllib.loads((pins.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    roots = {pins.normalized(Requirement(one).name) for one in project["dependencies"]} | {COMPILED_IN}
-    needs = closure(roots)
+    always = {pins.normalized(Requirement(one).name) for one in project["dependencies"]} | {COMPILED_IN}
+    roots = always | {pins.normalized(Requirement(one).name) for one in project["optional-dependencies"]["ui"]}
+    needs, required = closure(roots), closure(always)
     locked = {pin.name: pin for pin in pins.read(pins.LOCKS[0]).pins}
     railyard = Component(
         type=ComponentType.APPLICATION,
@@ -129,7 +131,8 @@ def document() -> Bom:
         purl=PackageURL("pypi", None, "railyard", project["version"]),
         licenses=[LicenseFactory().make_from_string(project["license"])],
     )
-    parts = {name: python_component(locked[name]) for name in sorted(needs)}
+    scopes = {name: ComponentScope.REQUIRED if name in required else ComponentScope.OPTIONAL for name in needs}
+    parts = {name: python_component(locked[name], scopes[name]) for name in sorted(needs)}
     scripts = bundled()
     bom = Bom(components=[*parts.values(), *scripts], metadata=BomMetaData(component=railyard))
     bom.metadata.timestamp = None

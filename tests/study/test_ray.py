@@ -1,6 +1,6 @@
 """A real Ray cluster of three nodes on this machine: the same bytes as without, also where a node or the driver dies.
 
-Skipped where Ray is not installed (`pip install railyard[distributed]`).
+Skipped where Ray is not installed (`pip install railyard[ray]`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from railyard.work.study.folder import Journal
 from railyard.work.study.tasks import GONE, Task
 from railyard.work.study.workers import workers
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install railyard[distributed]")
+pytest.importorskip("ray", reason="Ray is not installed: pip install railyard[ray]")
 
 PLAN = {
     "name": "p",

@@ -43,7 +43,14 @@ def test_what_builds_and_what_runs_is_pinned(tool):
     pins = tool("pins")
     run = {pin.name for pin in pins.read(pins.LOCKS[0]).pins}
     document = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    asked = [*document["project"]["dependencies"], *document["build-system"]["requires"], "cmake", "ninja"]
+    project = document["project"]
+    asked = [
+        *project["dependencies"],
+        *project["optional-dependencies"]["ui"],
+        *document["build-system"]["requires"],
+        "cmake",
+        "ninja",
+    ]
     assert {pins.normalized(Requirement(one).name) for one in asked} <= run
 
 
@@ -72,7 +79,11 @@ def test_the_bill_of_materials_is_what_is_pinned(tool):
     scripts = {f"pkg:npm/{name.replace('@', '%40')}@{row['version']}" for name, row in inside.items()}
     assert {one for one in have if one.startswith("pkg:npm")} == scripts
     roots = next(row for row in bill["dependencies"] if row["ref"] == "railyard")["dependsOn"]
-    wanted = {f"pypi:{pins.normalized(Requirement(one).name)}" for one in project["dependencies"]} | {"pypi:nanobind"}
+    asked = [*project["dependencies"], *project["optional-dependencies"]["ui"]]
+    wanted = {f"pypi:{pins.normalized(Requirement(one).name)}" for one in asked} | {"pypi:nanobind"}
+    optional = {row["name"] for row in bill["components"] if row["scope"] == "optional"}
+    assert "starlette" in optional
+    assert "pydantic" not in optional
     assert set(roots) == wanted | {f"npm:{name}" for name in inside}
 
 

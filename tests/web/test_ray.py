@@ -1,6 +1,6 @@
 """Sweeps of the page on a real Ray cluster of this machine: the same result, and nothing else is read there.
 
-Skipped where Ray is not installed (`pip install railyard[distributed]`).
+Skipped where Ray is not installed (`pip install railyard[ray]`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from railyard.work.study.workers import workers
 from .conftest import SMALL
 from .server import running, until
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install railyard[distributed]")
+pytest.importorskip("ray", reason="Ray is not installed: pip install railyard[ray]")
 
 
 @pytest.fixture

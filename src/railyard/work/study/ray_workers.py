@@ -49,7 +49,7 @@ class RayWorkers:
     """
 
     def __init__(self, address: str, begin: Callable[[], None] | None = None) -> None:
-        self.ray = need("ray", "distributed")
+        self.ray = need("ray", "ray")
         expect_answer(address)
         self._begin = begin
         plugins = os.environ.get(VARIABLE)

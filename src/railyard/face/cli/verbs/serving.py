@@ -41,9 +41,9 @@ def ui(
     opened: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser where there is a screen.")] = True,
 ) -> None:
     """Serve the page over a folder of scenarios and runs, the same files as the command line's."""
-    from railyard.face.cli import operate as serving
+    from railyard.face.cli import serve
 
-    serving.serve(
+    serve.serve(
         folder,
         host=host,
         port=port,
@@ -78,9 +78,9 @@ def serve_api(
     ] = 1,
 ) -> None:
     """Serve the API over a folder of scenarios and runs; its description is at /api/v1/openapi.json."""
-    from railyard.face.cli import operate as serving
+    from railyard.face.cli import serve
 
-    serving.serve(
+    serve.serve(
         folder,
         host=host,
         port=port,
