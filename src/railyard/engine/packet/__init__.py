@@ -10,7 +10,7 @@ from railyard.engine.packet.records import (
     PacketNetwork,
     Traffic,
 )
-from railyard.engine.packet.running import PacketFates, run
+from railyard.engine.packet.running import run
 from railyard.engine.packet.settings import Settings
 from railyard.engine.packet.user import (
     GOOD,
@@ -39,7 +39,6 @@ __all__ = [
     "LinkFault",
     "Mechanism",
     "MechanismField",
-    "PacketFates",
     "PacketNetwork",
     "Period",
     "Retuning",

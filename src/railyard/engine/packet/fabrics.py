@@ -78,7 +78,7 @@ class Period:
         delivered_bytes: Acknowledged in it, of all flows.
         paused_ps: Time that links were held back, of all links together.
         links: Links of the network, each direction one.
-        sent, retransmitted, dropped, marked, pauses, cnps: Packets, as in `PacketFates`.
+        sent, retransmitted, dropped, marked, pauses, cnps: Packets, as in `running.FATES`.
     """
 
     end_ps: int

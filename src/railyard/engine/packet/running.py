@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from railyard.cluster.routes import Routes
     from railyard.engine.packet.fabrics import Retuning
     from railyard.engine.packet.records import PacketNetwork, Traffic
     from railyard.engine.packet.settings import Settings
@@ -63,68 +64,43 @@ SCHEDULED_COUNTS = {
     "contexts": "Most queues of which a leaf awaited cells at a time: what reassembly must remember.",
     "bursts_held": "Most whole bursts that waited for an earlier one of their queue.",
 }
-"""What a scheduled fabric counts."""
-
-
-def counts(found: _core.PacketScheduledCounters) -> dict[str, object]:
-    """The core's counts by name.
-
-    Args:
-        found: Of a run.
-
-    Returns:
-        Those of `SCHEDULED_COUNTS`, and `reorder`: 64 counts of bursts (one in sixteen) by reorder depth, the most
-        cells sent later that came before a cell.
-    """
-    reorder = [int(count) for count in found.reorder]
-    return {**{name: int(getattr(found, name)) for name in SCHEDULED_COUNTS}, "reorder": reorder}
-
+"""What a scheduled fabric counts. It also has `reorder`: one in sixteen bursts, counted by reorder depth (0 to 63): the
+most cells sent later that arrived before a cell of it."""
 
 MOST_THREADS = 255
-_NO_KEYS = np.empty(0, np.uint32)
+_KEYS, _BYTES, _SHARES = (np.empty(0, kind) for kind in (np.uint32, np.uint8, np.float64))
+_EMPTY = {"salt": _KEYS, "path_key": _KEYS, "connection": _KEYS, "deaf": _BYTES, "nic_share": _SHARES}
+"""What the core takes for an optional column that is None."""
+
+FATES = {
+    "new": "Data packets sent for the first time.",
+    "retransmitted": "Data packets sent again.",
+    "trimmed": "Cut to their header in a switch.",
+    "dropped": "Lost in a switch.",
+    "marked": "Marked as having met congestion; a packet counts once for every switch that marked it.",
+    "requests": "Sender's requests for an answer after timeouts.",
+    "acks": "Acknowledgements that reached a sender.",
+    "nacks": "Negative acknowledgements that reached a sender.",
+    "pulls": "Grants of credit.",
+    "timeouts": "Retransmission timers that ran out.",
+    "duplicates": "Data packets received more than once.",
+    "cnps": "Congestion notification packets.",
+    "hops": "Links crossed by packets of all kinds.",
+    "lost": "On links that were down or made errors, or for want of a route.",
+    "link_retries": "Sent again by a link.",
+    "pauses": "Pause frames sent, those that let go included.",
+    "credits": "Credit packets of links.",
+}
+"""Packet counts of a run, in the order that the digest reads them; the core calls `new` `sent`."""
+
+CONSTANTS = ("base_rtt_ps", "queue_bytes", "ecn_low_bytes", "ecn_high_bytes", "window_bytes", "min_rto_ps")
+"""What the core derives where the settings leave it open."""
 
 
-@dataclass(frozen=True)
-class PacketFates:
-    """How many packets of which fate.
-
-    Attributes:
-        new: Data packets sent for the first time.
-        retransmitted: Data packets sent again.
-        trimmed: Cut to their header in a switch.
-        dropped: Lost in a switch.
-        marked: Marked as having met congestion; a packet counts once for every switch that marked it.
-        requests: Sender's requests for an answer after timeouts.
-        acks: Acknowledgements that reached a sender.
-        nacks: Negative ones.
-        pulls: Grants of credit.
-        timeouts: Retransmission timers that ran out.
-        duplicates: Data packets received more than once.
-        cnps: Congestion notification packets.
-        hops: Links crossed by packets of all kinds.
-        lost: On links that were down or made errors, or for want of a route.
-        link_retries: Sent again by a link.
-        pauses: Pause frames sent, those that let go included.
-        credits: Credit packets of links.
-    """
-
-    new: int
-    retransmitted: int
-    trimmed: int
-    dropped: int
-    marked: int
-    requests: int
-    acks: int
-    nacks: int
-    pulls: int
-    timeouts: int
-    duplicates: int
-    cnps: int
-    hops: int
-    lost: int
-    link_retries: int
-    pauses: int
-    credits: int
+def _columns(of: PacketNetwork | Routes | Traffic, *skip: str) -> dict[str, Any]:
+    """The fields of a record by name, as the core takes them."""
+    columns = {one.name: getattr(of, one.name) for one in fields(of) if one.name not in skip}
+    return {name: _EMPTY[name] if values is None else values for name, values in columns.items()}
 
 
 def _series(outcome: _core.PacketOutcome, settings: Settings, rate_bps: NDArray[np.int64]) -> dict[str, Table]:
@@ -157,9 +133,8 @@ def digest(record: Record) -> str:
     times = (record.start_ps, record.end_ps, record.column("receiver_finish_ps"))
     for column in (*times, record.table("links")["bytes"]):
         hashed.update(np.ascontiguousarray(column, "<i8").data)
-    # The text is part of the digest: it stays as it is whatever the record's class is called.
-    counts = ", ".join(f"{name}={count!r}" for name, count in asdict(PacketFates(**record.meta["packets"])).items())
-    hashed.update(f"Packets({counts})".encode())
+    packets = record.meta["packets"]
+    hashed.update(f"Packets({', '.join(f'{name}={packets[name]}' for name in FATES)})".encode())
     return hashed.hexdigest()
 
 
@@ -184,10 +159,9 @@ def run(
         retuning: What changes settings while the run goes on, on one thread; of RDMA over switches with PFC.
 
     Returns:
-        One row a flow. `meta` has `packets` (fields of `PacketFates`), `events`, `now_ps` (simulated time at the end),
-        `packets_peak` (most packets that existed at once), `threads`, `constants` (what was derived where settings left
-        it open: base_rtt_ps, queue_bytes, ecn_low_bytes, ecn_high_bytes, window_bytes, min_rto_ps), and `scheduled`
-        (what a scheduled fabric counted) where the fabric is one.
+        One row a flow. `meta` has `packets` (see `FATES`), `events`, `now_ps` (simulated time at the end),
+        `packets_peak` (most packets that existed at once), `threads`, `constants` (see `CONSTANTS`), and `scheduled`
+        (see `SCHEDULED_COUNTS`) where the fabric is one.
 
     Raises:
         InputError: Columns that do not fit together, a flow without a path, flows with a dependency cycle.
@@ -209,44 +183,11 @@ def run(
         )
         record.meta["digest"] = digest(record)
         return record
-    routes = network.routes
-    columns = _core.PacketNetwork(
-        hosts=network.hosts,
-        nodes=network.nodes,
-        link_source=network.link_source,
-        link_target=network.link_target,
-        rate_bps=network.rate_bps,
-        latency_ps=network.latency_ps,
-        record_ptr=routes.record_ptr,
-        lo=routes.lo,
-        hi=routes.hi,
-        first=routes.first,
-        width=routes.width,
-        stride=routes.stride,
-        choices=routes.choices,
-        salt=_NO_KEYS if network.salt is None else network.salt,
-    )
-    flows = _core.PacketTraffic(
-        source=traffic.source,
-        target=traffic.target,
-        size_bytes=traffic.size_bytes,
-        start_ps=traffic.start_ps,
-        dep_ptr=traffic.dep_ptr,
-        dep_idx=traffic.dep_idx,
-        delay_ps=traffic.delay_ps,
-        need=traffic.need,
-        dep_at=traffic.dep_at,
-        klass=traffic.klass,
-        path_key=_NO_KEYS if traffic.path_key is None else traffic.path_key,
-        deaf=np.zeros(0, np.uint8) if traffic.deaf is None else traffic.deaf,
-        connection=_NO_KEYS if traffic.connection is None else traffic.connection,
-        nic_share=np.zeros(0) if traffic.nic_share is None else traffic.nic_share,
-    )
     at_ps, link, kind, value = fault_columns(settings.faults)
     try:
         outcome = _core.run_packets(
-            columns,
-            flows,
+            _core.PacketNetwork(**_columns(network, "routes"), **_columns(network.routes)),
+            _core.PacketTraffic(**_columns(traffic, "hosts")),
             core_options(settings, threads),
             failed_links=np.asarray(settings.failed_links, np.int32),
             faults=_core.PacketFaults(at_ps=at_ps, link=link, kind=kind, value=value),
@@ -260,38 +201,19 @@ def run(
         raise InputError(f"the packet engine refuses its input: {error}") from error
     except _core.PacketStuck as error:
         raise Stalled(str(error)) from error
-    packets = PacketFates(
-        new=outcome.sent,
-        retransmitted=outcome.retransmitted,
-        trimmed=outcome.trimmed,
-        dropped=outcome.dropped,
-        marked=outcome.marked,
-        requests=outcome.requests,
-        acks=outcome.acks,
-        nacks=outcome.nacks,
-        pulls=outcome.pulls,
-        timeouts=outcome.timeouts,
-        duplicates=outcome.duplicates,
-        cnps=outcome.cnps,
-        pauses=outcome.pauses,
-        hops=outcome.hops,
-        lost=outcome.lost,
-        link_retries=outcome.link_retries,
-        credits=outcome.credits,
-    )
-    constants = ("base_rtt_ps", "queue_bytes", "ecn_low_bytes", "ecn_high_bytes", "window_bytes", "min_rto_ps")
     meta: dict[str, Any] = {
         "engine": "packet",
         "seed": settings.seed,
-        "packets": {name: int(count) for name, count in asdict(packets).items()},
+        "packets": {name: int(getattr(outcome, "sent" if name == "new" else name)) for name in FATES},
         "events": outcome.events,
         "now_ps": outcome.now_ps,
         "packets_peak": outcome.packets_peak,
         "threads": outcome.threads,
-        "constants": {name: int(getattr(outcome, name)) for name in constants},
+        "constants": {name: int(getattr(outcome, name)) for name in CONSTANTS},
     }
     if settings.switching == "scheduled":
-        meta["scheduled"] = counts(outcome.scheduled)
+        scheduled = {name: int(getattr(outcome.scheduled, name)) for name in SCHEDULED_COUNTS}
+        meta["scheduled"] = {**scheduled, "reorder": [int(count) for count in outcome.scheduled.reorder]}
     record = Record(
         rows="flows",
         who=np.asarray(traffic.source, np.int32),
