@@ -12,7 +12,7 @@ from railyard.cluster.spec import PACKED
 from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -123,11 +123,8 @@ class Cluster:
     @property
     def networks(self) -> tuple[Network, ...]:
         """All networks, each once."""
-        listed: list[Network] = []
-        for network in (self.back_end, self.front_end, self.storage):
-            if network is not None and all(network is not known for known in listed):
-                listed.append(network)
-        return tuple(listed)
+        roles = (self.back_end, self.front_end, self.storage)
+        return tuple({network.name: network for network in roles if network is not None}.values())
 
     @property
     def pool_network(self) -> Network | None:
@@ -158,8 +155,7 @@ class Cluster:
         if np.array_equal(order, np.arange(self.ranks)):
             return self
         _check_domains(order, self.ranks, self.scale_up_domain)
-        copies = {id(network): replace(network, port_of_rank=network.port_of_rank[order]) for network in self.networks}
-        return self.with_networks(copies)
+        return self.with_networks(lambda network: replace(network, port_of_rank=network.port_of_rank[order]))
 
     def part(self, accelerators: NDArray[np.int32]) -> Cluster:
         """What a job sees of the machine: its accelerators as ranks, on the same networks.
@@ -171,12 +167,9 @@ class Cluster:
             accelerators: int32[ranks], in servers of neighbouring ranks.
         """
         ranks, per_server = len(accelerators), min(self.ranks_per_server, len(accelerators))
-        copies = {
-            id(network): replace(network, port_of_rank=network.port_of_rank[accelerators]) for network in self.networks
-        }
         domain = min(self.scale_up_domain, ranks)
         return replace(
-            self.with_networks(copies),
+            self.with_networks(lambda network: replace(network, port_of_rank=network.port_of_rank[accelerators])),
             ranks=ranks,
             servers=-(-ranks // per_server),
             ranks_per_server=per_server,
@@ -190,26 +183,28 @@ class Cluster:
         Args:
             links: Ids of physical links.
         """
-        return self.with_networks({id(network): network.without(links) for network in self.networks})
+        return self.with_networks(lambda network: network.without(links))
 
     def credited(self, scheme: str) -> Cluster:
         """The same machine whose networks grant credits over long links by one of `fabric.CREDITS`."""
-        copies = {id(one): replace(one, fabric=replace(one.fabric, credits=scheme)) for one in self.networks}
-        return self.with_networks(copies)
+        return self.with_networks(lambda network: replace(network, fabric=replace(network.fabric, credits=scheme)))
 
     def steered(self, steering: Steering) -> Cluster:
         """The same machine on whose back-end paths are chosen where switches hash."""
-        back_end = replace(self.back_end, steering=steering)
-        copies = {id(network): back_end if network is self.back_end else network for network in self.networks}
-        return self.with_networks(copies)
+        return self.with_back_end(replace(self.back_end, steering=steering))
 
-    def with_networks(self, copies: Mapping[int, Network]) -> Cluster:
-        """With other networks, by the identity of those that they replace."""
+    def with_back_end(self, back_end: Network) -> Cluster:
+        """The same machine with another back-end, also where storage lies on it."""
+        return self.with_networks(lambda network: back_end if network is self.back_end else network)
+
+    def with_networks(self, change: Callable[[Network], Network]) -> Cluster:
+        """The same machine with every network changed; a network that has two roles is changed once and stays one."""
+        changed = {network.name: change(network) for network in self.networks}
         return replace(
             self,
-            back_end=copies[id(self.back_end)],
-            front_end=None if self.front_end is None else copies[id(self.front_end)],
-            storage=None if self.storage is None else copies[id(self.storage)],
+            back_end=changed[self.back_end.name],
+            front_end=None if self.front_end is None else changed[self.front_end.name],
+            storage=None if self.storage is None else changed[self.storage.name],
         )
 
     def scaled(
@@ -261,12 +256,15 @@ class Cluster:
             scale_up_collective_bps=accelerator.scale_up_collective_bps * scale_up,
             scale_up_latency_ps=round(accelerator.scale_up_latency_ps * latency),
         )
-        copies = {
-            id(network): _slower(network, links, latency * (scale_out_latency if network is self.back_end else 1.0))
-            for network in self.networks
-        }
+
+        def slowed(network: Network) -> Network:
+            """Its fabric's latencies multiplied, on the new links."""
+            factor = latency * (scale_out_latency if network is self.back_end else 1.0)
+            fabric = network.fabric if factor == 1.0 else network.fabric.scaled(factor)
+            return replace(network, fabric=fabric, link_latency_ps=links.latency_ps)
+
         return replace(
-            self.with_networks(copies),
+            self.with_networks(slowed),
             spec=_with_nics(self.spec, nic),
             scale_out_latency=self.scale_out_latency * scale_out_latency,
             accelerator=accelerator,
@@ -329,8 +327,3 @@ def _with_nics(spec: ClusterSpec, factor: float) -> ClusterSpec:
     return (
         spec if asked_bps is None else replace(spec, back_end=replace(spec.back_end, link_rate_bps=asked_bps * factor))
     )
-
-
-def _slower(network: Network, links: LinkTable, latency: float) -> Network:
-    fabric = network.fabric if latency == 1.0 else network.fabric.scaled(latency)
-    return replace(network, fabric=fabric, link_latency_ps=links.latency_ps)

@@ -70,8 +70,7 @@ def recabled(cluster: Cluster, ports: Mapping[int, int]) -> Cluster:
     back_end = cluster.back_end
     other = np.arange(back_end.ports, dtype=np.int32)
     other[list(ports)] = list(ports.values())
-    cabled = replace(back_end, port_of_rank=other[back_end.port_of_rank])
-    return cluster.with_networks({id(one): cabled if one is back_end else one for one in cluster.networks})
+    return cluster.with_back_end(replace(back_end, port_of_rank=other[back_end.port_of_rank]))
 
 
 def as_built(cluster: Cluster, dead: NDArray[np.int64]) -> Cluster:

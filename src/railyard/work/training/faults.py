@@ -160,10 +160,7 @@ class JobFaults:
 def knowing(cluster: Cluster) -> Cluster:
     """The cluster with fabrics that know of a death at once."""
     return cluster.with_networks(
-        {
-            id(network): replace(network, fabric=replace(network.fabric, reroute_ps=0, retransmit_ps=0))
-            for network in cluster.networks
-        }
+        lambda network: replace(network, fabric=replace(network.fabric, reroute_ps=0, retransmit_ps=0))
     )
 
 

@@ -205,8 +205,7 @@ def redrawn(cluster: Cluster, shift: int) -> Cluster:
     """The cluster with every network's hash seed moved on by `shift`; the same cluster where nothing is hashed."""
     if shift == 0 or not hashes(cluster):
         return cluster
-    copies = {id(network): replace(network, seed=network.seed + shift) for network in cluster.networks}
-    return cluster.with_networks(copies)
+    return cluster.with_networks(lambda network: replace(network, seed=network.seed + shift))
 
 
 T = TypeVar("T")

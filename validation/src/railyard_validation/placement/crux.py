@@ -102,7 +102,7 @@ def played(jobs: Sequence[Placed], share: float, oversubscription: str, seed: in
         seed: Of the switches' hashes and of the phases.
     """
     cluster = cluster_of(96, "hgx-a100-4xhdr", 4 * LEFT, oversubscription, "roce-untuned")
-    cluster = cluster.with_networks({id(one): replace(one, seed=seed) for one in cluster.networks})
+    cluster = cluster.with_networks(lambda network: replace(network, seed=seed))
     works, places = _works(jobs, share), _places(jobs)
     leaf = NodeTree.of(cluster).group[-1]
     speeds = Speeds(cluster, NodeTree.of(cluster).members[-1], works, Manner(paths=True))

@@ -42,7 +42,7 @@ def as_set(cluster: Cluster, draft: Draft) -> Cluster:
     constants = {**packets.constants, **differences(given, base)}
     fabric = replace(network.fabric, packets=replace(packets, constants=constants))
     plans = {**cluster.plans, "back_end": replace(network, fabric=fabric)}
-    return replace(cluster, plans=plans, back_end=replace(cluster.back_end, fabric=fabric))
+    return replace(cluster.with_back_end(replace(cluster.back_end, fabric=fabric)), plans=plans)
 
 
 @dataclass(frozen=True, eq=False)

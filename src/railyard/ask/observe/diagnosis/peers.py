@@ -99,7 +99,7 @@ def routed(graph: TaskGraph, cluster: Cluster, record: Record, seeds: Iterable[i
 def _hashed(cluster: Cluster, shift: int) -> Cluster:
     if shift == 0:
         return cluster
-    return cluster.with_networks({id(one): replace(one, seed=one.seed + shift) for one in cluster.networks})
+    return cluster.with_networks(lambda network: replace(network, seed=network.seed + shift))
 
 
 def _astray(lowered: Lowered, cluster: Cluster, counted: NDArray[np.float64] | None) -> float:
