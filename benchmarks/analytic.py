@@ -19,8 +19,7 @@ from railyard import catalog, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import RailOptimized, ThreeTier
 from railyard.graph import Job
-from railyard.work.training import Machine, Training, auto, profiles
-from railyard.work.training import designs as estimate
+from railyard.work.training import Machine, Training, auto, estimate, profiles
 from railyard.work.training.designs import Site, evaluate
 from railyard.work.training.graphs import build as build_step
 from railyard.work.training.layout import Search, layouts

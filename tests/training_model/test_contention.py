@@ -9,7 +9,7 @@ import pytest
 
 from railyard import catalog
 from railyard.model.machine import MachineColumns
-from railyard.work.training import Layout, Machine, Training, designs
+from railyard.work.training import Layout, Machine, Training, estimate
 from railyard.work.training.columns import Columns
 from railyard.work.training.contention import concurrent_passes
 from railyard.work.training.passes import layer_passes
@@ -48,7 +48,7 @@ def test_a_stated_budget_counts_more_than_the_general_share(known):
     for ctas in (0, 8, 32, None):
         software = SoftwareProfile(name="test", communication_sms=0.5, data_ctas=ctas)
         what = job(known.model("llama-3-8b"), software=software, dp=32, zero=1, global_batch=32)
-        steps.append(float(designs([what], [machine(device, scale_out_bps=1e11)]).step_s[0]))
+        steps.append(float(estimate([what], [machine(device, scale_out_bps=1e11)]).step_s[0]))
     assert steps == sorted(steps)
     assert steps[0] < steps[-1]
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.work.training import Layout, Training, profiles
-from railyard.work.training import designs as estimate
+from railyard.work.training import Layout, Training, estimate, profiles
 from railyard.work.training.compute import optimizer_ps, stage_times
 from railyard.work.training.stages import virtual_stages
 

@@ -6,7 +6,7 @@ import pytest
 
 from railyard import catalog
 from railyard.catalog import Model
-from railyard.work.training import Layout, Machine, Training, designs, profiles
+from railyard.work.training import Layout, Machine, Training, estimate, profiles
 from railyard.work.training.compute import stage_times
 from railyard.work.training.stages import virtual_stages
 
@@ -35,7 +35,7 @@ def _deepspeed(**changed):
 
 
 def _seconds(job):
-    return designs([job], [Machine.of_device(A100, 184e9, 8)]).row(0)
+    return estimate([job], [Machine.of_device(A100, 184e9, 8)]).row(0)
 
 
 def test_what_is_not_gathered_ahead_is_exposed():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.work.training import Layout, Machine, Training, designs, profiles
+from railyard.work.training import Layout, Machine, Training, estimate, profiles
 from railyard.work.training.blocks import grouped
 from railyard.work.training.columns import Columns
 
@@ -59,7 +59,7 @@ def step(known, training, device="b200-sxm"):
         scale_up_domain=8,
         scale_out_bps=368e9,
     )
-    return designs([training], [machine]).row(0)
+    return estimate([training], [machine]).row(0)
 
 
 def test_grouped_products_meet_108_measured_shapes(known, shapes):

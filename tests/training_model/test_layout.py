@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.work.training import LayoutError, SoftwareProfile, auto, check, designs, layouts, memory
+from railyard.work.training import LayoutError, SoftwareProfile, auto, check, estimate, layouts, memory
 from railyard.work.training.layout import Search, domain_use
 from railyard.work.training.spec import Layout, Training
 
@@ -78,10 +78,10 @@ def test_auto_is_the_fastest_that_fits(catalog, machine):
     search = Search(accelerators=64, domain=8, global_batch=256, seq_len=8192, fixed={})
     found = [Training(model=model, layout=x, seq_len=8192, software=SOFTWARE) for x in layouts(model, search)]
     good = [t for t in found if memory(t, machine.accelerator).fits]
-    seconds = designs(good, [machine] * len(good)).step_s
+    seconds = estimate(good, [machine] * len(good)).step_s
     chosen = Training(model=model, layout=best, seq_len=8192, software=SOFTWARE)
     assert memory(chosen, machine.accelerator).fits
-    assert designs([chosen], [machine]).step_s[0] == pytest.approx(min(seconds))
+    assert estimate([chosen], [machine]).step_s[0] == pytest.approx(min(seconds))
 
 
 def test_auto_keeps_what_is_given(catalog, machine):

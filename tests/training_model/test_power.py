@@ -47,7 +47,7 @@ def test_a_scale_a_row_costs_rate_and_casts(job, h100):
 
 def test_one_scale_a_row_gains_a_tenth_over_16_bits_on_8b(catalog):
     """torchao's float8 README, Llama 3 8B on 8 H100: 6,150, 7,690 and 6,768 tokens/s a GPU, +25 and +10 %."""
-    from railyard.work.training import Layout, Machine, Training, designs
+    from railyard.work.training import Layout, Machine, Training, estimate
 
     device = catalog.accelerator("h100-hbm2e-96gb")
     software = profiles.profile("torchtitan-2025", device)
@@ -61,7 +61,7 @@ def test_one_scale_a_row_gains_a_tenth_over_16_bits_on_8b(catalog):
             precision=precision,
             software=dataclasses.replace(software, **changes),
         )
-        return float(designs([job], [Machine.of_device(device, 368e9)]).step_s[0])
+        return float(estimate([job], [Machine.of_device(device, 368e9)]).step_s[0])
 
     assert seconds("bf16") / seconds("fp8") == pytest.approx(7690 / 6150, rel=0.05)
     assert seconds("bf16") / seconds("fp8", fp8_scaling="row") == pytest.approx(6768 / 6150, rel=0.03)

@@ -4,7 +4,7 @@ import numpy as np
 
 from railyard import catalog
 from railyard.model.flops import UNBALANCED
-from railyard.work.training import Layout, Machine, Training, designs, profiles
+from railyard.work.training import Layout, Machine, Training, estimate, profiles
 
 
 def test_a_skewed_router_makes_the_step_longer_and_a_dense_model_none_the_wiser():
@@ -18,7 +18,7 @@ def test_a_skewed_router_makes_the_step_longer_and_a_dense_model_none_the_wiser(
     def step(model, skew, ep):
         layout = Layout(dp=16, ep=ep, global_batch=64)
         job = Training(model=known.model(model), layout=layout, seq_len=4096, software=software, routing_skew=skew)
-        return float(designs([job], [machine]).step_s[0])
+        return float(estimate([job], [machine]).step_s[0])
 
     assert step("qwen3-30b-a3b", 0.8, 16) > 1.2 * step("qwen3-30b-a3b", 0.0, 16)
     assert step("llama-3-8b", 0.8, 1) == step("llama-3-8b", 0.0, 1)

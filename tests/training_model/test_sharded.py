@@ -2,7 +2,7 @@
 
 import pytest
 
-from railyard.work.training import Machine, designs
+from railyard.work.training import Machine, estimate
 from railyard.work.training.spec import SoftwareProfile
 
 PARAMETERS = 8_030_261_248
@@ -19,7 +19,7 @@ def row(h100, job, *, overlap, tokens=3000, **layout):
     software = SoftwareProfile(name="test", shard_overlap=overlap, communication_sms=0.0)
     training = job("llama-3-8b", seq_len=tokens, software=software, dp=6, zero=3, global_batch=30, **layout)
     machine = Machine(accelerator=h100, scale_up_bps=2.4e12, scale_up_domain=8, scale_out_bps=4e11)
-    return designs([training], [machine]).row(0)
+    return estimate([training], [machine]).row(0)
 
 
 def test_with_nothing_above_them_all_layers_are_exposed(h100, job):

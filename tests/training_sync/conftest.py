@@ -10,7 +10,7 @@ from railyard import catalog, engine
 from railyard.graph import Job
 from railyard.work.scenario import load
 from railyard.work.study import compose
-from railyard.work.training import Layout, Machine, Training, designs, graphs, profiles
+from railyard.work.training import Layout, Machine, Training, build, estimate, profiles
 from railyard.work.training.sync import Communication
 from railyard.work.training.sync.meeting import meeting_steps
 
@@ -43,7 +43,7 @@ def job(zero=1, *, model="llama-3-8b", ranks=32, tp=1, pp=1, ep=1, **asked):
 
 
 def closed_s(training, machine):
-    row = designs([training], [Machine.of(machine)]).row(0)
+    row = estimate([training], [Machine.of(machine)]).row(0)
     return row["step_s"] - row["jitter_s"]
 
 
@@ -52,7 +52,7 @@ def graph_s(training, machine):
 
     def run(*, meeting):
         return (
-            engine.get("flow").simulate([Job(graphs(training, machine, meeting=meeting))], machine).makespan_ps * 1e-12
+            engine.get("flow").simulate([Job(build(training, machine, meeting=meeting))], machine).makespan_ps * 1e-12
         )
 
     share, plain = meeting_steps(training), run(meeting=False)

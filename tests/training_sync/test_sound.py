@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.kit.errors import InputError
-from railyard.work.training import Layout, check, graphs
+from railyard.work.training import Layout, build, check
 from railyard.work.training.sync import KINDS, Communication, check_communication
 from railyard.work.training.sync.ledger import ledger
 
@@ -45,7 +45,7 @@ def test_graph_is_sound_or_the_job_is_refused(yard, asked, sizes):
     except InputError:
         return
     for meeting in (False, True):
-        graphs(training, yard.fast, meeting=meeting).validate()
+        build(training, yard.fast, meeting=meeting).validate()
     price = ledger(training, 8)
     assert (price is None) == training.communication.plain
     if price is not None:

@@ -7,7 +7,7 @@ import pytest
 
 from railyard.graph import CollectiveKind, Kind
 from railyard.model.machine import Machine
-from railyard.work.training import designs, graphs, memory
+from railyard.work.training import build, estimate, memory
 from railyard.work.training.sync import (
     Delayed,
     DiLoCo,
@@ -67,7 +67,7 @@ def alike(one, other):
 def test_averaging_in_every_step_is_data_parallelism(yard, zero):
     """Local SGD with H = 1 and nothing compressed: the same graph, task by task, the same estimate, the same memory."""
     plain, local = yard.job(zero, tp=4), yard.job(zero, tp=4, local_updates=LocalSgd(inner_steps=1))
-    assert alike(graphs(plain, yard.fast), graphs(local, yard.fast))
+    assert alike(build(plain, yard.fast), build(local, yard.fast))
     assert yard.closed_s(plain, yard.fast) == yard.closed_s(local, yard.fast)
     assert memory(plain, yard.h100) == memory(local, yard.h100)
     assert ledger(local, 8) is None
@@ -106,7 +106,7 @@ def test_graph_and_ledger_count_the_same_reduction(yard, name):
     training = yard.job(**ASKED[name])
     if training.communication.compression is None or training.layout.pp > 1 or training.layout.zero >= 2:
         return
-    graph = graphs(training, yard.fast)
+    graph = build(training, yard.fast)
     coded = {CollectiveKind(kind): size for (kind, op), size in sent(graph).items() if op == "reduce dense, coded"}
     gradients, peers = _whole(training)
     legs = training.communication.compression.reduction(gradients, peers).legs
@@ -128,7 +128,7 @@ def _whole(training):
 
 @pytest.mark.parametrize("name", ASKED)
 def test_parts_of_the_estimate_add_up(yard, name):
-    row = designs([yard.job(**ASKED[name])], [Machine.of(yard.slow)]).row(0)
+    row = estimate([yard.job(**ASKED[name])], [Machine.of(yard.slow)]).row(0)
     parts = [value for key, value in row.items() if key.endswith("_s") and key not in ("step_s", "tokens_per_s")]
     assert sum(parts) == pytest.approx(row["step_s"])
     assert min(parts) >= 0
@@ -147,7 +147,7 @@ def test_what_is_kept_shows_in_memory(yard, name):
 
 def test_workers_meet_nobody_between_meetings(yard):
     """No communicator of an inner step reaches over two workers."""
-    graph = graphs(yard.job(1, local_updates=DiLoCo(workers=2)), yard.fast)
+    graph = build(yard.job(1, local_updates=DiLoCo(workers=2)), yard.fast)
     table = graph.communicators
     for number in range(len(table.ptr) - 1):
         members = table.members(number)
@@ -157,8 +157,8 @@ def test_workers_meet_nobody_between_meetings(yard):
 def test_many_designs_at_once_are_the_same_as_one_by_one(yard):
     jobs = [yard.job(**asked) for asked in ASKED.values()] + [yard.job(1)]
     machine = Machine.of(yard.slow)
-    together = designs(jobs, [machine] * len(jobs)).step_s
-    alone = [float(designs([one], [machine]).step_s[0]) for one in jobs]
+    together = estimate(jobs, [machine] * len(jobs)).step_s
+    alone = [float(estimate([one], [machine]).step_s[0]) for one in jobs]
     assert together.tolist() == pytest.approx(alone)
 
 
@@ -168,8 +168,8 @@ def test_by_priority_what_backward_cannot_hide_goes_under_the_next_forward(yard)
     Alone they take 2 x 7/8 x 4.016 GB / (2 x 6.25 GB/s) = 0.56 s a part; nothing of them is lost or sent twice.
     """
     training = yard.job(**ASKED["priority"])
-    plain = sent(graphs(training.replace(communication=None), yard.slow))
-    found = sent(graphs(training, yard.slow))
+    plain = sent(build(training.replace(communication=None), yard.slow))
+    found = sent(build(training, yard.slow))
     whole = plain[CollectiveKind.ALL_REDUCE, "reduce dense"]
     now, later = (found[CollectiveKind.ALL_REDUCE, op] for op in ("reduce dense", "reduce rest of dense"))
     assert whole == pytest.approx(4 * training.model.parameters() / 4 * 2, rel=1e-3)
