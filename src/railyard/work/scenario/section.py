@@ -8,11 +8,14 @@ itself. Where a field carries a `FieldRecord`, that says how it is written; else
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
 import inspect
+import itertools
 import operator
 import re
+import textwrap
 import types
 import typing
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -160,14 +163,22 @@ def fields_given(section: Section, record: type[Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+@functools.cache
 def field_words(record: type) -> dict[str, str]:
-    """Description of each field, from the `Attributes:` block of the record's docstring."""
+    """Description of each field: the string below it, or the `Attributes:` block of the record's docstring."""
+    block = (inspect.getdoc(record) or "").partition("Attributes:")[2]
+    found = re.findall(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {6,}.*)*)", block, flags=re.MULTILINE)
+    words = {name: " ".join(text.split()) for names, text in found for name in names.split(", ")}
+    return words or _words_below(record)
+
+
+def _words_below(record: type) -> dict[str, str]:
     words: dict[str, str] = {}
-    doc = inspect.getdoc(record) or ""
-    block = doc.partition("Attributes:")[2]
-    for name, text in re.findall(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {6,}.*)*)", block, flags=re.MULTILINE):
-        for one in name.split(", "):
-            words[one] = " ".join(text.split())
+    body = typing.cast("ast.ClassDef", ast.parse(textwrap.dedent(inspect.getsource(record))).body[0]).body
+    for field, below in itertools.pairwise(body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                words[name] = " ".join(text.split())
     return words
 
 

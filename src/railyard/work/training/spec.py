@@ -216,177 +216,183 @@ class SoftwareProfile:
     """Constants of one generation of training software on one device architecture, dated, with their source.
 
     Fractions multiply what the catalogue states for the device; 1.0 means the device's own best.
-
-    Attributes:
-        name: Such as `megatron-2023`.
-        architecture: Device architecture, or name of the one device, that the constants were read on; "" means any.
-        date: Year and month, `2023-10`.
-        source: Where the constants come from.
-        attention: Attention kernel family; `unfused` writes the score matrix to memory.
-        gemm_fraction: Of the device's best 16-bit GEMM rate that this software's GEMMs reach at large shapes.
-        fp8_fraction, fp4_fraction: The same for 8- and 4-bit GEMMs, of the device's best 8-bit share of peak.
-        fp8_scaling: One scale of 8-bit operands for a tensor (delayed or current), or one for each row.
-        joule16, joule8: FLOP of matrix products in 16 and 8 bits that a joule pays for when the device runs at its
-            power limit; with its TDP the rate that a long step sustains. 0: power does not limit.
-        grouped_fraction, grouped_narrow: Of the dense GEMM rate that grouped expert GEMMs reach in 16 bits, in 8 or 4.
-        narrow_group_ps: Device time of one expert's product in 8 or 4 bits beyond its tiles and operands: small kernels
-            that scale and cast each expert's part, one expert after another.
-        head_precision: Datatype of the output projection's products, forward and backward.
-        attention_precision: Datatype of the attention core's products: 16 bits whatever the precision of the job, or 8
-            (Transformer Engine's `fp8_dpa`).
-        grouped_kernel: Grouped products of a rank are one kernel, casts in it, and not a kernel for each expert.
-        fused_experts: The whole MLP of a rank's experts: `grouped_kernel`, and bias, clamp and activation are part of
-            the products (Transformer Engine's fused grouped MLP on Blackwell).
-        fused_adapters: LoRA has one adapter for queries, keys and values together, and one for gate and up (Megatron's
-            `linear_qkv` and `linear_fc1`); else one for each of these matrices (Hugging Face PEFT).
-        attention_forward, attention_backward: Of the device's best attention rate, long sequences, forward and
-        backward. memory_fraction: Of the device's achievable memory bandwidth that elementwise kernels reach.
-        fused_norm, fused_activation, fused_residual, fused_rope, fused_loss: One pass over memory, or one an operation.
-        loss_bytes: Memory traffic per logit of a cross-entropy that is not fused, forward and backward. Megatron's,
-            split over the vocabulary: cast to 32 bits 6, maximum 4, subtraction 8, exponential 8, sum 4, division 8;
-            gradient 8, cast 6. PyTorch's: cast 6, log-softmax 8; its gradient 12, cast 6.
-        loss_width: Bytes of an element of the loss's own copies of the logits where it is not fused: 4, or 2 without
-            an upcast.
-        cast_bytes: Memory traffic per element of a cast to 8 or 4 bits with its transpose (0: rides in other kernels).
-        launch_ps: Host time to launch one kernel; the step cannot go faster than its launches (0 under CUDA graphs).
-        layer_host_ps: Host time of one layer's pass beyond its launches (hooks, gathers, Python).
-        cuda_graphs: Launches are recorded once, and cost the host nothing.
-        graphs: Parts of a layer that are recorded alone (`GRAPH_SCOPES`): the host has only the rest to launch.
-        communication_sms: Share of compute units that collectives take while they overlap with compute, where the
-            budgets below are not stated.
-        tensor_ctas, data_ctas, expert_ctas: Compute units that tensor- and context-parallel collectives, reductions and
-            gathers of the data-parallel group, and expert exchanges take while they overlap with compute (0 for copies
-            by engines of their own); None: not stated.
-        tensor_overlap: Share of a tensor-parallel collective hidden when the layout overlaps it.
-        backward_overlap: Share of the backward pass's tensor-parallel collectives that run under weight-gradient
-            products without any pipelining (Megatron from 2022 on).
-        gradient_overlap: Share of the once-a-step gradient and parameter traffic that hides where there is time for it.
-        shard_overlap: Share of computation under which ZeRO-3 gathers and scatters layer by layer.
-        shard_messages: Collectives in which ZeRO-3 gathers a layer: 1 for a block of FSDP, one a matrix in DeepSpeed.
-        gather_copies: Each rank's part of what ZeRO-3 gathers is copied by a launch of its own (PyTorch's `all_gather`
-            into a list, as DeepSpeed called it until 0.5).
-        prefetch_parameters: Weights that ZeRO-3 gathers ahead of the matrix that computes, at most (DeepSpeed's
-            `stage3_prefetch_bucket_size`); what of a layer is beyond that is exposed. 0: the whole next layer (FSDP).
-        expert_overlap: Share of the expert all-to-all hidden when the layout overlaps it.
-        context_overlap: Share of the exchange of keys and values hidden under attention: a ring sends the next ones
-            while it computes with the last; 0 where all are gathered first (Llama 3, arXiv 2407.21783, section 3.3.2).
-        pipeline_overlap: Share of pipeline sends hidden under the next computation.
-        interleaves: It has virtual stages (DeepSpeed's pipelines have none).
-        scattered_sends: Without sequence parallelism each tensor-parallel rank sends its part of an activation to the
-            next stage, which gathers it again (Narayanan et al. 2021, section 4.1); else each sends all of it.
-        collective_host_ps: Host time to start one collective.
-        recompute_stops: Full recomputation stops in front of a layer's last product (PyTorch from 2.1 on, by default).
-        collective_fraction: Of the link rate that collectives inside the scale-up domain reach.
-        expert_fraction: Of the link rate that the expert all-to-all reaches.
-        expert_once: A token crosses to each domain (or rank of a domain) once, however many of its experts are there
-            (DeepEP, HybridEP); else once for each expert.
-        dispatch_bytes: Of one element on its way to the experts, forward or as a gradient (1: 8 bits); what comes back
-            from experts has 2.
-        expert_host_ps: Host time of an expert layer's pass beyond its launches (counts read back, Python between
-            kernels), where none of it is recorded as a graph.
-        overlap_host: Host time of a layer under `overlap_expert`, over that without: its pass is cut into parts
-            that are launched on two streams in turns with another micro-batch's.
-        dispatcher: Of tokens to experts; "" as `expert_once` says.
-        optimizer_bytes: Bytes read and written per parameter by an optimizer step.
-        gradient_bytes: Bytes per parameter of the gradient buffer that is reduced.
-        bucket_parameters, bucket_parameters_per_rank: Parameters of one reduction of gradients where the layout names
-            no bucket size, and that many for each rank of the data-parallel group if that is more; 0: one reduction a
-            layer.
-        first_stage_buckets: Only the first virtual stage is cut into buckets; each later one is reduced in one piece.
-        fully_shard: Memory under zero 3 is that of PyTorch's FSDP2 and its pipelining (torchtitan).
-        master_copy: The optimizer updates a 32-bit copy of each parameter; else it updates the 16-bit one itself.
-        local_batches: A step may run its pipeline several times, a local batch each; else once, with the whole batch.
-        moment_bytes: Bytes of each of Adam's two moments: 4, or 2 with a precision-aware optimizer.
-        keeps_products: The product of gate and up projection is kept for the down projection's weight gradient; else
-            the backward kernel of the activation makes it again from its factors (xformers' SwiGLU, DeepSeek-V3).
-        keeps_outputs: Outputs of experts are kept, as the router's probabilities multiply them; else these multiply the
-            activation in front of the down projection, whose output nothing needs (Megatron-Core from 0.13 on).
-        gate_bytes: Bytes of an element of what gate and up projection give, kept for the activation's backward pass:
-            2, or 1 in 8 bits (DeepSeek-V3; Megatron-Core's `activation_func_fp8_input_store`).
-        keeps_placeholders: A 16-bit tensor stays for every shape of weight whose gradient the product adds to the
-            buffer itself (Transformer Engine from 2.3 on); else there is one of the largest while it is used.
-        narrow_parameter_bytes: Bytes of a layer's parameter under 8-bit products: 2 with the transposed copy that
-            Hopper's want, or in 16 bits; 1 where they take either order (Blackwell, one scale a tensor). Under 4-bit
-            products frozen parameters are stored twice in 4 bits with a scale each 16; others in 16 bits.
-        step_ps: Fixed host time of one step (loss sync, gradient norm, scheduler, logging).
-        own_runs: What a user's own runs say of their pace (`railyard calibrate runs`).
     """
 
     name: str
+    """Such as `megatron-2023`."""
     architecture: str = ""
+    """Device architecture, or name of the one device, that the constants were read on; "" means any."""
     date: str = ""
+    """Year and month, `2023-10`."""
     source: str = ""
+    """Where the constants come from."""
     attention: Attention = "flash2"
+    """Attention kernel family; `unfused` writes the score matrix to memory."""
     gemm_fraction: float = field(default=1.0, metadata=bounded(FRACTION))
+    """Share of the device's best 16-bit GEMM rate that this software's GEMMs reach at large shapes."""
     fp8_fraction: float = field(default=1.0, metadata=bounded(FRACTION))
+    """Share of the device's best 8-bit GEMM rate that 8-bit GEMMs reach."""
     fp4_fraction: float = field(default=1.0, metadata=bounded(FRACTION))
+    """Share that 4-bit GEMMs reach of the 4-bit peak times the device's best 8-bit share of peak."""
     fp8_scaling: Scaling = "tensor"
+    """One scale of 8-bit operands for a tensor (delayed or current), or one for each row."""
     joule16: float = field(default=0.0, metadata=bounded(JOULE))
+    """FLOP of 16-bit matrix products that a joule pays for when the device runs at its power limit; with its TDP the
+    rate that a long step sustains. 0: power does not limit."""
     joule8: float = field(default=0.0, metadata=bounded(JOULE))
+    """FLOP of 8-bit matrix products that a joule pays for; see `joule16`."""
     grouped_fraction: float = field(default=0.9, metadata=bounded(FRACTION))
+    """Share of the dense GEMM rate that grouped expert GEMMs reach in 16 bits."""
     grouped_narrow: float = field(default=0.9, metadata=bounded(FRACTION))
+    """Share of the dense GEMM rate that grouped expert GEMMs reach in 8 or 4 bits."""
     narrow_group_ps: int = 25_000_000
+    """Device time of one expert's product in 8 or 4 bits beyond its tiles and operands: small kernels that scale and
+    cast each expert's part, one expert after another."""
     head_precision: Precision = "bf16"
+    """Datatype of the output projection's products, forward and backward."""
     attention_precision: AttentionPrecision = "bf16"
+    """Datatype of the attention core's products: 16 bits whatever the precision of the job, or 8 (Transformer Engine's
+    `fp8_dpa`)."""
     grouped_kernel: bool = False
+    """Grouped products of a rank are one kernel, casts in it, and not a kernel for each expert."""
     fused_experts: bool = False
+    """The whole MLP of a rank's experts: `grouped_kernel`, and bias, clamp and activation are part of the products
+    (Transformer Engine's fused grouped MLP on Blackwell)."""
     fused_adapters: bool = False
+    """LoRA has one adapter for queries, keys and values together, and one for gate and up (Megatron's `linear_qkv` and
+    `linear_fc1`); else one for each of these matrices (Hugging Face PEFT)."""
     attention_forward: float = field(default=1.0, metadata=bounded(FRACTION))
+    """Share of the device's best attention rate that the forward kernel reaches on long sequences."""
     attention_backward: float = field(default=0.75, metadata=bounded(FRACTION))
+    """Share of the device's best attention rate that the backward kernel reaches on long sequences."""
     memory_fraction: float = field(default=1.0, metadata=bounded(FRACTION))
+    """Share of the device's achievable memory bandwidth that elementwise kernels reach."""
     fused_norm: bool = True
+    """Norms take one pass over memory, not one for each operation."""
     fused_activation: bool = True
+    """Activations take one pass over memory, not one for each operation."""
     fused_residual: bool = True
+    """Residual sums take one pass over memory, not one for each operation."""
     fused_rope: bool = True
+    """Rotary positions take one pass over memory, not one for each operation."""
     fused_loss: bool = False
+    """The cross-entropy takes one pass over memory, not one for each operation."""
     loss_bytes: float = 52.0
+    """Memory traffic per logit of a cross-entropy that is not fused, forward and backward. Megatron's, split over the
+    vocabulary: cast to 32 bits 6, maximum 4, subtraction 8, exponential 8, sum 4, division 8; gradient 8, cast 6.
+    PyTorch's: cast 6, log-softmax 8; its gradient 12, cast 6."""
     loss_width: float = field(default=4.0, metadata=bounded(limits(1.0, 8.0)))
+    """Bytes of an element of the loss's own copies of the logits where it is not fused: 4, or 2 without an upcast."""
     cast_bytes: float = 4.0
+    """Memory traffic per element of a cast to 8 or 4 bits with its transpose (0: rides in other kernels)."""
     launch_ps: int = 6_000_000
+    """Host time to launch one kernel; the step cannot go faster than its launches (0 under CUDA graphs)."""
     layer_host_ps: int = 0
+    """Host time of one layer's pass beyond its launches (hooks, gathers, Python)."""
     cuda_graphs: bool = False
+    """Launches are recorded once, and cost the host nothing."""
     graphs: tuple[str, ...] = ()
+    """Parts of a layer that are recorded alone (`GRAPH_SCOPES`): the host has only the rest to launch."""
     communication_sms: float = field(default=0.1, metadata=bounded(SHARE))
+    """Share of compute units that collectives take while they overlap with compute, where the budgets below are not
+    stated."""
     tensor_ctas: int | None = field(default=None, metadata=bounded(limits(0, 1000)))
+    """Compute units that tensor- and context-parallel collectives take while they overlap with compute (0 for copies by
+    engines of their own); None: not stated."""
     data_ctas: int | None = field(default=None, metadata=bounded(limits(0, 1000)))
+    """Compute units that reductions and gathers of data-parallel groups take while they overlap; see `tensor_ctas`."""
     expert_ctas: int | None = field(default=None, metadata=bounded(limits(0, 1000)))
+    """Compute units that expert exchanges take while they overlap; see `tensor_ctas`."""
     tensor_overlap: float = field(default=0.7, metadata=bounded(SHARE))
+    """Share of a tensor-parallel collective hidden when the layout overlaps it."""
     backward_overlap: float = field(default=0.85, metadata=bounded(SHARE))
+    """Share of the backward pass's tensor-parallel collectives that run under weight-gradient products without any
+    pipelining (Megatron from 2022 on)."""
     gradient_overlap: float = field(default=0.5, metadata=bounded(SHARE))
+    """Share of the once-a-step gradient and parameter traffic that hides where there is time for it."""
     shard_overlap: float = field(default=0.95, metadata=bounded(SHARE))
+    """Share of computation under which ZeRO-3 gathers and scatters layer by layer."""
     shard_messages: int = field(default=1, metadata=bounded(limits(1, 1000)))
+    """Collectives in which ZeRO-3 gathers a layer: 1 for a block of FSDP, one a matrix in DeepSpeed."""
     gather_copies: bool = False
+    """Each rank's part of what ZeRO-3 gathers is copied by a launch of its own (PyTorch's `all_gather` into a list, as
+    DeepSpeed called it until 0.5)."""
     prefetch_parameters: float = 0.0
+    """Weights that ZeRO-3 gathers ahead of the matrix that computes, at most (DeepSpeed's
+    `stage3_prefetch_bucket_size`); what of a layer is beyond that is exposed. 0: the whole next layer (FSDP)."""
     expert_overlap: float = field(default=0.8, metadata=bounded(SHARE))
+    """Share of the expert all-to-all hidden when the layout overlaps it."""
     context_overlap: float = field(default=0.9, metadata=bounded(SHARE))
+    """Share of the exchange of keys and values hidden under attention: a ring sends the next ones while it computes
+    with the last; 0 where all are gathered first (Llama 3, arXiv 2407.21783, section 3.3.2)."""
     pipeline_overlap: float = field(default=0.5, metadata=bounded(SHARE))
+    """Share of pipeline sends hidden under the next computation."""
     interleaves: bool = True
+    """It has virtual stages (DeepSpeed's pipelines have none)."""
     scattered_sends: bool = False
+    """Without sequence parallelism each tensor-parallel rank sends its part of an activation to the next stage, which
+    gathers it again (Narayanan et al. 2021, section 4.1); else each sends all of it."""
     collective_host_ps: int = 0
+    """Host time to start one collective."""
     recompute_stops: bool = False
+    """Full recomputation stops in front of a layer's last product (PyTorch from 2.1 on, by default)."""
     collective_fraction: float = field(default=1.0, metadata=bounded(FRACTION))
+    """Share of the link rate that collectives inside the scale-up domain reach."""
     expert_fraction: float = field(default=0.8, metadata=bounded(FRACTION))
+    """Share of the link rate that the expert all-to-all reaches."""
     expert_once: bool = True
+    """A token crosses to each domain (or rank of a domain) once, however many of its experts are there (DeepEP,
+    HybridEP); else once for each expert."""
     dispatch_bytes: float = field(default=2.0, metadata=bounded(SIZE.within("0 B", "8 B")))
+    """Bytes of one element on its way to the experts, forward or as a gradient (1: 8 bits); what comes back from
+    experts has 2."""
     expert_host_ps: int = 0
+    """Host time of an expert layer's pass beyond its launches (counts read back, Python between kernels), where none of
+    it is recorded as a graph."""
     overlap_host: float = field(default=1.5, metadata=bounded(limits(1.0, 100.0)))
+    """Host time of a layer under `overlap_expert`, over that without: its pass is cut into parts that are launched on
+    two streams in turns with those of another micro-batch."""
     dispatcher: Dispatcher | Literal[""] = ""
+    """Of tokens to experts; "" as `expert_once` says."""
     optimizer_bytes: float = field(default=28.0, metadata=bounded(SIZE.within("1 B", "1 kB")))
+    """Bytes read and written per parameter by an optimizer step."""
     gradient_bytes: int = field(default=4, metadata=bounded(SIZE.within("1 B", "8 B")))
+    """Bytes per parameter of the gradient buffer that is reduced."""
     bucket_parameters: int = field(default=0, metadata=bounded(limits(0, 1e12)))
+    """Parameters of one reduction of gradients where the layout names no bucket size; 0: one reduction a layer."""
     bucket_parameters_per_rank: int = field(default=0, metadata=bounded(limits(0, 1e9)))
+    """Parameters of one reduction for each rank of the data-parallel group, where that is more than
+    `bucket_parameters`."""
     first_stage_buckets: bool = False
+    """Only the first virtual stage is cut into buckets; each later one is reduced in one piece."""
     fully_shard: bool = False
+    """Memory under zero 3 is that of PyTorch's FSDP2 and its pipelining (torchtitan)."""
     local_batches: bool = False
+    """A step may run its pipeline several times, a local batch each; else once, with the whole batch."""
     master_copy: bool = True
+    """The optimizer updates a 32-bit copy of each parameter; else it updates the 16-bit one itself."""
     moment_bytes: int = field(default=4, metadata=bounded(SIZE.within("1 B", "8 B")))
+    """Bytes of each of Adam's two moments: 4, or 2 with a precision-aware optimizer."""
     keeps_products: bool = True
+    """The product of gate and up projection is kept for the down projection's weight gradient; else the backward kernel
+    of the activation makes it again from its factors (xformers' SwiGLU, DeepSeek-V3)."""
     keeps_outputs: bool = True
+    """Outputs of experts are kept, as the router's probabilities multiply them; else these multiply the activation in
+    front of the down projection, whose output nothing needs (Megatron-Core from 0.13 on)."""
     gate_bytes: float = field(default=2.0, metadata=bounded(SIZE.within("0 B", "8 B")))
+    """Bytes of an element of what gate and up projection give, kept for the activation's backward pass: 2, or 1 in 8
+    bits (DeepSeek-V3; Megatron-Core's `activation_func_fp8_input_store`)."""
     narrow_parameter_bytes: float = field(default=2.0, metadata=bounded(SIZE.within("0 B", "8 B")))
+    """Bytes of a layer's parameter under 8-bit products: 2 with the transposed copy that Hopper's want, or in 16 bits;
+    1 where they take either order (Blackwell, one scale a tensor). Under 4-bit products frozen parameters are stored
+    twice in 4 bits with a scale each 16; others in 16 bits."""
     keeps_placeholders: bool = True
+    """A 16-bit tensor stays for every shape of weight whose gradient the product adds to the buffer itself (Transformer
+    Engine from 2.3 on); else there is one of the largest while it is used."""
     step_ps: int = 5_000_000_000
+    """Fixed host time of one step (loss sync, gradient norm, scheduler, logging)."""
     own_runs: tuple[OwnRun, ...] = ()
+    """What a user's own runs say of their pace (`railyard calibrate runs`)."""
 
     def state_bytes(self, zero: int) -> int:
         """Bytes of a parameter's optimizer state that may be kept outside the accelerator, under a ZeRO stage."""
