@@ -71,6 +71,8 @@ def _appended(lowered: LoweredTraffic, parts: list[Burst], labels: tuple[str, ..
     counts = [len(part.source) for part in parts]
     more = sum(counts)
     traffic = lowered.traffic
+    # Every flow of a burst has its own path and connection.
+    keys, known, number = traffic.path_key, traffic.connection, np.arange(more, dtype=np.uint64)
 
     def repeated(values: list[int], kind: type[T]) -> NDArray[T]:
         return np.repeat(np.array(values, kind), counts)
@@ -85,24 +87,11 @@ def _appended(lowered: LoweredTraffic, parts: list[Burst], labels: tuple[str, ..
         need=np.concatenate([traffic.need, np.zeros(more, np.int32)]),
         delay_ps=np.concatenate([traffic.delay_ps, np.zeros(more, np.int64)]),
         klass=np.concatenate([traffic.klass, repeated([part.klass for part in parts], np.uint8)]),
-        path_key=_background_paths(traffic, more),
-        connection=_background_connections(traffic, more),
+        path_key=None if keys is None else np.concatenate([keys, path_keys(len(traffic) + number)]),
+        connection=None
+        if known is None
+        else np.concatenate([known, known.max(initial=0) + 1 + number.astype(np.uint32)]),
         nic_share=None if traffic.nic_share is None else np.concatenate([traffic.nic_share, np.ones(more)]),
     )
     label_of = np.concatenate([lowered.label_of, repeated([labels.index(part.word) for part in parts], np.int32)])
     return replace(lowered, traffic=grown, label_of=label_of, labels=labels)
-
-
-def _background_paths(traffic: Traffic, more: int) -> NDArray[np.uint32] | None:
-    """Keys of the paths with those of so many flows more, each of which is a connection of its own."""
-    if traffic.path_key is None:
-        return None
-    return np.concatenate([traffic.path_key, path_keys(len(traffic) + np.arange(more, dtype=np.uint64))])
-
-
-def _background_connections(traffic: Traffic, more: int) -> NDArray[np.uint32] | None:
-    """Connections with one more for each of so many flows."""
-    if traffic.connection is None:
-        return None
-    fresh = traffic.connection.max(initial=0) + 1 + np.arange(more)
-    return np.concatenate([traffic.connection, fresh.astype(np.uint32)])

@@ -9,6 +9,8 @@ import numpy as np
 
 from railyard.cluster.fault import Late, LinkRate, SlowAccelerator
 from railyard.cluster.fault.cluster_places import ClusterPlaces
+from railyard.cluster.links import LinkTable
+from railyard.collective.policy import CollectivePolicy
 from railyard.engine.contract import Jitter, Probes, Progress, engines, joint
 from railyard.engine.faults import effects_of, expand
 from railyard.engine.faults import placed as placed_faults
@@ -24,7 +26,7 @@ from railyard.engine.packet.flows import HostNames, flows_of, full_ps, load_wind
 from railyard.engine.packet.lowering import Lowering
 from railyard.engine.packet.placing import Placed, place
 from railyard.engine.packet.running import run
-from railyard.engine.packet.slices import MODELLED, durations_ps, flow_ps, link_load, notes, sliced
+from railyard.engine.packet.slices import durations_ps, flow_ps, link_load, modelled, notes, sliced
 from railyard.engine.packet.stored import unsent_ps
 from railyard.engine.packet.task_flows import Slicing
 from railyard.graph import Kind, Merged, Record
@@ -32,14 +34,12 @@ from railyard.graph.record import fingerprint
 from railyard.kit.errors import InputError, Stalled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
     from railyard.cluster.fault import Effect, Fault
-    from railyard.cluster.links import LinkTable
-    from railyard.collective.policy import CollectivePolicy
     from railyard.engine.background import Bursts
     from railyard.engine.packet.records import PacketNetwork
     from railyard.engine.packet.settings import Settings
@@ -56,6 +56,60 @@ LEFT_OUT = (
     "slow one another there",
     "jitter of communications other than that of their packets: only computations vary",
 )
+
+
+@dataclass(frozen=True, eq=False)
+class _Case:
+    """Jobs on a packet network.
+
+    Attributes:
+        healthy: The network without faults.
+        placed: The network with the links that are degraded during the entire run.
+        effects: The other faults.
+        left_out: What the settings do not model.
+    """
+
+    merged: Merged
+    lowering: Lowering
+    healthy: PacketNetwork
+    placed: Placed
+    effects: list[Effect]
+    settings: Settings
+    left_out: list[str]
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.lowering.cluster
+
+    @property
+    def graph(self) -> TaskGraph:
+        return self.merged.graph
+
+    @property
+    def alone_ps(self) -> NDArray[np.int64]:
+        """int64[n], how long each communication takes alone in the cost model."""
+        return self.by_task(self.lowering.lowered.entities.even_ps)
+
+    def by_task(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Values of communications by task; 0 for computations."""
+        return np.append(values, 0)[self.lowering.lowered.entity]
+
+
+@dataclass(frozen=True, eq=False)
+class _Sent:
+    """What is sent in a run.
+
+    Attributes:
+        sends: Rows of the jobs' own traffic; other traffic follows them.
+        sampled: int64[], links whose queues are sampled, in the packet network's numbers.
+        settings: With samples and with the faults of the run.
+    """
+
+    slicing: Slicing
+    traffic: LoweredTraffic
+    sends: int
+    sampled: NDArray[np.int64]
+    settings: Settings
 
 
 @dataclass(frozen=True)
@@ -113,100 +167,118 @@ class PacketEngine:
         progress: Progress | None = None,
     ) -> Record:
         """Runs all jobs to their end; see `Engine.simulate`."""
-        from railyard.collective.policy import CollectivePolicy
+        _check(jobs, probes)
+        case = self._case(*joint(jobs, cluster), policy or CollectivePolicy(), (seed, jitter), faults)
+        sent = self._sent(case, probes)
+        tasks = len(case.graph)
+        result = run(
+            case.placed.network,
+            sent.traffic.traffic,
+            sent.settings,
+            progress=None if progress is None else lambda _events, now_ps: progress(0, tasks, now_ps),
+            retuning=following(sent.settings) if self.online else None,
+        )
+        _raise_if_stuck(result, sent.traffic, HostNames(case.cluster.ranks, case.placed.storage, case.placed.scale_up))
+        found = self._record(case, sent, result, probes, {"engine": self.name, "seed": seed, "jitter": asdict(jitter)})
+        if progress is not None:
+            progress(tasks, tasks, found.makespan_ps)
+        return found
 
-        _check(probes)
-        _one_class(jobs)
-        merged, cluster = joint(jobs, cluster)
-        graph, faults = merged.graph, placed_faults(faults, merged.every_rank)
+    def _case(
+        self,
+        merged: Merged,
+        cluster: Cluster,
+        policy: CollectivePolicy,
+        drawn: tuple[int, Jitter],
+        faults: Sequence[Fault],
+    ) -> _Case:
+        """The jobs on the packet network, whose links already have the rates that they keep during the entire run."""
+        faults = placed_faults(faults, merged.every_rank)
         effects = [effect for _, effect in effects_of(faults, ClusterPlaces.of(cluster))]
-        policy = policy or CollectivePolicy()
-        lowered = lower(graph, cluster, policy)
-        duration_ps = _durations(merged, cluster, lowered, (seed, jitter), faults)
-        settings, left_out = self._settings(cluster, seed)
-        lowering = Lowering(graph, cluster, lowered, policy, duration_ps)
+        lowered = lower(merged.graph, cluster, policy)
+        duration_ps = _durations(merged, cluster, lowered, drawn, faults)
+        settings, left_out = self._settings(cluster, drawn[0])
         placed = place(
             cluster,
             scale_up=self.scale_up == "packets",
             packet_bytes=settings.mtu_bytes,
             header_bytes=settings.header_bytes,
         )
-        healthy = placed.network
-        placed = _degraded(placed, cluster, [effect for effect in effects if _is_of_all_time(effect)])
-        settings = replace(settings, base_rtt_ps=settings.base_rtt_ps or placed.base_rtt_ps)
+        return _Case(
+            merged=merged,
+            lowering=Lowering(merged.graph, cluster, lowered, policy, duration_ps),
+            healthy=placed.network,
+            placed=_degraded(placed, cluster, [effect for effect in effects if _is_of_all_time(effect)]),
+            effects=[effect for effect in effects if not _is_of_all_time(effect)],
+            settings=replace(settings, base_rtt_ps=settings.base_rtt_ps or placed.base_rtt_ps),
+            left_out=left_out,
+        )
+
+    def _sent(self, case: _Case, probes: Probes) -> _Sent:
+        """The flows of the jobs, sliced to fit the budgets, with other traffic, and what is sampled meanwhile."""
+        lowering, placed, cluster, settings = case.lowering, case.placed, case.cluster, case.settings
         whole = Slicing(packets=self.scale_up == "packets", packet_bytes=settings.mtu_bytes - settings.header_bytes)
         slicing, blocks = sliced(lowering, placed, whole, (self.budget_hops, self.budget_sends))
-        bench = IdleNetwork(cluster, placed, settings, policy)
+        bench = IdleNetwork(cluster, placed, settings, lowering.policy)
         blocks = measured(bench, lowering, blocks, slicing, max(self.budget_hops, LEAST_HOPS))
-        alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
-        sent = assemble(lowering, placed, blocks, slicing, unsent_ps(merged, lowered, cluster, alone_ps))
-        traffic = _slow_nics(classed(sent, cluster), healthy, placed.network)
+        unsent = unsent_ps(case.merged, lowering.lowered, cluster, case.alone_ps)
+        traffic = classed(assemble(lowering, placed, blocks, slicing, unsent), cluster)
+        traffic = _slow_nics(traffic, case.healthy, placed.network)
+        sends = len(traffic.traffic)
         others = bool(self.background) or sent_share(cluster) > 0
         expected_ps = flow_ps(lowering, slicing) if others or self.samples or probes.full else 0
-        sends = len(traffic.traffic.source)
         bursts = (*self.background, *crossing(cluster, expected_ps))
-        traffic = with_background(traffic, cluster, bursts, expected_ps)
         sampled = self._sampled(lowering, placed, everywhere=probes.full)
         often = max(self.samples, samples_of(len(sampled)) if probes.full else 0)
         settings = replace(
             settings,
             sample_ps=max(expected_ps // often, 1000) if len(sampled) else None,
             sample_links=tuple(sampled.tolist()),
-            faults=link_faults([effect for effect in effects if not _is_of_all_time(effect)], placed, slicing.factor),
+            faults=link_faults(case.effects, placed, slicing.factor),
             reroute_ps=round(cluster.fabric.reroute_ps / slicing.factor),
         )
-        result = self._run(placed, traffic, settings, _reported(progress, len(graph)))
-        _raise_if_stuck(result, traffic, HostNames(cluster.ranks, placed.storage, placed.scale_up))
-        background = alone(placed.network, traffic, sends, settings)
-        timed = _timed(graph, durations_ps(graph, traffic, result, slicing, duration_ps))
-        meta: dict[str, object] = {
-            "engine": self.name,
-            "seed": seed,
-            "jitter": asdict(jitter),
-            "warnings": [*cluster.remarks, *lost(cluster)],
-            "events": result.meta["events"],
-            "left_out": [*left_out, *notes(slicing), *self.left_out, *placed.left_out],
-            "slice": slicing.factor,
-            "coarser": slicing.coarser,
-        }
-        blocker, link_bytes = timed.column("blocker"), _link_bytes(placed, lowering, result, slicing)
-        counted, over_time = {}, {}
+        return _Sent(slicing, with_background(traffic, cluster, bursts, expected_ps), sends, sampled, settings)
+
+    def _record(self, case: _Case, sent: _Sent, result: Record, probes: Probes, meta: dict[str, object]) -> Record:
+        """The times of the tasks, the load of the links, and the flows beneath, in the time of the whole run."""
+        graph, cluster, placed = case.graph, case.cluster, case.placed
+        slicing, sampled = sent.slicing, sent.sampled
+        background = alone(placed.network, sent.traffic, sent.sends, sent.settings)
+        timed = _timed(graph, durations_ps(graph, sent.traffic, result, slicing, case.lowering.duration_ps))
+        blocker, link_bytes = timed.column("blocker"), _link_bytes(placed, case.lowering, result, slicing)
+        links, over_time = {"bytes": link_bytes}, {}
         if probes.full and "queue_series" in result.tables:
-            full = full_ps(result, placed, sampled, len(cluster.links), settings.mtu_bytes)
-            counted = {"full_ps": np.rint(full * slicing.factor).astype(np.int64)}
+            full = full_ps(result, placed, sampled, len(cluster.links), sent.settings.mtu_bytes)
+            links["full_ps"] = np.rint(full * slicing.factor).astype(np.int64)
             if probes.windows:
                 over_time["link_windows"] = load_windows(
                     result, placed, sampled, cluster.links.physical, most=probes.windows, factor=slicing.factor
                 )
-            kept = self._sampled(lowering, placed)
+            kept = self._sampled(case.lowering, placed)
             result, sampled = thinned(result, sampled, kept, self.samples), kept
-        meta["digest"] = fingerprint(timed.start_ps, timed.end_ps, blocker, link_bytes)
-        latency_ps = np.append(lowered.entities.even_latency_ps, 0)[lowered.entity]
-        found = Record.of_tasks(
+        return Record.of_tasks(
             graph,
             timed.start_ps,
             timed.end_ps,
             optional={
                 "blocker": blocker,
-                "alone_ps": alone_ps,
-                "latency_ps": latency_ps,
-                **({} if merged.alone else {"job": merged.job}),
+                "alone_ps": case.alone_ps,
+                "latency_ps": case.by_task(case.lowering.lowered.entities.even_latency_ps),
+                **({} if case.merged.alone else {"job": case.merged.job}),
             },
-            tables={"links": {"bytes": link_bytes, **counted}, **over_time},
-            parts={"flows": flows_of(traffic, result, placed, cluster, sampled, background=background)},
-            meta=meta,
-            jobs=() if merged.graph is merged.jobs[0].work else merged.jobs,
+            tables={"links": links, **over_time},
+            parts={"flows": flows_of(sent.traffic, result, placed, cluster, sampled, background=background)},
+            meta={
+                **meta,
+                "warnings": [*cluster.remarks, *lost(cluster)],
+                "events": result.meta["events"],
+                "left_out": [*case.left_out, *notes(slicing), *self.left_out, *placed.left_out],
+                "slice": slicing.factor,
+                "coarser": slicing.coarser,
+                "digest": fingerprint(timed.start_ps, timed.end_ps, blocker, link_bytes),
+            },
+            jobs=() if graph is case.merged.jobs[0].work else case.merged.jobs,
         )
-        if progress is not None:
-            progress(len(graph), len(graph), found.makespan_ps)
-        return found
-
-    def _run(
-        self, placed: Placed, traffic: LoweredTraffic, settings: Settings, report: Callable[[int, int], None] | None
-    ) -> Record:
-        """Runs the packets, with settings that follow them where that is asked for."""
-        retuning = following(settings) if self.online else None
-        return run(placed.network, traffic.traffic, settings, progress=report, retuning=retuning)
 
     def _sampled(self, lowering: Lowering, placed: Placed, *, everywhere: bool = False) -> NDArray[np.int64]:
         """The links whose queues are sampled: those that would be busiest, in the packet network's numbers."""
@@ -227,14 +299,11 @@ class PacketEngine:
         return settings, [*fabric.packets.left_out, *unclassed(cluster, settings.switching)]
 
 
-def _check(probes: Probes) -> None:
+def _check(jobs: Sequence[Job], probes: Probes) -> None:
     if probes.samples:
         raise InputError(
             "the packet engine's own probes are set with its settings", key="probes.samples", found=probes.samples
         )
-
-
-def _one_class(jobs: Sequence[Job]) -> None:
     if len({job.priority for job in jobs}) > 1:
         raise InputError(
             "the packet engine has one class of traffic for all jobs",
@@ -284,10 +353,6 @@ def _slow_nics(traffic: LoweredTraffic, healthy: PacketNetwork, network: PacketN
     return replace(traffic, traffic=replace(traffic.traffic, nic_share=paced))
 
 
-def _reported(progress: Progress | None, tasks: int) -> Callable[[int, int], None] | None:
-    return None if progress is None else lambda _events, now_ps: progress(0, tasks, now_ps)
-
-
 def _timed(graph: TaskGraph, took_ps: NDArray[np.int64]) -> Record:
     """The timeline in which every task takes as long as it took; for a run that is not sliced, the run itself."""
     talks = np.flatnonzero(graph.kind != Kind.COMPUTE)
@@ -305,34 +370,20 @@ def _timed(graph: TaskGraph, took_ps: NDArray[np.int64]) -> Record:
         even_latency_ps=took_ps[talks],
         even_ps=took_ps[talks],
     )
-    fixed = Lowered(entities, entity)
+    none, integers = np.empty(0), np.empty(0, np.int32)
+    no_links = LinkTable(*(none,) * 4, np.empty(0, np.int64), np.empty(0, np.int16), integers, integers, (), integers)
     measured_graph = replace(
         graph, duration_ps=np.where(graph.kind == Kind.COMPUTE, took_ps, 0), loss_index=None, loss=None
     )
-    return FLOW.run(Merged.of(measured_graph), fixed, _no_links())
-
-
-def _no_links() -> LinkTable:
-    from railyard.cluster.links import LinkTable
-
-    none, integers = np.empty(0), np.empty(0, np.int32)
-    rows = np.empty(0, np.int64), np.empty(0, np.int16)
-    return LinkTable(none, none, none, none, *rows, integers, integers, (), integers)
+    return FLOW.run(Merged.of(measured_graph), Lowered(entities, entity), no_links)
 
 
 def _link_bytes(placed: Placed, lowering: Lowering, result: Record, slicing: Slicing) -> NDArray[np.float64]:
     """Bytes on the wire of every link: packets where there are any, else what the cost model puts on them."""
-    cluster = lowering.cluster
-    links = len(cluster.links)
-    known = placed.link >= 0
-    carried = np.bincount(placed.link[known], result.table("links")["bytes"][known] * slicing.factor, minlength=links)
-    load = link_load(lowering)
-    modelled = [*MODELLED, *(() if slicing.packets else ("scale-up",))]
-    for name in modelled:
-        if name in cluster.links.tiers:
-            in_tier = cluster.links.tier == cluster.links.tiers.index(name)
-            carried[in_tier] = load[in_tier]
-    return carried.astype(np.float64)
+    links, known = lowering.cluster.links, placed.link >= 0
+    packets = result.table("links")["bytes"][known] * slicing.factor
+    carried = np.bincount(placed.link[known], packets, minlength=len(links))
+    return np.where(modelled(links, slicing), link_load(lowering), carried)
 
 
 def _raise_if_stuck(result: Record, traffic: LoweredTraffic, name: HostNames) -> None:

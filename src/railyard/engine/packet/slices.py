@@ -97,11 +97,13 @@ def hops_in(record: Record, cluster: Cluster) -> float:
 
 def _hops(carried: NDArray[np.float64], links: LinkTable, slicing: Slicing) -> float:
     """Of bytes by link: float64[links]."""
-    counted = np.ones(len(links), np.bool_)
-    for name in (*MODELLED, *(() if slicing.packets else ("scale-up",))):
-        if name in links.tiers:
-            counted &= links.tier != links.tiers.index(name)
-    return float(carried[counted].sum()) / slicing.packet_bytes * (1 + ACKNOWLEDGEMENTS)
+    return float(carried[~modelled(links, slicing)].sum()) / slicing.packet_bytes * (1 + ACKNOWLEDGEMENTS)
+
+
+def modelled(links: LinkTable, slicing: Slicing) -> NDArray[np.bool_]:
+    """bool[links], links that no packet crosses: the cost model says what they carry."""
+    tiers = MODELLED if slicing.packets else (*MODELLED, "scale-up")
+    return np.isin(links.tiers, tiers)[links.tier]
 
 
 def link_load(lowering: Lowering) -> NDArray[np.float64]:
