@@ -120,17 +120,14 @@ class _Parts:
                 raise error.located(key=f"management.{name}") from None
             role = getattr(found[name], "role", None)
             if name in roles and role != roles[name]:
+                others = (one for one in catalog.names("appliance") if catalog.appliance(one).role == roles[name])
                 raise InputError(
                     f"`{asked}` is a {role}, no {roles[name]}",
                     key=f"management.{name}",
                     found=asked,
-                    allowed=", ".join(_of_role(catalog, roles[name])),
+                    allowed=", ".join(others),
                 )
         return cls(**found)  # type: ignore[arg-type]
-
-
-def _of_role(catalog: Catalog, role: str) -> list[str]:
-    return [name for name in catalog.names("appliance") if catalog.appliance(name).role == role]
 
 
 @dataclass(frozen=True)

@@ -216,12 +216,6 @@ class Network:
         rows = path.rows() // count
         return CsrWeighted.gathered(len(src_port), rows, path.link, np.full(len(path.link), 1 / count))
 
-    def lane_path(
-        self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], flow_key: NDArray[np.uint64], lane: int = 0
-    ) -> Csr:
-        """The path of queue pair `lane` of each connection; as in `split`."""
-        return self.by_port(src_port, dst_port, routes.subflow(flow_key, lane))
-
     def by_port(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], pair: NDArray[np.uint64]) -> Csr:
         """The path of each flow whose queue pairs have these numbers, from which its UDP source port follows."""
         return self.hashed(src_port, dst_port, self._entropy(src_port, dst_port, pair))

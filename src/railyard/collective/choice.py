@@ -156,7 +156,9 @@ def _considered(
         # Rings and trees of a full mesh load each link alike, as direct sends do.
         considered = (names == ("direct" if "direct" in names else kind_word(case.kind)))[:, None]
     else:
-        considered = np.array([library(_published_name(name, case), case) for name in names])[:, None]
+        # The library calls its broadcasts and reductions rings.
+        known = ["ring" if name == kind_word(case.kind) else name for name in names]
+        considered = np.array([library(name, case) for name in known])[:, None]
     return considered if considered.any(axis=0).all() else None
 
 
@@ -171,11 +173,6 @@ def _sent_as(case: Case, size_bytes: NDArray[np.float64], spoken: list[str]) -> 
     small = size_bytes / case.shape.ranks <= connections.ll_bytes(case.shape.ranks)
     taken: NDArray[np.bool_] = (np.array(spoken) == "ll")[:, None] == small
     return taken
-
-
-def _published_name(name: str, case: Case) -> str:
-    """The library's name of Railyard's algorithm: its broadcasts and reductions are rings."""
-    return "ring" if name == kind_word(case.kind) else name
 
 
 def predicted_us(

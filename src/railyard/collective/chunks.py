@@ -268,14 +268,10 @@ def window_s(
     chunks = _EDGES[algorithm](case, algorithm, protocol, size)
     trips = np.ceil(chunks / steps_in_flight(algorithm, protocol))
     ways = 2 * trips - (1 if algorithm in RINGS else 0)
-    send_s = 8 * _port_bytes(case, algorithm, size) / chunks / (case.machine.nic_bps * case.machine.payload_efficiency)
+    port_bytes = size * load_of(algorithm, case.kind, case.shape).port
+    send_s = 8 * port_bytes / chunks / (case.machine.nic_bps * case.machine.payload_efficiency)
     bound: NDArray[np.float64] = np.where(path_s > 1e-12 * LONG_PS, ways * path_s + trips * send_s, 0.0)
     return bound
-
-
-def _port_bytes(case: Case, algorithm: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Through the busiest NIC, one way."""
-    return size * load_of(algorithm, case.kind, case.shape).port
 
 
 def _ring_chunks(case: Case, algorithm: str, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:

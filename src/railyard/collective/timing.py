@@ -122,10 +122,9 @@ def timing(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[
         latency += _pipeline_us(case, algorithm, size, rate, inside_us)
     elif case.kind in CHAINS and not algorithm.written:
         latency += _chain_fill_us(case, size, inf)
-    if algorithm.family == "tree" and _fills_chunks(case, protocol):
-        latency += tree_fill_us(case, protocol, size)
-    if algorithm.family == "tree" and protocol == "ll" and case.machine.library == "nccl":
-        latency += steps.scale_out * ll_shot_us(case, size)
+    if algorithm.family == "tree" and case.machine.library == "nccl":
+        ll = protocol == "ll"
+        latency += steps.scale_out * ll_shot_us(case, size) if ll else tree_fill_us(case, protocol, size)
     return Timing(latency, base_us + case.machine.software_us(protocol), steps.paths, rate)
 
 
@@ -195,11 +194,6 @@ def _stored_us(case: Case, algorithm: Algorithm, size: NDArray[np.float64]) -> N
         return np.zeros(size.shape)
     waits: NDArray[np.float64] = 1e6 * algorithm.fill(case) * size
     return waits
-
-
-def _fills_chunks(case: Case, protocol: str) -> bool:
-    """Whether a tree's filling is counted by its chunks."""
-    return protocol != "ll" and case.machine.library == "nccl"
 
 
 def _base_us(machine: CollectiveMachine, algorithm: Algorithm, protocol: str) -> float:

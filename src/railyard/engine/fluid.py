@@ -22,7 +22,7 @@ from railyard.graph.record import fingerprint
 from railyard.kit.errors import Hung, InputError, SimulationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from railyard.cluster import Cluster
     from railyard.cluster.fault import Effect, Fault
@@ -294,7 +294,7 @@ class FluidEngine:
                 probe_links=probed,
                 probe_samples=probes.windows or probes.samples,
                 count_full=probes.full,
-                progress=_with_total(progress, len(graph)),
+                progress=None if progress is None else lambda done, now_ps: progress(done, len(graph), now_ps),
             )
         except ValueError as error:  # the core's word for columns that do not fit together
             raise InputError(str(error)) from error
@@ -367,10 +367,6 @@ def _seed(seed: int) -> int:
     if not 0 <= seed < 1 << 64:
         raise InputError("expected an integer seed", key="seed", found=seed, allowed="0 to 2^64 - 1")
     return seed
-
-
-def _with_total(progress: Progress | None, total: int) -> Callable[[int, int], None] | None:
-    return None if progress is None else lambda done, now_ps: progress(done, total, now_ps)
 
 
 def _about(

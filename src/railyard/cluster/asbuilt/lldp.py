@@ -319,7 +319,8 @@ def _discovery(reading: _Reading, cables: list[_Cable], same: dict[str, list[str
     order = dict.fromkeys(reading.neighbours)
     order.update(dict.fromkeys(device for cable in cables for device, _ in cable.ends))
     number = {name: at for at, name in enumerate(order)}
-    hosts = hosts_of([cable.ends for cable in cables], _stations(reading), _forwarding(reading))
+    stations = {one.device for listed in reading.neighbours.values() for one in listed if one.forwards is False}
+    hosts = hosts_of([cable.ends for cable in cables], stations, _forwarding(reading))
     devices = tuple(
         FoundDevice(name, name, "host" if name in hosts else "switch", file=reading.file.get(name, ""))
         for name in order
@@ -353,11 +354,6 @@ def _addresses(reading: _Reading) -> dict[str, set[str]]:
 def _short(name: str) -> str:
     """A name without its domain."""
     return name.split(".", maxsplit=1)[0].lower()
-
-
-def _stations(reading: _Reading) -> set[str]:
-    """Devices that say that they neither bridge nor route."""
-    return {one.device for listed in reading.neighbours.values() for one in listed if one.forwards is False}
 
 
 def _forwarding(reading: _Reading) -> set[str]:

@@ -236,12 +236,13 @@ class _Plan:
         one, other = (np.repeat(ends, self.trunk) for ends in np.triu_indices(self.a, 1))
         base = self.ports + np.arange(self.groups)[:, None] * self.a
         near, far, index = self._global_ends()
+        far_port = self._slot(far, near) * self.width + index % max(self.width, 1)
         return (
             [used, (base + one).ravel(), self.ports + near * self.a + index // self.h],
             [
                 self.ports + used // self.p,
                 (base + other).ravel(),
-                self.ports + far * self.a + self._far_port(near, far, index) // self.h,
+                self.ports + far * self.a + far_port // self.h,
             ],
         )
 
@@ -255,9 +256,6 @@ class _Plan:
     def _slot(self, here: NDArray[np.int64], there: NDArray[np.int64]) -> NDArray[np.int64]:
         """Which of a group's bunches of global ports leads to another group: the next group first, and so round."""
         return (there - here - 1) % self.groups
-
-    def _far_port(self, near: NDArray[np.int64], far: NDArray[np.int64], index: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self._slot(far, near) * self.width + index % max(self.width, 1)
 
     def _routes(self) -> Routes:
         builder = RouteBuilder(self.ports)

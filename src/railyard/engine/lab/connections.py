@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.routes import subflow
 from railyard.collective.connections import connection_keys
 from railyard.collective.lowering.routes import rail_of_local
 from railyard.engine.lab.blueprint import FIRST_LISTENING, Connection
@@ -224,7 +225,7 @@ class Connections:
             return tuple(int(link) for link in network.spread(near, far, physical=True).row(0)[0])
         channel, lane = divmod(rest, network.fabric.qps) if self._hashes else (0, 0)
         key = connection_keys(np.array([communicator], np.uint64), near, far, np.array([channel]))
-        return tuple(network.lane_path(near, far, key, lane).row(0).tolist())
+        return tuple(network.by_port(near, far, subflow(key, lane)).row(0).tolist())
 
     def _choices(self, path: tuple[int, ...], target: int) -> list[tuple[int, int, int]]:
         """Of each switch on a path with several ways on: its seed, how many they are, and which one is taken."""

@@ -66,14 +66,14 @@ class Measure:
     times: int
 
 
+@dataclass(frozen=True, eq=False)
 class IdleNetwork:
     """Runs single communications on an empty network."""
 
-    def __init__(self, cluster: Cluster, placed: Placed, settings: Settings, policy: CollectivePolicy) -> None:
-        self.cluster = cluster
-        self.placed = placed
-        self.settings = settings
-        self.policy = policy
+    cluster: Cluster
+    placed: Placed
+    settings: Settings
+    policy: CollectivePolicy
 
     def surplus_ps(self, graph: TaskGraph, task: int, slicing: Slicing, measure: Measure) -> float:
         """What a slice adds to a task, in the slice's time.

@@ -155,7 +155,7 @@ def traffic_of(graph: TaskGraph, hosts: int) -> HostTraffic:
         dep_idx=graph.dep_idx,
         delay_ps=_delays(graph),
         need=every.astype(np.int32) if graph.need is None else graph.need,
-        dep_at=_dep_at(graph),
+        dep_at=np.full(len(graph.dep_idx), AT_RECEIVER, np.uint8) if graph.dep_at is None else graph.dep_at,
         klass=np.zeros(len(graph), np.uint8),
     )
     return HostTraffic(traffic, np.arange(len(graph)))
@@ -165,10 +165,6 @@ def _delays(graph: TaskGraph) -> Ints:
     """int64[n], what passes from when a task may start to the start of its flow, or to the end of its work."""
     delay = np.zeros(len(graph), np.int64) if graph.delay_ps is None else graph.delay_ps
     return delay + np.where(graph.kind == Kind.COMPUTE, graph.duration_ps, 0)
-
-
-def _dep_at(graph: TaskGraph) -> NDArray[np.uint8]:
-    return np.full(len(graph.dep_idx), AT_RECEIVER, np.uint8) if graph.dep_at is None else graph.dep_at
 
 
 @dataclass

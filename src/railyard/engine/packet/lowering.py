@@ -94,13 +94,9 @@ class Lowering:
         ]
         _check_paths(cluster, self.classes, policy)
 
-    def leave_scale_out(self, one: Class) -> bool:
-        """Whether a class leaves its scale-up domains."""
-        return one.shape.domains > 1
-
     def blocks(self, placed: Placed, slicing: Slicing) -> list[TaskFlows]:
         """The flows of all communications that are sent as packets."""
-        wanted = [one for one in self.classes if slicing.packets or self.leave_scale_out(one)]
+        wanted = [one for one in self.classes if slicing.packets or one.shape.domains > 1]
         made = [self._block(one, placed, slicing) for one in wanted]
         return [*made, *storage_flows(self.graph, self.cluster, placed, slicing)]
 

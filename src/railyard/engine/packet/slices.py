@@ -56,7 +56,7 @@ def sliced(
         InputError: Nothing fits the budgets.
     """
     most_hops, most_sends = budgets
-    hops = hops_of(lowering, whole)
+    hops = _hops(link_load(lowering), lowering.cluster.links, whole)
     if sent_share(lowering.cluster):
         hops += crossing_hops(lowering.cluster, flow_ps(lowering, whole), whole.packet_bytes)
     slicing = replace(whole, factor=max(1.0, hops / most_hops))
@@ -83,20 +83,15 @@ def sliced(
     )
 
 
-def hops_of(lowering: Lowering, slicing: Slicing) -> float:
-    """Packets of all kinds times the links that they cross, from what the flow engine would load links with."""
-    return _hops(link_load(lowering), lowering.cluster.links, slicing)
-
-
 def hops_in(record: Record, cluster: Cluster) -> float:
-    """The same of a step that the flow engine ran."""
+    """Packets of all kinds times the links that they would cross, of a step that the flow engine ran."""
     settings = settings_of(cluster, cluster.fabric)
     slicing = Slicing(packet_bytes=settings.mtu_bytes - settings.header_bytes)
     return _hops(record.table("links")["bytes"].astype(np.float64), cluster.links, slicing)
 
 
 def _hops(carried: NDArray[np.float64], links: LinkTable, slicing: Slicing) -> float:
-    """Of bytes by link: float64[links]."""
+    """Packets of all kinds times the links that they cross, from the bytes of every link: float64[links]."""
     return float(carried[~modelled(links, slicing)].sum()) / slicing.packet_bytes * (1 + ACKNOWLEDGEMENTS)
 
 

@@ -86,7 +86,7 @@ def _flows(graph: TaskGraph, cluster: Cluster, placed: Placed, slicing: Slicing,
                 rows=rows,
                 source=source.ravel().astype(np.int64) + first,
                 target=target.ravel().astype(np.int64) + first,
-                size_bytes=_sizes(int(size) / slicing.factor, rows, len(tasks)),
+                size_bytes=np.full(source.size, max(1, round(int(size) / slicing.factor / rows)), np.int64),
                 delay_ps=np.zeros(len(tasks) * rows, np.int64),
                 path_key=network.path_keys(source.ravel(), target.ravel(), port_pairs(source.ravel(), target.ravel())),
                 connection=port_pairs(source.ravel() + np.int32(first), target.ravel() + np.int32(first)),
@@ -100,7 +100,3 @@ def _flows(graph: TaskGraph, cluster: Cluster, placed: Placed, slicing: Slicing,
                 surplus_ps=max(links_ps - fixed_ps, 0.0),
                 label=f"{about.name} {kind.name.lower()}",
             )
-
-
-def _sizes(size_bytes: float, rows: int, tasks: int) -> NDArray[np.int64]:
-    return np.full(rows * tasks, max(1, round(size_bytes / rows)), np.int64)

@@ -47,16 +47,8 @@ def _i32() -> NDArray[np.int32]:
     return np.zeros(0, np.int32)
 
 
-def _u8() -> NDArray[np.uint8]:
-    return np.zeros(0, np.uint8)
-
-
 def _f64() -> NDArray[np.float64]:
     return np.zeros(0, np.float64)
-
-
-def _bool() -> NDArray[np.bool_]:
-    return np.zeros(0, np.bool_)
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,8 +357,8 @@ class Outages:
     replica: NDArray[np.int32] = field(default_factory=_i32)
     from_ps: NDArray[np.int64] = field(default_factory=_i64)
     to_ps: NDArray[np.int64] = field(default_factory=_i64)
-    drain: NDArray[np.bool_] = field(default_factory=_bool)
-    load: NDArray[np.uint8] = field(default_factory=_u8)
+    drain: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    load: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
 
 
 def rolling_update(
