@@ -15,7 +15,7 @@ from railyard.model.architecture import ModelColumns
 from railyard.model.columns import DeviceColumns, columns_of
 from railyard.model.flops import imbalance
 from railyard.work.training.pace import pace_of
-from railyard.work.training.spec import Layout
+from railyard.work.training.spec import BITS, Layout
 from railyard.work.training.sync.worker import kept_bytes, worker_job
 
 if TYPE_CHECKING:
@@ -264,7 +264,6 @@ _HYBRID_FRACTION = 0.86
 _SCALINGS = {"tensor": (1.0, 1.0), "row": (0.78, 2.0)}
 _TIMES = ("launch_s", "layer_host_s", "expert_host_s", "collective_host_s", "step_s", "narrow_group_s")
 _DERIVED = {"flash", "alltoall", "head_bits", "attention_bits", "grouped_kernel", *_TIMES, *_RECORDED}
-_BITS = {"bf16": 16, "fp16": 16, "fp8": 8, "fp4": 4}
 
 
 def _software_row(software: SoftwareProfile) -> dict[str, float]:
@@ -274,7 +273,7 @@ def _software_row(software: SoftwareProfile) -> dict[str, float]:
     row |= {"fp8_fraction": rate * software.fp8_fraction, "cast_bytes": casts * software.cast_bytes}
     launched = not software.cuda_graphs
     once = software.dispatcher != "alltoall" if software.dispatcher else software.expert_once
-    row |= {"head_bits": _BITS[software.head_precision], "attention_bits": _BITS[software.attention_precision]}
+    row |= {"head_bits": BITS[software.head_precision], "attention_bits": BITS[software.attention_precision]}
     row |= {"grouped_kernel": software.grouped_kernel or software.fused_experts}
     row |= {"flash": software.attention != "unfused", "launch_s": launched * software.launch_ps * 1e-12}
     row |= {"collective_host_s": launched * software.collective_host_ps * 1e-12}
@@ -292,7 +291,7 @@ def _number(value: float | None) -> float:
 
 def _job_row(job: tuple[Training, Accelerator]) -> dict[str, float]:
     training, device = job
-    row: dict[str, float] = {"seq_len": training.seq_len, "bits": _BITS[training.precision], "causal": training.causal}
+    row: dict[str, float] = {"seq_len": training.seq_len, "bits": BITS[training.precision], "causal": training.causal}
     row["imbalance"] = imbalance(training.model.experts, training.layout.ep, training.routing_skew)
     row |= {f"kept_{name}": kept_bytes(training, name, device.scale_up_domain) for name in ("dense", "expert")}
     coded = None if training.communication is None else training.communication.dispatch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -71,16 +71,7 @@ class Tried:
 
     def to_json(self) -> dict[str, object]:
         """One row of `remedies`."""
-        return {
-            "name": self.name,
-            "family": self.family,
-            "removes": self.removes,
-            "assumes": self.assumes,
-            "step_s": self.step_s,
-            "gain": self.gain,
-            "cpmt_usd": self.cpmt_usd,
-            "reason": self.reason,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ Seconds are an amount over the ranks: the mean over ranks. Every leaf says by wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from railyard.kit.errors import RailyardError
@@ -38,10 +38,6 @@ class Constant:
     value: str
     source: str
 
-    def to_json(self) -> dict[str, str]:
-        """One entry of `constants`."""
-        return {"name": self.name, "value": self.value, "source": self.source}
-
 
 @dataclass(frozen=True)
 class Law:
@@ -57,7 +53,7 @@ class Law:
 
     def to_json(self) -> dict[str, object]:
         """The leaf's `by`."""
-        return {"formula": self.formula, "constants": [constant.to_json() for constant in self.constants]}
+        return {"formula": self.formula, "constants": list(map(asdict, self.constants))}
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,7 @@ def work_of(training: Training, accelerator: Accelerator) -> list[Work]:
     for stage in virtual_stages(training.model, training.layout):
         for part, block, count in _passes(training, stage):
             for kind, phase, name, seconds, kernels in times[block]:
-                often = count * replicas * _again(training, block, phase, kind, name)
+                often = count * replicas * _again(training, block, phase, name)
                 entry = total[part, kind, phase, name]
                 entry[0] += often * seconds
                 entry[1] += often * kernels
@@ -248,18 +248,14 @@ def _passes(training: Training, stage: VirtualStage) -> Iterator[tuple[str, str,
         yield from (("token prediction", block, float(ahead)) for block in ("attention", last, "joint", "head"))
 
 
-def _again(training: Training, block: str, phase: str, kind: str, name: str) -> float:
+def _again(training: Training, block: str, phase: str, name: str) -> float:
     """How often a phase runs for one forward pass: once, but what is computed again as the layout says."""
-    del kind
     if phase != RECOMPUTE:
         return 1.0
     layout = training.layout
     if layout.recompute == "full" and block in ("attention", "MLP", "experts"):
         return layout.recompute_share
-    return float(layout.recompute == "selective" and name in _CORES)
-
-
-_CORES = frozenset({"attention"})
+    return float(layout.recompute == "selective" and name == "attention")
 
 
 def _times(training: Training, accelerator: Accelerator) -> dict[str, list[tuple[str, str, str, float, float]]]:

@@ -19,7 +19,7 @@ from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.files import read_text
 from railyard.model.own_runs import TAIL, Scatter, expected
 from railyard.work.training import profiles
-from railyard.work.training.spec import OwnRun
+from railyard.work.training.spec import BITS, OwnRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,6 @@ Set once by judgement, before the widths were fitted: scale alone moves a step l
 recomputation choose other kernels.
 """
 _MARKS = ("experts", "recompute", "recompute_modules", "overlap_tensor", "overlap_expert", "lora")
-_BITS = {"bf16": 16, "fp16": 16, "fp8": 8, "fp4": 4}
 
 
 @cache
@@ -73,7 +72,7 @@ def traits_of(training: Training) -> tuple[float, ...]:
         "hidden": model.hidden,
         "layers": model.layers,
         "seq_len": training.seq_len,
-        "bits": _BITS[training.precision],
+        "bits": BITS[training.precision],
         "experts": model.experts > 0,
         "recompute": layout.recompute == "full",
         "recompute_modules": bool(layout.recompute_modules),
