@@ -18,7 +18,7 @@ from railyard.engine import Jitter, Probes
 from railyard.engine.lab import frames
 from railyard.engine.lab.counters import execute
 from railyard.engine.lab.engine import LabEngine
-from railyard.engine.lab.program import Asked, parts
+from railyard.engine.lab.program import LibraryCall, parts
 from railyard.engine.lab.wiring import laid_out
 from railyard.face.cli import guard
 from railyard.graph import CollectiveKind, Job
@@ -155,8 +155,8 @@ def test_bgp_finds_the_same_paths(tmp_path):
 
 
 def test_every_member_sends_what_the_ring_asks():
-    asked = Asked("ring", CollectiveKind.ALL_REDUCE, Shape.grid(4, 1), 4e6, 3, 2, 1e5)
-    members = parts(asked)
+    call = LibraryCall("ring", CollectiveKind.ALL_REDUCE, Shape.grid(4, 1), 4e6, 3, 2, 1e5)
+    members = parts(call)
     for member in members:
         assert sum(size for _, size, _ in member.script.sends) == 2 * 3 / 4 * 4e6
         assert sum(size for _, size in member.script.receives) == 2 * 3 / 4 * 4e6
@@ -168,9 +168,9 @@ def test_every_member_sends_what_the_ring_asks():
 
 
 def test_switches_that_reduce_are_refused():
-    asked = Asked("nvls", CollectiveKind.ALL_REDUCE, Shape.grid(1, 8), 4e6, 1, 1, 1e5)
+    call = LibraryCall("nvls", CollectiveKind.ALL_REDUCE, Shape.grid(1, 8), 4e6, 1, 1, 1e5)
     with pytest.raises(InputError, match="switches that reduce"):
-        parts(asked)
+        parts(call)
 
 
 def test_every_port_is_shaped_and_every_address_is_reached_from_every_switch(tmp_path):

@@ -120,7 +120,7 @@ def test_the_engine_follows_the_tables():
     assert want[0] == pytest.approx(want[1], rel=0.01)
     assert want[-1] > 2 * want[0]
 
-    class Asked:
+    class QueuedRequest:
         arrival_ps = np.array([0])
         input_tokens = np.array([100], np.int32)
         output_tokens = np.array([400], np.int32)
@@ -128,7 +128,7 @@ def test_the_engine_follows_the_tables():
         session = np.zeros(0, np.int64)
 
     pool = Pool("apart", Cost.of(slow), max_batched_tokens=4096)
-    run = simulate(Asked(), Deployment((pool,), Router("least-loaded")))
+    run = simulate(QueuedRequest(), Deployment((pool,), Router("least-loaded")))
     assert (run.end_ps[0] - run.column("first_token_ps")[0]) * 1e-12 == pytest.approx(float(want.sum()), rel=1e-6)
 
 

@@ -63,15 +63,15 @@ def summary(record: Record) -> dict[str, Any]:
     span = int(record.end_ps.max() - record.start_ps.min())
     busy = _busy(record)
     ranks = [_rank(rank, one, span) for rank, one in busy.items()]
-    met = _collectives(record)
+    collectives = _collectives(record)
     mean = {key: float(np.mean([one[key] for one in ranks])) for key in ("utilization", "exposed", "idle", "overlap")}
     return {
         "span_s": span * PS,
         **mean,
         "ranks": ranks,
         "communicators": _communicators(record, busy, span),
-        "collectives": _rates(record, met),
-        "stragglers": _late(record, met),
+        "collectives": _rates(record, collectives),
+        "stragglers": _late(record, collectives),
         "clocks": record.meta.get("clocks", {}),
         "warnings": record.meta.get("warnings", []),
     }
@@ -153,7 +153,7 @@ def _communicators(record: Record, busy: dict[int, Busy], span: int) -> list[dic
 
 
 @dataclass(frozen=True)
-class Met:
+class Collectives:
     """Collectives, m of them, and the rows of their members.
 
     Attributes:
@@ -176,7 +176,7 @@ class Met:
         return np.asarray(self.rows[self.first + self.count - 1], np.int64)
 
 
-def _collectives(record: Record) -> Met:
+def _collectives(record: Record) -> Collectives:
     moves = np.array([label.phase == COMMUNICATION for label in record.labels], np.bool_)[record.what]
     rows = np.flatnonzero(moves & (record.column("sequence") >= 0))
     keys = [record.column("communicator")[rows], record.what[rows], record.column("sequence")[rows]]
@@ -188,26 +188,28 @@ def _collectives(record: Record) -> Met:
         new[1:] |= np.diff(key[order]) != 0
     first = np.flatnonzero(new)
     count = np.diff(np.r_[first, len(rows)])
-    return Met(rows, first, count, keys[0][order][first].astype(np.int64), keys[1][order][first].astype(np.int64))
+    return Collectives(
+        rows, first, count, keys[0][order][first].astype(np.int64), keys[1][order][first].astype(np.int64)
+    )
 
 
-def _rates(record: Record, met: Met) -> list[dict[str, Any]]:
+def _rates(record: Record, collectives: Collectives) -> list[dict[str, Any]]:
     """Collectives alike in kind, communicator and size."""
-    if not len(met.first):
+    if not len(collectives.first):
         return []
     about = record.meta["communicators"]
-    end = np.maximum.reduceat(record.end_ps[met.rows], met.first)
-    seconds = (end - record.start_ps[met.last]) * PS
-    size = np.maximum.reduceat(record.size_bytes[met.rows], met.first)
-    kinds = np.array([label.op for label in record.labels])[met.label]
+    end = np.maximum.reduceat(record.end_ps[collectives.rows], collectives.first)
+    seconds = (end - record.start_ps[collectives.last]) * PS
+    size = np.maximum.reduceat(record.size_bytes[collectives.rows], collectives.first)
+    kinds = np.array([label.op for label in record.labels])[collectives.label]
     names, kind = np.unique(kinds, return_inverse=True)
-    alike, inverse = np.unique(np.stack([kind.ravel(), met.group, size]), axis=1, return_inverse=True)
+    alike, inverse = np.unique(np.stack([kind.ravel(), collectives.group, size]), axis=1, return_inverse=True)
     order = np.argsort(inverse.ravel(), kind="stable")
     listed = []
     for (which, group, size_bytes), those in zip(
         alike.T.tolist(), np.split(order, np.cumsum(np.bincount(inverse.ravel()))[:-1]), strict=True
     ):
-        name, traced = str(names[which]), int(met.count[those].max())
+        name, traced = str(names[which]), int(collectives.count[those].max())
         members = len(about[group]["ranks"]) or traced
         median = float(np.median(seconds[those]))
         rate = 8 * size_bytes / median if size_bytes and median > 0 else None
@@ -229,13 +231,13 @@ def _rates(record: Record, met: Met) -> list[dict[str, Any]]:
     return sorted(listed, key=lambda one: -one["total_s"])
 
 
-def _late(record: Record, met: Met) -> list[dict[str, Any]]:
+def _late(record: Record, collectives: Collectives) -> list[dict[str, Any]]:
     """Ranks that came last to collectives that several were traced in, the worst first."""
-    several = met.count > 1
-    first, count, start = met.first[several], met.count[several], record.start_ps[met.rows]
+    several = collectives.count > 1
+    first, count, start = collectives.first[several], collectives.count[several], record.start_ps[collectives.rows]
     middle = (start[first + (count - 1) // 2] + start[first + count // 2]) / 2
     late = start[first + count - 1] - middle
-    who = record.who[met.last[several]]
+    who = record.who[collectives.last[several]]
     found = [
         {
             "rank": int(rank),

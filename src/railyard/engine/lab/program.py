@@ -50,7 +50,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Asked:
+class LibraryCall:
     """A collective as a library sees it.
 
     Attributes:
@@ -73,24 +73,24 @@ class Asked:
 
 
 @lru_cache(maxsize=256)
-def parts(asked: Asked) -> tuple[Part, ...]:
+def parts(call: LibraryCall) -> tuple[Part, ...]:
     """The part of each member, by position.
 
     Raises:
         InputError: The algorithm wants switches that reduce.
     """
-    schedule = ALGORITHMS.get(asked.algorithm).schedule(asked.kind, asked.shape)
+    schedule = ALGORITHMS.get(call.algorithm).schedule(call.kind, call.shape)
     if any(send.source < 0 or send.target < 0 for step in schedule.steps for send in step):
         raise InputError(
-            f"`{asked.algorithm}` wants switches that reduce, and those of the lab do not",
+            f"`{call.algorithm}` wants switches that reduce, and those of the lab do not",
             key="collectives.algorithm",
-            found=asked.algorithm,
+            found=call.algorithm,
             allowed="an algorithm of ranks alone, such as `ring`",
         )
-    members = [_Member() for _ in range(asked.shape.ranks)]
-    for lane in range(asked.lanes):
-        _lay_out(members, schedule, asked, lane)
-    return tuple(member.part(asked.rounds) for member in members)
+    members = [_Member() for _ in range(call.shape.ranks)]
+    for lane in range(call.lanes):
+        _lay_out(members, schedule, call, lane)
+    return tuple(member.part(call.rounds) for member in members)
 
 
 class _Member:
@@ -106,10 +106,10 @@ class _Member:
         return Part(Script(tuple(self.sends), tuple(self.receives), rounds), tuple(self.to), tuple(self.of))
 
 
-def _lay_out(members: list[_Member], schedule: Schedule, asked: Asked, lane: int) -> None:
-    chunk = schedule.chunk_share * asked.wire_bytes / asked.lanes
+def _lay_out(members: list[_Member], schedule: Schedule, call: LibraryCall, lane: int) -> None:
+    chunk = schedule.chunk_share * call.wire_bytes / call.lanes
     largest = max((len(send.chunks) for step in schedule.steps for send in step), default=1) * chunk
-    pieces = max(1, min(MOST_PIECES, math.ceil(largest / asked.piece_bytes)))
+    pieces = max(1, min(MOST_PIECES, math.ceil(largest / call.piece_bytes)))
     # of each member and chunk: what brought it last, a receive for each piece
     came: list[dict[int, tuple[tuple[int, ...], tuple[int, ...]]]] = [{} for _ in members]
     for step in schedule.steps:
@@ -331,7 +331,7 @@ class _Writer:
             return list(every.items())
         shape = shape_of(self.cluster, np.array(members))
         lanes = self.connections.lanes(opened(self.cluster, shape, name, self.policy))
-        asked = Asked(
+        call = LibraryCall(
             name,
             CollectiveKind(int(graph.collective[task])),
             shape,
@@ -343,7 +343,7 @@ class _Writer:
         communicator = int(communicators_of(np.array([graph.rank[task]]), name)[0])
         use = (int(graph.stream[task]), task if every[members[0]].stream < 0 else -1)
         found = []
-        for position, part in enumerate(parts(asked)):
+        for position, part in enumerate(parts(call)):
             rank = members[position]
             script = self.scripts[rank].setdefault(part.script, len(self.scripts[rank]))
             ends = self._ends(part, position, members, communicator, use)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.face.web import dispatch
 from railyard.face.web.looking import faults_of
-from railyard.face.web.verbs.verb import Asked, verbs
+from railyard.face.web.verbs.verb import VerbRequest, verbs
 from railyard.kit import files as processes
 from railyard.kit.errors import RailyardError
 from railyard.work.scenario import load
@@ -71,7 +71,7 @@ def _carry_out(request: dict[str, Any], tell: _Teller) -> dict[str, Any]:
     for path in (path for given in files.values() for path in given):
         dispatch.refuse_outside(path, folder)
     cluster = partial(workers, request["ray"], begin=partial(dispatch.confine, folder)) if request["ray"] else None
-    asked = Asked(
+    wanted = VerbRequest(
         folder=folder,
         draft=partial(_draft, folder, request["text"], request["file"]),
         engine=request["engine"],
@@ -82,7 +82,7 @@ def _carry_out(request: dict[str, Any], tell: _Teller) -> dict[str, Any]:
         pool=cluster or partial(workers, begin=partial(dispatch.confine, folder)),
         cluster=cluster,
     )
-    return {"outcome": verb.work(asked).model_dump()}
+    return {"outcome": verb.work(wanted).model_dump()}
 
 
 def _draft(folder: Path, text: str, file: str) -> Draft:

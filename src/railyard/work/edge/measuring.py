@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from railyard.measure.cost.ranges import Source
     from railyard.work.edge.prepare import NearUser
     from railyard.work.edge.section import BoundSection
-    from railyard.work.edge.simulate import Answers, Asked
+    from railyard.work.edge.simulate import Answers, EdgeRun
 
 
 _LEAST = 30
@@ -127,10 +127,10 @@ class MeasuredPlaces:
         return self.variant.digest
 
 
-def measure(asked: Asked) -> MeasuredPlaces:
+def measure(run: EdgeRun) -> MeasuredPlaces:
     """Everything about one variant."""
-    job = asked.job
-    rows = tuple(_row(job, one) for one in asked.answers)
+    job = run.job
+    rows = tuple(_row(job, one) for one in run.answers)
     normal = [row for row in rows if not row.name.endswith("one site down")]
     choice = min(
         (row for row in normal if row.within), key=lambda row: 0.0 if row.usd is None else row.usd.typical, default=None
@@ -143,17 +143,17 @@ def measure(asked: Asked) -> MeasuredPlaces:
             choice=None if choice is None else choice.name,
             reason=_reason(job, normal, choice),
             places=rows,
-            offload_share=_offload(asked, choice),
-            offload=offload(job, _all_up(asked, rows), lambda one: _in_time(job.section.bound, one)),
+            offload_share=_offload(run, choice),
+            offload=offload(job, _all_up(run, rows), lambda one: _in_time(job.section.bound, one)),
         ),
         warnings=tuple(_warnings(rows)),
-        digest=hashlib.sha256(b"".join(one.e2e_s.tobytes() for one in asked.answers)).hexdigest()[:16],
+        digest=hashlib.sha256(b"".join(one.e2e_s.tobytes() for one in run.answers)).hexdigest()[:16],
     )
     return MeasuredPlaces(variant, tuple(_sources(job)), LEFT_OUT, ())
 
 
-def _all_up(asked: Asked, rows: Sequence[PlaceRow]) -> list[tuple[Answers, PlaceRow]]:
-    pairs = zip(asked.answers, rows, strict=True)
+def _all_up(run: EdgeRun, rows: Sequence[PlaceRow]) -> list[tuple[Answers, PlaceRow]]:
+    pairs = zip(run.answers, rows, strict=True)
     return [(one, row) for one, row in pairs if not row.name.endswith("one site down")]
 
 
@@ -242,14 +242,14 @@ def _reason(job: NearUser, rows: Sequence[PlaceRow], choice: PlaceRow | None) ->
     return f"{words}; {', '.join(missed)} {'does' if len(missed) == 1 else 'do'} not" if missed else words
 
 
-def _offload(asked: Asked, choice: PlaceRow | None) -> float | None:
+def _offload(run: EdgeRun, choice: PlaceRow | None) -> float | None:
     """Requests that a device would miss the bound with and the choice holds it for; the same clients ask both."""
-    device = next((one for one in asked.answers if one.name == DEVICE and one.answered.any()), None)
-    other = next((one for one in asked.answers if choice is not None and one.name == choice.name), None)
+    device = next((one for one in run.answers if one.name == DEVICE and one.answered.any()), None)
+    other = next((one for one in run.answers if choice is not None and one.name == choice.name), None)
     if device is None or other is None or choice is None or choice.name == DEVICE:
         return None if device is None else 0.0
     count = min(len(device.answered), len(other.answered))
-    bound = asked.job.section.bound
+    bound = run.job.section.bound
     missed, held = ~_in_time(bound, device)[:count], _in_time(bound, other)[:count]
     return float((missed & held).mean())
 

@@ -168,7 +168,7 @@ class Answers:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class EdgeRun:
     """All places, each as if it answered all requests.
 
     Attributes:
@@ -180,7 +180,7 @@ class Asked:
     answers: tuple[Answers, ...]
 
 
-def simulate(job: NearUser, control: Control) -> Asked:
+def simulate(job: NearUser, control: Control) -> EdgeRun:
     """Runs every place."""
     found = []
     for number, place in enumerate(job.places):
@@ -188,7 +188,7 @@ def simulate(job: NearUser, control: Control) -> Asked:
         found.append(_at_place(job, place, control))
     if job.section.on_device:
         found.append(_on_device(job))
-    return Asked(job, tuple(found))
+    return EdgeRun(job, tuple(found))
 
 
 def _at_place(job: NearUser, place: Place, control: Control) -> Answers:
@@ -284,12 +284,12 @@ def _nothing(place: Place | None, name: str, why_not: str) -> Answers:
 
 def _on_device(job: NearUser) -> Answers:
     """Each device by itself, one request at a time: a prompt is bound by its FLOP/s, a token by reading the weights."""
-    asked, clients = job.section.requests, job.clients
+    requests, clients = job.section.requests, job.clients
     weights = job.model.parameters() * job.section.device_bits / 8.0
     fits = np.array([device.memory_bytes >= weights for device, _ in clients.devices])
     if not fits.any():
         return _nothing(None, DEVICE, f"no device has the {format_memory(weights)} of the weights")
-    count = asked.count
+    count = requests.count
     who = _askers(job, count)
     devices = clients.devices_of(who)
     prompts, answers = _lengths(job, count)
@@ -327,8 +327,8 @@ def _on_device(job: NearUser) -> Answers:
 
 def _lengths(job: NearUser, count: int) -> tuple[Floats, Floats]:
     """Prompts and answers in tokens, log-normal by mean and 99th percentile as the serving study draws them."""
-    asked, found = job.section.requests, []
-    for stream, lengths in (("prompt", asked.input), ("reply", asked.output)):
+    requests, found = job.section.requests, []
+    for stream, lengths in (("prompt", requests.input), ("reply", requests.output)):
         sigma = 0.0 if lengths.p99 is None else LogNormal(lengths.mean, lengths.p99).sigma
         score = draws.normal(job.clients.seed, stream, np.arange(count))
         found.append(np.maximum(np.rint(lengths.mean * np.exp(sigma * score - sigma * sigma / 2.0)), 1.0))

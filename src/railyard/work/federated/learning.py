@@ -100,8 +100,8 @@ PARTS = ("selection and secure aggregation", "download", "computation", "crossin
 
 
 @dataclass(eq=False)
-class Told:
-    """What all rounds have told; sums over rounds unless it is a list.
+class RoundLog:
+    """Figures of all rounds: a list has an entry a round, all else is the sum.
 
     Attributes:
         at_s: When each round began.

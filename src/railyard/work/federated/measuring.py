@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.cost.ranges import Source
     from railyard.measure.result.wide import CostFigures
-    from railyard.work.federated.learning import Learning, Told
+    from railyard.work.federated.learning import Learning, RoundLog
     from railyard.work.federated.simulate import Learned
 
 MOST_ROWS = 2000
@@ -66,9 +66,9 @@ class MeasuredLearning:
 
 def measure(learned: Learned) -> MeasuredLearning:
     """Everything about one variant."""
-    job, told = learned.job, learned.told
-    took = np.array(told.took_s)
-    count, total = len(took), float(told.at_s[-1] + told.took_s[-1])
+    job, log = learned.job, learned.log
+    took = np.array(log.took_s)
+    count, total = len(took), float(log.at_s[-1] + log.took_s[-1])
     mean = float(took.mean())
     variant = FederatedVariant(
         name=job.variant.name,
@@ -79,26 +79,24 @@ def measure(learned: Learned) -> MeasuredLearning:
             unit="server step" if job.scheme.algorithm.buffer else "round",
             round_s=spread(took),
             total_s=total,
-            causes=_causes(told, count, mean),
-            participation=_participation(job, told, count),
-            traffic=_traffic(job, told, count),
-            server=_server(job, told, count, total, mean),
-            joules=_joules(job, told, count, mean),
-            usd=_usd(job, told, count, mean),
+            causes=_causes(log, count, mean),
+            participation=_participation(job, log, count),
+            traffic=_traffic(job, log, count),
+            server=_server(job, log, count, total, mean),
+            joules=_joules(job, log, count, mean),
+            usd=_usd(job, log, count, mean),
             accuracy=_accuracy(job, mean),
-            series=_series(told),
+            series=_series(log),
         ),
-        warnings=tuple(_warnings(job, told, count)),
-        digest=hashlib.sha256(repr((told.at_s, told.took_s, told.used, told.up_bytes)).encode()).hexdigest()[:16],
+        warnings=tuple(_warnings(job, log, count)),
+        digest=hashlib.sha256(repr((log.at_s, log.took_s, log.used, log.up_bytes)).encode()).hexdigest()[:16],
     )
     return MeasuredLearning(variant, tuple(_sources(job)), LEFT_OUT, tuple(_defaults(job)))
 
 
-def _causes(told: Told, count: int, mean: float) -> tuple[CauseRow, ...]:
+def _causes(log: RoundLog, count: int, mean: float) -> tuple[CauseRow, ...]:
     rows = [
-        (name, seconds / count)
-        for name, seconds in told.causes.items()
-        if abs(seconds) / count > 1e-9 * max(mean, 1e-9)
+        (name, seconds / count) for name, seconds in log.causes.items() if abs(seconds) / count > 1e-9 * max(mean, 1e-9)
     ]
     rest = mean - sum(seconds for _, seconds in rows)
     if abs(rest) > 1e-9 * max(mean, 1e-9):
@@ -107,32 +105,32 @@ def _causes(told: Told, count: int, mean: float) -> tuple[CauseRow, ...]:
     return tuple(CauseRow(name=name, seconds=seconds, share=seconds / max(mean, 1e-12)) for name, seconds in rows)
 
 
-def _participation(job: Learning, told: Told, count: int) -> ParticipationFigures:
+def _participation(job: Learning, log: RoundLog, count: int) -> ParticipationFigures:
     return ParticipationFigures(
-        selected=told.selected / count,
-        used=sum(told.used) / count,
-        left=sum(told.left) / count,
-        late=told.late / count,
-        there=told.there / count * job.clients.count,
-        failed_rounds=count - sum(told.ok),
+        selected=log.selected / count,
+        used=sum(log.used) / count,
+        left=sum(log.left) / count,
+        late=log.late / count,
+        there=log.there / count * job.clients.count,
+        failed_rounds=count - sum(log.ok),
         excluded=1.0 - job.clients.able_share,
-        staleness=None if told.staleness is None else spread(told.staleness),
-        groups=tuple(_groups(job, told)),
+        staleness=None if log.staleness is None else spread(log.staleness),
+        groups=tuple(_groups(job, log)),
     )
 
 
-def _groups(job: Learning, told: Told) -> Iterator[GroupRow]:
+def _groups(job: Learning, log: RoundLog) -> Iterator[GroupRow]:
     clients = job.clients
     kinds = {
         "device": [(device.name, share) for device, share in clients.devices],
         "link": [(link.name, share) for link, share in clients.links],
         "region": [(region.name, region.share) for region in clients.regions],
     }
-    hours = np.array(told.at_s)[:: max(len(told.at_s) // 48, 1)] + job.section.start * HOUR_S
+    hours = np.array(log.at_s)[:: max(len(log.at_s) // 48, 1)] + job.section.start * HOUR_S
     for of, rows in kinds.items():
         whole = sum(share for _, share in rows)
         there = _there(job, of, [share / whole for _, share in rows], hours)
-        selected, heard = (told.counts[of][row] / max(told.counts[of][row].sum(), 1) for row in (0, 1))
+        selected, heard = (log.counts[of][row] / max(log.counts[of][row].sum(), 1) for row in (0, 1))
         for number, (name, share) in enumerate(rows):
             yield GroupRow(
                 of=of,
@@ -156,7 +154,7 @@ def _there(job: Learning, of: str, shares: list[float], hours: np.ndarray) -> np
     return weights / max(float(weights.sum()), 1e-300)
 
 
-def _traffic(job: Learning, told: Told, count: int) -> TrafficFigures:
+def _traffic(job: Learning, log: RoundLog, count: int) -> TrafficFigures:
     sent = job.sent
     stages = (*sent.before, *sent.after)
     staged = sum(stage.up_bytes + stage.down_bytes for stage in stages)
@@ -168,31 +166,29 @@ def _traffic(job: Learning, told: Told, count: int) -> TrafficFigures:
     )
     crossing = job.clients.mean_samples * job.section.round.epochs * sent.crossing_bytes
     return TrafficFigures(
-        down_bytes=told.down_bytes / count,
-        up_bytes=told.up_bytes / count,
+        down_bytes=log.down_bytes / count,
+        up_bytes=log.up_bytes / count,
         client_down_bytes=sent.down_bytes + sum(stage.down_bytes for stage in stages) + crossing,
         client_up_bytes=sent.up_bytes + sum(stage.up_bytes for stage in stages) + crossing,
         secrecy_bytes=staged + wider,
-        wasted_share=min(told.wasted_bytes / max(told.down_bytes + told.up_bytes, 1e-9), 1.0),
+        wasted_share=min(log.wasted_bytes / max(log.down_bytes + log.up_bytes, 1e-9), 1.0),
     )
 
 
-def _server(job: Learning, told: Told, count: int, total: float, mean: float) -> ServerFigures:
+def _server(job: Learning, log: RoundLog, count: int, total: float, mean: float) -> ServerFigures:
     return ServerFigures(
-        line_share=told.up_bytes / count * 8.0 / max(mean, 1e-12) / job.section.server.line,
-        queue_s=told.queue_s / count,
-        shared=tuple(SharedRow(name=name, added_s=seconds / count) for name, seconds in told.shared.items()),
-        compute_s=told.server_s / count,
-        updates_per_h=sum(told.used) / max(total, 1e-12) * HOUR_S,
+        line_share=log.up_bytes / count * 8.0 / max(mean, 1e-12) / job.section.server.line,
+        queue_s=log.queue_s / count,
+        shared=tuple(SharedRow(name=name, added_s=seconds / count) for name, seconds in log.shared.items()),
+        compute_s=log.server_s / count,
+        updates_per_h=sum(log.used) / max(total, 1e-12) * HOUR_S,
     )
 
 
-def _joules(job: Learning, told: Told, count: int, mean: float) -> CostFigures:
+def _joules(job: Learning, log: RoundLog, count: int, mean: float) -> CostFigures:
     """Devices while they compute, radios and modems while they send, the server with cooling."""
-    devices = [
-        band(device.power_w, told.busy[number] / count) for number, (device, _) in enumerate(job.clients.devices)
-    ]
-    radios = [band(link.power_w, told.radio[number] / count) for number, (link, _) in enumerate(job.clients.links)]
+    devices = [band(device.power_w, log.busy[number] / count) for number, (device, _) in enumerate(job.clients.devices)]
+    radios = [band(link.power_w, log.radio[number] / count) for number, (link, _) in enumerate(job.clients.links)]
     pue = Assumptions.from_catalog(job.catalog, job.variant.draft.scenario.economics.given()).pue
     return cost(
         {
@@ -203,14 +199,14 @@ def _joules(job: Learning, told: Told, count: int, mean: float) -> CostFigures:
     )
 
 
-def _usd(job: Learning, told: Told, count: int, mean: float) -> CostFigures:
+def _usd(job: Learning, log: RoundLog, count: int, mean: float) -> CostFigures:
     server = job.section.server
     egress = job.catalog.price("internet-egress").range
     hours = (mean + job.section.round.pause) / HOUR_S
     return cost(
         {
             "server": band(server.price * hours),
-            "egress": band(egress, told.down_bytes / count / TERA),
+            "egress": band(egress, log.down_bytes / count / TERA),
         }
     )
 
@@ -228,22 +224,22 @@ def _accuracy(job: Learning, mean: float) -> AccuracyFigures | None:
     )
 
 
-def _series(told: Told) -> tuple[RoundRow, ...]:
-    rows = np.unique(np.linspace(0, len(told.took_s) - 1, min(len(told.took_s), MOST_ROWS)).astype(int))
+def _series(log: RoundLog) -> tuple[RoundRow, ...]:
+    rows = np.unique(np.linspace(0, len(log.took_s) - 1, min(len(log.took_s), MOST_ROWS)).astype(int))
     return tuple(
         RoundRow(
-            at_s=float(told.at_s[row]),
-            took_s=float(told.took_s[row]),
-            used=int(told.used[row]),
-            left=int(told.left[row]),
-            ok=bool(told.ok[row]),
+            at_s=float(log.at_s[row]),
+            took_s=float(log.took_s[row]),
+            used=int(log.used[row]),
+            left=int(log.left[row]),
+            ok=bool(log.ok[row]),
         )
         for row in rows
     )
 
 
-def _warnings(job: Learning, told: Told, count: int) -> Iterator[str]:
-    failed = count - sum(told.ok)
+def _warnings(job: Learning, log: RoundLog, count: int) -> Iterator[str]:
+    failed = count - sum(log.ok)
     if failed:
         yield f"{failed:,} of {count:,} rounds were thrown away: too few updates came"
     if job.clients.able_share < 1.0:

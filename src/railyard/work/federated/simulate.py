@@ -13,7 +13,7 @@ from railyard.engine.rounds import buffered, waiting
 from railyard.kit.errors import SimulationError
 from railyard.work.federated.algorithm import STREAM_FLOP_PER_BYTE, Candidates
 from railyard.work.federated.known import Known, cohort, drawn, expected_s, together
-from railyard.work.federated.learning import PARTS, Told
+from railyard.work.federated.learning import PARTS, RoundLog
 from railyard.work.study.wide import HOUR_S, Began, Shared, added_s, shared_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class _Drawing:
         self.count += len(rows)
 
 
-def run(job: Learning, told: Told) -> None:
+def run(job: Learning, log: RoundLog) -> None:
     """Runs all steps.
 
     Raises:
@@ -81,15 +81,15 @@ def run(job: Learning, told: Told) -> None:
     steps = buffered.run(drawing, job.section.round.concurrency or 1, job.scheme.algorithm.buffer, job.section.rounds)
     rows = drawing.rows()
     parts = _parts(steps)
-    _time(job, told, steps, parts)
-    _waitless_count(told, rows, steps)
-    _sharing(job, told, drawing, steps, parts)
-    told.busy += np.bincount(rows.device[steps.row], parts[2], len(told.busy))
-    told.radio += np.bincount(rows.link[steps.row], parts[1] + parts[4], len(told.radio))
-    told.down_bytes = job.sent.down_bytes * told.selected
-    told.up_bytes = job.sent.up_bytes * len(steps.row)
-    told.wasted_bytes = job.sent.down_bytes * steps.wasted
-    told.server_s = len(steps.row) * job.sent.server_flop / job.section.server.flops
+    _time(job, log, steps, parts)
+    _waitless_count(log, rows, steps)
+    _sharing(job, log, drawing, steps, parts)
+    log.busy += np.bincount(rows.device[steps.row], parts[2], len(log.busy))
+    log.radio += np.bincount(rows.link[steps.row], parts[1] + parts[4], len(log.radio))
+    log.down_bytes = job.sent.down_bytes * log.selected
+    log.up_bytes = job.sent.up_bytes * len(steps.row)
+    log.wasted_bytes = job.sent.down_bytes * steps.wasted
+    log.server_s = len(steps.row) * job.sent.server_flop / job.section.server.flops
 
 
 def _parts(steps: Steps) -> NDArray[np.float64]:
@@ -106,37 +106,37 @@ def _parts(steps: Steps) -> NDArray[np.float64]:
     )
 
 
-def _time(job: Learning, told: Told, steps: Steps, parts: NDArray[np.float64]) -> None:
+def _time(job: Learning, log: RoundLog, steps: Steps, parts: NDArray[np.float64]) -> None:
     """When each step came, and what the places did until the last."""
     count, concurrency = len(steps.at_s), job.section.round.concurrency or 1
     began = np.concatenate([[0.0], steps.at_s[:-1]])
-    told.at_s, told.took_s = began.tolist(), (steps.at_s - began).tolist()
-    told.used, told.ok = [job.scheme.algorithm.buffer] * count, [True] * count
+    log.at_s, log.took_s = began.tolist(), (steps.at_s - began).tolist()
+    log.used, log.ok = [job.scheme.algorithm.buffer] * count, [True] * count
     went = np.searchsorted(steps.at_s, steps.visits.end_s[np.asarray(steps.visits.left, np.int64)])
-    told.left = np.bincount(np.minimum(went, count - 1), minlength=count).tolist()
-    told.staleness = steps.staleness
-    told.there = job.clients.share_there(job.section.start * HOUR_S) * count
+    log.left = np.bincount(np.minimum(went, count - 1), minlength=count).tolist()
+    log.staleness = steps.staleness
+    log.there = job.clients.share_there(job.section.start * HOUR_S) * count
     for name, column in zip(PARTS, parts, strict=True):
-        told.cause(name, float(column.sum()) / concurrency)
-    told.cause("clients that left, and the start", float(steps.at_s[-1]) - float(parts.sum()) / concurrency)
+        log.cause(name, float(column.sum()) / concurrency)
+    log.cause("clients that left, and the start", float(steps.at_s[-1]) - float(parts.sum()) / concurrency)
 
 
-def _waitless_count(told: Told, rows: Drawn, steps: Steps) -> None:
-    told.selected = len(steps.row) + steps.wasted
+def _waitless_count(log: RoundLog, rows: Drawn, steps: Steps) -> None:
+    log.selected = len(steps.row) + steps.wasted
     for of, column in (("device", rows.device), ("link", rows.link), ("region", rows.region)):
-        told.counts[of] += np.bincount(column[steps.row], minlength=told.counts[of].shape[1])
+        log.counts[of] += np.bincount(column[steps.row], minlength=log.counts[of].shape[1])
 
 
-def _sharing(job: Learning, told: Told, drawing: _Drawing, steps: Steps, parts: NDArray[np.float64]) -> None:
+def _sharing(job: Learning, log: RoundLog, drawing: _Drawing, steps: Steps, parts: NDArray[np.float64]) -> None:
     """What sharing adds to an update, in all and by tier."""
     part, row, visits, count = steps.cohort, steps.row, steps.visits, len(steps.at_s)
     alone = part.down_bits / part.down_bps + part.down_lag_s + part.up_bits / part.up_bps + part.up_lag_s
-    told.queue_s = float((parts[1] + parts[4] - alone[row]).mean()) * count
+    log.queue_s = float((parts[1] + parts[4] - alone[row]).mean()) * count
     if job.clients.network.shares and drawing.shared is not None:
         counted = np.zeros(len(part), np.bool_)
         counted[row] = True
         stop_s = np.where(counted, np.inf, visits.end_s)
-        told.add_shared(added_s(part, drawing.shared, Began(visits.down_s, visits.up_s, stop_s, counted)), count)
+        log.add_shared(added_s(part, drawing.shared, Began(visits.down_s, visits.up_s, stop_s, counted)), count)
 
 
 _LOOK_S = 300.0
@@ -154,7 +154,7 @@ class Learned:
     """
 
     job: Learning
-    told: Told
+    log: RoundLog
 
 
 def simulate(job: Learning, control: Control) -> Learned:
@@ -163,9 +163,9 @@ def simulate(job: Learning, control: Control) -> Learned:
     Raises:
         SimulationError: Too few clients are there for two weeks.
     """
-    told, clients = Told(), job.clients
-    told.busy, told.radio = np.zeros(len(clients.devices)), np.zeros(len(clients.links))
-    told.counts = {
+    log, clients = RoundLog(), job.clients
+    log.busy, log.radio = np.zeros(len(clients.devices)), np.zeros(len(clients.links))
+    log.counts = {
         of: np.zeros((2, size), np.int64)
         for of, size in (
             ("device", len(clients.devices)),
@@ -174,21 +174,21 @@ def simulate(job: Learning, control: Control) -> Learned:
         )
     }
     if job.scheme.algorithm.buffer:
-        run(job, told)
+        run(job, log)
     else:
-        _waited(job, told, control)
-    return Learned(job, told)
+        _waited(job, log, control)
+    return Learned(job, log)
 
 
-def _waited(job: Learning, told: Told, control: Control) -> None:
+def _waited(job: Learning, log: RoundLog, control: Control) -> None:
     now = job.section.start * HOUR_S
     edges = bool(job.scheme.algorithm.edge_rounds)
     servers = _edges(job) if edges else [Server(job.clients, job.goal, Known(job, job.clients))]
     for number in range(job.section.rounds):
         begun = now
-        now = _over_edges(job, servers, told, now, number) if edges else _one(job, servers[0], told, now, number)
-        told.at_s.append(begun - job.section.start * HOUR_S)
-        told.took_s.append(now - begun)
+        now = _over_edges(job, servers, log, now, number) if edges else _one(job, servers[0], log, now, number)
+        log.at_s.append(begun - job.section.start * HOUR_S)
+        log.took_s.append(now - begun)
         now += job.section.round.pause
         if number % 16 == 0:
             control.progress(f"round {number + 1}", number / job.section.rounds)
@@ -211,10 +211,10 @@ class Server:
     region: int = 0
 
 
-def _one(job: Learning, server: Server, told: Told, now: float, number: int) -> float:
+def _one(job: Learning, server: Server, log: RoundLog, now: float, number: int) -> float:
     """A round with a server that waits; when it ended."""
     clients, goal = server.clients, server.goal
-    rows, began = _gathered(job, server, told, now, number)
+    rows, began = _gathered(job, server, log, now, number)
     section = job.section
     shared = shared_of(clients, rows, section.server.line)
     part = server.known.cohort(rows, number, (shared.down, shared.up))
@@ -226,21 +226,21 @@ def _one(job: Learning, server: Server, told: Told, now: float, number: int) -> 
     )
     closed = waiting.close(part, rule)
     server_s = _server_s(job, closed, len(rows))
-    _count(told, rows, closed, server.region)
-    _spent(told, rows, part, closed)
-    _bytes(job, told, rows, closed)
-    _causes(told, closed)
+    _count(log, rows, closed, server.region)
+    _spent(log, rows, part, closed)
+    _bytes(job, log, rows, closed)
+    _causes(log, closed)
     if clients.network.shares:
         parts = closed.parts_s
         sent = Began(parts[0], parts[:4].sum(axis=0), part.leave_s, np.all(np.isfinite(parts), axis=0))
-        told.add_shared(added_s(part, shared, sent))
-    told.cause("server", server_s)
-    told.server_s += server_s + int(closed.used.sum()) * job.sent.server_flop / section.server.flops
-    told.there += clients.share_there(began) / max(job.scheme.algorithm.edge_rounds * len(job.clients.regions), 1)
+        log.add_shared(added_s(part, shared, sent))
+    log.cause("server", server_s)
+    log.server_s += server_s + int(closed.used.sum()) * job.sent.server_flop / section.server.flops
+    log.there += clients.share_there(began) / max(job.scheme.algorithm.edge_rounds * len(job.clients.regions), 1)
     return began + closed.took_s + server_s
 
 
-def _gathered(job: Learning, server: Server, told: Told, now: float, number: int) -> tuple[Drawn, float]:
+def _gathered(job: Learning, server: Server, log: RoundLog, now: float, number: int) -> tuple[Drawn, float]:
     """Participants of a round, and when enough of them were there."""
     clients, goal = server.clients, server.goal
     wanted = math.ceil(goal * (1.0 + job.section.round.over_selection) - 1e-9)
@@ -254,7 +254,7 @@ def _gathered(job: Learning, server: Server, told: Told, now: float, number: int
         waited += _LOOK_S
         if waited > _MOST_WAIT_S:
             raise SimulationError(f"a round needs {least:,} clients, and fewer were there for two weeks")
-    told.cause("waiting for clients to be there", waited)
+    log.cause("waiting for clients to be there", waited)
     rows = server.known.drawn(who, now + waited)
     deadline = job.section.round.deadline
     candidates = Candidates(
@@ -275,62 +275,62 @@ def _server_s(job: Learning, closed: Closed, participants: int) -> float:
     return work / job.section.server.flops
 
 
-def _count(told: Told, rows: Drawn, closed: Closed, region: int) -> None:
+def _count(log: RoundLog, rows: Drawn, closed: Closed, region: int) -> None:
     """Adds who was selected and heard in one closed round."""
     used = closed.used
-    told.used.append(int(used.sum()))
-    told.left.append(int(closed.gone.sum()))
-    told.ok.append(closed.ok)
-    told.selected += len(rows)
-    told.late += int((~used & ~closed.gone).sum())
-    told.queue_s += closed.queue_s
+    log.used.append(int(used.sum()))
+    log.left.append(int(closed.gone.sum()))
+    log.ok.append(closed.ok)
+    log.selected += len(rows)
+    log.late += int((~used & ~closed.gone).sum())
+    log.queue_s += closed.queue_s
     for of, column in (("device", rows.device), ("link", rows.link), ("region", rows.region + region)):
-        told.counts[of][0] += np.bincount(column, minlength=told.counts[of].shape[1])
-        told.counts[of][1] += np.bincount(column[used], minlength=told.counts[of].shape[1])
+        log.counts[of][0] += np.bincount(column, minlength=log.counts[of].shape[1])
+        log.counts[of][1] += np.bincount(column[used], minlength=log.counts[of].shape[1])
 
 
-def _spent(told: Told, rows: Drawn, part: Cohort, closed: Closed) -> None:
+def _spent(log: RoundLog, rows: Drawn, part: Cohort, closed: Closed) -> None:
     """Seconds of computation and of the radio; who leaves or is too late stops where it is."""
     stop = np.minimum(np.where(closed.gone, part.leave_s, np.inf), closed.took_s)
     begin = np.where(np.isfinite(closed.parts_s[0]), closed.parts_s[0], closed.took_s)
     got = np.where(np.isfinite(closed.parts_s[1]), begin + closed.parts_s[1], stop)
     worked = got + part.compute_s
-    told.busy += np.bincount(rows.device, np.clip(stop - got, 0.0, part.compute_s), len(told.busy))
+    log.busy += np.bincount(rows.device, np.clip(stop - got, 0.0, part.compute_s), len(log.busy))
     sent = np.nan_to_num(closed.parts_s[4], posinf=0.0) + part.crossing_s
     radio = np.clip(stop - begin, 0.0, got - begin) + np.clip(stop - worked, 0.0, sent)
-    told.radio += np.bincount(rows.link, radio, len(told.radio))
+    log.radio += np.bincount(rows.link, radio, len(log.radio))
 
 
-def _bytes(job: Learning, told: Told, rows: Drawn, closed: Closed) -> None:
+def _bytes(job: Learning, log: RoundLog, rows: Drawn, closed: Closed) -> None:
     """Bytes of a round: downloads of all who began, uploads of those who did not leave."""
     stages = (*job.sent.before, *job.sent.after)
     crossing = rows.samples * job.section.round.epochs * job.sent.crossing_bytes
     down = np.isfinite(closed.parts_s[0]) * job.sent.down_bytes + sum(stage.down_bytes for stage in stages) + crossing
     sent = np.isfinite(closed.parts_s[4]) & ~closed.gone
     up = np.where(sent, job.sent.up_bytes, 0.0) + sum(stage.up_bytes for stage in stages) + crossing
-    told.down_bytes += float(down.sum())
-    told.up_bytes += float(up.sum())
+    log.down_bytes += float(down.sum())
+    log.up_bytes += float(up.sum())
     wasted = ~closed.used if closed.ok else np.ones(len(rows), np.bool_)
-    told.wasted_bytes += float((down + up)[wasted].sum())
+    log.wasted_bytes += float((down + up)[wasted].sum())
 
 
-def _causes(told: Told, closed: Closed) -> None:
+def _causes(log: RoundLog, closed: Closed) -> None:
     """Splits what a round took: the mean of those heard, what the last one took longer, what came after it."""
     used = np.flatnonzero(closed.used)
     if not len(used):
-        told.cause("waiting for updates that never came", closed.took_s)
+        log.cause("waiting for updates that never came", closed.took_s)
         return
     last = closed.critical
     if last < 0:
         last = int(used[np.argmax(closed.parts_s.sum(axis=0)[used])])
     means = [float(part[used].mean()) for part in closed.parts_s]
     for number, name in enumerate(PARTS):
-        told.cause(name, means[number])
-        told.cause(f"stragglers: {name}", float(closed.parts_s[number, last] - means[number]))
+        log.cause(name, means[number])
+        log.cause(f"stragglers: {name}", float(closed.parts_s[number, last] - means[number]))
     rest = closed.took_s - float(closed.parts_s[:, last].sum())
     staged = min(max(closed.stages_s - float(closed.parts_s[0].min()), 0.0), max(rest, 0.0))
-    told.cause(PARTS[0], staged)
-    told.cause("waiting until the deadline" if closed.by_deadline else "waiting for clients that left", rest - staged)
+    log.cause(PARTS[0], staged)
+    log.cause("waiting until the deadline" if closed.by_deadline else "waiting for clients that left", rest - staged)
 
 
 def _edges(job: Learning) -> list[Server]:
@@ -349,12 +349,12 @@ def _edges(job: Learning) -> list[Server]:
     return found
 
 
-def _over_edges(job: Learning, servers: Sequence[Server], told: Told, now: float, number: int) -> float:
+def _over_edges(job: Learning, servers: Sequence[Server], log: RoundLog, now: float, number: int) -> float:
     """A meeting of edge servers in the cloud, with the rounds at each edge before it; when it ended."""
     algorithm = job.scheme.algorithm
     ends, books = [], []
     for index, server in enumerate(servers):
-        book = Told(busy=told.busy, radio=told.radio, counts=told.counts)
+        book = RoundLog(busy=log.busy, radio=log.radio, counts=log.counts)
         at = now
         for edge_round in range(algorithm.edge_rounds):
             at = _one(job, server, book, at, number * algorithm.edge_rounds + edge_round)
@@ -364,17 +364,17 @@ def _over_edges(job: Learning, servers: Sequence[Server], told: Told, now: float
         books.append(book)
     slowest = int(np.argmax(ends))
     for name, seconds in books[slowest].causes.items():
-        told.cause(name, seconds)
-    told.used.append(sum(sum(book.used) for book in books))
-    told.left.append(sum(sum(book.left) for book in books))
-    told.ok.append(all(all(book.ok) for book in books))
+        log.cause(name, seconds)
+    log.used.append(sum(sum(book.used) for book in books))
+    log.left.append(sum(sum(book.left) for book in books))
+    log.ok.append(all(all(book.ok) for book in books))
     closed = len(books) * algorithm.edge_rounds
-    told.queue_s += sum(book.queue_s for book in books) / closed
+    log.queue_s += sum(book.queue_s for book in books) / closed
     for tier in dict.fromkeys(tier for book in books for tier in book.shared):
         seconds = sum(book.shared.get(tier, 0.0) for book in books) / closed
-        told.shared[tier] = told.shared.get(tier, 0.0) + seconds
+        log.shared[tier] = log.shared.get(tier, 0.0) + seconds
     for name in ("selected", "late", "server_s", "there", "down_bytes", "up_bytes", "wasted_bytes"):
-        setattr(told, name, getattr(told, name) + sum(getattr(book, name) for book in books))
+        setattr(log, name, getattr(log, name) + sum(getattr(book, name) for book in books))
     return ends[slowest]
 
 

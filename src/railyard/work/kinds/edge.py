@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.work.edge.measuring import MeasuredPlaces
-    from railyard.work.edge.simulate import Asked
+    from railyard.work.edge.simulate import EdgeRun
 
 
-def _write(folder: Path, asked: Asked, _found: MeasuredPlaces) -> None:
+def _write(folder: Path, run: EdgeRun, _found: MeasuredPlaces) -> None:
     """Every request at every place as Parquet."""
     import polars as pl
 
@@ -28,7 +28,7 @@ def _write(folder: Path, asked: Asked, _found: MeasuredPlaces) -> None:
         pl.DataFrame(
             {"place": [one.name] * len(one.e2e_s), "ttft_s": one.ttft_s, "e2e_s": one.e2e_s, "done": one.answered}
         )
-        for one in asked.answers
+        for one in run.answers
     ]
     write_frame(folder / "answers.parquet", pl.concat(tables))
 

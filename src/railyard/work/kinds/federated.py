@@ -24,8 +24,8 @@ def _write(folder: Path, learned: Learned, _found: MeasuredLearning) -> None:
     """Every round as Parquet."""
     import polars as pl
 
-    told = learned.told
-    columns = {"at_s": told.at_s, "took_s": told.took_s, "used": told.used, "left": told.left, "ok": told.ok}
+    log = learned.log
+    columns = {"at_s": log.at_s, "took_s": log.took_s, "used": log.used, "left": log.left, "ok": log.ok}
     write_frame(folder / "rounds.parquet", pl.DataFrame(columns))
 
 

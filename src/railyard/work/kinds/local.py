@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.work.local.measuring import MeasuredSites, Meeting, measure
-from railyard.work.local.meeting import meet
+from railyard.work.local.measuring import LocalRun, MeasuredSites, measure
 from railyard.work.local.prepare import prepare
+from railyard.work.local.sync import sync_times
 from railyard.work.scenario.variants import expand, resolved
 from railyard.work.study.folder import write_inputs
 from railyard.work.study.kind import StudyKind, kinds
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def _write(_folder: Path, _meeting: Meeting, _found: MeasuredSites) -> None:
+def _write(_folder: Path, _run: LocalRun, _found: MeasuredSites) -> None:
     """Everything stands in `result.json`."""
 
 
@@ -29,7 +29,7 @@ LOCAL = kinds.add(
         resolved=resolved,
         prepare=prepare,
         engine=lambda _job: "closed form",
-        run=lambda job, _control: Meeting(job, meet(job)),
+        run=lambda job, _control: LocalRun(job, sync_times(job)),
         measure=measure,
         write=_write,
         write_inputs=write_inputs,

@@ -1,4 +1,4 @@
-"""From meetings of sites to one variant of the result."""
+"""One variant of the result from the times of local training on sites."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from railyard.measure.cost.ranges import of_entry
 from railyard.measure.result.section import Band
 from railyard.measure.result.variants.work import LocalVariant
 from railyard.measure.result.wide import CauseRow, EdgeRow, LocalFigures, SiteRow
-from railyard.work.local.meeting import Met, break_even_bps, relay_bps
+from railyard.work.local.sync import SyncTimes, break_even_bps, relay_bps
 from railyard.work.study.wide import HOUR_S, TERA, band, cost
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.cost.ranges import Source
     from railyard.measure.result.wide import CostFigures
-    from railyard.work.local.prepare import Site, Together
+    from railyard.work.local.prepare import LocalJob, Site
 
 LEFT_OUT = (
     "the loss: what papers report of a method is quoted, never computed",
@@ -33,16 +33,16 @@ _MILLION = 1e6
 
 
 @dataclass(frozen=True, eq=False)
-class Meeting:
-    """A variant that was computed.
+class LocalRun:
+    """One variant of local training, computed.
 
     Attributes:
         job: What was computed.
         met: What it came to.
     """
 
-    job: Together
-    met: Met
+    job: LocalJob
+    times: SyncTimes
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,47 +67,47 @@ class MeasuredSites:
         return self.variant.digest
 
 
-def measure(meeting: Meeting) -> MeasuredSites:
+def measure(run: LocalRun) -> MeasuredSites:
     """Everything about one variant."""
-    job, met = meeting.job, meeting.met
-    tokens = math.fsum(met.tokens_per_s)
-    used = met.compute_s / met.step_s
-    mean_bps = met.sent_bytes * 8.0 / (met.step_s * job.method.inner_steps)
+    job, times = run.job, run.times
+    tokens = math.fsum(times.tokens_per_s)
+    used = times.compute_s / times.step_s
+    mean_bps = times.sent_bytes * 8.0 / (times.step_s * job.method.inner_steps)
     variant = LocalVariant(
         name=job.variant.name,
         settings=dict(job.variant.settings),
         local=LocalFigures(
             method=job.method.kind,
-            sites=tuple(_site(job, met, number) for number in range(len(job.sites))),
-            step_s=met.step_s,
-            causes=_causes(met),
+            sites=tuple(_site(job, times, number) for number in range(len(job.sites))),
+            step_s=times.step_s,
+            causes=_causes(times),
             compute_utilization=used,
             mfu=_mfu(job, tokens),
             inner_steps=job.method.inner_steps,
-            exchange_s=met.exchange_s,
-            sent_bytes=met.sent_bytes,
+            exchange_s=times.exchange_s,
+            sent_bytes=times.sent_bytes,
             mean_bps=mean_bps,
-            relay_bps=relay_bps(job, met),
-            ring=tuple(_edges(job, met)),
-            break_even_bps=break_even_bps(job, met),
+            relay_bps=relay_bps(job, times),
+            ring=tuple(_edges(job, times)),
+            break_even_bps=break_even_bps(job, times),
             tokens_per_s=tokens,
             tokens_s=job.section.tokens / tokens if job.section.tokens else None,
             cpmt=_cpmt(job, tokens, mean_bps),
             joules_per_token=_joules(job, tokens, used),
             published=tuple(str(finding) for finding in job.method.published),
         ),
-        warnings=tuple(_warnings(job, met)),
-        digest=hashlib.sha256(repr((met.step_s, met.tokens_per_s, met.exchange_s)).encode()).hexdigest()[:16],
+        warnings=tuple(_warnings(job, times)),
+        digest=hashlib.sha256(repr((times.step_s, times.tokens_per_s, times.exchange_s)).encode()).hexdigest()[:16],
     )
     return MeasuredSites(variant, tuple(_sources(job)), LEFT_OUT, tuple(_defaults(job)))
 
 
-def _causes(met: Met) -> tuple[CauseRow, ...]:
-    rows = [(name, seconds) for name, seconds in met.causes.items() if abs(seconds) > 1e-12 * met.step_s]
-    return tuple(CauseRow(name=name, seconds=seconds, share=seconds / met.step_s) for name, seconds in rows)
+def _causes(times: SyncTimes) -> tuple[CauseRow, ...]:
+    rows = [(name, seconds) for name, seconds in times.causes.items() if abs(seconds) > 1e-12 * times.step_s]
+    return tuple(CauseRow(name=name, seconds=seconds, share=seconds / times.step_s) for name, seconds in rows)
 
 
-def _site(job: Together, met: Met, number: int) -> SiteRow:
+def _site(job: LocalJob, times: SyncTimes, number: int) -> SiteRow:
     site = job.sites[number]
     section = site.section
     rent = band(site.accelerator.rental_usd_per_h, section.accelerators * section.count)
@@ -118,21 +118,21 @@ def _site(job: Together, met: Met, number: int) -> SiteRow:
             "accelerators": section.accelerators,
             "step_s": site.step_s,
             "from": site.origin,
-            "waits": max(met.waits[number], 0.0),
-            "tokens_per_s": met.tokens_per_s[number],
+            "waits": max(times.waits[number], 0.0),
+            "tokens_per_s": times.tokens_per_s[number],
             "usd_per_h": rent,
         }
     )
 
 
-def _mfu(job: Together, tokens: float) -> float:
+def _mfu(job: LocalJob, tokens: float) -> float:
     peak = math.fsum(site.peak_flops * site.section.count for site in job.sites)
     return tokens * job.flop_per_token / peak
 
 
-def _edges(job: Together, met: Met) -> Iterator[EdgeRow]:
+def _edges(job: LocalJob, times: SyncTimes) -> Iterator[EdgeRow]:
     names = [site.section.name for site in job.sites]
-    for i, j in met.pairs:
+    for i, j in times.pairs:
         yield EdgeRow(
             source=names[i],
             target=names[j],
@@ -143,7 +143,7 @@ def _edges(job: Together, met: Met) -> Iterator[EdgeRow]:
         )
 
 
-def _cpmt(job: Together, tokens: float, mean_bps: float) -> CostFigures:
+def _cpmt(job: LocalJob, tokens: float, mean_bps: float) -> CostFigures:
     per_million = HOUR_S * tokens / _MILLION
     rent = [_rent(site) for site in job.sites]
     egress = job.catalog.price("internet-egress").range
@@ -156,7 +156,7 @@ def _rent(site: Site) -> Range:
     return site.accelerator.rental_usd_per_h.scaled(float(site.section.accelerators * site.section.count))
 
 
-def _joules(job: Together, tokens: float, used: float) -> Band:
+def _joules(job: LocalJob, tokens: float, used: float) -> Band:
     """Accelerators busy and waiting, their share of hosts, and cooling."""
     pue = Assumptions.from_catalog(job.catalog, job.variant.draft.scenario.economics.given()).pue
     ends = []
@@ -171,22 +171,22 @@ def _joules(job: Together, tokens: float, used: float) -> Band:
     return Band(low=ends[0], typical=ends[1], high=ends[2])
 
 
-def _warnings(job: Together, met: Met) -> Iterator[str]:
-    if met.lost > 0:
-        yield f"{100 * met.lost:.1f} % of the work goes with sites that leave before they meet"
+def _warnings(job: LocalJob, times: SyncTimes) -> Iterator[str]:
+    if times.lost > 0:
+        yield f"{100 * times.lost:.1f} % of the work goes with sites that leave before they meet"
     if not job.method.published:
         return
     yield "what fewer meetings do to the loss is published only for the settings that are quoted"
 
 
-def _sources(job: Together) -> Iterator[Source]:
+def _sources(job: LocalJob) -> Iterator[Source]:
     for site in job.sites:
         yield from of_entry(site.accelerator, "flops.bf16", "rental_usd_per_h", "power_w", "idle_power_w")
         yield from of_entry(site.server, "host_power_w")
     yield from of_entry(job.catalog.price("internet-egress"), "range")
 
 
-def _defaults(job: Together) -> Iterator[str]:
+def _defaults(job: LocalJob) -> Iterator[str]:
     for name in ("loss", "connections", "latency"):
         if name not in job.section.between.model_fields_set:
             yield f"between.{name}: {getattr(job.section.between, name):g}"

@@ -52,7 +52,7 @@ class Site:
 
 
 @dataclass(frozen=True, eq=False)
-class Together:
+class LocalJob:
     """One variant, ready to be computed.
 
     Attributes:
@@ -86,7 +86,7 @@ class Together:
         return float(self.section.batch * self.section.sequence)
 
 
-def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Together]:
+def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[LocalJob]:
     """All variants of a scenario, ready to be computed.
 
     Raises:
@@ -94,10 +94,10 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Toge
     """
     del engine  # there is one
     memo = Memo()
-    return [_together(variant, memo) for variant in variants]
+    return [_prepared(variant, memo) for variant in variants]
 
 
-def _together(variant: Variant, memo: Memo) -> Together:
+def _prepared(variant: Variant, memo: Memo) -> LocalJob:
     draft = variant.draft
     section = draft.scenario.local
     catalog = memo.get("catalog", draft.scenario.catalog, partial(compose.catalog_of, draft))
@@ -105,7 +105,7 @@ def _together(variant: Variant, memo: Memo) -> Together:
         parameters, flop = _size(draft, section, catalog)
     sites = tuple(_site(draft, number, catalog, flop, memo) for number in range(len(section.sites)))
     ends = [_ends(draft, number, catalog) for number in range(len(section.sites))]
-    return Together(
+    return LocalJob(
         variant=variant,
         section=section,
         catalog=catalog,

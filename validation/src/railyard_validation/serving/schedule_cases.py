@@ -33,7 +33,7 @@ _DRAFT_STREAM = 0x64726166
 
 
 @dataclass(frozen=True)
-class Asked:
+class CaseRequest:
     """A request.
 
     Attributes:
@@ -80,7 +80,7 @@ class Case:
 
     seed: int
     features: tuple[str, ...]
-    requests: tuple[Asked, ...]
+    requests: tuple[CaseRequest, ...]
     block_tokens: int
     kv_blocks: int
     max_sequences: int
@@ -96,7 +96,7 @@ class Case:
     base_ps: int
     token_ps: int
 
-    def tokens_of(self, request: Asked) -> list[int]:
+    def tokens_of(self, request: CaseRequest) -> list[int]:
         """Token ids of the prompt."""
         return [segment_token(name, place) for name, length in request.prompt for place in range(length)]
 
@@ -174,9 +174,9 @@ def _features(rng: random.Random, place: int) -> tuple[str, ...]:
     return tuple(name for name in FEATURES if name in drawn)
 
 
-def _requests(rng: random.Random, has: set[str], longest: int) -> tuple[Asked, ...]:
+def _requests(rng: random.Random, has: set[str], longest: int) -> tuple[CaseRequest, ...]:
     """Bursts and gaps; with prefix caching requests share system prompts and go on with earlier answers."""
-    requests: list[Asked] = []
+    requests: list[CaseRequest] = []
     gap_ms = rng.choice((1.0, 4.0, 12.0))
     now = 0
     for index in range(rng.randrange(12, 25)):
@@ -185,11 +185,11 @@ def _requests(rng: random.Random, has: set[str], longest: int) -> tuple[Asked, .
         if "prefix caching" in has:
             prompt = _shared(rng, requests) + prompt
         output = rng.randrange(2 if "decode only" in has else 1, 40)  # prefill gives the first token
-        requests.append(Asked(now, prompt, output, rng.randrange(3)))
+        requests.append(CaseRequest(now, prompt, output, rng.randrange(3)))
     return tuple(requests)
 
 
-def _shared(rng: random.Random, before: list[Asked]) -> tuple[tuple[int, int], ...]:
+def _shared(rng: random.Random, before: list[CaseRequest]) -> tuple[tuple[int, int], ...]:
     kind = rng.random()
     if before and kind < 0.4:
         last = rng.randrange(len(before))

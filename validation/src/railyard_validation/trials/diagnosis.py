@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
     from railyard_validation.trials.trial import Output
 
-    Check = Callable[["Asked"], Iterator[str]]
+    Check = Callable[["DiagnosedCase"], Iterator[str]]
 
 HEDGED = 0.7
 """Confidence above which a claim is no longer hedged."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class DiagnosedCase:
     """A case, and what was answered.
 
     Attributes:
@@ -52,8 +52,8 @@ def _trial(name: str, expected: str, make: Callable[[np.random.Generator], Plan]
         truth = written(make(rng), name, rng, folder / "traces")
 
         def judge(outputs: Sequence[Output]) -> list[str]:
-            asked = Asked(truth, outputs[0].data, outputs[1].text)
-            return [problem for check in checks for problem in check(asked)]
+            diagnosed = DiagnosedCase(truth, outputs[0].data, outputs[1].text)
+            return [problem for check in checks for problem in check(diagnosed)]
 
         commands = [["diagnose", "traces", "--json"], ["diagnose", "traces"]]
         return Case(truth.words, commands, judge)
@@ -61,48 +61,48 @@ def _trial(name: str, expected: str, make: Callable[[np.random.Generator], Plan]
     trials.add(name, Trial(name, expected, draw))
 
 
-def _named(asked: Asked) -> Iterator[str]:
+def _named(diagnosed: DiagnosedCase) -> Iterator[str]:
     """Every fault is named, with its kind, pattern and steps, and nothing else is."""
-    case = compared(0, asked.truth, asked.answer)
-    for wrong, row in zip(asked.truth.wrong, case.found, strict=True):
+    case = compared(0, diagnosed.truth, diagnosed.answer)
+    for wrong, row in zip(diagnosed.truth.wrong, case.found, strict=True):
         if row is None:
-            yield f"{wrong.parts or wrong.each} ({wrong.kinds[0]}) is not named: {asked.answer['verdict']}"
+            yield f"{wrong.parts or wrong.each} ({wrong.kinds[0]}) is not named: {diagnosed.answer['verdict']}"
         elif (row["pattern"], tuple(row["slow_steps"])) != (wrong.pattern, wrong.steps):
             yield f"{row['part']} is {wrong.pattern} in steps {wrong.steps}: {row['pattern']} in {row['slow_steps']}"
-    wrongly = [row["part"] for row, right in zip(asked.answer["verdict"], case.right, strict=True) if not right]
+    wrongly = [row["part"] for row, right in zip(diagnosed.answer["verdict"], case.right, strict=True) if not right]
     if wrongly:
         yield f"named without reason: {', '.join(wrongly)}"
-    if not asked.answer["steps"]:
+    if not diagnosed.answer["steps"]:
         yield "no test is recommended"
 
 
-def _first_line(asked: Asked) -> Iterator[str]:
+def _first_line(diagnosed: DiagnosedCase) -> Iterator[str]:
     """The first line names the part, says what is slow by how much, and how sure that is."""
-    first = asked.text.splitlines()[0] if asked.text else ""
-    words = [str(asked.answer["verdict"][0]["part"]), "%"] if asked.answer["verdict"] else []
-    if asked.truth.wrong and asked.truth.wrong[0].pattern == "intermittent":
-        words += [str(asked.truth.wrong[0].steps[0]), "step"]
+    first = diagnosed.text.splitlines()[0] if diagnosed.text else ""
+    words = [str(diagnosed.answer["verdict"][0]["part"]), "%"] if diagnosed.answer["verdict"] else []
+    if diagnosed.truth.wrong and diagnosed.truth.wrong[0].pattern == "intermittent":
+        words += [str(diagnosed.truth.wrong[0].steps[0]), "step"]
     missing = [word for word in words if word.lower() not in first.lower()]
     if missing:
         yield f"the first line does not say {', '.join(missing)}: {first!r}"
 
 
-def _missing(asked: Asked) -> Iterator[str]:
+def _missing(diagnosed: DiagnosedCase) -> Iterator[str]:
     """Which files are missing."""
-    if tuple(asked.answer["missing_ranks"]) != asked.truth.missing:
-        yield f"files of {asked.truth.missing} are missing: {asked.answer['missing_ranks']}"
+    if tuple(diagnosed.answer["missing_ranks"]) != diagnosed.truth.missing:
+        yield f"files of {diagnosed.truth.missing} are missing: {diagnosed.answer['missing_ranks']}"
 
 
-def _hedged(asked: Asked) -> Iterator[str]:
+def _hedged(diagnosed: DiagnosedCase) -> Iterator[str]:
     """Unknown, or claimed with little confidence; no claim of another part or kind."""
-    case = compared(0, asked.truth, asked.answer)
-    sure = [row["part"] for row in asked.answer["verdict"] if row["confidence"] > HEDGED]
+    case = compared(0, diagnosed.truth, diagnosed.answer)
+    sure = [row["part"] for row in diagnosed.answer["verdict"] if row["confidence"] > HEDGED]
     if sure:
         yield f"claimed with more than {HEDGED:.0%}: {', '.join(sure)}"
-    if not asked.answer["unknown"] and not asked.answer["verdict"]:
+    if not diagnosed.answer["unknown"] and not diagnosed.answer["verdict"]:
         yield "nothing is called wrong where too little is known"
     if not all(case.right):
-        yield f"claimed without reason: {asked.answer['verdict']}"
+        yield f"claimed without reason: {diagnosed.answer['verdict']}"
 
 
 def _two(rng: np.random.Generator) -> Plan:

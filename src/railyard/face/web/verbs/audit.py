@@ -8,23 +8,27 @@ from railyard.face.web.documents import Outcome
 from railyard.face.web.verbs.verb import Input, Verb, verbs
 
 if TYPE_CHECKING:
-    from railyard.face.web.verbs.verb import Asked
+    from railyard.face.web.verbs.verb import VerbRequest
 
 
-def audit(asked: Asked) -> Outcome:
+def audit(request: VerbRequest) -> Outcome:
     """The folder of the audit."""
     from railyard.ask.audit.audit import Evidence, audit_found
     from railyard.face.report import keep_answer
     from railyard.kit.files import read_text
 
-    plan = asked.file("plan")
-    asked.tell("reading the network as found", 0.0)
+    plan = request.file("plan")
+    request.tell("reading the network as found", 0.0)
     found = Evidence(
-        asked.file("ibnetdiscover"), asked.file("lldp"), asked.file("netbox"), plan, tuple(asked.files.get("with", ()))
+        request.file("ibnetdiscover"),
+        request.file("lldp"),
+        request.file("netbox"),
+        plan,
+        tuple(request.files.get("with", ())),
     )
     _, answer = audit_found(found)
     text = None if plan is None else read_text(plan)
-    return Outcome(view="answer", name=keep_answer(answer, asked.runs, text).name)
+    return Outcome(view="answer", name=keep_answer(answer, request.runs, text).name)
 
 
 verbs.add(

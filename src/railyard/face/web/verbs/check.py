@@ -8,16 +8,16 @@ from railyard.face.web.documents import Outcome
 from railyard.face.web.verbs.verb import Verb, verbs
 
 if TYPE_CHECKING:
-    from railyard.face.web.verbs.verb import Asked
+    from railyard.face.web.verbs.verb import VerbRequest
 
 
-def check(asked: Asked) -> Outcome:
+def check(request: VerbRequest) -> Outcome:
     """The folder of what was judged."""
     from railyard.ask.check.check import judged
     from railyard.face.report import keep_answer
 
-    _, answer = judged(asked.draft(), asked.tell)
-    return Outcome(view="answer", name=keep_answer(answer, asked.runs).name)
+    _, answer = judged(request.draft(), request.tell)
+    return Outcome(view="answer", name=keep_answer(answer, request.runs).name)
 
 
 verbs.add(

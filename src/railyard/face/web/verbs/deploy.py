@@ -11,10 +11,10 @@ from railyard.face.web.verbs.verb import Option, Verb, verbs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.face.web.verbs.verb import Asked
+    from railyard.face.web.verbs.verb import VerbRequest
 
 
-def deploy(asked: Asked) -> Outcome:
+def deploy(request: VerbRequest) -> Outcome:
     """The page of the deployment, in the folder of its files."""
     from railyard.ask.deploy.emit import folder
     from railyard.ask.deploy.emit.collectives import collectives_of
@@ -22,12 +22,12 @@ def deploy(asked: Asked) -> Outcome:
     from railyard.work.study import compose
     from railyard.work.study.folder import slug
 
-    asked.tell("laying cables", 0.1)
-    draft = asked.draft()
+    request.tell("laying cables", 0.1)
+    draft = request.draft()
     plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))
-    out = asked.folder / DEPLOYMENTS / slug(draft.title)
-    collectives = collectives_of(draft, plan.cluster, asked.tell)
-    folder.write(plan, out, asked.options["os"], draft.title, asked.tell, collectives=collectives)
+    out = request.folder / DEPLOYMENTS / slug(draft.title)
+    collectives = collectives_of(draft, plan.cluster, request.tell)
+    folder.write(plan, out, request.options["os"], draft.title, request.tell, collectives=collectives)
     return Outcome(view="page", name=f"{DEPLOYMENTS}/{out.name}/index.html")
 
 

@@ -8,24 +8,24 @@ from railyard.face.web.documents import Outcome
 from railyard.face.web.verbs.verb import Input, Verb, verbs
 
 if TYPE_CHECKING:
-    from railyard.face.web.verbs.verb import Asked
+    from railyard.face.web.verbs.verb import VerbRequest
 
 
-def diagnose(asked: Asked) -> Outcome:
+def diagnose(request: VerbRequest) -> Outcome:
     """The folder of the diagnosis."""
     from railyard.ask.observe.answer import answer_of, cluster_of
     from railyard.ask.observe.diagnose import diagnose as diagnosed
     from railyard.face.report import keep_answer
     from railyard.kit.files import read_text
 
-    path, cluster = asked.file("path"), asked.file("cluster")
+    path, cluster = request.file("path"), request.file("cluster")
     assert path is not None, "nothing is asked without what is needed"
-    asked.tell("reading what was measured", 0.0)
+    request.tell("reading what was measured", 0.0)
     found = diagnosed(path, cluster)
-    asked.tell("naming the tests that would settle it", 0.9)
+    request.tell("naming the tests that would settle it", 0.9)
     answer = answer_of(found, path.name, None if cluster is None else cluster_of(cluster))
     text = None if cluster is None else read_text(cluster)
-    return Outcome(view="answer", name=keep_answer(answer, asked.runs, text).name)
+    return Outcome(view="answer", name=keep_answer(answer, request.runs, text).name)
 
 
 verbs.add(

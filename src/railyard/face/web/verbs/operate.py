@@ -10,16 +10,16 @@ from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from railyard.face.web.documents import Outcome
-    from railyard.face.web.verbs.verb import Asked
+    from railyard.face.web.verbs.verb import VerbRequest
 
 
-def operate(asked: Asked) -> Outcome:
+def operate(request: VerbRequest) -> Outcome:
     """The folder of the run.
 
     Raises:
         InputError: The scenario is of other work.
     """
-    kind = asked.draft().kind
+    kind = request.draft().kind
     if kind != "operate":
         raise InputError(
             "the scenario is not of many jobs for months",
@@ -28,7 +28,7 @@ def operate(asked: Asked) -> Outcome:
             allowed="operate",
             hint="Run simulates it",
         )
-    return run(asked)
+    return run(request)
 
 
 verbs.add(

@@ -10,22 +10,22 @@ from railyard.face.web.verbs.verb import Input, Option, Verb, verbs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.face.web.verbs.verb import Asked
+    from railyard.face.web.verbs.verb import VerbRequest
 
 
-def place(asked: Asked) -> Outcome:
+def place(request: VerbRequest) -> Outcome:
     """The folder of the placement."""
     from railyard.face.report import keep_answer
     from railyard.work.operate.placed import Where, answer_of
     from railyard.work.operate.placed import place as placed
 
-    jobs, nodes = asked.file("jobs"), asked.file("nodes")
+    jobs, nodes = request.file("jobs"), request.file("nodes")
     assert jobs is not None, "nothing is asked without what is needed"
     assert nodes is not None, "nothing is asked without what is needed"
-    asked.tell("placing jobs", 0.0)
-    policy = asked.options["policy"]
-    found = placed(Where(jobs, nodes, busy=asked.file("busy"), names=asked.file("names")), policy)
-    return Outcome(view="answer", name=keep_answer(answer_of(found, jobs.stem, policy), asked.runs).name)
+    request.tell("placing jobs", 0.0)
+    policy = request.options["policy"]
+    found = placed(Where(jobs, nodes, busy=request.file("busy"), names=request.file("names")), policy)
+    return Outcome(view="answer", name=keep_answer(answer_of(found, jobs.stem, policy), request.runs).name)
 
 
 def _policies() -> Sequence[str]:

@@ -8,15 +8,15 @@ from railyard.face.web.documents import Outcome
 from railyard.face.web.verbs.verb import Verb, verbs
 
 if TYPE_CHECKING:
-    from railyard.face.web.verbs.verb import Asked
+    from railyard.face.web.verbs.verb import VerbRequest
 
 
-def plan(asked: Asked) -> Outcome:
+def plan(request: VerbRequest) -> Outcome:
     """The folder of the plan; one that is begun again goes on with what it knows already."""
     from railyard.ask.plan.designs.study import plan as planned
     from railyard.face.report import answer_page
 
-    found = planned(asked.draft(), out=asked.runs, pool=asked.pool, faces=[answer_page], report=asked.tell)
+    found = planned(request.draft(), out=request.runs, pool=request.pool, faces=[answer_page], report=request.tell)
     if found.folder is None:  # stopped before anything was found
         raise KeyboardInterrupt
     return Outcome(view="answer", name=found.folder.name)

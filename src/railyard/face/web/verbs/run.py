@@ -8,16 +8,18 @@ from railyard.face.web.documents import Outcome
 from railyard.face.web.verbs.verb import Verb, verbs
 
 if TYPE_CHECKING:
-    from railyard.face.web.verbs.verb import Asked
+    from railyard.face.web.verbs.verb import VerbRequest
 
 
-def run(asked: Asked) -> Outcome:
+def run(request: VerbRequest) -> Outcome:
     """The folder of the run, as `railyard run` writes it."""
     from railyard.face import api
 
-    draft = asked.draft()
-    pool = None if draft.kind == "operate" else asked.cluster  # months of jobs are one run, of this machine
-    finished = api.execute(draft, asked.vary, engine=asked.engine, out=asked.runs, progress=asked.tell, pool=pool)
+    draft = request.draft()
+    pool = None if draft.kind == "operate" else request.cluster  # months of jobs are one run, of this machine
+    finished = api.execute(
+        draft, request.vary, engine=request.engine, out=request.runs, progress=request.tell, pool=pool
+    )
     assert finished.folder is not None, "it was given a place for its folder"
     return Outcome(view="run", name=finished.folder.name)
 

@@ -8,16 +8,16 @@ from railyard.face.web.documents import Outcome
 from railyard.face.web.verbs.verb import Verb, verbs
 
 if TYPE_CHECKING:
-    from railyard.face.web.verbs.verb import Asked
+    from railyard.face.web.verbs.verb import VerbRequest
 
 
-def tune(asked: Asked) -> Outcome:
+def tune(request: VerbRequest) -> Outcome:
     """The folder of the settings."""
     from railyard.ask.tune.settings.study import tune as tuned
     from railyard.face.report import keep_answer
 
-    _, answer = tuned(asked.draft(), engine=asked.engine, pool=asked.pool, report=asked.tell)
-    return Outcome(view="answer", name=keep_answer(answer, asked.runs).name)
+    _, answer = tuned(request.draft(), engine=request.engine, pool=request.pool, report=request.tell)
+    return Outcome(view="answer", name=keep_answer(answer, request.runs).name)
 
 
 verbs.add(

@@ -63,8 +63,8 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request in the process that carries it out.
+class VerbRequest:
+    """A request for a verb, in the process that runs it.
 
     Attributes:
         folder: Of the person who asks.
@@ -117,7 +117,7 @@ class Verb:
     title: str
     about: str
     order: int
-    work: Callable[[Asked], Outcome]
+    work: Callable[[VerbRequest], Outcome]
     takes: frozenset[Part] = frozenset()
     inputs: tuple[Input, ...] = ()
     options: tuple[Option, ...] = field(default=())

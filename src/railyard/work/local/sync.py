@@ -1,4 +1,4 @@
-"""Time of training on sites in closed form: inner steps, what a meeting takes, and whom everybody waits for."""
+"""Step time of training on several sites in closed form: inner steps, synchronization, and waiting for the slowest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.work.local.distance import Lines
-    from railyard.work.local.prepare import Together
+    from railyard.work.local.prepare import LocalJob
 
     Floats = NDArray[np.float64]
 
@@ -28,20 +28,20 @@ _STOPS = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Met:
-    """What training on sites comes to.
+class SyncTimes:
+    """Time per step of training on several sites that synchronize their parameters.
 
     Attributes:
-        step_s: Mean inner step of a site that is there, with its share of the meetings.
+        step_s: Mean inner step of a site, with its share of the synchronizations.
         compute_s: The inner step alone, mean over sites.
-        causes: Seconds of that step by cause; they add up to it.
-        exchange_s: All parameters once.
-        sent_bytes: By a site for it.
-        exposed_s: Of a step, what the exchange adds.
-        tokens_per_s: Of each kind, all sites of it.
-        waits: Share of each kind's time that is no inner step.
-        pairs: Exchanges that a meeting is made of.
-        lost: Share of the work that goes with sites that leave before they meet.
+        causes: Seconds of `step_s` by cause; they add up to it.
+        exchange_s: One exchange of all parameters.
+        sent_bytes: What a site sends in one exchange.
+        exposed_s: What the exchange adds to a step.
+        tokens_per_s: Per kind of site, all sites of the kind.
+        waits: Share of each kind's time that is not computation.
+        pairs: Kinds of sites that exchange with one another.
+        lost: Share of the work lost with sites that leave before they synchronize.
     """
 
     step_s: float
@@ -56,22 +56,22 @@ class Met:
     lost: float
 
 
-def meet(job: Together) -> Met:
-    """The closed form of the method's kind of meeting."""
+def sync_times(job: LocalJob) -> SyncTimes:
+    """Step time by the closed form of the way in which the method synchronizes."""
     kind = meets(job.method)
     if kind == "server":
         return _apart(job, [_to_server(job, site) for site in range(len(job.sites))], _server_pairs(job))
     if kind == "pairs":
         return _apart(job, [_to_peers(job, site) for site in range(len(job.sites))], _all_pairs(job))
-    return _together(job, present=kind == "present")
+    return _in_step(job, present=kind == "present")
 
 
-def size_bits(job: Together) -> float:
+def size_bits(job: LocalJob) -> float:
     """All parameters as sent."""
     return job.parameters * job.method.bits
 
 
-def ring_s(job: Together, members: float, bits: float) -> tuple[float, float, float, list[tuple[int, int]]]:
+def ring_s(job: LocalJob, members: float, bits: float) -> tuple[float, float, float, list[tuple[int, int]]]:
     """An all-reduce by a ring over the slowest exchange: seconds of bits, of bits if nothing were lost, of distance.
 
     2 (n - 1) messages of a n-th each; every site sends and receives at once, and all go at the pace of the slowest.
@@ -88,7 +88,7 @@ def ring_s(job: Together, members: float, bits: float) -> tuple[float, float, fl
 
 
 def _slowest(
-    job: Together, pairs: list[tuple[int, int]], counts: list[int], chunk: float
+    job: LocalJob, pairs: list[tuple[int, int]], counts: list[int], chunk: float
 ) -> list[tuple[float, tuple[float, float, float]]]:
     """What the slowest exchange of a ring takes a message, and how probable that is: each may go through a relay.
 
@@ -114,7 +114,7 @@ def _slowest(
     return found
 
 
-def _together(job: Together, *, present: bool) -> Met:
+def _in_step(job: LocalJob, *, present: bool) -> SyncTimes:
     """Everybody, or everybody who is there, waits for the slowest at every meeting."""
     method = job.method
     counts = np.array([site.section.count for site in job.sites], float)
@@ -131,7 +131,7 @@ def _together(job: Together, *, present: bool) -> Met:
     tokens = counts * there * stays * job.step_tokens / cycle
     mean = float((counts * there * steps).sum() / (counts * there).sum())
     share = late / (sent + far) if sent + far > 0 else 0.0
-    return Met(
+    return SyncTimes(
         step_s=cycle,
         compute_s=mean,
         causes={
@@ -151,7 +151,7 @@ def _together(job: Together, *, present: bool) -> Met:
     )
 
 
-def _apart(job: Together, exchange: list[tuple[float, float, float]], pairs: list[tuple[int, int]]) -> Met:
+def _apart(job: LocalJob, exchange: list[tuple[float, float, float]], pairs: list[tuple[int, int]]) -> SyncTimes:
     """Nobody waits: each site's own cycle of H steps and an exchange (seconds of bits, unlost, of distance)."""
     method = job.method
     counts = np.array([site.section.count for site in job.sites], float)
@@ -162,7 +162,7 @@ def _apart(job: Together, exchange: list[tuple[float, float, float]], pairs: lis
     mean, cycle = float((weight * steps).sum()), float((weight * cycles).sum())
     parts = [float((weight * np.array(column)).sum()) / method.inner_steps for column in zip(*exchange, strict=True)]
     sent, unlost, far = parts
-    return Met(
+    return SyncTimes(
         step_s=cycle,
         compute_s=mean,
         causes={
@@ -181,7 +181,7 @@ def _apart(job: Together, exchange: list[tuple[float, float, float]], pairs: lis
     )
 
 
-def _to_server(job: Together, site: int) -> tuple[float, float, float]:
+def _to_server(job: LocalJob, site: int) -> tuple[float, float, float]:
     """To the server and back; it stands at the first site, whose line all share when they come at once."""
     bits, lines = size_bits(job), job.lines
     there, unlost, far = _mixed(
@@ -199,7 +199,7 @@ def _to_server(job: Together, site: int) -> tuple[float, float, float]:
     return float(there[0] * slower), float(unlost[0] * slower), float(far[0])
 
 
-def _to_peers(job: Together, site: int) -> tuple[float, float, float]:
+def _to_peers(job: LocalJob, site: int) -> tuple[float, float, float]:
     """Both ways at once with one other, drawn at random among all others."""
     bits = size_bits(job)
     counts = np.array([one.section.count for one in job.sites], float)
@@ -217,14 +217,14 @@ def _to_peers(job: Together, site: int) -> tuple[float, float, float]:
     return float((chance * sent).sum()), float((chance * unlost).sum()), float((chance * far).sum())
 
 
-def _mixed(job: Together, site: int, took: Callable[[Lines], tuple[Floats, ...]]) -> list[Floats]:
+def _mixed(job: LocalJob, site: int, took: Callable[[Lines], tuple[Floats, ...]]) -> list[Floats]:
     """float64[kinds] each, mean over pairs that meet right and pairs that meet through a relay."""
     lines, share = job.lines, job.lines.relayed[site]
     relays = lines if lines.by_relay is None else lines.by_relay
     return [(1.0 - share) * direct + share * relayed for direct, relayed in zip(took(lines), took(relays), strict=True)]
 
 
-def relay_bps(job: Together, met: Met) -> float:
+def relay_bps(job: LocalJob, times: SyncTimes) -> float:
     """What all relays together carry one way, mean over time: each exchange of relayed pairs passes them once."""
     counts = [site.section.count for site in job.sites]
     kind = meets(job.method)
@@ -239,33 +239,33 @@ def relay_bps(job: Together, met: Met) -> float:
     elif kind == "server":
         bits = 2.0 * size_bits(job) * sum(n * float(job.lines.relayed[i, 0]) for i, n in enumerate(counts))
     else:
-        exchanges = [(counts[i] - 1 if i == j else 1, float(job.lines.relayed[i, j])) for i, j in met.pairs]
-        bits = met.sent_bytes * 8.0 * sum(times * share for times, share in exchanges)
-    return bits / (met.step_s * job.method.inner_steps)
+        exchanges = [(counts[i] - 1 if i == j else 1, float(job.lines.relayed[i, j])) for i, j in times.pairs]
+        bits = times.sent_bytes * 8.0 * sum(count * share for count, share in exchanges)
+    return bits / (times.step_s * job.method.inner_steps)
 
 
-def _server_pairs(job: Together) -> list[tuple[int, int]]:
+def _server_pairs(job: LocalJob) -> list[tuple[int, int]]:
     return [(site, 0) for site in range(len(job.sites)) if site or job.sites[0].section.count > 1]
 
 
-def _all_pairs(job: Together) -> list[tuple[int, int]]:
+def _all_pairs(job: LocalJob) -> list[tuple[int, int]]:
     kinds = range(len(job.sites))
     return [(i, j) for i in kinds for j in kinds if i != j or job.sites[i].section.count > 1]
 
 
-def _there(job: Together, site: int) -> float:
+def _there(job: LocalJob, site: int) -> float:
     """Share of the time that a site is there."""
     section = job.sites[site].section
     return 1.0 if section.present is None else section.present / (section.present + section.away)
 
 
-def _stays(job: Together, site: int, seconds: float) -> float:
+def _stays(job: LocalJob, site: int, seconds: float) -> float:
     """Chance that a site that is there stays so long: exponential, without memory."""
     present = job.sites[site].section.present
     return 1.0 if present is None else math.exp(-seconds / present)
 
 
-def break_even_bps(job: Together, met: Met) -> float | None:
+def break_even_bps(job: LocalJob, times: SyncTimes) -> float | None:
     """Rate between sites, headers in, at which gradients of every step, sent under the backward pass, are as fast.
 
     Lines without loss; None where distance alone makes every rate too low, or where this is that method.
@@ -275,8 +275,8 @@ def break_even_bps(job: Together, met: Met) -> float | None:
     members = float(job.members)
     slowest = max(site.step_s for site in job.sites)
     messages = 2.0 * (members - 1.0)
-    worst = max(float(job.lines.rtt_s[pair]) for pair in met.pairs)
-    room = met.exposed_s + BACKWARD * slowest - messages * worst / 2.0
+    worst = max(float(job.lines.rtt_s[pair]) for pair in times.pairs)
+    room = times.exposed_s + BACKWARD * slowest - messages * worst / 2.0
     if room <= 0:
         return None
     carried = transports.get(job.section.between.transport).payload_share
