@@ -11,7 +11,7 @@ from railyard.kit.files import read_text
 from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from railyard.catalog import Catalog
@@ -33,6 +33,10 @@ class Source:
     def columns(self) -> tuple[str, ...]:
         """What the first line says between commas: the columns, where the file is a table."""
         return tuple(cell.strip() for cell in self.text.partition("\n")[0].split(","))
+
+    def has(self, needed: Collection[str], metrics: Collection[str]) -> bool:
+        """Whether the table has all the columns needed and one of the metrics."""
+        return {*needed} <= {*self.columns} and not {*metrics}.isdisjoint(self.columns)
 
 
 @dataclass(frozen=True)

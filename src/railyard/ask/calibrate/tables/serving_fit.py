@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.calibrate.tables.cells import read_rows
+from railyard.ask.calibrate.tables.cells import Cells, read_rows
 from railyard.ask.calibrate.tables.kind import Calibrated, Constant, Judged
 from railyard.ask.calibrate.tables.posterior import Prior, posterior
-from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.schema.bounds import limits
 from railyard.model.machine import Machine
 from railyard.work.serving.layout import KV_BITS, PRECISIONS, Deployments, ServingLayout
@@ -50,8 +49,6 @@ COLUMNS = (*NEEDED, *METRICS, *_DEGREES, *_WORDS)
 """All columns that a table may have."""
 RANGES = {"tpot_ms": limits(1e-3, 3.6e6), "ttft_ms": limits(1e-3, 8.64e7)}
 """Beyond these nothing was ever measured: a token takes 1 us to an hour, the first one at most a day."""
-_ANY = limits(0.0, 1e12)
-_LARGEST = 10_000_000
 _MOST = 1024
 _NIC_BPS = 400e9
 
@@ -92,83 +89,38 @@ def rows_of(source: Source, catalog: Catalog) -> list[ServedRow]:
     Raises:
         InputError: A column is unknown, or cells are wrong: all of them, each with its line.
     """
-    return read_rows(source, COLUMNS, lambda line, cells: _Cells(line, cells).row(catalog))
+    return read_rows(source, COLUMNS, lambda line, cells: _Row(line, cells).row(catalog))
 
 
-class _Cells:
-    """Cells of one line, and what they mean."""
-
-    def __init__(self, line: int, cells: dict[str, str]) -> None:
-        self.line, self.cells = line, cells
+class _Row(Cells):
+    needed, metrics, ranges, largest = NEEDED, METRICS, RANGES, 10_000_000
 
     def row(self, catalog: Catalog) -> ServedRow:
-        for name in NEEDED:
-            if name not in self.cells:
-                raise InputError("the cell is empty", key=name)
-        if not any(name in self.cells for name in METRICS):
-            raise InputError(f"one of {', '.join(METRICS)} must be filled", key=METRICS[0])
+        self.filled()
         device = catalog.accelerator(self.cells["gpu"])
         domain = device.scale_up_domain
         if device.scale_up_kind == "none" and device.server:
             domain = catalog.server(device.server).accelerators
         return ServedRow(
             self.line,
-            self.cells.get("id", f"line {self.line}"),
-            self._choice("software", ENGINES, "vllm"),
+            self.name,
+            self.choice("software", ENGINES, "vllm"),
             device,
             catalog.model(self.cells["model"]),
             self._layout(),
             Machine.of_device(device, _NIC_BPS, domain),
-            float(self._count("input_tokens")),
-            float(self._count("output_tokens")),
-            float(self._count("concurrency")),
-            float(self._count("max_sequences")) if "max_sequences" in self.cells else float(_MOST),
-            *(self._number(name) / 1e3 if name in self.cells else 0.0 for name in METRICS),
+            float(self.count("input_tokens")),
+            float(self.count("output_tokens")),
+            float(self.count("concurrency")),
+            float(self.count("max_sequences")) if "max_sequences" in self.cells else float(_MOST),
+            *(self.number(name) / 1e3 if name in self.cells else 0.0 for name in METRICS),
         )
 
     def _layout(self) -> ServingLayout:
-        degrees = {name: self._count(name) for name in _DEGREES if name in self.cells}
-        precision = self._choice("precision", PRECISIONS, "bf16")
-        bits = int(self._choice("kv_bits", tuple(map(str, KV_BITS)), "16"))
+        degrees = {name: self.count(name) for name in _DEGREES if name in self.cells}
+        precision = self.choice("precision", PRECISIONS, "bf16")
+        bits = int(self.choice("kv_bits", tuple(map(str, KV_BITS)), "16"))
         return ServingLayout(precision=precision, kv_bits=bits, **degrees)
-
-    def _count(self, name: str) -> int:
-        value = self._number(name)
-        if value != int(value) or not 1 <= value <= _LARGEST:
-            raise InputError(
-                "expected a whole number",
-                key=name,
-                found=self.cells[name],
-                allowed=f"an integer from 1 to {_LARGEST:,}",
-            )
-        return int(value)
-
-    def _number(self, name: str) -> float:
-        try:
-            value = float(self.cells[name])
-        except ValueError:
-            value = math.nan
-        if not (math.isfinite(value) and value > 0):
-            raise InputError("expected a number above 0", key=name, found=self.cells[name])
-        try:
-            RANGES.get(name, _ANY).check(value)
-        except InputError as error:
-            raise InputError(
-                error.problems[0].message, key=name, found=self.cells[name], allowed=error.problems[0].allowed
-            ) from None
-        return value
-
-    def _choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
-        text = self.cells.get(name, default).lower()
-        if text not in choices:
-            raise InputError(
-                f"expected one of {', '.join(choices)}",
-                key=name,
-                found=text,
-                allowed=", ".join(choices),
-                hint=did_you_mean(text, choices),
-            )
-        return text
 
 
 SPREAD = 0.03

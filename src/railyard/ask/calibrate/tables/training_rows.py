@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from railyard.ask.calibrate.tables import facts
-from railyard.ask.calibrate.tables.cells import read_rows
+from railyard.ask.calibrate.tables.cells import Cells, read_rows
 from railyard.catalog import Model
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.schema.bounds import limits
@@ -38,7 +37,6 @@ RANGES = {
     "routing_skew": limits(0.0, 4.0),
 }
 """Beyond these nothing was ever measured: steps of 0.1 ms to a day, one token in 1,000 s to 10 million in one."""
-_ANY = limits(0.0, 1e12)
 _SHAPE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")
 _ALIASES = {"vpp": "vp", "seq_parallel": "sequence_parallel"}
 _WORDS = ("id", "software", "precision", "notes", "gated_mlp")
@@ -74,8 +72,6 @@ _PRECISIONS: dict[str, Precision] = {
 _ZERO = {"0": 0, "none": 0, "1": 1, "2": 2, "3": 3, "fsdp": 3}
 # What collectives reach of a NIC's line rate over a healthy fabric (NCCL logs: 45 to 48 of 50 GB/s).
 _NIC_FRACTION = 0.92
-_MOST = {"layers": 4096, "vocab": 10_000_000, "n_gpu": 10_000_000}
-_LARGEST = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -105,46 +101,36 @@ def steps_of(source: Source, catalog: Catalog) -> list[Step]:
     return read_rows(source, COLUMNS, lambda line, cells: _Row(line, cells).step(catalog))
 
 
-class _Row:
-    """Cells of one line, and what they mean."""
-
-    def __init__(self, line: int, cells: dict[str, str]) -> None:
-        self.line, self.cells = line, cells
+class _Row(Cells):
+    needed, metrics, ranges = NEEDED, METRICS, RANGES
+    most: ClassVar = {"layers": 4096, "vocab": 10_000_000, "n_gpu": 10_000_000}
+    largest = 1_000_000_000
 
     def step(self, catalog: Catalog) -> Step:
-        for name in NEEDED:
-            if name not in self.cells:
-                raise InputError("the cell is empty", key=name)
         device = catalog.accelerator(self.cells["gpu"])
         training = self._training(catalog, device)
-        return Step(
-            self.line,
-            self.cells.get("id", f"line {self.line}"),
-            training,
-            self._machine(device, catalog),
-            self._seconds(training),
-        )
+        return Step(self.line, self.name, training, self._machine(device, catalog), self._seconds(training))
 
     def _training(self, catalog: Catalog, device: Accelerator) -> Training:
-        model, seq_len = self._model(catalog), self._count("seq_len")
+        model, seq_len = self._model(catalog), self.count("seq_len")
         software = self._software(device)
-        precision = self._choice("precision", _PRECISIONS, "bf16")
+        precision = self.choice("precision", _PRECISIONS, "bf16")
         check_precision(precision, device)
         layout = self._layout()
-        check(model, layout, seq_len, self._count("n_gpu"))
+        check(model, layout, seq_len, self.count("n_gpu"))
         return Training(
             model=model,
             layout=layout,
             seq_len=seq_len,
             software=software,
             precision=precision,
-            routing_skew=self._number("routing_skew") if self.cells.get("routing_skew", "0") != "0" else 0.0,
+            routing_skew=self.number("routing_skew") if self.cells.get("routing_skew", "0") != "0" else 0.0,
             lora=self._lora(),
         )
 
     def _lora(self) -> Lora | None:
-        targets = self._choice("lora_targets", {"all": "all", "attention": "attention"}, "all")
-        return Lora(rank=self._count("lora_rank"), targets=targets) if "lora_rank" in self.cells else None
+        targets = self.choice("lora_targets", {"all": "all", "attention": "attention"}, "all")
+        return Lora(rank=self.count("lora_rank"), targets=targets) if "lora_rank" in self.cells else None
 
     def _software(self, device: Accelerator) -> SoftwareProfile:
         name = self.cells.get("software")
@@ -152,7 +138,7 @@ class _Row:
         return dataclasses.replace(found, **facts.of_software(self.cells))
 
     def _model(self, catalog: Catalog) -> Model:
-        shape: dict[str, Any] = {name: self._count(name) for name in _SHAPE if name in self.cells}
+        shape: dict[str, Any] = {name: self.count(name) for name in _SHAPE if name in self.cells}
         try:
             known = catalog.model(self.cells["model"])
         except InputError:
@@ -168,8 +154,8 @@ class _Row:
             gated_mlp=gated,
             tied_embeddings=not gated,
             norm="rms" if gated else "layer",
-            learned_positions=0 if gated else self._count("seq_len"),
-            max_seq=self._count("seq_len"),
+            learned_positions=0 if gated else self.count("seq_len"),
+            max_seq=self.count("seq_len"),
             **{**usual, **shape},
         )
 
@@ -178,11 +164,11 @@ class _Row:
         named = {key: self.cells[column] for column, key in _ALIASES.items() if column in self.cells}
         given = facts.of_layout({**self.cells, **named}, frozenset({"zero", "recompute"}))
         recompute, modules = self._recompute()
-        given |= {"recompute": recompute, "zero": self._choice("zero", _ZERO, "1")}
+        given |= {"recompute": recompute, "zero": self.choice("zero", _ZERO, "1")}
         given |= {"recompute_modules": modules} if modules else {}
         given.setdefault("sequence_parallel", given.get("tp", 1) > 1)
         given.setdefault("reshard", given.get("pp", 1) == 1)
-        return written_layout(given, self._count("global_batch_seqs"), self._count("n_gpu"))
+        return written_layout(given, self.count("global_batch_seqs"), self.count("n_gpu"))
 
     def _recompute(self) -> tuple[Any, tuple[str, ...]]:
         text = self.cells.get("recompute", "none")
@@ -203,10 +189,10 @@ class _Row:
 
     def _machine(self, device: Accelerator, catalog: Catalog) -> Machine:
         server = catalog.server(device.server)
-        per_node = self._count("gpus_per_node") if "gpus_per_node" in self.cells else server.accelerators
+        per_node = self.count("gpus_per_node") if "gpus_per_node" in self.cells else server.accelerators
         domain = max(per_node, device.scale_up_domain)
         nics_bps = catalog.nic(server.nic).rate_bps * server.nics_per_accelerator
-        gbps = self._number("scale_out_gbps") if "scale_out_gbps" in self.cells else nics_bps / 1e9
+        gbps = self.number("scale_out_gbps") if "scale_out_gbps" in self.cells else nics_bps / 1e9
         return dataclasses.replace(
             Machine.of_device(device, gbps * 1e9 * _NIC_FRACTION, domain),
             scale_up_peers=device.scale_up_domain - 1 if device.scale_up_kind == "mesh" else 0,
@@ -214,10 +200,8 @@ class _Row:
         )
 
     def _seconds(self, training: Training) -> float:
-        filled = next((name for name in METRICS if name in self.cells), None)
-        if filled is None:
-            raise InputError(f"one of {', '.join(METRICS)} must be filled", key=METRICS[0])
-        value, ranks = self._number(filled), self._count("n_gpu")
+        filled = self.filled()
+        value, ranks = self.number(filled), self.count("n_gpu")
         if filled == "step_time_s":
             return value
         if filled == "tokens_per_s_per_gpu":
@@ -226,43 +210,8 @@ class _Row:
         useful = flops.model_flops_per_token(*of, causal=True, frozen=frozen) * training.step_tokens
         return useful / (value * 1e12 * ranks)
 
-    def _count(self, name: str) -> int:
-        value, most = self._number(name), _MOST.get(name, _LARGEST)
-        if value != int(value) or not 1 <= value <= most:
-            raise InputError(
-                "expected a whole number", key=name, found=self.cells[name], allowed=f"an integer from 1 to {most:,}"
-            )
-        return int(value)
-
-    def _number(self, name: str) -> float:
-        try:
-            value = float(self.cells[name])
-        except ValueError:
-            value = math.nan
-        if not (math.isfinite(value) and value > 0):
-            raise InputError("expected a number above 0", key=name, found=self.cells[name])
-        try:
-            RANGES.get(name, _ANY).check(value)
-        except InputError as error:
-            raise InputError(
-                error.problems[0].message, key=name, found=self.cells[name], allowed=error.problems[0].allowed
-            ) from None
-        return value
-
     def _flag(self, name: str, *, default: bool) -> bool:
         text = self.cells.get(name, "yes" if default else "no").lower()
         if text not in (*_YES, *_NO):
             raise InputError("expected yes or no", key=name, found=text, allowed=", ".join((*_YES, *_NO)))
         return text in _YES
-
-    def _choice(self, name: str, choices: dict[str, Any], default: str) -> Any:
-        text = self.cells.get(name, default).lower()
-        if text not in choices:
-            raise InputError(
-                f"expected one of {', '.join(choices)}",
-                key=name,
-                found=text,
-                allowed=", ".join(choices),
-                hint=did_you_mean(text, choices),
-            )
-        return choices[text]

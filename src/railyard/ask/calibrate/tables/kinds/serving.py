@@ -10,7 +10,7 @@ kinds.add(
         name="serving",
         summary="Serving runs in a closed loop, a row a load: what served on what, and what a token took.",
         columns=(*NEEDED, " or ".join(METRICS)),
-        recognizes=lambda source: {*NEEDED} <= {*source.columns} and bool({*METRICS} & {*source.columns}),
+        recognizes=lambda source: source.has(NEEDED, METRICS),
         calibrate=serving_fit.calibrate,
     ),
 )

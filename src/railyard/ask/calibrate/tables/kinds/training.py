@@ -10,7 +10,7 @@ kinds.add(
         name="training",
         summary="Training steps, a row a run: what ran where, laid out how, and how long a step took.",
         columns=(*NEEDED, " or ".join(METRICS)),
-        recognizes=lambda source: {*NEEDED} <= {*source.columns} and bool({*METRICS} & {*source.columns}),
+        recognizes=lambda source: source.has(NEEDED, METRICS),
         calibrate=training_fit.calibrate,
     ),
 )
