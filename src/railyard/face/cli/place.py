@@ -33,20 +33,11 @@ if TYPE_CHECKING:
     from railyard.work.serving.summary import Lengths, Summary
 
 
-def show(played: Played, *, as_json: bool) -> None:
-    """Prints what Kueue makes of workloads that wait.
-
-    Args:
-        played: What it made of them.
-        as_json: By workload in place of a table.
-    """
+def _admitted(played: Played, *, as_json: bool) -> None:
+    """Prints which waiting workloads Kueue admits, and where."""
     if as_json:
         emit(json.dumps({key: _admit_values(played, one) for key, one in played.workloads.items()}, ensure_ascii=False))
         return
-    _admit_print(played)
-
-
-def _admit_print(played: Played) -> None:
     table = Table(["workload", "queue", "state", "pod set", "pods", "flavors", "where"], right=[4])
     for key, one in played.workloads.items():
         if one.admission is None:
@@ -176,9 +167,7 @@ def place(where: Where, *, policy: str, out: Path | None, as_json: bool) -> None
     elif isinstance(found, Advised):
         _advise(found, as_json=as_json)
     else:
-        pass
-
-        show(found, as_json=as_json)
+        _admitted(found, as_json=as_json)
     if out is not None:
         from railyard.face.report import keep_answer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from railyard.cluster.fabric.fabric import bought, fabrics
 from railyard.work.remedies import Proposals, Remedy, proposals
 
 if TYPE_CHECKING:
@@ -12,19 +13,18 @@ if TYPE_CHECKING:
     from railyard.work.remedies import Waits
     from railyard.work.training.prepare import Prepared
 
-# Of the alternatives to a fabric, those that one can buy.
-_SOLD = ("infiniband", "spectrum-x", "uec", "scheduled")
 _BOUND = "ideal"
 # Share of the step that waits for the network, below which no other fabric is tried.
 _WORTH = 0.005
 
 
 def propose(job: Prepared, waits: Waits) -> Iterator[Remedy]:
-    """Fabrics other than the job's; the bound comes first. Then reduction in the switches, where they can."""
+    """The bound, then the fabrics on sale that spread packets over all links, then reduction in the switches."""
     fabric = job.cluster.fabric
     if waits.network < _WORTH or fabric.name == _BOUND:
         return
-    for name in (_BOUND, *_SOLD):
+    spreading = (name for name in bought() if name != _BOUND and fabrics.get(name).bundled)
+    for name in (_BOUND, *spreading):
         if name != fabric.name:
             bound = name == _BOUND
             note = "a bound: no such fabric is sold" if bound else ""

@@ -1,11 +1,9 @@
 """The link, NIC, host or switch that makes communications slow: every part as a guess, the likeliest ones replayed.
 
-The measured computations are replayed on the cluster as it should be. A part at a share of its rate predicts how much
-longer
-each communication takes: those whose paths touch it, by what it carries of them, and nothing for the others. In closed
-form that is
-cheap enough for every part and many shares; the likeliest are then replayed, contention and all, at the share that fits
-best. What is compared is how likely the measured times are under each guess, and under none (`peers.py`).
+The measured computations are replayed on the healthy cluster. A part at a share of its rate predicts how much longer
+each communication takes whose path crosses it; the others stay as they are. In closed form that is cheap enough for
+every part and many shares; the likeliest are then replayed with contention at the share that fits best. Guesses are
+compared, with one another and with no fault, by how likely they make the measured times (`peers.py`).
 """
 
 from __future__ import annotations
@@ -22,18 +20,15 @@ from railyard.cluster.names import node_name
 from railyard.kit.errors import RailyardError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from railyard.cluster import Cluster
-
-    Cables = dict[tuple[int, int], list[int]]
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from railyard.ask.observe.diagnosis.peers import Observed, Routed
+    from railyard.cluster import Cluster
     from railyard.graph import Record
 
+    Cables = dict[tuple[int, int], list[int]]
     Floats = NDArray[np.float64]
 
 
@@ -101,37 +96,40 @@ def _cables(cluster: Cluster, first: int, last: int) -> Cables:
     return found
 
 
+# Each of these is derived or chosen, as it says; `tools/blind_diagnosis.py` judges all of them together on drawn traces
+# with known faults (docs/explanation/diagnosis.md).
 SHARES = np.geomspace(0.02, 0.98, 28)
-"""Of its rate that a part may have left."""
+"""Shares of its rate that a part may have left. Chosen: 15.5 % from one to the next, which replays refine."""
 
 COARSE = (0.06, 0.14, 0.26, 0.4, 0.55, 0.7, 0.86)
-"""Shares at which a part is replayed first."""
+"""Shares at which a part is replayed first. Chosen: a factor of at most 2.4 apart, which golden section refines."""
 
-CHOSEN_BY = 3
-"""The one of them by which parts are chosen, and by how much the logarithm of its slowdown is scaled to see the
-others."""
-SCALES = (0.1, 0.25, 0.5, 0.75, 1.0, 1.4, 2.0)
+SCREENED_AT, SCALES = 0.4, (0.1, 0.25, 0.5, 0.75, 1.0, 1.4, 2.0)
+"""The share at which parts are screened by one replay, and factors on the logarithm of its slowdown that stand for
+other shares: 1 / 0.4 to the powers of 0.1 and 2 are slowdowns of 1.1 and 6.3, shares of 0.91 and 0.16."""
 
 REFINED, FINE, FINEST = 3, 10, 4
-"""Replays by golden section between the neighbours of the best of them; more for so many of the likeliest parts."""
+"""Replays by golden section between the neighbours of the best share; `FINE` for the `FINEST` likeliest parts.
+n replays leave 0.618^(n - 1) of the bracket: 38 % after 3, 1.3 % after 10, at most 2.6 % of the rate."""
 
 FINALISTS, POINTED = 9, 5
-"""Parts that are replayed at all of them: by their times, and those that counters point at most."""
+"""Parts that are replayed at all coarse shares: the likeliest by their times, and those that counters point at most.
+Chosen for the time of a diagnosis: 14 parts at 7 shares are 98 replays at most."""
 
-REPLAYED_TASKS = 500_000
-"""Tasks in all replays by which parts are chosen; the closed form chooses more strictly where a replay is long."""
-
-FEWEST = 24
-"""Parts that are replayed however long that takes."""
+REPLAYED_TASKS, FEWEST = 500_000, 24
+"""Tasks in all screening replays, and parts that are screened however long they take. Chosen for the running time."""
 
 COUNTED = 40.0
-"""What it adds to a part's likelihood that counters point at its links alone."""
+"""Added to the log likelihood of a part at whose links alone counters point. Chosen large but finite: the times of many
+communications can outweigh a counter, those of a few cannot."""
 
 RARER = {"host": -3.0, "switch": -18.0}
-"""What is added to the likelihood of larger parts: all links of a switch are slow far more rarely than one of them."""
+"""Log prior of larger parts against a cable. Chosen: hosts 1 in 20; a switch whose links are all slow at once is so
+rare that times on several of its cables must speak for it."""
 
 ALIKE = 2.0
-"""Likelihoods that differ by less say nothing of which of two parts it is, where one is a part of the other."""
+"""Log likelihoods that differ by less do not tell a part from one that contains it. Chosen: 7.4 to 1, while Kass and
+Raftery (1995, "Bayes factors") call evidence strong from 20 to 1."""
 
 GOLDEN = (5**0.5 - 1) / 2
 
@@ -304,7 +302,7 @@ class _Replay:
 
     def likeliest(self, candidates: Sequence[Part]) -> list[Guess]:
         """The best parts, each at the share that fits best, in no order."""
-        first = [self._at(part, COARSE[CHOSEN_BY], SCALES) for part in candidates]
+        first = [self._at(part, SCREENED_AT, SCALES) for part in candidates]
         by_time = sorted(first, key=lambda one: -one.likelihood)[:FINALISTS]
         by_count = sorted(first, key=lambda one: (-one.pointed_at, len(one.part.links)))[:POINTED]
         chosen = {one.part.name: one.part for one in (*by_time, *by_count) if one in by_time or one.pointed_at > 0}
