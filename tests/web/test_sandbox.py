@@ -9,9 +9,9 @@ PROLOGUE = """
 import sys
 from pathlib import Path
 from railyard.kit.errors import InputError
-from railyard.face.web import sandbox
+from railyard.face.web import dispatch
 folder = Path(sys.argv[1])
-sandbox.confine(folder)
+dispatch.confine(folder)
 """
 
 
@@ -76,7 +76,7 @@ from functools import partial
 from railyard.work.study.tasks import Task
 from railyard.work.study.workers import workers
 if __name__ == "__main__":
-    pool = workers(processes=1, begin=partial(sandbox.confine, folder))
+    pool = workers(processes=1, begin=partial(dispatch.confine, folder))
     for name in ("a", "../secret"):
         (done,) = pool.run([Task("railyard.kit.files:read_text", folder / name)])
         print(name, done.value, done.error)
@@ -97,7 +97,7 @@ def test_processes_of_a_confined_one_are_confined(folder):
 def test_a_folder_is_given_only_if_nothing_in_it_leads_out(folder):
     (folder / "dumps").mkdir()
     (folder / "dumps" / "rank-0").symlink_to(folder.parent / "secret")
-    ended = confined(folder, "sandbox.refuse_outside(folder / 'dumps', folder)")
+    ended = confined(folder, "dispatch.refuse_outside(folder / 'dumps', folder)")
     assert "`rank-0` is outside of your folder" in ended.stderr
 
 
