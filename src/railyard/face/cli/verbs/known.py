@@ -25,9 +25,9 @@ def catalog_list(
     extra: Extra = None,
 ) -> None:
     """List what the catalogue holds."""
-    from railyard.face.cli import starting
+    from railyard.face.cli import catalog as command
 
-    starting.list_entries(kind, extra=extra, as_json=json)
+    command.list_entries(kind, extra=extra, as_json=json)
 
 
 @catalog.command("show")
@@ -44,9 +44,9 @@ def catalog_show(
     extra: Extra = None,
 ) -> None:
     """Show an entry: every value with its unit, source, year and confidence."""
-    from railyard.face.cli import starting
+    from railyard.face.cli import catalog as command
 
-    starting.show_entry(name, extra=extra, as_json=json)
+    command.show_entry(name, extra=extra, as_json=json)
 
 
 @catalog.command("server", short_help="Make a server for a catalogue of your own from NCCL's topology file.")
@@ -60,9 +60,9 @@ def catalog_server(
     extra: Extra = None,
 ) -> None:
     """Make a server from NCCL's topology file: accelerators, NICs, domains, PCIe; the rest as its nearest like."""
-    from railyard.face.cli import starting
+    from railyard.face.cli import catalog as command
 
-    starting.server_of(file, accelerator=accelerator, name=name, extra=extra)
+    command.server_of(file, accelerator=accelerator, name=name, extra=extra)
 
 
 @calibration.command("device")

@@ -170,6 +170,6 @@ def lab_exec(
     json: Json = False,
 ) -> None:
     """Run a program, such as a training script, unmodified as every rank: each in the namespace of its server."""
-    from railyard.face.cli import starting
+    from railyard.face.cli import lab
 
-    starting.run(scenario, command, dilation=dilation, routing=routing, as_json=json)
+    lab.run(scenario, command, dilation=dilation, routing=routing, as_json=json)
