@@ -1,6 +1,5 @@
 // How an iteration is put together, as vLLM's scheduler (v1) does it.
 #include <algorithm>
-#include <ranges>
 #include <tuple>
 
 #include "serving/state.hpp"
@@ -50,7 +49,8 @@ Batch Simulation::State::put_together(ReplicaId id) {
     batch.together = batch.joint = 0;
     form(id, batch);
     const auto taking = [this](Slot slot) { return requests_[slot].taking > 0; };
-    const bool comes = std::ranges::any_of(replica.waiting | std::views::take(holders(replica)), taking);
+    const auto first = replica.waiting.begin();
+    const bool comes = std::any_of(first, first + static_cast<std::ptrdiff_t>(holders(replica)), taking);
     // All that ran was preempted, by what is there no more: the queue can go on at once. So it can when nothing was known
     // ahead that could run, and when a cache that has come is all that it waits for.
     more = batch.empty() && replica.flight.empty() && (see_all(replica) || replica.again || comes);
@@ -108,8 +108,10 @@ void Simulation::State::form(ReplicaId id, Batch& batch) {
   const PoolSpec& spec = pool_of(id).spec;
   std::int64_t budget = spec.max_batched_tokens;
   replica.again = replica.evicted = false;
-  for (const Slot slot : replica.waiting | std::views::take(holders(replica))) {
-    requests_[slot].taking = std::max(0, requests_[slot].taking - 1);
+  const std::size_t count = holders(replica);
+  for (std::size_t i = 0; i < count; ++i) {
+    Request& request = requests_[replica.waiting[i]];
+    request.taking = std::max(0, request.taking - 1);
   }
   const bool decode_first = spec.policy == Policy::decode_first;
   add_running(id, batch, budget, true, decode_first);

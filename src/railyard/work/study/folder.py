@@ -20,8 +20,6 @@ from railyard.kit.errors import InputError, OutputError
 from railyard.kit.files import FULL, MOST_STREAMED, copy_file, opened, read_bytes, write_text
 from railyard.kit.schema import yaml
 from railyard.kit.table import left_behind, refuse_changed, restore, take_place
-from railyard.work.jobs.prepare import draft_of
-from railyard.work.study.compose import model_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -235,6 +233,10 @@ def digest_of(path: Path) -> str:
 
 def files_of(draft: Draft) -> dict[str, Path]:
     """The files that a scenario names, by what it calls them."""
+    # Reading a run that was kept must not import all that runs one.
+    from railyard.work.jobs.prepare import draft_of
+    from railyard.work.study.compose import model_file
+
     files: dict[str, Path] = {}
     workload = draft.scenario.workload
     for number in range(len(workload.jobs or ())):
