@@ -268,7 +268,12 @@ def test_too_many_sends_say_what_would_do():
 
 @pytest.mark.parametrize(
     ("changed", "word"),
-    [({"ports": 1}, "ports"), ({"pattern": "storm"}, "pattern"), ({"klass": 9}, "klass"), ({"every_ps": 0}, "every")],
+    [
+        ({"ports": 1}, "ports"),
+        ({"pattern": "storm"}, "pattern"),
+        ({"klass": 9}, "traffic class"),
+        ({"every_ps": 0}, "every"),
+    ],
 )
 def test_bursts_refuse_what_they_cannot_be(changed, word):
     with pytest.raises(InputError, match=word):

@@ -59,7 +59,7 @@ def test_a_task_that_takes_too_long_is_given_up(pool):
 
 def test_ray_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"railyard\[distributed\]"):
+    with pytest.raises(InputError, match=r"railyard\[ray\]"):
         workers("127.0.0.1:1")
 
 

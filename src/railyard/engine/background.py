@@ -65,7 +65,7 @@ class Bursts:
         if self.pattern not in PATTERNS:
             raise InputError("unknown pattern", key="pattern", found=self.pattern, allowed=PATTERNS)
         if not 0 <= self.klass <= 7:
-            raise InputError("no such traffic class", key="klass", found=self.klass, allowed="0 to 7")
+            raise InputError("no such traffic class", found=self.klass, allowed="0 to 7")
         for name, least in (("ports", 2), ("targets", 1), ("size_bytes", 1), ("every_ps", 1)):
             if getattr(self, name) < least:
                 raise InputError("out of range", key=name, found=getattr(self, name), allowed=f"at least {least}")
