@@ -5,9 +5,15 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from generated import write
 
 from railyard import catalog
 from railyard.kit.schema.field import records
+
+if TYPE_CHECKING:
+    from railyard.kit.schema.field import FieldRecord
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "catalog.md"
 TITLES = {
@@ -36,20 +42,12 @@ Bandwidths are one way, FLOP/s are dense, ranges are low .. typical .. high.
 
 
 def main(arguments: list[str]) -> int:
-    text = page()
-    if "--check" in arguments:
-        fresh = PAGE.is_file() and PAGE.read_text("utf-8") == text
-        print(f"{PAGE.name} is {'fresh' if fresh else 'stale: run python tools/catalog_page.py'}")
-        return 0 if fresh else 1
-    PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text(text, encoding="utf-8")
-    print(PAGE)
-    return 0
+    return write("catalog_page.py", {PAGE: page()}, arguments)
 
 
 def page() -> str:
     known = catalog.load()
-    return "\n".join([HEAD, _confidence(known), *(_section(known, kind) for kind in catalog.KINDS)]).rstrip() + "\n"
+    return "\n".join([HEAD, _confidence(known), *(_section(known, kind) for kind in catalog.KINDS), *_fields()]) + "\n"
 
 
 def _confidence(known: catalog.Catalog) -> str:
@@ -68,15 +66,22 @@ def _section(known: catalog.Catalog, kind: str) -> str:
     listing = known.rows(kind)
     lines = [f"## {TITLES[kind]}", "", _row(listing.columns), _row(["---"] * len(listing.columns))]
     lines += [_row([f"`{name}`", *rest]) for name, *rest in listing.rows]
-    return "\n".join([*lines, "", "### Fields", "", *_fields(kind), ""])
+    return "\n".join([*lines, ""])
 
 
-def _fields(kind: str) -> list[str]:
-    rows = [_row(["key", "example or choices", "meaning"]), _row(["---"] * 3)]
-    for record in records(catalog.KINDS[kind]).values():
-        example = f"`{record.unit}`" if record.unit else ", ".join(f"`{word}`" for word in record.allowed)
-        rows.append(_row([f"`{record.key}`", example, record.help]))
-    return rows
+def _fields() -> list[str]:
+    by_kind = {kind: [_field(record) for record in records(catalog.KINDS[kind]).values()] for kind in catalog.KINDS}
+    common = [row for row in by_kind["servers"] if all(row in rows for rows in by_kind.values())]
+    lines = ["## Fields of an entry", "", _row(["key", "example or choices", "meaning"]), _row(["---"] * 3)]
+    lines += ["| **every entry** | | |", *common]
+    for kind, rows in by_kind.items():
+        lines += [f"| **{TITLES[kind]}** | | |", *(row for row in rows if row not in common)]
+    return lines
+
+
+def _field(record: FieldRecord) -> str:
+    example = f"`{record.unit}`" if record.unit else ", ".join(f"`{word}`" for word in record.allowed)
+    return _row([f"`{record.key}`", example, record.help])
 
 
 def _row(cells: list[str] | tuple[str, ...]) -> str:

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from generated import write
+
 from railyard.engine.packet import MECHANISMS
 
 if TYPE_CHECKING:
@@ -35,32 +37,22 @@ _PS_PER_US = 1e6
 
 
 def main(arguments: list[str]) -> int:
-    text = page()
-    if "--check" in arguments:
-        fresh = PAGE.is_file() and PAGE.read_text("utf-8") == text
-        print(f"{PAGE.name} is {'fresh' if fresh else 'stale: run python tools/mechanism_page.py'}")
-        return 0 if fresh else 1
-    PAGE.write_text(text, encoding="utf-8")
-    print(PAGE)
-    return 0
+    return write("mechanism_page.py", {PAGE: page()}, arguments)
 
 
 def page() -> str:
     lines = [HEAD]
     for family, title in TITLES.items():
-        lines.append(f"## {title}\n")
+        lines += [f"## {title}\n", "| key | setting | default | range | meaning |\n|---|---|---|---|---|"]
         lines += [line for one in MECHANISMS if one.family == family for line in _mechanism(one)]
+        lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _mechanism(one: Mechanism) -> Iterator[str]:
-    yield f"### `{one.name}`\n"
-    yield f"{one.summary}{f' Of the transport `{one.transport}`.' if one.transport else ''}\n"
-    yield f"Sources: {'; '.join(one.sources)}.\n"
-    if one.constants:
-        yield "| key | setting | default | range | meaning |\n|---|---|---|---|---|"
-        yield from (_row(each) for each in one.constants)
-        yield ""
+    transport = f" Only with the transport `{one.transport}`." if one.transport else ""
+    yield f"| **`{one.name}`** | | | | {one.summary}{transport} Sources: {'; '.join(one.sources)}. |"
+    yield from (_row(each) for each in one.constants)
 
 
 def _row(one: MechanismField) -> str:
@@ -95,4 +87,4 @@ def _range(one: MechanismField) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from generated import write
+
 from railyard.graph.columns import COLUMNS, CORE, ROWS, TABLES, Column
 
 if TYPE_CHECKING:
@@ -38,31 +40,32 @@ In the folder of a run `timeline.parquet` (training), `requests.parquet` (servin
 beneath them the run of the serving engine, `requests.STAGE.serving.parquet`. Times in ps that never came are null in
 files, -1 in memory.
 """
+TABLE_HEAD = "| column | type | unit | meaning |\n|---|---|---|---|"
 
 
 def main(arguments: list[str]) -> int:
-    text = page()
-    if "--check" in arguments:
-        fresh = PAGE.is_file() and PAGE.read_text("utf-8") == text
-        print(f"{PAGE.name} is {'fresh' if fresh else 'stale: run python tools/record_page.py'}")
-        return 0 if fresh else 1
-    PAGE.write_text(text, encoding="utf-8")
-    print(PAGE)
-    return 0
+    return write("record_page.py", {PAGE: page()}, arguments)
 
 
 def page() -> str:
-    parts = [HEAD, "## Rows\n", *(f"- `{name}`: {sentence}" for name, sentence in ROWS.items()), ""]
-    parts += ["## Core\n", *_columns(CORE.values())]
-    parts += ["## Further columns\n", *_columns(column for _, column in COLUMNS.items())]
+    rows = [
+        *_group("core"),
+        *_columns(CORE.values()),
+        *_group("further columns"),
+        *_columns(column for _, column in COLUMNS.items()),
+    ]
     for name, kind in TABLES.items():
-        parts += [f"## Table `{name}`\n", f"A row: {kind.sentence}.\n", *_columns(kind.columns.values())]
-    return "\n".join(parts).rstrip() + "\n"
+        rows += [*_group(f"table `{name}`", f"A row: {kind.sentence}."), *_columns(kind.columns.values())]
+    kinds = [f"- `{name}`: {sentence}" for name, sentence in ROWS.items()]
+    return "\n".join([HEAD, "## Rows\n", *kinds, "\n## Columns\n", TABLE_HEAD, *rows, ""])
+
+
+def _group(name: str, sentence: str = "") -> list[str]:
+    return [f"| **{name}** | | | {sentence} |"]
 
 
 def _columns(columns: Iterable[Column]) -> list[str]:
-    rows = [f"| `{column.name}` | {column.dtype} | {column.unit} | {column.sentence} |" for column in columns]
-    return ["| column | type | unit | what it says |", "|---|---|---|---|", *rows, ""]
+    return [f"| `{column.name}` | {column.dtype} | {column.unit} | {column.sentence} |" for column in columns]
 
 
 if __name__ == "__main__":

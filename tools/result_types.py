@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from generated import write
+
 from railyard.face.web import documents
 from railyard.measure.result.answers.answer import NAMES
 from railyard.measure.result.reading import Result
@@ -18,17 +20,8 @@ Schema = dict[str, Any]
 
 
 def main(arguments: list[str]) -> int:
-    stale = 0
-    made = (("result.gen.ts", types()), ("answers.gen.ts", answer_types()), ("ui/api.gen.ts", api_types()))
-    for file, text in ((SOURCES / name, text) for name, text in made):
-        if "--check" in arguments:
-            fresh = file.is_file() and file.read_text("utf-8") == text
-            print(f"{file.name} is {'fresh' if fresh else 'stale: run python tools/result_types.py'}")
-            stale |= not fresh
-        else:
-            file.write_text(text, encoding="utf-8")
-            print(file)
-    return int(stale)
+    made = {"result.gen.ts": types(), "answers.gen.ts": answer_types(), "ui/api.gen.ts": api_types()}
+    return write("result_types.py", {SOURCES / name: text for name, text in made.items()}, arguments)
 
 
 def types() -> str:
@@ -86,9 +79,9 @@ def type_of(spec: Schema) -> str:
     Raises:
         ValueError: The schema has a form that no result has so far.
     """
-    for form, write in FORMS.items():
+    for form, typed in FORMS.items():
         if form in spec:
-            return write(spec)
+            return typed(spec)
     if "type" not in spec:
         return "unknown"
     if spec["type"] in PLAIN:

@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from generated import write
+from schema_tables import LISTS, Schema, Tables, cell, suffix
+
 from railyard.kit.schema import quantity
 from railyard.work.scenario.model import Scenario
 from railyard.work.scenario.override import SHORT
@@ -19,6 +22,10 @@ fabrics and layouts; edit those, not this page. How to write a scenario: [the gu
 
 A quantity is text with its unit; a bare number is an error that says which unit it wants. Counts and ratios may be
 bare.
+
+`a.b` is the key `b` of `a`, `a[].b` that of every entry of a list, `a.NAME.b` that of every name. A short part stands
+below its key in the same table. Where a key has several kinds, the keys that all of them have come first, then each
+kind in bold with its own.
 """
 # Parts of the schema that another page shows: the catalogue's fields, written over in a scenario.
 ELSEWHERE = ("Figures",)
@@ -36,37 +43,21 @@ A quantity of the key's own kind; `low <= typical <= high`.
 
 
 def main(arguments: list[str]) -> int:
-    text = page()
-    if "--check" in arguments:
-        fresh = PAGE.is_file() and PAGE.read_text("utf-8") == text
-        print(f"{PAGE.name} is {'fresh' if fresh else 'stale: run python tools/scenario_page.py'}")
-        return 0 if fresh else 1
-    PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text(text, encoding="utf-8")
-    print(PAGE)
-    return 0
+    return write("scenario_page.py", {PAGE: page()}, arguments)
 
 
 def page() -> str:
     schema = Scenario.model_json_schema()
-    parts = sorted((name, part) for name, part in schema["$defs"].items() if not name.endswith((*ELSEWHERE, "Range")))
-    return "\n".join([HEAD, *(section(*item) for item in [("Scenario", schema), *parts]), RANGE, short_names()])
+    columns = ("key", "value", "default", "meaning")
+    tables = Tables(schema, columns, cells, lambda name: name.endswith((*ELSEWHERE, "Range")))
+    return "\n".join([HEAD, tables.text(), RANGE, short_names()])
 
 
-def section(name: str, schema: dict[str, Any]) -> str:
-    required = set(schema.get("required", ()))
-    lines = [
-        f"## {name}",
-        "",
-        schema.get("description", ""),
-        "",
-        "| key | value | default | meaning |",
-        "|---|---|---|---|",
-    ]
-    for key, spec in schema["properties"].items():
-        default = "required" if key in required else shown(spec.get("default"), spec.get("quantity", ""))
-        lines.append(f"| `{key}` | {cell(kind(spec))} | {cell(default)} | {cell(spec.get('description', ''))} |")
-    return "\n".join([*lines, ""])
+def cells(spec: Schema, required: bool, parts: str | None) -> list[str]:
+    """Value, default and meaning of a key; `parts` stands for the keys below it."""
+    value = kind(spec) if parts is None else f"{LISTS[suffix(spec)]}{parts}"
+    default = "required" if required else shown(spec.get("default"), spec.get("quantity", ""))
+    return [cell(value), cell(default), cell(spec.get("description", ""))]
 
 
 def kind(spec: Any) -> str:
@@ -86,11 +77,8 @@ def kind(spec: Any) -> str:
 
 
 def link(name: str) -> str:
-    """A link to the section of a part of the schema."""
-    if name.endswith(ELSEWHERE):
-        return "[fields of the catalogue](catalog.md)"
-    shown_as = "Range" if name.endswith("Range") else name
-    return f"[{shown_as}](#{shown_as.lower()})"
+    """A link to a part that has no section among the tables."""
+    return "[fields of the catalogue](catalog.md)" if name.endswith(ELSEWHERE) else "[range](#range)"
 
 
 def alternatives(parts: list[dict[str, Any]]) -> str:
@@ -124,10 +112,6 @@ def shown(value: object, kind_of_quantity: str = "") -> str:
     elif isinstance(value, float) and value.is_integer():
         value = int(value)
     return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
-
-
-def cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("$", "\\$")
 
 
 def short_names() -> str:

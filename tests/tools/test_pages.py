@@ -12,7 +12,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("tool", ["cli_page", "mechanism_page", "result_page", "scenario_page", "result_types"])
+PAGES = ["catalog_page", "cli_page", "mechanism_page", "record_page", "result_page", "scenario_page", "result_types"]
+
+
+@pytest.mark.parametrize("tool", PAGES)
 def test_what_is_generated_is_fresh(tool, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "tools")
     assert runpy.run_path(str(ROOT / "tools" / f"{tool}.py"))["main"](["--check"]) == 0, f"run tools/{tool}.py"
