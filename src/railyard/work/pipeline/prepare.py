@@ -19,11 +19,10 @@ from railyard.work.study import compose
 from railyard.work.study.provenance import Memo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
-    from railyard.engine.stages.through import Progress
     from railyard.graph import Record, RequestTable
     from railyard.work.pipeline.built import Built, BuiltHardware
     from railyard.work.pipeline.section import PipelineSection, StageSection, WhenSection
@@ -52,7 +51,7 @@ class PipelineJob:
     requests: RequestTable
     assumptions: Assumptions
 
-    def run(self, requests: RequestTable, progress: Progress | None = None) -> Record:
+    def run(self, requests: RequestTable, progress: Callable[[str, int], None] | None = None) -> Record:
         """Sends requests through all stages."""
         section, seed = self.section, self.variant.draft.scenario.seed
         steps = {name: _step(built, section.stages, name) for name, built in self.stages.items()}

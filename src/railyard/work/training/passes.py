@@ -117,10 +117,10 @@ def _total(columns: Columns, every: Sequence[Operator], block: str, host: F) -> 
     def forward_of(some: Sequence[Operator]) -> F:
         return sum((operator.forward for operator in some), zero)
 
-    again = [modules.again(columns, operator) for operator in operators]
+    shares = [modules.again(columns, operator) for operator in operators]
     free = [modules.launched(columns, operator, block) for operator in operators]
     repeated, host_repeated, forward, backward = (zero + 0.0 for _ in range(4))
-    for operator, share, left in zip(operators, again, free, strict=True):
+    for operator, share, left in zip(operators, shares, free, strict=True):
         repeated = repeated + share * operator.forward
         host_repeated = host_repeated + share * left * launch * operator.launches
         forward = forward + left * operator.launches
