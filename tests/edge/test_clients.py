@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard import catalog
-from railyard.cluster.edge import draws
+from railyard.cluster.edge import transport
 from railyard.cluster.edge.clients import Clients, Region
-from railyard.cluster.edge.draws import Presence
-from railyard.cluster.edge.transport import SCORES, at_score, paths, score_of
+from railyard.cluster.edge.transport import SCORES, Presence, at_score, paths, score_of
 
 CATALOG = catalog.load()
 KNOWN = [0.6498237099517652, 0.7535315702076073, 0.15326561733713234]
@@ -34,17 +33,17 @@ def population(count=10_000_000, most=0.2, least=0.05, session=np.inf):
 
 def test_numbers_are_a_function_of_client_and_stream():
     who = np.arange(1000)
-    one = draws.uniform(3, "a", who)
-    assert np.array_equal(one[500:], draws.uniform(3, "a", who[500:]))
-    for other in (draws.uniform(4, "a", who), draws.uniform(3, "b", who), draws.uniform(3, "a", who, 1)):
+    one = transport.uniform(3, "a", who)
+    assert np.array_equal(one[500:], transport.uniform(3, "a", who[500:]))
+    for other in (transport.uniform(4, "a", who), transport.uniform(3, "b", who), transport.uniform(3, "a", who, 1)):
         assert abs(np.corrcoef(one, other)[0, 1]) < 0.1
     assert one.min() > 0
     assert one.max() < 1
 
 
 def test_known_numbers():
-    assert draws.uniform(1, "a", [0, 1, 2**40], 5) == pytest.approx(KNOWN, abs=1e-12)
-    assert draws.inverse_normal([0.001, 0.025, 0.5, 0.84134474607, 0.999]) == pytest.approx(
+    assert transport.uniform(1, "a", [0, 1, 2**40], 5) == pytest.approx(KNOWN, abs=1e-12)
+    assert transport.inverse_normal([0.001, 0.025, 0.5, 0.84134474607, 0.999]) == pytest.approx(
         [-3.0902323, -1.9599640, 0.0, 1.0, 3.0902323], abs=1e-6
     )
 

@@ -8,8 +8,7 @@ import pytest
 
 from railyard.kit.errors import InputError
 from railyard.work.federated.algorithm import Candidates, algorithms, compressions, secrecies, selections
-from railyard.work.federated.learning import curve, curves
-from railyard.work.federated.messages import Model, Privacy, Scheme, messages
+from railyard.work.federated.messages import Model, Privacy, Scheme, curve, curves, messages
 
 MODEL = Model(1e6, 6e6)
 FEDAVG = algorithms.get("fedavg")()

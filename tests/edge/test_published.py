@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard.work.local.methods.synchronous import BACKWARD, Synchronous
+from railyard.work.local.method import BACKWARD, Synchronous
 from railyard.work.training.sync.local import DiLoCo, StreamingDiLoCo, utilization
 
 DATA = Path(__file__).parents[2] / "validation" / "data" / "edge"

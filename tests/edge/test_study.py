@@ -11,7 +11,7 @@ from railyard.face import api
 from railyard.kit.errors import InputError
 from railyard.measure.result.reading import Result
 from railyard.work.federated import known
-from railyard.work.local.distance import great_circle_m
+from railyard.work.local.prepare import great_circle_m
 from railyard.work.scenario import load
 
 ROOT = Path(__file__).parents[2]

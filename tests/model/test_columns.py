@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.model.columns import columns_of, table_of, take
-from railyard.model.machine import Machine, MachineColumns, Slowdowns
+from railyard.model.machine import Machine, MachineColumns, Slowdowns, columns_of, table_of, take
 
 Columns = make_dataclass("Columns", ["twice", "name"])
 

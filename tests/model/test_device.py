@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.model.columns import DeviceColumns
+from railyard.model.machine import DeviceColumns
 
 KNOWN = catalog.load()
 

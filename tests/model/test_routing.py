@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard import catalog
-from railyard.model.flops import busiest, groups_visited, imbalance, places_visited, touched
+from railyard.model.architecture import busiest, groups_visited, imbalance, places_visited, touched
 
 KNOWN = catalog.load()
 

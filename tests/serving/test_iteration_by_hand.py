@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.model.architecture import ModelColumns
-from railyard.model.flops import busiest
+from railyard.model.architecture import ModelColumns, busiest
 from railyard.model.machine import Machine
 from railyard.work.serving.iteration import IterationLoad, parts, prompts_on_copies
 from railyard.work.serving.layout import Deployments, ServingLayout

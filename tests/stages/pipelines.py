@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from railyard.work.pipeline.measuring import measure
-from railyard.work.pipeline.shown import shown
+from railyard.work.pipeline.measuring import measure, shown
 from railyard.work.scenario import load
 from railyard.work.study.study import prepare
 
 if TYPE_CHECKING:
     from railyard.measure.serving.journeys import Served
-    from railyard.work.pipeline.prepare import PipelineJob
+    from railyard.work.pipeline.model_stage import PipelineJob
 
 ASKED: dict[str, Any] = {
     "rate": 2,

@@ -14,8 +14,7 @@ from railyard.graph import Record, RequestTable
 from railyard.graph.parquet import read_record
 from railyard.kit.errors import InputError
 from railyard.measure.serving.journeys import spent, spent_until
-from railyard.work.pipeline.measuring import write_variant
-from railyard.work.pipeline.shown import shown
+from railyard.work.pipeline.measuring import shown, write_variant
 
 from .pipelines import ASKED, SMALL, job, search
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.work.training.samples import hit_rate
+from railyard.work.training.loading import hit_rate
 
 POLICIES = ("pinned", "shared", "page-cache", "lru")
 

@@ -8,7 +8,7 @@ import pytest
 from railyard.graph import Kind, Stream
 from railyard.kit.errors import InputError
 from railyard.measure.decompose import decompose
-from railyard.model.columns import StorageRates
+from railyard.model.machine import StorageRates
 from railyard.work.training.graphs import build
 from railyard.work.training.spec import Checkpoint, DataLoading
 from railyard.work.training.stored import checkpoint_bytes, data_s, stall_s

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard.kit.errors import InputError
-from railyard.work.training.loading import cache_seconds, load_of, loading_s, mean_step_s, step_s
-from railyard.work.training.samples import formats
+from railyard.work.training.loading import cache_seconds, formats, load_of, loading_s, mean_step_s, step_s
 from railyard.work.training.spec import DataLoading
 
 SPAN = st.floats(1e-3, 10.0)

@@ -7,7 +7,7 @@ import pytest
 from railyard import catalog, cluster, engine
 from railyard.graph import Job
 from railyard.measure.job import Checkpointing, best_interval_s, job_time
-from railyard.model.columns import StorageRates
+from railyard.model.machine import StorageRates
 from railyard.work.training import profiles
 from railyard.work.training.graphs import build
 from railyard.work.training.spec import Checkpoint, Layout, SoftwareProfile, Training

@@ -17,7 +17,7 @@ from railyard.cluster.fault import (
 )
 from railyard.cluster.fault.recovery import Recovery
 from railyard.cluster.topology import LeafSpine, RailOptimized
-from railyard.work.training.closed_error import closed_faults
+from railyard.work.training.fastest import closed_faults
 
 KNOWN = catalog.load()
 RECOVERY = Recovery()

@@ -8,8 +8,7 @@ import pytest
 from railyard.face import api
 from railyard.face.api import layouts as words
 from railyard.work.training import fastest
-from railyard.work.training.closed_error import ClosedError
-from railyard.work.training.fastest import MOST, SURE, WORTH, _Search
+from railyard.work.training.fastest import MOST, SURE, WORTH, ClosedError, _Search
 from railyard.work.training.spec import Layout
 
 

@@ -11,8 +11,7 @@ from railyard import catalog
 from railyard.model.machine import MachineColumns
 from railyard.work.training import Layout, Machine, Training, estimate
 from railyard.work.training.columns import Columns
-from railyard.work.training.contention import concurrent_passes
-from railyard.work.training.passes import layer_passes
+from railyard.work.training.passes import concurrent_passes, layer_passes
 from railyard.work.training.spec import SoftwareProfile
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from railyard.model import flops
+from railyard.model import architecture
 from railyard.work.training import parameters
 from railyard.work.training.compute import stage_parameters
 from railyard.work.training.stages import virtual_stages
@@ -13,12 +13,12 @@ def test_gpt3_follows_megatrons_formula(catalog):
     model, s = catalog.model("gpt-3-175b"), 2048
     layers, hidden = model.layers, model.hidden
     expected = 72 * layers * hidden**2 * (1 + s / (6 * hidden) + model.vocab / (12 * layers * hidden))
-    assert flops.model_flops_per_token(model, s, causal=False) == pytest.approx(expected, rel=1e-6)
+    assert architecture.model_flops_per_token(model, s, causal=False) == pytest.approx(expected, rel=1e-6)
 
 
 def test_llama_405b_takes_the_flops_that_its_paper_states(catalog):
     # 3.8e25 FLOPs for 15.6T tokens (Llama 3 Herd of Models, section 3.2.1, 6 N D) at sequences of 8,192.
-    per_token = flops.model_flops_per_token(catalog.model("llama-3-405b"), 8192, causal=True)
+    per_token = architecture.model_flops_per_token(catalog.model("llama-3-405b"), 8192, causal=True)
     assert 15.6e12 * per_token == pytest.approx(3.8e25, rel=0.06)
 
 
@@ -31,25 +31,25 @@ def test_llama_405b_takes_the_flops_that_its_paper_states(catalog):
     ],
 )
 def test_nvidias_tflops_follow_from_its_tokens(catalog, name, seq_len, tokens_per_s, tflops):
-    per_token = flops.model_flops_per_token(catalog.model(name), seq_len, causal=True)
+    per_token = architecture.model_flops_per_token(catalog.model(name), seq_len, causal=True)
     assert tokens_per_s * per_token / 1e12 == pytest.approx(tflops, rel=0.02)
 
 
 def test_experts_count_only_when_visited(catalog):
     model = catalog.model("deepseek-v3")
     # 37B active parameters of 671B: without the embedding (0.9B), attention apart, 6 N a token.
-    weights = flops.matrix_weights(model)
+    weights = architecture.matrix_weights(model)
     ahead = model.mtp_layers * (2 * model.hidden**2 + model.vocab * model.hidden)
     assert 30e9 < weights - ahead < 40e9
 
 
 def test_recomputation_costs_a_forward_pass(catalog):
     model, seq_len = catalog.model("gpt-3-175b"), 2048
-    useful = flops.model_flops_per_token(model, seq_len)
-    full = flops.hardware_flops_per_token(model, seq_len, recompute="full")
-    core = flops.hardware_flops_per_token(model, seq_len, recompute="selective")
+    useful = architecture.model_flops_per_token(model, seq_len)
+    full = architecture.hardware_flops_per_token(model, seq_len, recompute="full")
+    core = architecture.hardware_flops_per_token(model, seq_len, recompute="selective")
     assert full == pytest.approx(useful * 4 / 3, rel=0.02)
-    assert core - useful == pytest.approx(flops.attention_flops(model, seq_len, causal=True))
+    assert core - useful == pytest.approx(architecture.attention_flops(model, seq_len, causal=True))
 
 
 @pytest.mark.parametrize("name", ["gpt-3-175b", "llama-3-70b", "llama-3-405b", "mixtral-8x7b", "deepseek-v3"])

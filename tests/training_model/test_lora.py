@@ -7,7 +7,7 @@ import pytest
 
 from railyard import catalog
 from railyard.kit.errors import InputError
-from railyard.model import flops
+from railyard.model import architecture
 from railyard.model.machine import Machine
 from railyard.work.training import Layout, Lora, Training, profiles
 from railyard.work.training.columns import Columns
@@ -117,10 +117,10 @@ def test_fused_products_have_one_adapter_each():
 
 
 def test_flops_of_a_frozen_model_are_two_thirds_of_its_products():
-    products = 6.0 * flops.matrix_weights(MODEL)
-    scores = 3.0 * flops.attention_flops(MODEL, 4096, causal=True)
-    assert flops.model_flops_per_token(MODEL, 4096, frozen=True) == pytest.approx(products * 2 / 3 + scores)
-    assert flops.model_flops_per_token(MODEL, 4096) == pytest.approx(products + scores)
+    products = 6.0 * architecture.matrix_weights(MODEL)
+    scores = 3.0 * architecture.attention_flops(MODEL, 4096, causal=True)
+    assert architecture.model_flops_per_token(MODEL, 4096, frozen=True) == pytest.approx(products * 2 / 3 + scores)
+    assert architecture.model_flops_per_token(MODEL, 4096) == pytest.approx(products + scores)
 
 
 def test_memory_holds_the_model_once_and_the_state_of_adapters():

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from railyard.model.columns import DeviceColumns
+from railyard.model.machine import DeviceColumns
 from railyard.work.training import SoftwareProfile, blocks, operators
 from railyard.work.training.blocks import grouped
 from railyard.work.training.columns import Columns

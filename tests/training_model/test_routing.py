@@ -3,7 +3,7 @@
 import numpy as np
 
 from railyard import catalog
-from railyard.model.flops import UNBALANCED
+from railyard.model.architecture import UNBALANCED
 from railyard.work.training import Layout, Machine, Training, estimate, profiles
 
 

@@ -11,8 +11,8 @@ from railyard.graph import Job
 from railyard.work.scenario import load
 from railyard.work.study import compose
 from railyard.work.training import Layout, Machine, Training, build, estimate, profiles
+from railyard.work.training.parallel.finish import meeting_steps
 from railyard.work.training.sync import Communication
-from railyard.work.training.sync.meeting import meeting_steps
 
 KNOWN = catalog.load()
 H100 = KNOWN.accelerator("h100-sxm")

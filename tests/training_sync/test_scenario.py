@@ -19,8 +19,8 @@ from railyard.work.study.study import prepare
 from railyard.work.study.study import run as execute
 from railyard.work.training.sync import KINDS, DiLoCo, PowerSgd
 from railyard.work.training.sync.check import check_values
-from railyard.work.training.sync.published import Finding
 from railyard.work.training.sync.spec import Communication
+from railyard.work.training.sync.wire import Finding
 
 BASE = {
     "name": "yard",

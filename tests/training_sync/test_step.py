@@ -119,8 +119,7 @@ def test_graph_and_ledger_count_the_same_reduction(yard, name):
 
 def _whole(training):
     from railyard.work.training.stages import PipelineRanks
-    from railyard.work.training.sync.shapes import bundle
-    from railyard.work.training.sync.worker import replica_peers
+    from railyard.work.training.sync.shapes import bundle, replica_peers
 
     held = max(float(kind.dense[0]) for kind in PipelineRanks.of([training]).kinds)
     return bundle(training, "dense", held), replica_peers(training.layout, "dense", 8)

@@ -18,7 +18,7 @@ from edge_papaya import papaya
 from railyard.cluster.edge.transport import transfer_s, transports
 from railyard.work.federated.algorithm import algorithms, secrecies
 from railyard.work.federated.messages import Model, Scheme, messages
-from railyard.work.local.methods.synchronous import BACKWARD, Synchronous
+from railyard.work.local.method import BACKWARD, Synchronous
 from railyard.work.training.sync.local import DiLoCo, LocalUpdates, StreamingDiLoCo, utilization
 
 ROOT = Path(__file__).parents[2]

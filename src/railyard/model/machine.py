@@ -2,20 +2,275 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from railyard.collective.curves import Curves, Library
-from railyard.model.columns import PoolRates, StorageRates
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Hashable, Sequence
+
+    from _typeshed import DataclassInstance
 
     from railyard.catalog import Accelerator
-    from railyard.cluster import Cluster
-    from railyard.model.columns import F
+    from railyard.cluster import Cluster, PooledMemory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageRates:
+    """A storage system as closed forms see it.
+
+    Attributes:
+        read_bps, write_bps: Of all its nodes together, bit/s.
+        server_bps: Between one server and the storage system, goodput, bit/s; infinite for its own drives.
+        rank_bps: Between one rank and the storage system: the NICs that are its own, or one that it shares.
+        back_end_bps: Between accelerators of different servers, of one, bit/s.
+        iops: Random reads a second of all nodes; 0 where only bandwidth limits.
+        latency_s: To the first byte of a request, network and back.
+        host_bps: Between an accelerator and its host, bit/s.
+        servers: Of the job.
+        ranks_per_server: Accelerators of one.
+        cores: Of one server's host; 0 where not known.
+    """
+
+    read_bps: float
+    write_bps: float
+    server_bps: float
+    rank_bps: float
+    back_end_bps: float
+    iops: int
+    latency_s: float
+    host_bps: float
+    servers: int
+    ranks_per_server: int
+    cores: int = 0
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> StorageRates | None:
+        """The rates of a cluster; None where it has no storage."""
+        found = cluster.storage_servers
+        if found is None:
+            return None
+        entry, network = found.entry, cluster.storage
+        server_bps = rank_bps = float("inf")
+        if not found.local and network is not None:
+            plan = next(plan for plan in cluster.plans.values() if plan.name == network.name)
+            nic_bps = plan.link_bps * float(plan.usable.min()) * network.fabric.payload_efficiency
+            server_bps, rank_bps = nic_bps * plan.nics, nic_bps * plan.port_of_rank.shape[1]
+        return cls(
+            read_bps=entry.read_bps * found.count,
+            write_bps=entry.write_bps * found.count,
+            server_bps=server_bps,
+            rank_bps=rank_bps,
+            back_end_bps=cluster.nic.rate_bps * cluster.server.nics_per_accelerator * cluster.fabric.payload_efficiency,
+            iops=entry.iops * found.count,
+            latency_s=entry.latency_ps * 1e-12,
+            host_bps=cluster.server.pcie_bps,
+            servers=cluster.servers,
+            ranks_per_server=cluster.ranks_per_server,
+            cores=cluster.server.host_cores,
+        )
+
+    def shared_bps(self, total_bps: float, ranks: int, each_server: int) -> float:
+        """What each of some ranks gets when all move data at once, bit/s.
+
+        Args:
+            total_bps: Of the storage system.
+            ranks: That move data.
+            each_server: Of them in the fullest server.
+        """
+        return min(total_bps / max(ranks, 1), self.server_bps / max(each_server, 1), self.rank_bps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRates:
+    """A memory pool as closed forms see it, with all ranks of the cluster at work at once.
+
+    Attributes:
+        load_bps: Of one rank, bit/s, while nothing is stored.
+        store_bps: Of one rank, bit/s, while nothing is loaded.
+        together_bps: Of one rank, loads and stores together, where they share what they cross; infinite elsewhere.
+        latency_s: Of a load or store, without the network.
+    """
+
+    load_bps: float
+    store_bps: float
+    together_bps: float
+    latency_s: float
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> PoolRates | None:
+        """The rates of a cluster; None where it has no memory pool."""
+        pool = cluster.memory_pool
+        if pool is None:
+            return None
+        load_bps, store_bps = (_of_rank(cluster, pool, rate) for rate in (pool.load_bps, pool.store_bps))
+        together_bps = pool.load_bps / cluster.ranks_per_server if pool.network == "host" else float("inf")
+        return cls(
+            load_bps=load_bps,
+            store_bps=store_bps,
+            together_bps=together_bps,
+            latency_s=pool.latency_ps * 1e-12,
+        )
+
+
+def _of_rank(cluster: Cluster, pool: PooledMemory, unit_bps: float) -> float:
+    """What a rank gets of units of that rate when all ranks ask at once."""
+    network, per_server = cluster.pool_network, cluster.ranks_per_server
+    if network is None:
+        each, sharing = int(pool.unit.shape[1]), pool.servers_of_unit(cluster.servers)
+        server_bps = each * min(unit_bps / sharing, pool.port_bps)
+        return float(min(server_bps / per_server, cluster.server.pcie_bps))
+    plan = next(plan for plan in cluster.plans.values() if plan.name == network.name)
+    nic_bps = plan.link_bps * float(plan.usable.min()) * network.fabric.payload_efficiency
+    lent_bps = min(unit_bps, plan.link_bps * pool.ports.shape[1] * network.fabric.payload_efficiency) * pool.units
+    return float(min(lent_bps / cluster.ranks, nic_bps * plan.nics / per_server, nic_bps * plan.port_of_rank.shape[1]))
+
+
+F = NDArray[np.float64]
+Item = TypeVar("Item")
+Kind = TypeVar("Kind", bound="DataclassInstance")
+
+
+def columns_of(kind: type[Kind], items: Sequence[Item], row: Callable[[Item], dict[str, float]]) -> Kind:
+    """Columns of items, by the names of the fields of `kind`; each distinct object is read once.
+
+    Args:
+        kind: A dataclass of columns.
+        items: One a row.
+        row: Values of one item; those that are no fields are left out.
+    """
+    names = [field.name for field in fields(kind)]
+
+    def values(item: Item) -> list[float]:
+        found = row(item)
+        return [float(found[name]) for name in names]
+
+    table = table_of(items, values, key=id)
+    return kind(*(np.ascontiguousarray(table[:, column]) for column in range(len(names))))
+
+
+def table_of(items: Sequence[Item], values: Callable[[Item], Sequence[float]], key: Callable[[Item], Hashable]) -> F:
+    """Values of items, float64[items, values]; items of one key have the same values, which are worked out once.
+
+    Args:
+        items: One a row.
+        values: Of one item, as many of each.
+        key: What items with the same values share.
+    """
+    index: dict[Hashable, int] = {}
+    rows: list[Sequence[float]] = []
+    order = np.empty(len(items), dtype=np.int64)
+    for position, item in enumerate(items):
+        name = key(item)
+        if name not in index:
+            index[name] = len(rows)
+            rows.append(values(item))
+        order[position] = index[name]
+    table: F = np.array(rows, dtype=np.float64).reshape(len(rows), -1)[order]
+    return table
+
+
+def take(columns: Kind, index: NDArray[np.int64]) -> Kind:
+    """Rows of columns, by number; records and mappings of columns row by row, what is absent stays so."""
+    found: Kind = _taken(columns, index)
+    return found
+
+
+def _taken(part: Any, index: NDArray[np.int64]) -> Any:
+    if part is None:
+        return None
+    if isinstance(part, np.ndarray):
+        return part[index]
+    if isinstance(part, Mapping):
+        return {name: _taken(value, index) for name, value in part.items()}
+    return type(part)(*(_taken(getattr(part, field.name), index) for field in fields(part)))
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceColumns:
+    """Dense FLOP/s by operand width, and what share of them the best kernels reach.
+
+    Attributes:
+        peak16: Stated for 16 bits.
+        gemm16, gemm8, gemm4: Matrix products in floating point of that width, or of the next one that there is.
+        best8, best4: The same in whatever numbers of that width or wider are fastest: integers too.
+        attention: Attention in 16 bits.
+        attention8: The same with its products in 8 bits; what else it does (softmax) takes as long.
+        hbm_bytes_s: What a streaming kernel reaches.
+        units: Compute units.
+        gap_s: Between one kernel and the next.
+        memory_bytes: As in the catalogue.
+        scale_up_bytes_s: What collectives reach inside the scale-up domain.
+        tdp_w: Power limit.
+    """
+
+    peak16: F
+    gemm16: F
+    gemm8: F
+    gemm4: F
+    best8: F
+    best4: F
+    attention: F
+    attention8: F
+    hbm_bytes_s: F
+    units: F
+    gap_s: F
+    memory_bytes: F
+    scale_up_bytes_s: F
+    tdp_w: F
+
+    @classmethod
+    def of(cls, accelerators: Sequence[Accelerator]) -> DeviceColumns:
+        """Columns of accelerators of the catalogue."""
+        return columns_of(cls, accelerators, _row)
+
+    def best_flops_s(self, bits: F) -> F:
+        """FLOP/s of a matrix product whose operands have so many bits, in the fastest numbers that hold them."""
+        return np.where(bits == 16, self.gemm16, np.where(bits == 8, self.best8, self.best4))
+
+
+def _row(device: Accelerator) -> dict[str, float]:
+    return _products(device) | {
+        "hbm_bytes_s": device.memory_bps / 8.0 * device.memory_efficiency,
+        "units": max(1, device.sm_count),
+        "gap_s": device.launch_ps * 1e-12,
+        "memory_bytes": device.memory_bytes,
+        "scale_up_bytes_s": device.scale_up_collective_bps / 8.0,
+        "tdp_w": device.tdp_w,
+    }
+
+
+def _products(device: Accelerator) -> dict[str, float]:
+    flops, narrow = device.flops, device.gemm_efficiency_8bit
+    peak16 = flops.get("bf16") or flops["fp16"]
+    integers = flops.get("int8", 0.0)
+    peak8 = flops.get("fp8") or (integers if device.architecture.startswith("tpu") else 0.0)
+    gemm16 = peak16 * device.gemm_efficiency
+    # Every row has every column; a training job in a width that its device lacks is refused (`check_precision`).
+    gemm8 = peak8 * narrow if peak8 else gemm16
+    gemm4 = flops["fp4"] * narrow if flops.get("fp4") else gemm8
+    best8 = max(gemm16, gemm8, integers * narrow)
+    attention = peak16 * device.attention_efficiency
+    # Seconds a FLOP that the kernel takes longer than bare products: exponentials, and what waits for them. 8 bits make
+    # only the products shorter. From FlashAttention-3's 740 TFLOP/s on an H100 this gives 1.25 PFLOP/s; the paper has
+    # "close to 1.2" (arXiv 2407.08608).
+    softmax = max(0.0, 1.0 / attention - 1.0 / gemm16)
+    return {
+        "peak16": peak16,
+        "gemm16": gemm16,
+        "gemm8": gemm8,
+        "gemm4": gemm4,
+        "best8": best8,
+        "best4": max(best8, gemm4),
+        "attention": attention,
+        "attention8": max(attention, 1.0 / (1.0 / gemm8 + softmax)),
+    }
+
 
 # One step of a ring inside a scale-up switch, and a step over the network; launch and synchronisation of a collective:
 # NCCL's own constants (Ring, Simple: 3.4 us NVLink, 14 us network, 8.4 us base; facts of NVIDIA/nccl 2.30 tuning

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from railyard.model.columns import F
+    from railyard.model.machine import F
 
 TAIL = 4.0
 """Degrees of freedom of Student's distribution: one run in twenty lies beyond three of its scales."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from railyard import catalog
-from railyard.model.flops import UNBALANCED
+from railyard.model.architecture import UNBALANCED
 from railyard.work.training.spec import DISPATCHERS, GRAPH_SCOPES, RECOMPUTE_MODULES
 from railyard_validation.training import recipes
 from railyard_validation.training import table as tables

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from railyard.cluster.edge import draws
+from railyard.cluster.edge import transport
 from railyard.cluster.edge.transport import Paths, paths
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog.types import AccessLink, Device
-    from railyard.cluster.edge.draws import Floats, Ids, Presence
+    from railyard.cluster.edge.transport import Floats, Ids, Presence
 
 
 _REGIONS = 1 << 20
@@ -90,7 +90,7 @@ class Network:
                 continue
             here = clients.count * clients.links[kind][1] / total * shares / shares.sum()
             count = np.maximum(np.ceil(here / concentrator[0]), 1.0)[regions[rows]]
-            number = np.floor(draws.uniform(clients.seed, "concentrator", who[rows]) * count).astype(np.int64)
+            number = np.floor(transport.uniform(clients.seed, "concentrator", who[rows]) * count).astype(np.int64)
             found[rows] = (number * _REGIONS + regions[rows]) * len(self.concentrators) + kind
         return found
 
@@ -101,8 +101,8 @@ class Network:
         if self.sites is None:
             return np.full(len(who), -1, np.int64)
         each = self.sites[0]
-        alone = draws.uniform(clients.seed, "edge site", who)
-        together = draws.uniform(clients.seed, "edge site of concentrator", concentrators)
+        alone = transport.uniform(clients.seed, "edge site", who)
+        together = transport.uniform(clients.seed, "edge site of concentrator", concentrators)
         place = np.floor(np.where(concentrators < 0, alone, together) * each).astype(np.int64)
         found: NDArray[np.int64] = regions * each + np.minimum(place, each - 1)
         return found
@@ -185,19 +185,19 @@ class Clients:
         """float64[clients], FLOP/s that training reaches: its class's median times its device's own factor."""
         middle = np.array([max(device.flops.values()) * device.training_efficiency for device, _ in self.devices])
         spread = np.array([device.spread for device, _ in self.devices])
-        out: Floats = middle[devices] * np.exp(spread[devices] * draws.normal(self.seed, "speed", who))
+        out: Floats = middle[devices] * np.exp(spread[devices] * transport.normal(self.seed, "speed", who))
         return out
 
     def samples(self, who: Ids) -> Floats:
         """float64[clients], training samples: log-normal with the given mean, at least 1."""
         sigma = self.sample_spread
-        drawn = np.exp(sigma * draws.normal(self.seed, "samples", who) - sigma * sigma / 2.0)
+        drawn = np.exp(sigma * transport.normal(self.seed, "samples", who) - sigma * sigma / 2.0)
         return np.maximum(np.rint(self.mean_samples * drawn), 1.0)
 
     def behind_nat(self, who: Ids, links: NDArray[np.intp]) -> NDArray[np.bool_]:
         """bool[clients], who cannot be reached by a peer without a relay."""
         share = np.array([link.nat for link, _ in self.links])
-        out: NDArray[np.bool_] = draws.uniform(self.seed, "nat", who) < share[links]
+        out: NDArray[np.bool_] = transport.uniform(self.seed, "nat", who) < share[links]
         return out
 
     def paths(self, who: Ids, links: NDArray[np.intp], regions: NDArray[np.intp], at_s: float) -> Paths:
@@ -262,7 +262,7 @@ class Clients:
 def _drawn(seed: int, stream: str, who: Ids, shares: list[float]) -> NDArray[np.intp]:
     """Which of several kinds each client is."""
     edges = np.cumsum(shares)[:-1] / np.sum(shares)
-    drawn = draws.uniform(seed, stream, who)
+    drawn = transport.uniform(seed, stream, who)
     found = np.zeros(len(drawn), np.intp)
     for edge in edges:  # a few comparisons of all are quicker than a search for each
         found += drawn >= edge

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.edge import draws
+from railyard.cluster.edge import transport
 from railyard.cluster.edge.transport import carried_s, transfer_s
 from railyard.engine.rounds import waiting
 from railyard.kit.quantities import format_memory
@@ -91,7 +91,7 @@ def ways(job: NearUser, place: Place, asking: Questions) -> Ways:
         return Ways(up, back, answer, none, none, none)
     shared = shared_of(clients, asking, np.inf)
     count = len(asking.who)
-    sent = draws.uniform(clients.seed, "sent", np.arange(count)) * count / job.section.requests.rate
+    sent = transport.uniform(clients.seed, "sent", np.arange(count)) * count / job.section.requests.rate
     arrived = waiting.finish_s(sent, asking.up_bytes * 8.0, asking.up_bytes * 8.0 / up_bits, shared.up)
     up_shared = arrived - sent - up_bits
     begun = sent + up + up_shared + asking.ttft_s
@@ -249,7 +249,7 @@ def _at_place(job: NearUser, place: Place, control: Control) -> Answers:
 
 def _askers(job: NearUser, count: int) -> NDArray[np.int64]:
     """Who sends each request: clients drawn with replacement."""
-    who = np.floor(draws.uniform(job.clients.seed, "asks", np.arange(count)) * job.clients.count)
+    who = np.floor(transport.uniform(job.clients.seed, "asks", np.arange(count)) * job.clients.count)
     return who.astype(np.int64)
 
 
@@ -330,6 +330,6 @@ def _lengths(job: NearUser, count: int) -> tuple[Floats, Floats]:
     requests, found = job.section.requests, []
     for stream, lengths in (("prompt", requests.input), ("reply", requests.output)):
         sigma = 0.0 if lengths.p99 is None else LogNormal(lengths.mean, lengths.p99).sigma
-        score = draws.normal(job.clients.seed, stream, np.arange(count))
+        score = transport.normal(job.clients.seed, stream, np.arange(count))
         found.append(np.maximum(np.rint(lengths.mean * np.exp(sigma * score - sigma * sigma / 2.0)), 1.0))
     return found[0], found[1]

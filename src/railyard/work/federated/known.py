@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from railyard.cluster.edge import draws
+from railyard.cluster.edge import transport
 from railyard.cluster.edge.transport import Paths, block_of, carried_s, transfer_s
 from railyard.engine.rounds.waiting import Cohort
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster.edge.clients import Clients
-    from railyard.cluster.edge.draws import Floats, Ids
+    from railyard.cluster.edge.transport import Floats, Ids
     from railyard.engine.rounds.waiting import Tree
     from railyard.work.federated.algorithm import Stage
-    from railyard.work.federated.learning import Learning
+    from railyard.work.federated.messages import Learning
 
 
 Found = TypeVar("Found")
@@ -134,7 +134,7 @@ def _seconds(job: Learning, clients: Clients, rows: Drawn, number: int, particip
 def passing(job: Learning, clients: Clients, who: Ids, number: int) -> tuple[Floats, Floats]:
     """What of a cohort is of one round: seconds until each hears of it, and until it goes."""
     delay = job.section.round.delay
-    until = delay * draws.uniform(clients.seed, "delay", who, _DELAY + number) if delay else np.zeros(len(who))
+    until = delay * transport.uniform(clients.seed, "delay", who, _DELAY + number) if delay else np.zeros(len(who))
     return until, clients.presence.leave_s(clients.seed, who, number)
 
 
@@ -253,7 +253,7 @@ class Known:
             self._kept = _Kept(_empty(one, many), _empty(part, many), np.full(many, _NEVER))
         kept = self._kept
         links, before = _chosen(kept.rows.link, who), _chosen(kept.block, who)
-        starts = draws.uniform(self.clients.seed, "link block", who)
+        starts = transport.uniform(self.clients.seed, "link block", who)
         lengths = np.array([link.correlation_ps for link, _ in self.clients.links])
         stale = block_of(lengths[links], starts, at_s) != before
         if not stale.any():

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.cost.ranges import Source
     from railyard.measure.result.wide import CostFigures
-    from railyard.work.federated.learning import Learning, RoundLog
+    from railyard.work.federated.messages import Learning, RoundLog
     from railyard.work.federated.simulate import Learned
 
 MOST_ROWS = 2000

@@ -13,7 +13,7 @@ from railyard.engine.rounds import buffered, waiting
 from railyard.kit.errors import SimulationError
 from railyard.work.federated.algorithm import STREAM_FLOP_PER_BYTE, Candidates
 from railyard.work.federated.known import Known, cohort, drawn, expected_s, together
-from railyard.work.federated.learning import PARTS, RoundLog
+from railyard.work.federated.messages import PARTS, RoundLog
 from railyard.work.study.wide import HOUR_S, Began, Shared, added_s, shared_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from railyard.engine.rounds.buffered import Steps
     from railyard.engine.rounds.waiting import Closed, Cohort
     from railyard.work.federated.known import Drawn
-    from railyard.work.federated.learning import Learning
+    from railyard.work.federated.messages import Learning
     from railyard.work.study.tasks import Control
 
 

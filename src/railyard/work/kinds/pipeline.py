@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.work.pipeline.measuring import measure, objective_of, write_variant
-from railyard.work.pipeline.prepare import prepare
-from railyard.work.pipeline.shown import shown
+from railyard.work.pipeline.measuring import measure, objective_of, shown, write_variant
+from railyard.work.pipeline.model_stage import prepare
 from railyard.work.scenario.variants import expand, resolved
 from railyard.work.serving.capacity import RUN_SHARE, with_curve, with_fronts
 from railyard.work.serving.check import ENGINE, check_engine
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from railyard.graph import Record, RequestTable
     from railyard.measure.serving.journeys import Served
-    from railyard.work.pipeline.prepare import PipelineJob
+    from railyard.work.pipeline.model_stage import PipelineJob
     from railyard.work.serving.measuring import MeasuredServing
     from railyard.work.study.tasks import Control
 

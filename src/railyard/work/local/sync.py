@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.edge.transport import transports
-from railyard.work.local.distance import ring
-from railyard.work.local.method import meets
-from railyard.work.local.methods.synchronous import BACKWARD
+from railyard.work.local.method import BACKWARD, meets
+from railyard.work.local.prepare import ring
 from railyard.work.training.sync.local import exposed_s
 
 if TYPE_CHECKING:
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.work.local.distance import Lines
-    from railyard.work.local.prepare import LocalJob
+    from railyard.work.local.prepare import Lines, LocalJob
 
     Floats = NDArray[np.float64]
 

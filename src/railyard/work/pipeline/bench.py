@@ -13,9 +13,8 @@ from railyard.measure.cost.deployment import Use, deployment_cost
 from railyard.measure.cost.serving import PaidGoodput as Sold
 from railyard.measure.serving.journeys import quantiles
 from railyard.measure.serving.objective import Objective
-from railyard.work.pipeline.measuring import bill_parts, measure, objective_of, parts, uses_of
-from railyard.work.pipeline.prepare import job_of, takers_of
-from railyard.work.pipeline.shown import shown, streaming
+from railyard.work.pipeline.measuring import bill_parts, measure, objective_of, parts, shown, streaming, uses_of
+from railyard.work.pipeline.model_stage import job_of, takers_of
 from railyard.work.scenario.load import dump
 from railyard.work.scenario.variants import Variant, without_compare
 from railyard.work.study.provenance import Memo
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from railyard.graph import Record, RequestTable
     from railyard.measure.result.variants.work import ServedVariant
     from railyard.measure.serving.journeys import Served
-    from railyard.work.pipeline.built import BuiltHardware
-    from railyard.work.pipeline.prepare import PipelineJob
+    from railyard.work.pipeline.batched import BuiltHardware
+    from railyard.work.pipeline.model_stage import PipelineJob
     from railyard.work.pipeline.section import PipelineSection
     from railyard.work.scenario.load import Draft
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from railyard.catalog import Range
 from railyard.cluster.bill import bill_of
-from railyard.engine.stages import CAUSES, PS, SERVING
+from railyard.engine.stages import CAUSES, FIRST, PS, SERVING
 from railyard.graph import parquet, perfetto
 from railyard.measure.cost.capital import Part, component_of
 from railyard.measure.cost.deployment import Use, deployment_cost
@@ -29,11 +29,10 @@ from railyard.measure.result.serving import (
     StageRow,
 )
 from railyard.measure.result.variants.work import PipelineVariant
-from railyard.measure.serving.journeys import counted, parts_of, quantiles, spent_at
+from railyard.measure.serving.journeys import Served, counted, parts_of, quantiles, spent, spent_at, spent_until
 from railyard.measure.serving.objective import Objective, goodput
-from railyard.work.pipeline.model_stage import Answer
-from railyard.work.pipeline.prepare import nics_of
-from railyard.work.pipeline.shown import shown
+from railyard.work.pipeline.model_stage import Answer, nics_of
+from railyard.work.pipeline.section import waits_for
 from railyard.work.serving.figures import drained, latencies_of, refused, requests_of, slo_of, throughput_of
 from railyard.work.serving.measuring import SHORTEST_S, MeasuredServing, sold_of
 
@@ -45,10 +44,126 @@ if TYPE_CHECKING:
 
     from railyard.graph import Record
     from railyard.measure.cost.deployment import DeploymentCost
-    from railyard.measure.serving.journeys import Served
-    from railyard.work.pipeline.built import Built, BuiltHardware
-    from railyard.work.pipeline.prepare import PipelineJob
-    from railyard.work.pipeline.shown import Shown
+    from railyard.work.pipeline.batched import Built, BuiltHardware
+    from railyard.work.pipeline.model_stage import PipelineJob
+    from railyard.work.pipeline.section import PipelineSection, StageSection
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """What the user sees.
+
+    Attributes:
+        served: As of a run without stages; the four parts of the first token are sums over the stages.
+        first: f64[n, stages, 4], parts of the time to the first token by stage and cause; NaN where there is none.
+        end_to_end: f64[n, stages, 4], parts of the time to the end.
+    """
+
+    served: Served
+    first: NDArray[np.float64]
+    end_to_end: NDArray[np.float64]
+
+
+def streaming(stages: Mapping[str, StageSection]) -> tuple[str, ...]:
+    """Models whose tokens show as they come: behind them are only cores of processors."""
+    found = []
+    for name, stage in stages.items():
+        behind = _behind(stages, name)
+        if stage.kind == "model" and all(stages[other].kind == "host" for other in behind):
+            found.append(name)
+    return tuple(found)
+
+
+def _behind(stages: Mapping[str, StageSection], name: str) -> set[str]:
+    """All stages that come after one."""
+    found: set[str] = set()
+    for other in stages:
+        waited = waits_for(dict(stages), other)
+        if name in waited or found & set(waited):
+            found.add(other)
+    return found
+
+
+def shown(section: PipelineSection, journey: Record) -> Shown:
+    """What the user sees of a journey."""
+    done, total = journey.ended, spent(journey)
+    columns = _Columns.at_end(journey, total)
+    speaking = streaming(section.stages)
+    took = _took(journey, speaking)
+    for name in speaking:
+        answer = getattr(section.stages[name], "output", None)
+        columns.stream(journey, name, took, answer)
+    columns.first[~done], columns.tpot[~done] = np.nan, np.nan
+    return Shown(_served(journey, columns), columns.first, np.where(done[:, None, None], total, np.nan))
+
+
+@dataclass(eq=False)
+class _Columns:
+    """What is found out request by request; at first as if all of an answer showed at the end."""
+
+    first_ps: NDArray[np.int64]
+    first: NDArray[np.float64]
+    tpot: NDArray[np.float64]
+    decode_collectives: NDArray[np.float64]
+    cached: NDArray[np.int64]
+
+    @classmethod
+    def at_end(cls, journey: Record, total: NDArray[np.float64]) -> _Columns:
+        count = len(journey)
+        return cls(
+            journey.end_ps.copy(),
+            total.copy(),
+            np.full(count, np.nan),
+            np.zeros(count),
+            np.zeros(count, np.int64),
+        )
+
+    def stream(self, journey: Record, name: str, took: NDArray[np.int64], answer: int | None) -> None:
+        """Answers of a model that show token by token: those of requests which no other such model answers too."""
+        visits = journey.parts[name]
+        if len(visits) == 0:
+            return
+        alone = took[visits.who] == 1
+        rows, first_ps = visits.who[alone], visits.column("first_token_ps")[alone]
+        self.first_ps[rows] = first_ps
+        self.first[rows] = spent_until(journey, name)[alone]
+        self.first[rows, list(journey.parts).index(name)] += np.column_stack(
+            [visits.column(one)[alone] for one in FIRST]
+        )
+        steps = (journey.requests.output_tokens[rows] if answer is None else np.full(len(rows), answer)) - 1.0
+        later = (visits.end_ps[alone] - first_ps) / PS
+        self.tpot[rows] = np.where(steps > 0, later / np.maximum(steps, 1.0), np.nan)
+        self.decode_collectives[rows] = visits.column("decode_collectives_s")[alone]
+        self.cached[rows] = visits.column("cached_tokens")[alone]
+
+
+def _took(journey: Record, names: tuple[str, ...]) -> NDArray[np.int64]:
+    """How many of those stages each request took."""
+    took = np.zeros(len(journey), np.int64)
+    for name in names:
+        took[journey.parts[name].who] += 1
+    return took
+
+
+def _served(journey: Record, found: _Columns) -> Served:
+    requests, done = journey.requests, journey.ended
+    causes = {cause: found.first[:, :, place].sum(axis=1) for place, cause in enumerate(CAUSES)}
+    return Served(
+        arrival_s=np.asarray(requests.arrival_ps / PS, np.float64),
+        done_s=np.where(done, journey.end_ps / PS, np.nan),
+        input_tokens=np.asarray(requests.input_tokens, np.int64),
+        output_tokens=np.asarray(requests.output_tokens, np.int64),
+        cached_tokens=found.cached,
+        ttft_s=np.where(done, (found.first_ps - requests.arrival_ps) / PS, np.nan),
+        queue_s=causes["queue"],
+        transfer_s=causes["transfer"],
+        collectives_s=causes["collectives"],
+        compute_s=causes["compute"],
+        tpot_s=found.tpot,
+        decode_collectives_s=np.where(np.isnan(found.tpot), np.nan, found.decode_collectives),
+        e2e_s=np.where(done, (journey.end_ps - requests.arrival_ps) / PS, np.nan),
+        status=journey.column("status"),
+    )
 
 
 _DEVICES = frozenset({"accelerator", "server", "nic"})

@@ -23,7 +23,7 @@ import numpy as np
 from railyard.collective.lowering.table import lower_transfers
 from railyard.kit.errors import InputError
 from railyard.measure.result.serving import ApartFigures, SideRow
-from railyard.model.flops import groups_visited
+from railyard.model.architecture import groups_visited
 from railyard.work.serving.cost import IterationCost, slopes
 from railyard.work.serving.iteration import IterationLoad, parts
 from railyard.work.serving.layout import Deployments
@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Model
     from railyard.cluster import Cluster
     from railyard.model.architecture import ModelColumns
-    from railyard.model.columns import F
-    from railyard.model.machine import Machine
+    from railyard.model.machine import F, Machine
     from railyard.work.serving.cost import IterationSlopes
     from railyard.work.serving.iteration import IterationTimes
     from railyard.work.serving.layout import ServingLayout

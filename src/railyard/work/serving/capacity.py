@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from railyard.graph.request_table import RequestTable
-    from railyard.work.pipeline.prepare import PipelineJob
+    from railyard.work.pipeline.model_stage import PipelineJob
     from railyard.work.scenario.load import Draft
     from railyard.work.serving.section import CapacitySection
     from railyard.work.study.tasks import Control

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Model
-    from railyard.model.columns import F
-    from railyard.model.machine import Machine
+    from railyard.model.machine import F, Machine
     from railyard.work.serving.layout import ServingLayout
     from railyard.work.serving.software import ServingSoftware, ServingSoftwareColumns
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.model.flops import busiest
+from railyard.model.architecture import busiest
 
 if TYPE_CHECKING:
     from railyard.model.architecture import ModelColumns
-    from railyard.model.columns import F
+    from railyard.model.machine import F
     from railyard.work.serving.layout import Deployments
     from railyard.work.serving.software import ServingSoftwareColumns
 

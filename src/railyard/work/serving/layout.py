@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError
 from railyard.model.architecture import ModelColumns
-from railyard.model.columns import DeviceColumns, columns_of
-from railyard.model.machine import MachineColumns
+from railyard.model.machine import DeviceColumns, MachineColumns, columns_of
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Model
-    from railyard.model.columns import F
-    from railyard.model.machine import Machine
+    from railyard.model.machine import F, Machine
 
 
 @dataclass(frozen=True, slots=True)

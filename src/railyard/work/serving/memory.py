@@ -10,7 +10,7 @@ import numpy as np
 from railyard.work.serving.iteration import cache_bytes, state_bytes
 
 if TYPE_CHECKING:
-    from railyard.model.columns import F
+    from railyard.model.machine import F
     from railyard.work.serving.layout import Deployments
 
 

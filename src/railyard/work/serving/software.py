@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.catalog import Accelerator
-    from railyard.model.columns import F
+    from railyard.model.machine import F
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

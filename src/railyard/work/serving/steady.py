@@ -20,7 +20,7 @@ import numpy as np
 from railyard.work.serving.iteration import IterationLoad, IterationTimes, parts, prompts_on_copies
 
 if TYPE_CHECKING:
-    from railyard.model.columns import F
+    from railyard.model.machine import F
     from railyard.work.serving.layout import Deployments
     from railyard.work.serving.software import ServingSoftware, ServingSoftwareColumns
 

@@ -13,7 +13,7 @@ from railyard.model.machine import Machine
 from railyard.work.scenario.conditions import communication_of
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import fields_given
-from railyard.work.training import loading, pace, profiles, samples
+from railyard.work.training import loading, pace, profiles
 from railyard.work.training.layout import candidates, check, check_fit, domain_use
 from railyard.work.training.likely import Likely, likely, open_keys
 from railyard.work.training.lora import check_lora
@@ -240,7 +240,7 @@ def training_of(
             check_values(job.communication)
         if job.data is not None:
             with blaming(draft, *_TRAINING, "data"):
-                loading.check(job.data, samples.format_of(job.data))
+                loading.check(job.data, loading.format_of(job.data))
                 loading.check_cache(job.data, cluster.server)
         given = given_keys(section)
         if isinstance(section.parallelism, str) or section.parallelism.auto:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from railyard.cluster.edge.clients import Clients, Network, Region, SharedLink
-from railyard.cluster.edge.draws import Presence
+from railyard.cluster.edge.transport import Presence
 from railyard.engine.rounds import waiting
 from railyard.engine.rounds.waiting import Tree
 from railyard.kit.errors import InputError, did_you_mean
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.catalog.types import Range
-    from railyard.cluster.edge.draws import Floats, Ids
+    from railyard.cluster.edge.transport import Floats, Ids
     from railyard.engine.rounds.waiting import Cohort
     from railyard.work.scenario.clients import AvailableSection, ClientsSection, SharedLinkSection
     from railyard.work.scenario.load import Draft

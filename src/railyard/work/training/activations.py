@@ -14,7 +14,7 @@ import numpy as np
 from railyard.work.training.offload import MASTER_BYTES
 
 if TYPE_CHECKING:
-    from railyard.model.columns import F
+    from railyard.model.machine import F
     from railyard.work.training.columns import Columns
     from railyard.work.training.stages import RankColumns
 

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from railyard.graph import CollectiveKind
-from railyard.model.flops import places_visited
+from railyard.model.architecture import places_visited
 from railyard.model.machine import LAUNCH_S, SCALE_OUT_STEP_S, SCALE_UP_STEP_S
 from railyard.work.training.operators import gemm_rate
 
 if TYPE_CHECKING:
-    from railyard.model.columns import F
-    from railyard.model.machine import MachineColumns
+    from railyard.model.machine import F, MachineColumns
     from railyard.work.training.columns import Columns
     from railyard.work.training.stages import RankColumns
 

@@ -16,7 +16,7 @@ from railyard.work.training import operators as op
 from railyard.work.training.operators import Operator, gemm_rate, gemm_s
 
 if TYPE_CHECKING:
-    from railyard.model.columns import F
+    from railyard.model.machine import F
     from railyard.work.training.columns import Columns
 
 

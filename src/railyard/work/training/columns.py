@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.model.architecture import ModelColumns
-from railyard.model.columns import DeviceColumns, columns_of
-from railyard.model.flops import imbalance
+from railyard.model.architecture import ModelColumns, imbalance
+from railyard.model.machine import DeviceColumns, columns_of
 from railyard.work.training.pace import pace_of
 from railyard.work.training.spec import BITS, Layout
-from railyard.work.training.sync.worker import kept_bytes, worker_job
+from railyard.work.training.sync.shapes import kept_bytes, worker_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from railyard.catalog import Accelerator
-    from railyard.model.columns import F
+    from railyard.model.machine import F
     from railyard.work.training.spec import SoftwareProfile, Training
 
 

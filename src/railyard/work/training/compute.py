@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Accelerator
     from railyard.graph import CollectiveKind
-    from railyard.model.columns import F
+    from railyard.model.machine import F
     from railyard.work.training.alpha_beta import Exchange
     from railyard.work.training.spec import Training
     from railyard.work.training.stages import VirtualStage

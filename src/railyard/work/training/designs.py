@@ -14,14 +14,12 @@ import numpy as np
 from railyard.collective.curves import Library
 from railyard.engine.designs import Classes, Networks, Stretch, contention
 from railyard.engine.tiers import Tiers
-from railyard.model import flops
-from railyard.model.columns import table_of
-from railyard.model.machine import Machine, MachineColumns, Slowdowns
+from railyard.model import architecture
+from railyard.model.machine import Machine, MachineColumns, Slowdowns, table_of
 from railyard.work.training import stored
 from railyard.work.training.columns import Columns
-from railyard.work.training.contention import concurrent_passes
 from railyard.work.training.jitter import median_delay_s
-from railyard.work.training.passes import layer_passes
+from railyard.work.training.passes import concurrent_passes, layer_passes
 from railyard.work.training.rank_times import RankTimes, rank_times
 from railyard.work.training.stages import PipelineRanks
 from railyard.work.training.state import CLASSES, PACED, PATTERNS, QUEUES, sync_times, traffic
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from railyard.cluster import Cluster
-    from railyard.model.columns import F
+    from railyard.model.machine import F
     from railyard.work.training.spec import Training
 
 
@@ -199,7 +197,7 @@ def _uncovered(columns: Columns, times: RankTimes) -> F:
 def _model_flops(trainings: Sequence[Training]) -> F:
     def of(job: Training) -> tuple[float]:
         frozen = job.lora is not None
-        return (flops.model_flops_per_token(job.model, job.seq_len, causal=job.causal, frozen=frozen),)
+        return (architecture.model_flops_per_token(job.model, job.seq_len, causal=job.causal, frozen=frozen),)
 
     return table_of(trainings, of, key=lambda job: (id(job.model), job.seq_len, job.causal, job.lora is None))[:, 0]
 

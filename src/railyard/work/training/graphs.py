@@ -12,22 +12,21 @@ from railyard.kit.errors import InputError, Problem
 from railyard.model.machine import Machine, MachineColumns
 from railyard.work.training import compute as costs
 from railyard.work.training.columns import Columns
-from railyard.work.training.contention import CONTENDERS, concurrent_passes
-from railyard.work.training.parallel import data, inner, pipeline
+from railyard.work.training.parallel import communication, data
+from railyard.work.training.parallel import pieces as inner
+from railyard.work.training.parallel.communication import gather_for_passes, reduce_gradients
 from railyard.work.training.parallel.data import segments
 from railyard.work.training.parallel.finish import finish
-from railyard.work.training.parallel.gradient import reduce_gradients
 from railyard.work.training.parallel.parts import StageParts, alike, parts_of, rows_of
 from railyard.work.training.parallel.pieces import Step, compute, cut, launch, loss_table
-from railyard.work.training.parallel.pipeline import gather_for_passes
 from railyard.work.training.parameters import check_precision
-from railyard.work.training.passes import layer_passes
+from railyard.work.training.passes import CONTENDERS, concurrent_passes, layer_passes
 from railyard.work.training.program import Lattice, Program, expand
 from railyard.work.training.schedule import Emission, PipelineSchedule, emit, schedules
 from railyard.work.training.storage import read_samples, save_state, wait_for_storage
 from railyard.work.training.sync.check import check_communication
 from railyard.work.training.sync.graph import asked_of
-from railyard.work.training.sync.worker import workers_of
+from railyard.work.training.sync.shapes import workers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -135,7 +134,9 @@ def _fill(step: Step, *, checkpoint: bool, meeting: bool) -> None:
     compute(step.program, step.pieces, step.parts)
     launch(step.program, step.pieces, step.parts)
     inner.attach(step.program, step.pieces, step.parts.traffic)
-    pipeline.connect(step.program, step.pieces, step.emission, costs.p2p_bytes(step.training, step.cluster.accelerator))
+    communication.connect(
+        step.program, step.pieces, step.emission, costs.p2p_bytes(step.training, step.cluster.accelerator)
+    )
     gather_for_passes(step)
     reads = read_samples(step)
     end = finish(step, reduce_gradients(step), meeting=meeting)

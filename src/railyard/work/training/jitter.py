@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from railyard.catalog import Accelerator
-    from railyard.model.columns import F
+    from railyard.model.machine import F
 
 # The normal part is folded in by Simpson's rule over so many points, out to so many of its standard deviations.
 _POINTS, _REACH = 801, 8.0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Model
     from railyard.catalog.block import Kind
-    from railyard.model.columns import F
+    from railyard.model.machine import F
     from railyard.work.training.columns import Columns
     from railyard.work.training.operators import Operator
     from railyard.work.training.spec import Layout, Lora, Training

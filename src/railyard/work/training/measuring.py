@@ -299,16 +299,16 @@ def _time(mean: MeanStep) -> tuple[TimeShare, ...]:
 
 
 def _work(job: Prepared) -> StepWork:
-    from railyard.model import flops
+    from railyard.model import architecture
 
     training, accelerator = job.training, job.cluster.accelerator
     tokens = float(training.step_tokens)
     of, causal = (training.model, training.seq_len), training.causal
     frozen = training.lora is not None
-    done = flops.hardware_flops_per_token(*of, causal=causal, recompute=training.layout.recompute, frozen=frozen)
+    done = architecture.hardware_flops_per_token(*of, causal=causal, recompute=training.layout.recompute, frozen=frozen)
     return StepWork(
         tokens=tokens,
-        model_flops=tokens * flops.model_flops_per_token(*of, causal=causal, frozen=frozen),
+        model_flops=tokens * architecture.model_flops_per_token(*of, causal=causal, frozen=frozen),
         hardware_flops=tokens * done,
         peak_flops=accelerator.flops.get(training.precision, 0.0),
     )

@@ -13,15 +13,238 @@ import numpy as np
 
 from railyard.kit.errors import InputError
 from railyard.kit.quantities import format_memory
-from railyard.work.training.activations import in_flight, kept, state, working
+from railyard.work.training.activations import in_flight, kept, optimizer_bytes, root, shards, state, working
 from railyard.work.training.columns import Columns
-from railyard.work.training.fully_sharded import fully_sharded
-from railyard.work.training.stages import PipelineRanks, RankColumns
+from railyard.work.training.stages import RankColumns
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator
-    from railyard.model.columns import F
+    from railyard.model.machine import F
     from railyard.work.training.spec import Layout, Training
+    from railyard.work.training.stages import PipelineRanks
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedColumns:
+    """Bytes of one kind of rank.
+
+    `stranded` is what the allocator holds beyond the peak of what is allocated, `cached` what it would give back.
+    """
+
+    parameters: F
+    gradients: F
+    optimizer: F
+    activations: F
+    buffers: F
+    stranded: F
+    cached: F
+
+
+@dataclass(frozen=True, slots=True)
+class _Widths:
+    """Bytes of one micro-batch's 16-bit tensors on a rank.
+
+    `residual` is a layer's input, split over TP under sequence parallelism; `gathered` that of all TP ranks; `query`
+    and `key` of all heads, with the keys repeated for each query head; `inner` of the MLP (experts: of what the rank
+    receives); `routed` the tokens that its experts receive.
+    """
+
+    residual: F
+    gathered: F
+    query: F
+    key: F
+    value: F
+    inner: F
+    routed: F
+
+
+def fully_sharded(columns: Columns, rank: RankColumns, place: F) -> ShardedColumns:
+    """Memory of ranks at a place of the pipeline.
+
+    Args:
+        columns: The designs; those of other software get figures that mean nothing.
+        rank: What the rank holds.
+        place: Its pipeline stage, from 0.
+    """
+    layout, software = columns.layout, columns.software
+    dense_shard, expert_shard = shards(columns)
+    trained = rank.trained_dense / dense_shard + rank.trained_expert / expert_shard
+    held = rank.dense / dense_shard + rank.expert / expert_shard
+    widths = _widths(columns, rank)
+    activations = _kept(columns, rank, widths) * in_flight(columns, rank, place)
+    loss = (_loss(columns) + widths.gathered + 3.0 * widths.residual) * rank.head
+    forward, backward = _forward(columns, widths), _backward(columns, rank, widths)
+    # Under a pipeline the whole 32-bit gradients come to be in the first backward pass, in the holes that its loss
+    # left; from then on the loss and the layers have segments of their own.
+    several = layout.pp > 1
+    moment = np.where(several, loss + backward, np.maximum(loss, backward))
+    # With logits in their own segments, the pieces of a layer's forward pass lie idle at the peak; 16-bit logits too,
+    # which are gone when a 32-bit block is wanted that does not fit in their place.
+    stray = np.where(software.fused_loss > 0, 0.0, 2.0) * _logits(columns) * rank.head
+    idle = np.where((loss > backward) & ~several, forward + stray, 0.0)
+    # Outputs are joined when all passes are over, in memory of their own unless there is none.
+    outputs = _outputs(columns, rank)
+    busiest = np.maximum(moment, outputs - activations)
+    return ShardedColumns(
+        parameters=2.0 * columns.job.frozen * held,
+        gradients=np.where(software.master_copy > 0, software.gradient_bytes, 2.0) * trained,
+        optimizer=optimizer_bytes(columns) * trained,
+        activations=activations,
+        buffers=_unsharded(columns, rank) + _received(columns, place, widths) + outputs + busiest,
+        stranded=idle + _gathered(columns, rank),
+        cached=moment + outputs - busiest,
+    )
+
+
+def _widths(columns: Columns, rank: RankColumns) -> _Widths:
+    model, layout = columns.model, columns.layout
+    score_dim, value_dim = model.score_dim, model.value_dim
+    heads = model.cored * model.heads / layout.tp
+    mixed = 2.0 * columns.tokens * model.mixed_parameters / model.hidden / layout.tp
+    received = columns.split_tokens * model.topk * layout.expert_tp * columns.job.imbalance
+    plain = columns.tokens * model.dense * model.ffn / layout.tp
+    experts = received * model.moe_ffn / layout.expert_tp + columns.tokens * model.shared_ffn / layout.tp
+    return _Widths(
+        residual=2.0 * columns.split_tokens * model.hidden,
+        gathered=2.0 * columns.tokens * model.hidden,
+        query=2.0 * columns.tokens * heads * score_dim + mixed,
+        key=2.0 * columns.tokens * heads * score_dim,
+        value=2.0 * columns.tokens * heads * value_dim,
+        inner=2.0 * np.where(rank.moe_layers > 0, np.maximum(experts, plain * (rank.layers > rank.moe_layers)), plain),
+        routed=2.0 * received * model.expert_dim * (rank.moe_layers > 0),
+    )
+
+
+def _eager(columns: Columns) -> F:
+    """1 where kernels are not compiled, and every intermediate is written."""
+    return 1.0 - columns.software.fused_norm
+
+
+def _kept(columns: Columns, rank: RankColumns, widths: _Widths) -> F:
+    """Bytes that one micro-batch keeps: layer inputs, and under selective recomputation every second product.
+
+    Of a layer's products q, k, v, output, gate, up, down the first, third, fifth and seventh are kept, and attention's
+    output with its statistics. Compiled code drops the seventh, which no gradient needs. Without recomputation all
+    are kept, with the tensors between them.
+    """
+    model, layout = columns.model, columns.layout
+    groups = np.where(model.latent > 0, 1.0, np.maximum(model.kv_heads, 1.0) / np.maximum(model.heads, 1.0))
+    statistics = 4.0 * columns.tokens * model.heads / layout.tp
+    second = widths.query + groups * widths.value + widths.value + statistics + widths.inner
+    second = second + np.where(model.gated > 0, _eager(columns) * widths.residual, 0.0)
+    plain = (
+        3.0 * widths.residual
+        + widths.gathered
+        + 2.0 * widths.query
+        + groups * (widths.key + widths.value)
+        + widths.value
+    )
+    plain = plain + statistics + (1.0 + model.gated + columns.software.keeps_products) * widths.inner
+    plain = plain + (1.0 + columns.software.keeps_outputs) * widths.routed
+    extra = np.where(layout.recompute_operators > 0, second, (1.0 - layout.recompute_full) * plain)
+    return rank.layers * (widths.residual + extra)
+
+
+def _logits(columns: Columns) -> F:
+    """Number of logits of one micro-batch on a rank."""
+    return columns.tokens * columns.model.vocab / columns.layout.tp
+
+
+def _loss(columns: Columns) -> F:
+    """Bytes of the loss at its widest, in backward of the log-softmax: 32-bit copies of the logits.
+
+    Its output, the gradient that came, and the one that goes; where the vocabulary is split, a 32-bit exponential too
+    (torch.distributed.tensor.parallel.loss).
+    """
+    copies = np.where(columns.layout.tp > 1, 4.0, 3.0)
+    width = np.where(columns.software.fused_loss > 0, 4.0, columns.software.loss_width * copies)
+    return width * _logits(columns)
+
+
+def _copies(columns: Columns) -> F:
+    """Copies of a gathered tensor: the collective joins along the batch, so more than one sequence is put in order.
+
+    Pipelined with its product (asynchronous TP), the gathered tensor lies in symmetric memory outside the allocator.
+    """
+    layout = columns.layout
+    split = layout.sequence > 0
+    copies = np.where(layout.micro_batch > 1, 2.0, 1.0)
+    return np.where(split, np.where(layout.overlap_tensor > 0, copies - 1.0, copies), 1.0)
+
+
+def _forward(columns: Columns, widths: _Widths) -> F:
+    """Bytes that a layer's forward pass takes and gives back: about the MLP, its norm's output, gate, up, product."""
+    eager = _eager(columns)
+    inner = (2.0 + columns.model.gated + eager) * widths.inner
+    return widths.residual * (1.0 + 4.0 * eager) + _copies(columns) * widths.gathered + inner
+
+
+def _backward(columns: Columns, rank: RankColumns, widths: _Widths) -> F:
+    """Bytes of one layer's backward pass: its tensors made anew, their gradients, its weights' gradients.
+
+    Context parallelism gathers all keys and values of the sequence, repeated for the query heads.
+    """
+    model, layout, software = columns.model, columns.layout, columns.software
+    tensors = 2.0 * widths.residual + 2.0 * widths.gathered + 2.0 * widths.query + widths.key + 2.0 * widths.value
+    tensors = tensors + (2.0 + model.gated) * widths.inner + widths.routed
+    gradients = (1.0 + model.gated) * widths.inner + _copies(columns) * widths.gathered + widths.routed
+    context = np.where(layout.cp > 1, (1.0 + layout.cp) * (widths.key + widths.value), 0.0)
+    layer = _wrapped(columns, rank) / np.maximum(rank.layers, 1.0)
+    # Two reductions' 32-bit inputs: of this layer and of the one before.
+    gradient = software.gradient_bytes * (1.0 - columns.job.frozen)
+    weights = (2.0 + 2.0 * gradient) * layer * (layout.reshard > 0)
+    return tensors + gradients + context + weights
+
+
+def _wrapped(columns: Columns, rank: RankColumns) -> F:
+    """Parameters that FSDP gathers; experts that one rank holds alone are not wrapped in it."""
+    return rank.dense + np.where(shards(columns)[1] > 1, rank.expert, 0.0)
+
+
+def _unit_bytes(columns: Columns) -> F:
+    """Bytes of a gathered parameter of a layer: 8-bit products gather 8 bits. Embedding and head stay in 16."""
+    return np.where(columns.job.bits < 16, 1.0, 2.0)
+
+
+def _unsharded(columns: Columns, rank: RankColumns) -> F:
+    """Gathered parameters that stay: the root's and the last layer's, or all; under a pipeline with their gradients.
+
+    Under a pipeline each rank accumulates whole gradients in 32 bits. Where all micro-batches are one round of an
+    interleaved schedule, a chunk's gradients are reduced before those of the next come to be.
+    """
+    layout, software = columns.layout, columns.software
+    count, ends = _wrapped(columns, rank), root(columns, rank)
+    layers = np.maximum(count - ends, 0.0)
+    passing = 2.0 * ends + _unit_bytes(columns) * layers / np.maximum(rank.layers, 1.0)
+    chunks = np.where((layout.vp > 1) & (layout.micro_batches <= layout.pp), layout.vp, 1.0)
+    gradient = software.gradient_bytes * (1.0 - columns.job.frozen)
+    staying = 2.0 * ends + _unit_bytes(columns) * layers + gradient * count / chunks * (layout.pp > 1)
+    return np.where(layout.reshard > 0, passing, staying)
+
+
+def _gathered(columns: Columns, rank: RankColumns) -> F:
+    """Pool of the stream that gathers: the largest unit, or two layers."""
+    layers = np.maximum(_wrapped(columns, rank) - root(columns, rank), 0.0) / np.maximum(rank.layers, 1.0)
+    return np.maximum(2.0 * root(columns, rank), 2.0 * _unit_bytes(columns) * layers)
+
+
+def _round(columns: Columns) -> F:
+    """Micro-batches of one run of a pipeline: all of the step, or the smallest local batch that fills it."""
+    batches = columns.layout.micro_batches
+    return np.where(columns.software.local_batches > 0, np.minimum(batches, columns.layout.pp), batches)
+
+
+def _received(columns: Columns, place: F, widths: _Widths) -> F:
+    """Buffers of pipelining: one a micro-batch, virtual stage and direction."""
+    layout = columns.layout
+    directions = (place > 0) * 1.0 + (place < layout.pp - 1.0) * 1.0
+    return _round(columns) * layout.vp * widths.residual * directions
+
+
+def _outputs(columns: Columns, rank: RankColumns) -> F:
+    """16-bit logits of every micro-batch, which the last stage of a pipeline keeps until all passes are over."""
+    return 2.0 * _logits(columns) * _round(columns) * rank.head * (columns.layout.pp > 1)
+
 
 # Context of the runtime, its libraries' workspaces, and the buffers of collective communicators (NCCL: a few MiB a
 # channel and peer): what is gone before the first tensor is made.

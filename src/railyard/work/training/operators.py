@@ -21,7 +21,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.model.columns import F
+    from railyard.model.machine import F
     from railyard.work.training.columns import Columns
 
 # Output tiles of common GEMM libraries (rows, columns) and the share of the best rate that each reaches: a small tile

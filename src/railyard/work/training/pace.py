@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from railyard.model.columns import F
+    from railyard.model.machine import F
     from railyard.work.training.spec import SoftwareProfile, Training
 
 

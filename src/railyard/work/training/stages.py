@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.kit.errors import InputError
-from railyard.model.columns import table_of
+from railyard.model.machine import table_of
 from railyard.work.training import parameters
 from railyard.work.training.lora import adapters_of_layer
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from railyard.catalog import Model
-    from railyard.model.columns import F
+    from railyard.model.machine import F
     from railyard.work.training.columns import Columns
     from railyard.work.training.spec import Layout, Training
 

@@ -10,11 +10,10 @@ import numpy as np
 from railyard.graph import CollectiveKind
 from railyard.work.training import alpha_beta
 from railyard.work.training.alpha_beta import Group, collective_s, wire_bytes
-from railyard.work.training.sharded_times import shard_group
+from railyard.work.training.rank_times import shard_group
 
 if TYPE_CHECKING:
-    from railyard.model.columns import F
-    from railyard.model.machine import MachineColumns
+    from railyard.model.machine import F, MachineColumns
     from railyard.work.training.columns import Columns
     from railyard.work.training.rank_times import RankTimes
     from railyard.work.training.stages import PipelineRanks, RankColumns

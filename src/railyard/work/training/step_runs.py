@@ -20,8 +20,8 @@ from railyard.kit.errors import Stopped
 from railyard.work.scenario.load import blaming
 from railyard.work.training.graphs import hashes, redrawn
 from railyard.work.training.loading import with_faster_loading
+from railyard.work.training.parallel.finish import meeting_steps
 from railyard.work.training.storing import Saved, protected_s, state_flows
-from railyard.work.training.sync.meeting import meeting_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from railyard.work.training.loading import cores_of, load_of, readers, step_s
 from railyard.work.training.stages import virtual_stages
 
 if TYPE_CHECKING:
-    from railyard.model.columns import StorageRates
+    from railyard.model.machine import StorageRates
     from railyard.work.training.spec import Checkpoint, Training
 
 

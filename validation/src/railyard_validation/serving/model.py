@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.model.columns import take
-from railyard.model.machine import Machine
+from railyard.model.machine import Machine, take
 from railyard.work.serving.layout import Deployments
 from railyard.work.serving.memory import sequences
 from railyard.work.serving.software import columns, profile
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Model
-    from railyard.model.columns import F
+    from railyard.model.machine import F
     from railyard.work.serving.layout import ServingLayout
     from railyard.work.serving.software import ServingSoftwareColumns
     from railyard_validation.serving.cases import Case

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.engine.serving import Cost, Deployment, Links, Pool, Router, Speculative, simulate
-from railyard.model.columns import take
+from railyard.model.machine import take
 from railyard.work.serving.cost import Prompting, crowded_s, iteration_costs, with_prompts
 from railyard.work.serving.iteration import launches_s
 from railyard.work.serving.memory import cache_tokens

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from railyard.catalog import Model
-    from railyard.model.columns import F
+    from railyard.model.machine import F
     from railyard.work.training.columns import Columns
     from railyard.work.training.spec import Layout
     from railyard_validation.training.cases import Case

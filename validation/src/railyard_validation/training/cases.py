@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError
-from railyard.model import flops
-from railyard.model.flops import UNBALANCED
+from railyard.model import architecture
+from railyard.model.architecture import UNBALANCED
 from railyard.work.training.designs import estimate
 from railyard.work.training.spec import Lora, Training
 from railyard_validation.training import table as tables
@@ -189,7 +189,9 @@ def _measured(row: Row, training: Training) -> tuple[float, str]:
         # NeMo counts all of the attention scores; the others that publish a rate alone count the causal half.
         causal = "NeMo" not in row.get("framework")
         frozen = training.lora is not None
-        useful = flops.model_flops_per_token(training.model, training.seq_len, causal=causal, frozen=frozen) * tokens
+        useful = (
+            architecture.model_flops_per_token(training.model, training.seq_len, causal=causal, frozen=frozen) * tokens
+        )
         counted = "causal" if causal else "full"
         return useful / (speed * 1e12 * ranks), f"step seconds derived from TFLOP/s ({counted} attention counted)"
     raise _SilentRow("no step time, tokens/s or TFLOP/s was published")

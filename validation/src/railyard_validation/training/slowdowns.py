@@ -12,8 +12,7 @@ from railyard.model.machine import MachineColumns
 from railyard.work.training import Layout, Machine, Training
 from railyard.work.training import operators as op
 from railyard.work.training.columns import Columns
-from railyard.work.training.contention import concurrent_passes
-from railyard.work.training.passes import layer_passes
+from railyard.work.training.passes import concurrent_passes, layer_passes
 from railyard.work.training.spec import SoftwareProfile
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from railyard.ask.calibrate.tables.cells import Cells, read_rows
 from railyard.catalog import Model
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.schema.bounds import limits
-from railyard.model import flops
+from railyard.model import architecture
 from railyard.model.machine import Machine
 from railyard.work.study.compose import written_layout
 from railyard.work.training import profiles
@@ -207,7 +207,7 @@ class _Row(Cells):
         if filled == "tokens_per_s_per_gpu":
             return training.step_tokens / (value * ranks)
         of, frozen = (training.model, training.seq_len), training.lora is not None
-        useful = flops.model_flops_per_token(*of, causal=True, frozen=frozen) * training.step_tokens
+        useful = architecture.model_flops_per_token(*of, causal=True, frozen=frozen) * training.step_tokens
         return useful / (value * 1e12 * ranks)
 
     def _flag(self, name: str, *, default: bool) -> bool:

@@ -14,8 +14,8 @@ from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import build
 from railyard.work.study import compose
 from railyard.work.study.provenance import Memo
-from railyard.work.training.closed_error import ClosedFaults, closed_faults
 from railyard.work.training.designs import Site
+from railyard.work.training.fastest import ClosedFaults, closed_faults
 from railyard.work.training.prepare import faults_of
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import numpy as np
 from railyard.ask.plan.designs.judgement import parts, values
 from railyard.ask.plan.designs.outcome import layout_of
 from railyard.work.study.tasks import need
-from railyard.work.training.closed_error import ClosedError
-from railyard.work.training.fastest import SURE, WORTH, kinds_of
+from railyard.work.training.fastest import SURE, WORTH, ClosedError, kinds_of
 from railyard.work.training.layout import places
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from railyard.measure.cost.capital import Part, component_of
 from railyard.measure.cost.cost import CostModel, JobFacts, usd_per_h
 from railyard.measure.cost.evaluate import cost_model
 from railyard.measure.job import Checkpointing
-from railyard.model import flops
+from railyard.model import architecture
 from railyard.work.training.mean_step import lost_in
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def priced(
     capex, power, model = cost_model(
         decomposition=spent, accelerator=cluster.accelerator, parts=parts, job=facts, assumptions=assumptions
     )
-    useful = training.step_tokens * flops.model_flops_per_token(
+    useful = training.step_tokens * architecture.model_flops_per_token(
         training.model, training.seq_len, causal=training.causal
     )
     peak = cluster.accelerator.flops.get("bf16", 0.0) * cluster.ranks * outcome.step_s

@@ -11,8 +11,7 @@ from railyard.ask.plan.designs.objectives import figures_of
 from railyard.ask.plan.designs.outcome import Outcome, layout_values
 from railyard.ask.plan.designs.price import priced
 from railyard.kit.errors import InputError
-from railyard.model.columns import StorageRates
-from railyard.model.machine import Machine
+from railyard.model.machine import Machine, StorageRates
 from railyard.work.training import stored
 from railyard.work.training.designs import estimate, evaluate
 from railyard.work.training.losses import unsaved_s

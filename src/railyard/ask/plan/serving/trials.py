@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from railyard.engine.serving import Pool
     from railyard.graph.request_table import RequestTable
     from railyard.measure.serving.objective import Objective
+    from railyard.work.pipeline.batched import Built
     from railyard.work.pipeline.bench import PipelineTrial
-    from railyard.work.pipeline.built import Built
-    from railyard.work.pipeline.prepare import PipelineJob
+    from railyard.work.pipeline.model_stage import PipelineJob
     from railyard.work.scenario.load import Draft
 
 

@@ -24,7 +24,7 @@ from railyard.engine.background import CLASSES
 from railyard.engine.rerouting import steered
 from railyard.graph import Job
 from railyard.kit.errors import InputError, did_you_mean
-from railyard.model.flops import model_flops_per_token
+from railyard.model.architecture import model_flops_per_token
 from railyard.work.operate.contention import intensity
 from railyard.work.operate.contention.intensity import Beat, Turn, off_beat, realigning, shifts
 from railyard.work.operate.contention.pattern import Member, WorkClass, canonical, out_bytes, placed, uplinks_bps

@@ -1,5 +1,5 @@
 """What each kind of parallelism puts on the streams of a step, one file each."""
 
-from railyard.work.training.parallel.inner import CONTEXT, EXPERT, TENSOR, Inner, inners
+from railyard.work.training.parallel.pieces import CONTEXT, EXPERT, TENSOR, Inner, inners
 
 __all__ = ["CONTEXT", "EXPERT", "TENSOR", "Inner", "inners"]

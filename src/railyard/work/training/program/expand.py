@@ -16,13 +16,12 @@ import numpy as np
 
 from railyard.graph import Communicators, Kind, TaskGraph
 from railyard.kit.errors import InputError
-from railyard.work.training.program.lattice import EMBEDDING, WORLD
+from railyard.work.training.program.slots import EMBEDDING, WORLD
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.training.program.lattice import Lattice
-    from railyard.work.training.program.slots import Program, Slots
+    from railyard.work.training.program.slots import Lattice, Program, Slots
 
 _LARGEST = np.iinfo(np.int32).max
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.kit.errors import InputError
 from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -164,3 +166,209 @@ def with_weights(sequence: Sequence, lag: int) -> Sequence:
         np.insert(sequence.micro_batch, at, sequence.micro_batch[inputs]),
         joins=None if sequence.joins is None else np.insert(sequence.joins, at, False),
     )
+
+
+def _one_forward_one_backward_sequences(
+    pp: int, vp: int, micro_batches: int, *, paired: bool = False
+) -> list[Sequence]:
+    if vp != 1:
+        raise InputError(
+            "the 1F1B schedule has one virtual stage a rank",
+            key="vp",
+            found=vp,
+            allowed=1,
+            hint="the schedule `interleaved` has several",
+        )
+    passes = plain_passes(pp, micro_batches, paired=paired)
+    return [alternate(passes, rank) for rank in range(pp)]
+
+
+def _one_forward_one_backward_bubble(
+    pp: int, _vp: int, _micro_batches: int, forward: float, grad_input: float, grad_weight: float
+) -> float:
+    return (pp - 1) * (forward + grad_input + grad_weight)
+
+
+ONE_FORWARD_ONE_BACKWARD = schedules.add(
+    "1f1b",
+    PipelineSchedule(
+        name="1f1b",
+        summary="One forward, one backward pass in turn; idle (p-1)/m of the computing time",
+        splits_backward=False,
+        sequences=_one_forward_one_backward_sequences,
+        bubble=_one_forward_one_backward_bubble,
+        paired=partial(_one_forward_one_backward_sequences, paired=True),
+        source="Narayanan et al., PipeDream-2BW (2020) and Megatron-LM (SC 2021), section 2.2.1",
+    ),
+)
+
+
+def _interleaved_sequences(pp: int, vp: int, micro_batches: int, *, paired: bool = False) -> list[Sequence]:
+    passes = grouped_passes(pp, vp, micro_batches, paired=paired)
+    return [alternate(passes, rank) for rank in range(pp)]
+
+
+def _interleaved_bubble(
+    pp: int, _vp: int, _micro_batches: int, forward: float, grad_input: float, grad_weight: float
+) -> float:
+    return (pp - 1) * (forward + grad_input + grad_weight)
+
+
+INTERLEAVED = schedules.add(
+    "interleaved",
+    PipelineSchedule(
+        name="interleaved",
+        summary="1F1B over several virtual stages a rank; idle (p-1)/(v m) of the computing time",
+        splits_backward=False,
+        sequences=_interleaved_sequences,
+        bubble=_interleaved_bubble,
+        paired=partial(_interleaved_sequences, paired=True),
+        source="Narayanan et al., Megatron-LM (SC 2021), section 2.2.2",
+    ),
+)
+
+
+def _zero_bubble_sequences(pp: int, vp: int, micro_batches: int, *, paired: bool = False) -> list[Sequence]:
+    plain = vp == 1
+    passes = (
+        plain_passes(pp, micro_batches, paired=paired)
+        if plain
+        else grouped_passes(pp, vp, micro_batches, paired=paired)
+    )
+    return [with_weights(alternate(passes, rank), rank) for rank in range(pp)]
+
+
+def _zero_bubble_bubble(
+    pp: int, _vp: int, _micro_batches: int, forward: float, grad_input: float, grad_weight: float
+) -> float:
+    return (pp - 1) * (forward + grad_input - grad_weight)
+
+
+ZERO_BUBBLE = schedules.add(
+    "zero-bubble",
+    PipelineSchedule(
+        name="zero-bubble",
+        summary="1F1B with weight gradients put off (ZB-H1); idle (p-1)(F+B-W), memory as 1F1B",
+        splits_backward=True,
+        sequences=_zero_bubble_sequences,
+        bubble=_zero_bubble_bubble,
+        paired=partial(_zero_bubble_sequences, paired=True),
+        source="Qi et al., Zero Bubble Pipeline Parallelism (ICLR 2024), section 3 and Table 2",
+    ),
+)
+
+
+# (operation, direction as the rank's own half of the pipeline sees it, is a whole backward pass, joins the one before)
+Step = tuple[Op, int, bool, bool]
+
+_FULL, _INPUT = True, False
+
+
+def _steps(pp: int, micro_batches: int, rank: int) -> Iterator[Step]:
+    """The eight stretches of a step; counts depend on the distance to the nearer end."""
+    half, near = pp // 2, min(rank, pp - 1 - rank)
+    middle, rest = near == half - 1, half - near - 1
+    for _ in range(2 * rest):
+        yield _forward(0)
+    for _ in range(near + 1):
+        yield _forward(0)
+        yield _forward(1)
+    for _ in range(rest):
+        yield _backward(1, _INPUT)
+        yield _weight()
+        yield _forward(1)
+    for turn in range(micro_batches // 2 - pp + near + 1):
+        yield from (_forward(0), _backward(1, _FULL)) if middle and turn == 0 else _pair(0, 1)
+        yield from _pair(1, 0)
+    for _ in range(rest):
+        yield _backward(1, _FULL)
+        yield from _pair(1, 0)
+    yield from _drain(near, rest)
+
+
+def _drain(near: int, rest: int) -> Iterator[Step]:
+    put_off = False
+    for turn in range(near + 1):
+        last = turn == (near + 1) // 2
+        put_off |= last and near % 2 == 1
+        yield _backward(1, not put_off)
+        put_off |= last and near % 2 == 0
+        yield _backward(0, not put_off)
+    for _ in range(rest):
+        yield _weight()
+        yield _backward(0, _INPUT)
+    for _ in range(near + 1):
+        yield _weight()
+
+
+def _forward(direction: int) -> Step:
+    return Op.FORWARD, direction, False, False
+
+
+def _backward(direction: int, full: bool) -> Step:
+    return Op.BACKWARD, direction, full, False
+
+
+def _weight() -> Step:
+    return Op.WEIGHT, -1, False, False
+
+
+def _pair(forward: int, backward: int) -> tuple[Step, Step]:
+    return _forward(forward), (Op.BACKWARD, backward, True, True)
+
+
+def _sequence(pp: int, micro_batches: int, rank: int) -> Sequence:
+    """Micro-batches of each direction in turn; put-off weight gradients come first in, first out."""
+    done = {(op, chunk): 0 for op in (Op.FORWARD, Op.BACKWARD) for chunk in (0, 1)}
+    put_off: list[tuple[int, int]] = []
+    rows: list[tuple[int, int, int, bool, bool]] = []
+    for op, direction, full, joins in _steps(pp, micro_batches, rank):
+        if op is Op.WEIGHT:
+            chunk, micro = put_off.pop(0)
+        else:
+            chunk = direction ^ int(rank >= pp // 2)
+            micro = chunk * (micro_batches // 2) + done[op, chunk]
+            done[op, chunk] += 1
+            if op is Op.BACKWARD and not full:
+                put_off.append((chunk, micro))
+        rows.append((op, chunk, micro, full, joins))
+    op_, chunk_, micro_, full_, joins_ = zip(*rows, strict=True)
+    return Sequence(
+        np.array(op_, np.uint8),
+        np.array(chunk_, np.int32),
+        np.array(micro_, np.int32),
+        full=np.array(full_, np.bool_),
+        joins=np.array(joins_, np.bool_),
+    )
+
+
+def _dualpipe_sequences(pp: int, vp: int, micro_batches: int) -> list[Sequence]:
+    for wrong, key, found, allowed in (
+        (vp != 1, "vp", vp, "1: a rank holds a stage of each direction"),
+        (pp % 2 != 0, "pp", pp, "an even number of stages"),
+        (micro_batches % 2 != 0 or micro_batches < 2 * pp, "micro_batches", micro_batches, f"even, at least {2 * pp}"),
+    ):
+        if wrong:
+            raise InputError("DualPipe runs in both directions at once", key=key, found=found, allowed=allowed)
+    return [_sequence(pp, micro_batches, rank) for rank in range(pp)]
+
+
+def _dualpipe_bubble(
+    pp: int, _vp: int, _micro_batches: int, forward: float, grad_input: float, grad_weight: float
+) -> float:
+    backward = grad_input + grad_weight
+    return (pp / 2 - 1) * (forward + backward + backward - 3 * grad_weight)
+
+
+DUALPIPE = schedules.add(
+    "dualpipe",
+    PipelineSchedule(
+        name="dualpipe",
+        summary="Both directions at once, forward and backward overlapped; idle (p/2-1)(F&B+B-3W), parameters twice",
+        splits_backward=True,
+        sequences=_dualpipe_sequences,
+        bubble=_dualpipe_bubble,
+        source="DeepSeek-V3 technical report (arXiv 2412.19437), section 3.2.1 and table 2; deepseek-ai/DualPipe",
+        mirrored=True,
+    ),
+)

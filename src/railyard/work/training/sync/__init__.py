@@ -3,8 +3,6 @@
 from railyard.work.training.sync.check import check_communication
 from railyard.work.training.sync.compression import OneBit, PowerSgd, Quantized, TopK, ZeroPlusPlus
 from railyard.work.training.sync.local import DiLoCo, LocalSgd, StreamingDiLoCo
-from railyard.work.training.sync.published import Finding
-from railyard.work.training.sync.sparse import SparseEmbedding
 from railyard.work.training.sync.spec import (
     KINDS,
     Communication,
@@ -13,6 +11,7 @@ from railyard.work.training.sync.spec import (
     QuantizedDispatch,
     StaleSynchronous,
 )
+from railyard.work.training.sync.wire import Finding, SparseEmbedding
 
 __all__ = [
     "KINDS",

@@ -11,16 +11,13 @@ from railyard.graph import CollectiveKind
 from railyard.model.machine import MachineColumns
 from railyard.work.training.alpha_beta import Group, collective_s
 from railyard.work.training.sync.local import exposed_s, outer_work
-from railyard.work.training.sync.shapes import bundle
-from railyard.work.training.sync.sparse_rows import table, without_table
+from railyard.work.training.sync.shapes import bundle, replica_peers, table, without_table, worker_job, workers_of
 from railyard.work.training.sync.wire import KernelWork, Leg, Reduction
-from railyard.work.training.sync.worker import replica_peers, worker_job, workers_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.model.columns import F
-    from railyard.model.machine import Machine
+    from railyard.model.machine import F, Machine
     from railyard.work.training.columns import Columns
     from railyard.work.training.spec import Training
     from railyard.work.training.stages import PipelineRanks

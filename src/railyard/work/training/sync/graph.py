@@ -10,12 +10,11 @@ import numpy as np
 from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.model.machine import Machine, MachineColumns
 from railyard.work.training.alpha_beta import Group, collective_s
-from railyard.work.training.contention import CONTENDERS
 from railyard.work.training.parallel.pieces import Pending
+from railyard.work.training.passes import CONTENDERS
 from railyard.work.training.schedule import Op
 from railyard.work.training.sync.closed_form import gather_work
-from railyard.work.training.sync.shapes import bundle
-from railyard.work.training.sync.sparse_rows import table, without_table
+from railyard.work.training.sync.shapes import bundle, table, without_table
 from railyard.work.training.sync.wire import KernelWork, Peers, Reduction
 
 if TYPE_CHECKING:

@@ -10,16 +10,22 @@ from railyard.kit.quantities import format_memory
 from railyard.measure.result.training import BytesPair, CommunicationFigures, PublishedEffect, UsedPart
 from railyard.work.training.stages import PipelineRanks
 from railyard.work.training.sync.graph import asked_of
-from railyard.work.training.sync.shapes import bundle
-from railyard.work.training.sync.sparse_rows import table, without_table
+from railyard.work.training.sync.shapes import (
+    bundle,
+    kept_bytes,
+    replica_peers,
+    table,
+    without_table,
+    worker_job,
+    workers_of,
+)
 from railyard.work.training.sync.wire import Leg, Peers
-from railyard.work.training.sync.worker import kept_bytes, replica_peers, worker_job, workers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from railyard.work.training.spec import Training
-    from railyard.work.training.sync.published import Finding
+    from railyard.work.training.sync.wire import Finding
 
 
 @dataclass(frozen=True)

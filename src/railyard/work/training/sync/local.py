@@ -7,8 +7,7 @@ from typing import ClassVar, Protocol
 
 from railyard.kit.registry import Registry
 from railyard.kit.schema.bounds import COUNTED, WIDTHS, bounded, limits
-from railyard.work.training.sync.published import Finding
-from railyard.work.training.sync.wire import KernelWork
+from railyard.work.training.sync.wire import Finding, KernelWork
 
 
 class LocalUpdates(Protocol):

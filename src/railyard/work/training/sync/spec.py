@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from railyard.kit.registry import Registry
 from railyard.kit.schema.bounds import WIDTHS, bounded, limits
 from railyard.kit.schema.quantity import SIZE
-from railyard.work.training.sync.compression import Compression, compressions
-from railyard.work.training.sync.compression.quantized import share_of
+from railyard.work.training.sync.compression import Compression, compressions, share_of
 from railyard.work.training.sync.local import LocalUpdates, local_updates
-from railyard.work.training.sync.published import Finding
-from railyard.work.training.sync.sparse import Sparse, sparsities
+from railyard.work.training.sync.wire import Finding, Sparse, sparsities
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
