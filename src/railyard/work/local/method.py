@@ -10,7 +10,7 @@ from railyard.kit.schema.bounds import COUNTED, WIDTHS, bounded
 from railyard.work.training.sync.local import DiLoCo, LocalSgd, LocalUpdates, StreamingDiLoCo
 from railyard.work.training.sync.wire import Finding
 
-methods: Registry[type[LocalUpdates]] = Registry("way of training on sites", package="railyard.work.local.methods")
+methods: Registry[type[LocalUpdates]] = Registry("way of training on sites")
 """Records of `LocalUpdates`; `meets`, where one has it, says with whom a site exchanges: `all` (a ring, everybody
 waits), `server` (one place, nobody waits), `pairs` (one other at a time, nobody waits), `present` (those there)."""
 
