@@ -20,7 +20,7 @@ SCENARIO = """\
 name: seam
 cluster:
   accelerators: 16
-  server: hgx-h100
+  server: {server}
   back_end: {{topology: {topology}, fabric: {fabric}}}
   placement: {placement}
 workload:
@@ -28,6 +28,7 @@ workload:
 {more}
 """
 DEFAULTS = {
+    "server": "hgx-h100",
     "topology": "leaf-spine",
     "fabric": "roce",
     "placement": "packed",
@@ -42,9 +43,9 @@ class Shell:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        (folder / "plugins").mkdir()
 
     def add(self, name: str) -> None:
-        (self.folder / "plugins").mkdir(exist_ok=True)
         (self.folder / "plugins" / f"{name}.py").write_text(BLOCKS.get(name) or (PLUGIN / f"{name}.py").read_text())
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
@@ -80,6 +81,53 @@ class Shell:
 @pytest.fixture
 def shell(tmp_path):
     return Shell(tmp_path)
+
+
+ACCELERATOR = """\
+accelerators:
+  slow-memory: {extends: h100-sxm, memory_bandwidth: 1.675 TB/s}
+servers:
+  slow-server: {extends: hgx-h100, accelerator: slow-memory}
+"""
+READER = """\
+from railyard.ask.observe.reader import Count, Piece, Reader, readers
+
+
+def read(source):
+    piece = Piece(source.name)
+    for line in source.everything().decode().splitlines()[1:]:
+        device, port, value = line.split()
+        piece.counts.append(Count(device, f"port {port}", "symbol_error", int(value)))
+    return piece
+
+
+readers.add("toy", Reader("toy", "a switch of our own", lambda name, head: head.startswith(b"toy counters"), read))
+"""
+
+
+def test_accelerator(shell):
+    """An entry of half the memory bandwidth: what is bound by memory takes longer, nothing else has to know of it."""
+    (shell.folder / "mine.yaml").write_text(ACCELERATOR)
+    plain = shell.scenario()
+    slow = shell.scenario(more="catalog: mine.yaml\n", server="slow-server")
+    assert 1.01 * plain["step"]["seconds"] < slow["step"]["seconds"] < 2 * plain["step"]["seconds"]
+    assert "slow-server" in shell.refused("run", "seam.yaml", "--set", "cluster.server=slow-sever")
+
+
+def test_topology(shell):
+    shell.add("star")
+    star, fabric = (shell.scenario(topology=name) for name in ("{kind: star, spare_ports: 3}", "leaf-spine"))
+    assert star["step"]["seconds"] == pytest.approx(fabric["step"]["seconds"], rel=0.05)
+    assert "spare_ports" in shell.refused(
+        "run", "seam.yaml", "--set", "cluster.back_end.topology={kind: star, spare_port: 3}"
+    )
+
+
+def test_reader(shell):
+    (shell.folder / "plugins" / "toy.py").write_text(READER)
+    (shell.folder / "counters.txt").write_text("toy counters\nmlx5_0 1 90000\nmlx5_1 1 0\n")
+    found = json.loads(shell.railyard("diagnose", "counters.txt", "--json"))
+    assert "mlx5_0" in json.dumps(found["verdict"])
 
 
 def test_fabric(shell):
