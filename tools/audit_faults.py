@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 import settings_faults
 
 from railyard.ask.audit.audit import audit_plan
-from railyard.ask.deploy.plan.cabling import plan_of
-from railyard.ask.deploy.plan.drawn import dialects, drawn
+from railyard.ask.deploy.cabling import dialects, drawn, plan_of
 from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.fault import DegradeLink
 from railyard.graph import Job

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.audit.setting_price import CROWDED_SHARE
-from railyard.ask.audit.step_price import StepPricing
+from railyard.ask.audit.price import CROWDED_SHARE, StepPricing
 from railyard.ask.deploy.emit import sonic
 from railyard.ask.deploy.emit.intent import switches
 from railyard.cluster.asbuilt.discovery import DIALECTS
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from railyard.ask.audit.symptom import Finding
+    from railyard.ask.deploy.cabling import Plan
     from railyard.ask.deploy.emit.intent import SwitchIntent
-    from railyard.ask.deploy.plan.cabling import Plan
     from railyard.cluster.asbuilt.reported.reports import Reports
     from railyard.work.scenario.load import Draft
 

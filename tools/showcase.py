@@ -10,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from railyard.ask.deploy.cabling import dialects, drawn, plan_of
 from railyard.ask.deploy.emit.labs import netlist
-from railyard.ask.deploy.plan.cabling import plan_of
-from railyard.ask.deploy.plan.drawn import dialects, drawn
 from railyard.face import api
 from railyard.face.cli import guard
 from railyard.face.cli.starting import template

@@ -9,7 +9,7 @@ import pytest
 from railyard import catalog
 from railyard.cluster import bill_of, build
 from railyard.cluster.fabric.fabric import FabricSpec
-from railyard.cluster.ports import ends_of, free_halves, sockets
+from railyard.cluster.names import ends_of, free_halves, sockets
 from railyard.cluster.spec import ClusterSpec, NetworkSpec
 from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.cluster.topology.rail_optimized import RailOptimized

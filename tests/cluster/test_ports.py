@@ -9,8 +9,8 @@ import pytest
 
 from railyard import catalog, cluster
 from railyard.cluster.fabric import FabricSpec
+from railyard.cluster.names import ports_of
 from railyard.cluster.notes import empty_leafs, notes_of
-from railyard.cluster.ports import ports_of
 from railyard.cluster.spec import ClusterSpec, NetworkSpec
 from railyard.cluster.topology import from_mapping
 from railyard.cluster.topology.rail_optimized import RailOptimized

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railyard.ask.deploy.plan.cabling import plan_of
+from railyard.ask.deploy.cabling import plan_of
 from railyard.work.scenario import load
 from railyard.work.study import compose
 

@@ -10,8 +10,8 @@ import pytest
 
 from railyard.ask.audit.audit import audit_plan
 from railyard.ask.audit.planned import PlanPricing, expected
-from railyard.ask.audit.step_price import StepPricing, Wrong
-from railyard.ask.deploy.plan.drawn import dialects, drawn
+from railyard.ask.audit.price import StepPricing, Wrong
+from railyard.ask.deploy.cabling import dialects, drawn
 from railyard.cluster.asbuilt.discovery import DIALECTS, Discovery
 from railyard.cluster.fault import DegradeLink
 from railyard.cluster.fault.link_down import LinkDown

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from railyard import _core
-from railyard.ask.audit.step_price import StepPricing
+from railyard.ask.audit.price import StepPricing
 from railyard.ask.check import check as grammar
 from railyard.ask.check import check as spellings
 from railyard.ask.check.assertion import FIGURES, Outcome, assertions

@@ -12,9 +12,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from railyard.ask.deploy.cabling import LEAF_AS, SPINE_AS, addresses_of, ipv4
 from railyard.ask.deploy.emit import configurations, folder, read_back, tables
 from railyard.ask.deploy.emit.intent import hosts, switches
-from railyard.ask.deploy.plan.drawn import LEAF_AS, SPINE_AS, addresses_of, ipv4
 from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.kit.errors import InputError
 
@@ -63,8 +63,8 @@ def test_a_changed_number_is_noticed(plan, system):
 
 def test_sonic_holds_what_is_under_way_on_each_cable(intents):
     """Each port's buffer has the room for its own rate and length."""
+    from railyard.ask.deploy.emit.intent import headroom
     from railyard.ask.deploy.emit.sonic import render
-    from railyard.ask.deploy.headroom import headroom
 
     tables = json.loads(render(intents[0]))
     for port, metres in tables["CABLE_LENGTH"]["AZURE"].items():

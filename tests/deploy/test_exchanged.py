@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from railyard.ask.audit import evidence
+from railyard.ask.audit.absent import Series, every_port, grid_gap
 from railyard.ask.audit.audit import audit, audit_documented, audit_plan
-from railyard.ask.audit.design.absent import Series, every_port, grid_gap
 from railyard.ask.audit.loads import Tables
-from railyard.ask.audit.step_price import StepPricing, Wrong, recabled
+from railyard.ask.audit.price import StepPricing, Wrong, recabled
 from railyard.ask.audit.symptom import Names
-from railyard.ask.deploy.plan.drawn import drawn
+from railyard.ask.deploy.cabling import drawn
 from railyard.cluster.asbuilt import ibnetdiscover, lldp
 from railyard.cluster.asbuilt.discovery import DIALECTS, Twins, hardware_address
 from railyard.cluster.asbuilt.reported.reports import Part, Reports

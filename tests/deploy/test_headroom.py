@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from railyard import catalog
-from railyard.ask.deploy.headroom import ASICS, EIGHT, PACKET, USUAL, asic_of, headroom
+from railyard.ask.deploy.emit.intent import ASICS, EIGHT, PACKET, USUAL, asic_of, headroom
 
 DATA = Path(__file__).parent / "data"
 LUA = next((name for name in ("lua5.1", "lua5.2", "lua5.3", "lua5.4", "lua", "luajit") if shutil.which(name)), "")

@@ -15,11 +15,11 @@ from railyard.ask.accept.planned import between_switches, cables, labelled
 from railyard.ask.accept.results import Results
 from railyard.ask.accept.tests import COUNTERS
 from railyard.ask.audit.audit import audit, audit_plan
+from railyard.ask.audit.blocks import Found
 from railyard.ask.audit.forwarding import dumped, min_hop
 from railyard.ask.audit.loads import Tables
-from railyard.ask.audit.network import Found
+from railyard.ask.deploy.cabling import dialects, drawn
 from railyard.ask.deploy.emit.labs import netlist
-from railyard.ask.deploy.plan.drawn import dialects, drawn
 from railyard.cluster.asbuilt import ibnetdiscover
 from railyard.cluster.asbuilt.reported.reports import gather
 

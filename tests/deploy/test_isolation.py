@@ -21,7 +21,7 @@ from railyard.ask.check.isolation.read import DUAL
 from railyard.ask.check.isolation.routes import Down, Routes
 from railyard.ask.deploy.emit.configurations import WRITERS
 from railyard.ask.deploy.emit.sonic import lane
-from railyard.ask.deploy.plan.shared import Vrf
+from railyard.ask.deploy.tenants import Vrf
 from railyard.kit.errors import InputError
 
 from . import leaky, twins, walked
@@ -429,7 +429,7 @@ def test_lines_of_partitions_are_those_where_definitions_begin():
 
 
 def test_the_leaking_example_is_the_plan_with_one_line_more():
-    from railyard.ask.deploy.plan.cabling import plan_of as planned_of
+    from railyard.ask.deploy.cabling import plan_of as planned_of
     from railyard.work.scenario import load
     from railyard.work.study import compose
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from railyard.ask.check.isolation.judged import judge, rendered, wired_of
-from railyard.ask.deploy.plan.drawn import HOSTS6
+from railyard.ask.deploy.cabling import HOSTS6
 
 from .namespaces import FRR, Lab, sh, why
 from .scenarios import draft, planned

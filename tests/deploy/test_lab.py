@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import pytest
 
 from railyard.ask.audit.audit import audit_plan
+from railyard.ask.deploy.cabling import drawn
 from railyard.ask.deploy.emit import frr
 from railyard.ask.deploy.emit.intent import BFD_MS, BFD_MULTIPLIER, HOLD_S, KEEPALIVE_S, switches
 from railyard.ask.deploy.emit.read_back import differences
-from railyard.ask.deploy.plan.drawn import drawn
 from railyard.cluster.asbuilt import lldp
 from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.asbuilt.reported.reports import gather

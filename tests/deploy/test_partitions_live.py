@@ -10,8 +10,8 @@ import pytest
 
 from railyard.ask.check.isolation import judged
 from railyard.ask.check.isolation.judged import PARTITIONS, judge, rendered
+from railyard.ask.deploy.cabling import dialects, drawn
 from railyard.ask.deploy.emit.labs import netlist, port_guids
-from railyard.ask.deploy.plan.drawn import dialects, drawn
 
 from .ibsim import WHY, Fabric
 from .scenarios import draft, planned

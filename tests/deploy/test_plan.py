@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.ask.audit.audit import audit_plan
-from railyard.ask.deploy.plan.drawn import dialects, drawn
+from railyard.ask.deploy.cabling import dialects, drawn
 from railyard.cluster.bill import bill_of
 
 from .scenarios import draft, planned

@@ -10,8 +10,7 @@ import importlib.util
 import pytest
 
 from railyard.ask.deploy.emit import eos, read_back
-from railyard.ask.deploy.emit.intent import DSCP_CNP, DSCP_ROCE, LOSSLESS, MAX_PATHS, switches
-from railyard.ask.deploy.headroom import headroom
+from railyard.ask.deploy.emit.intent import DSCP_CNP, DSCP_ROCE, LOSSLESS, MAX_PATHS, headroom, switches
 from railyard.cluster.asbuilt.discovery import DIALECTS
 
 from .scenarios import draft, planned

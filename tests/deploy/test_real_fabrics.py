@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from railyard.ask.audit.audit import answer_of, audit
-from railyard.ask.audit.design.blocks import levels
-from railyard.ask.audit.network import Found
+from railyard.ask.audit.blocks import Found, levels
 from railyard.cluster.asbuilt import ibnetdiscover
 from railyard.face.cli import guard
 from railyard.kit.errors import NAMED

@@ -8,12 +8,11 @@ from dataclasses import replace
 import pytest
 
 from railyard.ask.audit.audit import audit, audit_plan
-from railyard.ask.audit.setting_price import CROWDED_SHARE, Rack, slower
+from railyard.ask.audit.price import CROWDED_SHARE, Rack, slower
 from railyard.ask.audit.symptom import Setting
+from railyard.ask.deploy.cabling import drawn
 from railyard.ask.deploy.emit import eos, junos, sonic
-from railyard.ask.deploy.emit.intent import switches
-from railyard.ask.deploy.headroom import headroom
-from railyard.ask.deploy.plan.drawn import drawn
+from railyard.ask.deploy.emit.intent import headroom, switches
 from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.cluster.fabric import fabrics

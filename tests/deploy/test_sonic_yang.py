@@ -18,7 +18,7 @@ import pytest
 
 from railyard.ask.deploy.emit.intent import switches
 from railyard.ask.deploy.emit.sonic import lane, render
-from railyard.ask.deploy.plan.shared import Vrf
+from railyard.ask.deploy.tenants import Vrf
 from railyard.cluster.asbuilt.discovery import DIALECTS
 
 from .scenarios import draft, planned

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from railyard.ask.deploy.plan.shared import demands
+from railyard.ask.deploy.tenants import demands
 from railyard.catalog import load
 
 from .scenarios import draft, planned

@@ -84,8 +84,8 @@ def test_the_words_of_each_system(files):
     ],
 )
 def test_another_value_is_noticed(tuned, files, system, change, fact):
+    from railyard.ask.deploy.cabling import as_set, plan_of
     from railyard.ask.deploy.emit.intent import switches
-    from railyard.ask.deploy.plan.cabling import as_set, plan_of
     from railyard.cluster.asbuilt.discovery import dialect
     from railyard.work.study import compose
 

@@ -197,8 +197,7 @@ def _kueue(path: Path) -> Any:
 def _observe(path: Path) -> Any:
     """By every reader, whichever recognises it: a name or four bytes keep none from another's file."""
     from railyard.ask.observe.gather import gather
-    from railyard.ask.observe.reader import readers
-    from railyard.ask.observe.sources import sources
+    from railyard.ask.observe.reader import readers, sources
     from railyard.kit.errors import InputError
 
     for source in sources(path):
@@ -209,7 +208,7 @@ def _observe(path: Path) -> Any:
 
 
 def _operations(path: Path) -> Any:
-    from railyard.ask.observe.whatif.operations import read_operations
+    from railyard.ask.observe.operations import read_operations
 
     return read_operations(path)
 

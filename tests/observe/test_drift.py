@@ -7,7 +7,7 @@ import pytest
 
 from railyard.ask.observe.answer import cluster_of
 from railyard.ask.observe.expected import Constants, Drift, Seen, expected_s
-from railyard.ask.observe.readers.inspector import _noted_s
+from railyard.ask.observe.readers.nccl import _noted_s
 from railyard.face.cli import guard
 
 CLUSTER = """

@@ -5,11 +5,11 @@ from math import log
 import numpy as np
 import pytest
 
-from railyard.ask.observe.diagnosis import blame
-from railyard.ask.observe.diagnosis.blame import Level, _stood
+from railyard.ask.observe.diagnosis import work
 from railyard.ask.observe.diagnosis.episodes import FLOOR, Series, quantile
 from railyard.ask.observe.diagnosis.verdict import sure
-from railyard.ask.observe.kernel_names import kind_of_kernel
+from railyard.ask.observe.diagnosis.work import BlameLevel, _stood
+from railyard.ask.observe.kernels import kind_of_kernel
 from railyard.ask.observe.measured import Launched, steps_of
 
 USUAL = 0.005
@@ -128,7 +128,7 @@ def test_confidence_is_one_half_where_a_part_is_just_named():
 
 
 def levels(**found):
-    return {kind: Level(log(factor), 0.003) for kind, factor in found.items()}
+    return {kind: BlameLevel(log(factor), 0.003) for kind, factor in found.items()}
 
 
 @pytest.mark.parametrize(
@@ -145,12 +145,12 @@ def levels(**found):
     ],
 )
 def test_which_kinds_are_slow_says_what_is_to_blame(found, kind, routed):
-    assert blame.blamed(levels(**found), routed=routed).kind == kind
+    assert work.blamed(levels(**found), routed=routed).kind == kind
 
 
 def test_a_cause_that_is_not_told_from_another_has_its_share():
     """GEMMs and nothing else but norms: another program on one rank is one in twenty of that."""
-    assert blame.blamed(levels(gemm=1.2, norm=1.0), routed=False).share == pytest.approx(0.95, abs=0.02)
+    assert work.blamed(levels(gemm=1.2, norm=1.0), routed=False).share == pytest.approx(0.95, abs=0.02)
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from railyard.ask.observe import live as metrics
 from railyard.ask.observe.expected import Drift, expected_s
-from railyard.ask.observe.live import prometheus as metrics
-from railyard.ask.observe.live.prometheus import Exporter, Prometheus, page
-from railyard.ask.observe.live.telemetry import busbw_gbs, expected_gbs, openmetrics
-from railyard.ask.observe.live.watch import calibrated, dashboard, exposition, learn, rules
+from railyard.ask.observe.live import Exporter, Prometheus, busbw_gbs, expected_gbs, openmetrics, page
+from railyard.ask.observe.watch import calibrated, dashboard, exposition, learn, rules
 from railyard.cluster.fault.degrade_link import DegradeLink
 from railyard.engine.flow import FLOW
 from railyard.face.cli import guard
@@ -140,8 +139,8 @@ def test_promtool_takes_the_rules_and_alerts_fire_when_they_should(tmp_path):
     labels = 'collective="AllReduce",message_size="1-2MB",nranks="4",n_nodes="4"'
     port = 'instance="n1",device="mlx5_0",port="1"'
     series = {
-        f'{metrics.BUSBW}{{{labels},comm_name="dp 1"}}': "100x3 70x20",
-        f'{metrics.BUSBW}{{{labels},comm_name="dp 2"}}': "100x23",
+        f'{metrics.BUSBW_METRIC}{{{labels},comm_name="dp 1"}}': "100x3 70x20",
+        f'{metrics.BUSBW_METRIC}{{{labels},comm_name="dp 2"}}': "100x23",
         f"{metrics.EXPECTED}{{{labels}}}": "100x23",
         f"{metrics.SYMBOL_ERRORS}{{{port}}}": "0+600x23",
         f"{metrics.TRANSMIT_WAIT}{{{port}}}": "0+60000x23",

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard.ask.observe import plain_pickle
 from railyard.ask.observe.diagnose import diagnose_calls
 from railyard.ask.observe.gather import gather
-from railyard.ask.observe.kernel_names import is_communication, kind_of
+from railyard.ask.observe.kernels import is_communication, kind_of
 from railyard.ask.observe.measured import aligned, record_of
 from railyard.ask.observe.reader import readers
+from railyard.ask.observe.readers import flight_recorder
 from railyard.ask.observe.summary import common, length, observed, union
 from railyard.kit.errors import InputError
 
@@ -259,7 +259,7 @@ def test_nobody_is_blamed_for_a_finished_run_or_a_common_wait(tmp_path):
 @pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
 def test_plain_pickles_of_every_protocol(protocol):
     value = {"a": [1, -2, 2**70, 1.5, None, True, False, "ä"], "b": ((), (1,), (1, 2), (1, 2, 3, 4)), "c": {}}
-    assert plain_pickle.load(pickle.dumps(value, protocol)) == value
+    assert flight_recorder.load(pickle.dumps(value, protocol)) == value
 
 
 class Hostile:
@@ -270,7 +270,7 @@ class Hostile:
 @pytest.mark.parametrize("protocol", [0, 2, 4])
 def test_a_hostile_pickle_is_refused_by_name(protocol):
     with pytest.raises(InputError, match="not run"):
-        plain_pickle.load(pickle.dumps({"entries": [Hostile()]}, protocol))
+        flight_recorder.load(pickle.dumps({"entries": [Hostile()]}, protocol))
 
 
 def test_every_reader_says_what_it_reads():
@@ -328,7 +328,7 @@ def test_grids_devices_and_marks_of_steps_are_read(tmp_path):
 
 @pytest.mark.parametrize("ending", ["zip", "tar"])
 def test_an_archive_of_very_many_files_is_refused_before_they_are_read(tmp_path, monkeypatch, ending):
-    monkeypatch.setattr("railyard.ask.observe.sources.MOST_MEMBERS", 3)
+    monkeypatch.setattr("railyard.ask.observe.reader.MOST_MEMBERS", 3)
     files = {f"r{rank}.json": json.dumps(trace(rank)) for rank in range(4)}
     path = tmp_path / f"traces.{ending}"
     if ending == "zip":
@@ -342,5 +342,5 @@ def test_an_archive_of_very_many_files_is_refused_before_they_are_read(tmp_path,
                 archive.add(tmp_path / name, name)
     with pytest.raises(InputError, match="more than 3 files; unpack it"):
         gather(path)
-    monkeypatch.setattr("railyard.ask.observe.sources.MOST_MEMBERS", 4)
+    monkeypatch.setattr("railyard.ask.observe.reader.MOST_MEMBERS", 4)
     assert len(gather(path).pieces) == 4

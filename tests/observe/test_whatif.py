@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from railyard.ask.observe.whatif.operations import Dependencies, Group, operations_of, read_operations, replay
-from railyard.ask.observe.whatif.slowdown import slowdown
+from railyard.ask.observe.operations import Dependencies, Group, operations_of, read_operations, replay
+from railyard.ask.observe.slowdown import slowdown
 from railyard.kit.errors import InputError
 
 HERE = Path(__file__).parent / "data"

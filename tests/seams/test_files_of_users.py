@@ -60,7 +60,7 @@ ALLOWED = (
     # Streams that `opened` gave, or bytes.
     ("railyard/face/api/query.py", {"pl.read_ipc(BytesIO(done.stdout))"}),
     (
-        "railyard/ask/observe/sources.py",
+        "railyard/ask/observe/reader.py",
         {"gzip.GzipFile(fileobj=raw)", "zipfile.ZipFile(raw)", "tarfile.open(fileobj=raw)"},
     ),
     (

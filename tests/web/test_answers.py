@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from tests.report.test_answers import SUSPECT, diagnosis
 
+from railyard.ask.deploy.cabling import dialects, drawn, plan_of
 from railyard.ask.deploy.emit.labs import netlist
-from railyard.ask.deploy.plan.cabling import plan_of
-from railyard.ask.deploy.plan.drawn import dialects, drawn
 from railyard.face import api
 from railyard.face.cli import guard
 from railyard.face.report import keep_answer

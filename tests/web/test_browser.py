@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from tests.report.browser import CHROMIUM
 
+from railyard.ask.deploy.cabling import dialects, drawn, plan_of
 from railyard.ask.deploy.emit.labs import netlist
-from railyard.ask.deploy.plan.cabling import plan_of
-from railyard.ask.deploy.plan.drawn import dialects, drawn
 from railyard.face import api
 from railyard.face.report import keep_answer
 from railyard.measure.result.answers.answer import answer_from

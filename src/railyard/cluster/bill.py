@@ -12,7 +12,7 @@ from railyard.catalog.types import Range
 from railyard.cluster.hall.hall import hall_of
 from railyard.cluster.hall.patching import PANEL, trunk_of
 from railyard.cluster.management import management_of
-from railyard.cluster.ports import modules
+from railyard.cluster.names import modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

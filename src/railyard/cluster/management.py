@@ -25,7 +25,7 @@ from railyard.cluster.hall.devices import (
     switch_units,
     watts,
 )
-from railyard.cluster.ports import TWIN, free_halves, ports_of
+from railyard.cluster.names import TWIN, free_halves, ports_of
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:

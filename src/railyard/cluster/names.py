@@ -2,18 +2,197 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.cluster.boxes import parts_of
-from railyard.cluster.topology.wiring import Endpoints
+from railyard.cluster.topology.wiring import Endpoints, taken_bps
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.catalog import Cable
     from railyard.cluster.machine import Cluster
     from railyard.cluster.network import Network
+    from railyard.cluster.plan import NetworkPlan
     from railyard.cluster.topology.wiring import Wiring
+
+
+TWIN = 2
+"""Links of a cage that one module with two engines and two connectors serves."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sockets:
+    """Ends of links at switches.
+
+    Attributes:
+        number: int32[ends], ports of the device counted straight on from 1, as InfiniBand does.
+        cage: int32[ends], from 1.
+        lane: int32[ends], from 0.
+        lanes: int32[ends], ports that the cage is broken out into; 1: it is whole.
+    """
+
+    number: NDArray[np.int32]
+    cage: NDArray[np.int32]
+    lane: NDArray[np.int32]
+    lanes: NDArray[np.int32]
+
+
+def ends_of(plan: NetworkPlan) -> NDArray[np.int32]:
+    """int32[2 x links]: node at the lower end of every link, then at the upper; no switch where less than its ports."""
+    return np.concatenate([plan.wiring.source[0::2], plan.wiring.target[0::2]]).astype(np.int32)
+
+
+def sockets(plan: NetworkPlan) -> Sockets:
+    """Ports of switches in the order of their cables, those downwards first; a rate begins with a new cage.
+
+    Returns:
+        Of `ends_of`; what is no switch has one port a cage.
+    """
+    switch, rate = ends_of(plan), np.tile(plan.wiring.line_bps[0::2], 2)
+    up = np.arange(len(switch)) < len(switch) // 2
+    order = np.lexsort((np.arange(len(switch)), up, switch))
+    node, upper = switch[order], up[order]
+    new_node = np.concatenate([[True], node[1:] != node[:-1]])
+    start = np.maximum.accumulate(np.where(new_node, np.arange(len(node)), 0))
+    number = np.arange(len(node)) - start + 1
+    lanes = _lanes(plan, node, rate[order])
+    new_half = new_node | np.concatenate([[True], (upper[1:] != upper[:-1]) & (lanes[1:] != lanes[:-1])])
+    half = np.maximum.accumulate(np.where(new_half, np.arange(len(node)), 0))
+    inside = np.arange(len(node)) - half
+    cages_before = _cages_before(new_node, new_half, half, inside, lanes)
+    cage = cages_before + inside // lanes + 1
+    out = np.empty((4, len(node)), np.int32)
+    out[:, order] = number, cage, inside % lanes, lanes
+    return Sockets(*out)
+
+
+def _lanes(plan: NetworkPlan, node: NDArray[np.int32], rate: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Ports of a rate that a cage of the switch can be broken out into."""
+    whole = np.zeros(plan.wiring.nodes)
+    for group in plan.wiring.groups:
+        box = plan.switches[group.box]
+        whole[group.first : group.first + group.count] = box.port_rate_bps * box.cage_ports
+    return np.maximum((whole[node] / np.maximum(rate, 1.0) * (1 + 1e-9)).astype(np.int64), 1)
+
+
+def _cages_before(
+    new_node: NDArray[np.bool_],
+    new_half: NDArray[np.bool_],
+    half: NDArray[np.int64],
+    inside: NDArray[np.int64],
+    lanes: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Cages that the ports downwards of a switch take before those upwards, where these begin with a new one."""
+    before = np.zeros(len(half), np.int64)
+    for begin in np.flatnonzero(new_half & ~new_node):
+        last = begin - 1
+        before[begin] = inside[last] // lanes[last] + 1
+    return before[half]
+
+
+def modules(plan: NetworkPlan) -> list[dict[Cable, int]]:
+    """Optical modules of each tier: one an end of a link, one for both links of a cage that is shared by two.
+
+    A cage with links of two tiers counts with the first of them.
+    """
+    counts: list[dict[Cable, int]] = []
+    twins = any(run.twin is not None for run in plan.runs)
+    both = _shared(plan) if twins else np.empty(0, np.int64)
+    tier, seen = plan.wiring.tier[0::2], {"": np.empty(0, np.int64)}
+    for index, run in enumerate(plan.runs):
+        links = int(np.count_nonzero(tier == index))
+        if run.cable is None or run.cable.kind != "optic":
+            counts.append({})
+            continue
+        if run.twin is None:
+            counts.append({run.cable: TWIN * math.ceil(links / run.lanes)})
+            continue
+        cages = both[np.tile(tier == index, 2)]
+        cages = cages[cages >= 0]
+        before = seen.get(run.twin.name, seen[""])
+        seen[run.twin.name] = np.union1d(before, cages)
+        bought = {run.cable: TWIN * links - len(cages), run.twin: len(seen[run.twin.name]) - len(before)}
+        counts.append({cable: count for cable, count in bought.items() if count})
+    return counts
+
+
+def _shared(plan: NetworkPlan) -> NDArray[np.int64]:
+    """int64[ends], see `ends_of`: a number of the cage, where it is one for two links; -1 elsewhere."""
+    node, found = ends_of(plan).astype(np.int64), sockets(plan)
+    number = np.where(found.lanes == TWIN, node * (1 + int(found.cage.max(initial=0))) + found.cage, -1)
+    ports = plan.wiring.port_of
+    if plan.nic_cages * TWIN == ports.shape[1]:
+        first = int(number.max(initial=0)) + 1
+        pair = np.full(plan.wiring.nodes, -1, np.int64)
+        pair[ports] = first + np.arange(ports.size).reshape(ports.shape) // TWIN
+        number = np.where(node < plan.wiring.ports, pair[node], number)
+    return number
+
+
+def free_halves(plan: NetworkPlan) -> int:
+    """Halves of shared cages of leafs that are free beside a link: a further link needs no module there."""
+    node, number = ends_of(plan), _shared(plan)
+    leafs = [group for group in plan.wiring.groups if group.tier == 1]
+    at_leaf = np.zeros(plan.wiring.nodes, np.bool_)
+    for group in leafs:
+        at_leaf[group.first : group.first + group.count] = True
+    _, taken = np.unique(number[at_leaf[node] & (number >= 0)], return_counts=True)
+    return int(np.count_nonzero(taken == 1))
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Switches of one role and box.
+
+    Attributes:
+        role: `leaf`, `spine`, `core`, `router`, `border`.
+        box: Catalogue name.
+        count: Boxes.
+        used: Ports with a link, of all boxes.
+        free: Ports without, at the highest rate of their links: what the capacity that is left would make.
+    """
+
+    role: str
+    box: str
+    count: int
+    used: int
+    free: int
+
+    @property
+    def ports(self) -> int:
+        """Ports that are bought."""
+        return self.used + self.free
+
+    @property
+    def stranded(self) -> int:
+        """Ports that are bought and empty."""
+        return self.free
+
+
+def ports_of(plan: NetworkPlan) -> list[Ports]:
+    """A row for each role and box of a network; planes, rails and sites together."""
+    wiring = plan.wiring
+    line, back = np.unique(wiring.line_bps, return_inverse=True)
+    rates = np.array([taken_bps(float(rate)) for rate in line])[back]
+    found: dict[tuple[str, str], list[int]] = {}
+    for group in wiring.groups:
+        mine = (wiring.source >= group.first) & (wiring.source < group.first + group.count)
+        used = int(np.count_nonzero(mine))
+        box = plan.switches[group.box]
+        capacity = group.count * (box.capacity_bps + box.fabric_bps)
+        left = max(capacity - float(rates[mine].sum()), 0.0)
+        free = math.floor(left / float(rates[mine].max()) * (1 + 1e-9)) if used else group.count * box.ports
+        free = min(free, group.count * box.max_ports - used) if box.fabric_bps == 0 else free
+        row = found.setdefault((group.role, group.box), [0, 0, 0])
+        for place, number in enumerate((group.count, used, max(free, 0))):
+            row[place] += number
+    return [Ports(role, box, *numbers) for (role, box), numbers in found.items()]
 
 
 MOST_SERVERS = 1 << 16

@@ -10,7 +10,7 @@ from railyard.cluster.bill import bill_of
 from railyard.cluster.ciphering import nic_bps
 from railyard.cluster.fabric.encryption import lost
 from railyard.cluster.management import management_of
-from railyard.cluster.ports import ports_of
+from railyard.cluster.names import ports_of
 from railyard.cluster.topology.rail_optimized import RailOptimized
 from railyard.cluster.topology.wiring import taken_bps
 from railyard.kit.quantities import about_time, format_rate

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.cluster.ports import ports_of
+from railyard.cluster.names import ports_of
 from railyard.graph.job import track_name, tracks_of
 from railyard.graph.record import tasks_of
 from railyard.measure.result.answers.check import PicturePlace

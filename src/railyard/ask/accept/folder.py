@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from railyard.ask.accept.planned import FACTOR, FIRST_BYTES, LAST_BYTES, WRITE_BYTES, seconds_needed
 from railyard.ask.accept.tests import BURN, CABLE, COUNTERS, FILE, NCCL, SYMBOLS, WRITE, Test, groups, read, written
-from railyard.ask.deploy.plan.drawn import is_infiniband
+from railyard.ask.deploy.cabling import is_infiniband
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_text
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.ask.accept.tests import Test
-    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.ask.deploy.cabling import Plan
 
 
 BURN_HOURS = 72

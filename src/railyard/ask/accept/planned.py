@@ -28,16 +28,16 @@ from railyard.ask.accept.tests import (
     groups,
     pairs,
 )
-from railyard.ask.deploy.plan.drawn import drawn, is_infiniband
+from railyard.ask.deploy.cabling import drawn, is_infiniband
 from railyard.ask.observe.expected import collective_s
-from railyard.ask.observe.kernel_names import BUSBW
+from railyard.ask.observe.kernels import BUSBW
 from railyard.cluster.asbuilt.discovery import dialect
 from railyard.collective.model_error import band_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.ask.deploy.cabling import Plan
 
 
 @dataclass(frozen=True)

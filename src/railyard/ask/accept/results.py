@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from railyard.ask.accept.planned import SURE, at_least, per_second
 from railyard.ask.accept.tests import CABLE, COUNTERS, LOST, NCCL, PRE_FEC, SYMBOLS, WRITE, Test
-from railyard.ask.observe.kernel_names import BUSBW
-from railyard.ask.observe.reader import is_count
+from railyard.ask.observe.kernels import BUSBW
+from railyard.ask.observe.reader import Source, is_count, sources
 from railyard.ask.observe.readers import nccl_tests
-from railyard.ask.observe.sources import Source, sources
 from railyard.cluster.asbuilt.discovery import same_port
-from railyard.cluster.asbuilt.reported import infiniband_counters
+from railyard.cluster.asbuilt.reported import switches
 from railyard.kit.errors import InputError, abridged, did_you_mean
 from railyard.kit.table import Table, TableRow
 
@@ -123,7 +122,7 @@ def recognises(text: str) -> bool:
     return (
         bool(_SECONDS.search(head) or _ETHTOOL.search(head))
         or all(word in head for word in _TABLE)
-        or infiniband_counters.looks_like(head)
+        or switches.looks_like(head)
     )
 
 
@@ -169,7 +168,7 @@ def read(text: str, name: str, stem: str, ends: Ends, found: Results) -> None:
         InputError: It does not say for how long it counted, or no port of it is tested.
     """
     seconds, first, last = _span(text, name, stem.removeprefix(START))
-    clean = infiniband_counters.healthy(text)
+    clean = switches.healthy(text)
     nothing = {SYMBOLS: 0.0} if clean else {}  # of ports that it does not list
     seen = False
     for device in ends if clean else {device for device, _ in last} & ends.keys():
@@ -201,7 +200,7 @@ def _span(text: str, name: str, device: str) -> tuple[int, Ports, Ports]:
 def _ports(text: str, device: str) -> Ports:
     """Counters by device and port."""
     out: Ports = {}
-    for one in infiniband_counters.counts(text):
+    for one in switches.counts(text):
         if one.name == "SymbolErrorCounter":
             where = device if one.device.startswith("lid ") else one.device
             out[where, one.port] = {SYMBOLS: one.value}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.ask.deploy.cabling import Plan
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from railyard.ask.audit.design.blocks import UNKNOWN
+from railyard.ask.audit.blocks import UNKNOWN
 from railyard.ask.audit.symptom import Finding
 from railyard.cluster.asbuilt.discovery import same_port
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard import catalog as catalogs
-from railyard.ask.audit.design.absent import completed
-from railyard.ask.audit.design.blocks import levels
-from railyard.ask.audit.design.infer import infer, tier_name
+from railyard.ask.audit.absent import completed
+from railyard.ask.audit.blocks import Found, levels
 from railyard.ask.audit.differences import differences
 from railyard.ask.audit.evidence import evidence
-from railyard.ask.audit.network import Found
+from railyard.ask.audit.infer import infer, tier_name
 from railyard.ask.audit.reference import Pricing, price_of
 from railyard.ask.audit.symptom import KINDS, Places, placed
 from railyard.cluster.asbuilt import ibnetdiscover, lldp, netbox
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.ask.audit.against import Difference
-    from railyard.ask.audit.design.infer import Design
+    from railyard.ask.audit.infer import Design
     from railyard.ask.audit.planned import Expected, PlanPricing
     from railyard.ask.audit.symptom import Finding
     from railyard.cluster.asbuilt.discovery import Discovery

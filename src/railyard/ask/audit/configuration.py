@@ -10,20 +10,19 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.audit.against import frames_share
-from railyard.ask.audit.design.blocks import UNKNOWN
+from railyard.ask.audit.blocks import UNKNOWN
 from railyard.ask.audit.symptom import Finding, Setting, Symptom
-from railyard.ask.deploy.emit.intent import switches
+from railyard.ask.deploy.cabling import is_infiniband
+from railyard.ask.deploy.emit.intent import on_the_way, switches
 from railyard.ask.deploy.emit.read_back import READERS, facts_of, headroom_words, wrong_facts, wrong_ports
-from railyard.ask.deploy.headroom import on_the_way
-from railyard.ask.deploy.plan.drawn import is_infiniband
 from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.kit.errors import Problem
 
 if TYPE_CHECKING:
     from railyard.ask.audit.symptom import Names
+    from railyard.ask.deploy.cabling import Plan
     from railyard.ask.deploy.emit.intent import SwitchIntent
     from railyard.ask.deploy.emit.read_back import Facts
-    from railyard.ask.deploy.plan.cabling import Plan
     from railyard.cluster.asbuilt.reported.reports import Configuration, Reports
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.audit.design.blocks import UNKNOWN, usual_rate
+from railyard.ask.audit.blocks import UNKNOWN, usual_rate
 from railyard.ask.audit.loads import Change
 from railyard.ask.audit.symptom import Finding, Places
 from railyard.cluster.asbuilt.discovery import natural
@@ -16,10 +16,9 @@ from railyard.cluster.asbuilt.ibnetdiscover import PORT_LANES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from railyard.ask.audit.design.absent import Absent
-    from railyard.ask.audit.design.blocks import Block, PortMap
-    from railyard.ask.audit.design.infer import Design, Group, HostPort
-    from railyard.ask.audit.network import Found
+    from railyard.ask.audit.absent import Absent
+    from railyard.ask.audit.blocks import Block, Found, PortMap
+    from railyard.ask.audit.infer import Design, Group, HostPort
 
 RARE = 0.1
 """Share of the hosts' cables up to which a lower rate is a fault, and not another kind of host."""

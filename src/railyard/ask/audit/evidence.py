@@ -14,8 +14,8 @@ from railyard.kit.errors import Problem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.ask.audit.network import Found
-    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.ask.audit.blocks import Found
+    from railyard.ask.deploy.cabling import Plan
     from railyard.cluster.asbuilt.discovery import Discovery, Twins
     from railyard.cluster.asbuilt.reported.reports import Reports
 

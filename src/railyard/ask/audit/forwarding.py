@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.audit.design.blocks import UNKNOWN
-from railyard.ask.audit.design.infer import by_name
+from railyard.ask.audit.blocks import UNKNOWN
+from railyard.ask.audit.infer import by_name
 from railyard.ask.audit.reference import MOST
 from railyard.ask.audit.symptom import Finding, Symptom
 from railyard.kit.errors import Problem
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.audit.network import Found
+    from railyard.ask.audit.blocks import Found
     from railyard.cluster.asbuilt.reported.reports import Reports
 
 

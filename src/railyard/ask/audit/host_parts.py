@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.audit.design.blocks import UNKNOWN
+from railyard.ask.audit.blocks import UNKNOWN
 from railyard.ask.audit.symptom import Finding, Symptom
 from railyard.cluster.nccl.machines import GT_S
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from railyard.ask.audit.symptom import Names
-    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.ask.deploy.cabling import Plan
     from railyard.cluster.asbuilt.reported.reports import Part, Reports
 
 

@@ -10,14 +10,13 @@ import numpy as np
 
 from railyard import catalog as catalogs
 from railyard.ask.audit.against import Difference, ends_of, matched
-from railyard.ask.audit.design.infer import infer
-from railyard.ask.audit.network import Found
+from railyard.ask.audit.blocks import Found
+from railyard.ask.audit.infer import infer
+from railyard.ask.audit.price import StepPricing, Wrong
+from railyard.ask.audit.price import priced as settings_price
 from railyard.ask.audit.reference import Pricing, price_of
-from railyard.ask.audit.setting_price import priced as settings_price
-from railyard.ask.audit.step_price import StepPricing, Wrong
 from railyard.ask.audit.symptom import Places
-from railyard.ask.deploy.plan.cabling import as_set, plan_of
-from railyard.ask.deploy.plan.drawn import dialects, drawn
+from railyard.ask.deploy.cabling import as_set, dialects, drawn, plan_of
 from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice, same_port
 from railyard.kit.errors import InputError, SimulationError
 from railyard.work.study import compose
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from railyard.ask.audit.against import Moved
     from railyard.ask.audit.loads import Change, Move
     from railyard.ask.audit.symptom import Finding, Setting, Symptom
-    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.ask.deploy.cabling import Plan
     from railyard.work.scenario.load import Draft
 
 KNOWN = 0.3

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.audit.design.infer import by_name
+from railyard.ask.audit.infer import by_name
 from railyard.ask.audit.loads import Change, Move, Tables
-from railyard.ask.audit.setting_price import priced as settings_price
-from railyard.ask.audit.setting_price import rack_of
+from railyard.ask.audit.price import priced as settings_price
+from railyard.ask.audit.price import rack_of
 from railyard.measure.cost.assumptions import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.audit.design.blocks import Block
-    from railyard.ask.audit.design.infer import Design
-    from railyard.ask.audit.network import Found
+    from railyard.ask.audit.blocks import Block, Found
+    from railyard.ask.audit.infer import Design
     from railyard.ask.audit.symptom import Finding
     from railyard.catalog import Catalog
     from railyard.cluster.fabric import Fabric

@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from railyard.ask.audit.design.blocks import UNKNOWN
+from railyard.ask.audit.blocks import UNKNOWN
 from railyard.ask.audit.loads import Change, Move
 from railyard.cluster.asbuilt.discovery import same_port
 
 if TYPE_CHECKING:
-    from railyard.ask.audit.design.infer import Design
-    from railyard.ask.audit.network import Found
+    from railyard.ask.audit.blocks import Found
+    from railyard.ask.audit.infer import Design
     from railyard.cluster.asbuilt.discovery import Discovery
 
 

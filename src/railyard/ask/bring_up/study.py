@@ -15,7 +15,7 @@ import numpy as np
 from railyard.ask.bring_up import site as parts
 from railyard.ask.bring_up.play import Built, Pace, play
 from railyard.ask.bring_up.site import Lead, Site, order_of, site_of
-from railyard.ask.deploy.plan.cabling import plan_of
+from railyard.ask.deploy.cabling import plan_of
 from railyard.cluster.bill import bill_of
 from railyard.kit.errors import InputError
 from railyard.kit.quantities import percentile

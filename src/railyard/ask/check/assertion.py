@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-from railyard.ask.audit.step_price import StepPricing
+from railyard.ask.audit.price import StepPricing
 from railyard.cluster.bill import bill_of
 from railyard.kit import quantities
 from railyard.kit.errors import InputError

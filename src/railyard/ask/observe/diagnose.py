@@ -264,8 +264,8 @@ def _blind(record: Record) -> Record:
 
 
 def _operations(file: Path) -> Diagnosis:
-    from railyard.ask.observe.whatif.operations import read_operations
-    from railyard.ask.observe.whatif.slowdown import slowdown
+    from railyard.ask.observe.operations import read_operations
+    from railyard.ask.observe.slowdown import slowdown
 
     found = slowdown(read_operations(file))
     answer = Diagnosis(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.observe.kernel_names import BUSBW
+from railyard.ask.observe.kernels import BUSBW
 from railyard.engine.flow import FLOW
 from railyard.graph import Job, Kind, Label, TaskGraph
 from railyard.graph.task_graph import CollectiveKind, Communicators, Stream

@@ -8,8 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
-from railyard.ask.observe.reader import readers
-from railyard.ask.observe.sources import sources, upto
+from railyard.ask.observe.reader import readers, sources, upto
 from railyard.kit.errors import InputError, SimulationError
 from railyard.work.study.tasks import Task
 from railyard.work.study.workers import Local
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from railyard.ask.observe.reader import Piece, Reader
-    from railyard.ask.observe.sources import Source
+    from railyard.ask.observe.reader import Piece, Reader, Source
     from railyard.work.study.tasks import Done
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.observe.expected import expected_s
-from railyard.ask.observe.kernel_names import BUSBW
+from railyard.ask.observe.kernels import BUSBW
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.measure.result.answers.check import EVEN
 

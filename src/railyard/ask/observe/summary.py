@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.ask.observe.gather import gather
-from railyard.ask.observe.kernel_names import BUSBW
-from railyard.ask.observe.kernels import COMMUNICATION, COMPUTE
+from railyard.ask.observe.kernels import BUSBW, COMMUNICATION, COMPUTE
 from railyard.ask.observe.measured import record_of
 from railyard.graph import Record, TaskGraph
 from railyard.graph.parquet import read_record

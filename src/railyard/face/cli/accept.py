@@ -13,9 +13,9 @@ from railyard.ask.accept.planned import planned
 from railyard.ask.accept.results import collected
 from railyard.ask.accept.tests import FILE, NCCL
 from railyard.ask.bring_up.study import study
+from railyard.ask.deploy.cabling import plan_of
 from railyard.ask.deploy.emit.configurations import writer
 from railyard.ask.deploy.files import Case, junit, replaced
-from railyard.ask.deploy.plan.cabling import plan_of
 from railyard.face.api import numbers
 from railyard.face.cli import terminal
 from railyard.face.cli.terminal import Progress, Table, emit, say

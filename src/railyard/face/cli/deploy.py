@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from railyard.ask.audit.audit import Audit
     from railyard.ask.audit.symptom import Finding
     from railyard.ask.deploy.emit.provision.files import Provision
-    from railyard.ask.deploy.plan.shared import Demand
+    from railyard.ask.deploy.tenants import Demand
 
 SHOWN = 40
 
@@ -37,12 +37,12 @@ def deploy(
     Raises:
         InputError: The scenario, the URL or the inventory is wrong, or the folder cannot be written.
     """
+    from railyard.ask.deploy.cabling import as_set, plan_of
     from railyard.ask.deploy.emit import folder
     from railyard.ask.deploy.emit.collectives import collectives_of
     from railyard.ask.deploy.emit.configurations import writer
     from railyard.ask.deploy.emit.provision.intent import read
-    from railyard.ask.deploy.plan.cabling import as_set, plan_of
-    from railyard.ask.deploy.plan.shared import demands
+    from railyard.ask.deploy.tenants import demands
     from railyard.face.cli import terminal
     from railyard.face.cli.terminal import Progress
     from railyard.work.study import compose

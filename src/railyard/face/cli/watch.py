@@ -11,7 +11,7 @@ from railyard.face.cli.terminal import Table, emit, say
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.ask.observe.live.prometheus import Exporter
+    from railyard.ask.observe.live import Exporter
 
 SHOWN = 20
 MOST_PORT = 65535
@@ -24,7 +24,7 @@ def rehearse(run: Path, *, cluster: Path | None, out: Path | None) -> None:
         InputError: The run cannot be read, or a file is missing.
     """
     from railyard.ask.observe.answer import cluster_for, seed_of
-    from railyard.ask.observe.live.telemetry import openmetrics, undisturbed
+    from railyard.ask.observe.live import openmetrics, undisturbed
     from railyard.ask.observe.summary import record_file
     from railyard.graph.parquet import read_record
     from railyard.kit.errors import InputError
@@ -59,8 +59,8 @@ def watch(
     """
     from railyard.ask.observe.answer import cluster_of
     from railyard.ask.observe.expected import Drift
-    from railyard.ask.observe.live.prometheus import Prometheus, page
-    from railyard.ask.observe.live.watch import Expected, calibrated, expectations, exposition, files, learn, look
+    from railyard.ask.observe.live import Prometheus, page
+    from railyard.ask.observe.watch import Expected, calibrated, expectations, exposition, files, learn, look
     from railyard.kit.errors import InputError
     from railyard.kit.files import write_text
 
@@ -97,7 +97,7 @@ def _exporter(where: str, cluster: Path | None) -> Exporter:
     Raises:
         InputError: There is nothing to export, or nothing can listen there.
     """
-    from railyard.ask.observe.live.prometheus import LOOPBACK, Exporter
+    from railyard.ask.observe.live import LOOPBACK, Exporter
     from railyard.ask.observe.reader import is_count
     from railyard.kit.errors import InputError
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from railyard.ask.deploy.plan.cabling import plan_of
-from railyard.ask.deploy.plan.drawn import dialects, drawn
+from railyard.ask.deploy.cabling import dialects, drawn, plan_of
 from railyard.work.scenario import load
 from railyard.work.study import compose
 from railyard_validation.trials.trial import Case, Trial, trials

@@ -12,11 +12,11 @@ import numpy as np
 from railyard.ask.check.isolation.configured import Line
 from railyard.ask.check.isolation.prove import Changes, Proof, Violation, prove
 from railyard.ask.check.isolation.read import DUAL, configured
-from railyard.ask.check.isolation.wired import Cable, Server, Wired
+from railyard.ask.check.isolation.routes import Cable, Server, Wired
+from railyard.ask.deploy.cabling import HOSTS6, addresses_of, drawn, interface, is_infiniband
 from railyard.ask.deploy.emit.configurations import files
 from railyard.ask.deploy.emit.labs import port_guids
-from railyard.ask.deploy.plan.drawn import HOSTS6, addresses_of, drawn, interface, is_infiniband
-from railyard.ask.deploy.plan.shared import shared_of
+from railyard.ask.deploy.tenants import shared_of
 from railyard.cluster.asbuilt.discovery import dialect
 from railyard.cluster.tenancy import MECHANISMS
 from railyard.kit.errors import InputError
@@ -24,7 +24,7 @@ from railyard.kit.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.ask.deploy.cabling import Plan
     from railyard.cluster.tenancy import Tenancy
 
 

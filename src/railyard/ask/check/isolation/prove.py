@@ -13,16 +13,14 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from railyard.ask.check.isolation.routes import Down, Routes
-from railyard.ask.check.isolation.wired import Node
+from railyard.ask.check.isolation.routes import Down, Node, Routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from ipaddress import IPv4Address, IPv6Address
 
     from railyard.ask.check.isolation.configured import Line, Port, Prefix, Rule
-    from railyard.ask.check.isolation.routes import Hop, Route
-    from railyard.ask.check.isolation.wired import Server, Wired
+    from railyard.ask.check.isolation.routes import Hop, Route, Server, Wired
 
 
 class _Union:

@@ -1,7 +1,7 @@
 """`headroom holds at 300 m`: with every cable of the back-end at least so long, what arrives after a pause fits.
 
-By the law that rendered configurations follow (`deploy.headroom`): that of the switch's ASIC in SONiC, as buffer taken
-when all packets are small, not as bytes on the cable.
+By the law that rendered configurations follow (`deploy.emit.intent`): that of the ASIC in SONiC, as buffer taken when
+all packets are small, not as bytes on the cable.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 import numpy as np
 
 from railyard.ask.check.assertion import Outcome, assertions, rounded
-from railyard.ask.deploy.headroom import asic_of, headroom
+from railyard.ask.deploy.emit.intent import asic_of, headroom
 from railyard.cluster.names import node_name
 from railyard.cluster.reach import HEADROOM_SHARE
 from railyard.kit import quantities
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.ask.check.assertion import Subject
-    from railyard.ask.deploy.headroom import Asic
+    from railyard.ask.deploy.emit.intent import Asic
     from railyard.cluster import Cluster
     from railyard.cluster.plan import NetworkPlan
     from railyard.cluster.topology.wiring import Wiring

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from railyard.ask.audit.step_price import Wrong
+from railyard.ask.audit.price import Wrong
 from railyard.ask.check.assertion import Outcome, assertions
 from railyard.ask.check.waits import cuts
 from railyard.cluster.names import link_name, node_name

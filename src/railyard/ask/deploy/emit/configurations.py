@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from railyard.ask.check.isolation import configured as as_meant
 from railyard.ask.check.isolation.read import DUAL, ENDINGS, INTERFACES, configured
+from railyard.ask.deploy.cabling import drawn, is_infiniband
 from railyard.ask.deploy.emit import collectives as libraries
 from railyard.ask.deploy.emit import eos, frr, junos, sonic
 from railyard.ask.deploy.emit.collectives import NOTHING, CollectivesIntent
 from railyard.ask.deploy.emit.intent import DSCP_ROCE, LOSSLESS, hosts, switches
 from railyard.ask.deploy.emit.labs import port_guids
 from railyard.ask.deploy.emit.read_back import differences
-from railyard.ask.deploy.plan.drawn import drawn, is_infiniband
 from railyard.cluster.asbuilt.discovery import dialect
 from railyard.cluster.fabric import fabrics
 from railyard.cluster.nccl import machines as graphs
@@ -24,8 +24,8 @@ from railyard.kit.errors import InputError, SimulationError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from railyard.ask.deploy.cabling import Plan
     from railyard.ask.deploy.emit.intent import HostIntent, SwitchIntent
-    from railyard.ask.deploy.plan.cabling import Plan
     from railyard.cluster import Cluster
     from railyard.cluster.fabric import Fabric
     from railyard.cluster.nccl.machine import Machine

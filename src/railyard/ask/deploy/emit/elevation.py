@@ -12,7 +12,7 @@ from railyard.ask.deploy.emit.tables import panel_names
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.ask.deploy.cabling import Plan
 
 COLOURS = {
     "server": "#4c72b0",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.ask.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS, MAX_PATHS
-from railyard.ask.deploy.headroom import headroom
+from railyard.ask.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS, MAX_PATHS, headroom
 
 if TYPE_CHECKING:
     from railyard.ask.deploy.emit.intent import Access, Port, SwitchIntent
-    from railyard.ask.deploy.plan.shared import Vrf
+    from railyard.ask.deploy.tenants import Vrf
 
 PROFILE = "lossless"
 """Of buffers, by name."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.ask.deploy.cabling import drawn, is_infiniband
 from railyard.ask.deploy.emit import configurations, labs, netbox, tables
 from railyard.ask.deploy.emit.collectives import NOTHING, CollectivesIntent
 from railyard.ask.deploy.emit.elevation import elevation, hall
@@ -15,7 +16,6 @@ from railyard.ask.deploy.emit.infragraph import infragraph
 from railyard.ask.deploy.emit.labs import dot, netlist
 from railyard.ask.deploy.emit.provision import files as provisioning
 from railyard.ask.deploy.files import replaced
-from railyard.ask.deploy.plan.drawn import drawn, is_infiniband
 from railyard.cluster.asbuilt.discovery import dialect
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from railyard.ask.deploy.cabling import Plan
     from railyard.ask.deploy.emit.provision.files import Provision
-    from railyard.ask.deploy.plan.cabling import Plan
 
 ELEVATION = 120
 """Racks on the page and in the drawing."""

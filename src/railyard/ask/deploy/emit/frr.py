@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from railyard.ask.deploy.emit.intent import Access, SwitchIntent
-    from railyard.ask.deploy.plan.shared import Vrf
+    from railyard.ask.deploy.tenants import Vrf
 
 
 def render(intent: SwitchIntent) -> str:

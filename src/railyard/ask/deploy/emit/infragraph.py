@@ -19,7 +19,7 @@ from railyard.cluster.hall.devices import NETWORKS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.ask.deploy.cabling import Plan
 
 NAME = re.compile(r"[^A-Za-z0-9_-]+")
 """What its names may not hold: dots and brackets are its syntax of endpoints."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from railyard.ask.deploy.emit.intent import BFD_MS, CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS
-from railyard.ask.deploy.headroom import FRAME
+from railyard.ask.deploy.emit.intent import BFD_MS, CNP, DSCP_CNP, DSCP_ROCE, FRAME, LOSSLESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from railyard.ask.deploy.emit.intent import SwitchIntent
-    from railyard.ask.deploy.plan.shared import Vrf
+    from railyard.ask.deploy.tenants import Vrf
 
 
 THRESHOLD_OF_ONE = 7

@@ -5,16 +5,16 @@ from __future__ import annotations
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
+from railyard.ask.deploy.cabling import drawn, is_infiniband
 from railyard.ask.deploy.emit import tables
 from railyard.ask.deploy.emit.intent import hosts
-from railyard.ask.deploy.plan.drawn import drawn, is_infiniband
 from railyard.cluster.asbuilt.discovery import dialect
 from railyard.cluster.asbuilt.ibnetdiscover import LANE_BPS, PORT_LANES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.ask.deploy.cabling import Plan
     from railyard.cluster.asbuilt.discovery import Discovery, FoundCable
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.ask.deploy.cabling import HOST_MTU, MTU
 from railyard.ask.deploy.emit import tables
-from railyard.ask.deploy.plan.drawn import HOST_MTU, MTU
 from railyard.cluster.hall.hall import cords
 from railyard.cluster.hall.patching import PANEL, trunk_of
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.ask.deploy.cabling import Plan
     from railyard.cluster.asbuilt.discovery import Dialect
 
 SITE, MAKER = "railyard", "planned"

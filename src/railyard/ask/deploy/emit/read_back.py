@@ -11,7 +11,7 @@ from collections import Counter
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.deploy.headroom import USUAL, headroom
+from railyard.ask.deploy.emit.intent import USUAL, headroom
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,20 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from railyard.ask.deploy.cabling import as_set, is_infiniband, plan_of
 from railyard.ask.deploy.emit import configurations
 from railyard.ask.deploy.emit.collectives import collectives_of, tuner_rows, variables
 from railyard.ask.deploy.emit.intent import switches
 from railyard.ask.deploy.emit.read_back import READERS
-from railyard.ask.deploy.plan.cabling import as_set, plan_of
-from railyard.ask.deploy.plan.drawn import is_infiniband
 from railyard.cluster.asbuilt.discovery import dialect
 from railyard.work.study import compose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from railyard.ask.deploy.cabling import Plan
     from railyard.ask.deploy.emit.collectives import CollectivesIntent
-    from railyard.ask.deploy.plan.cabling import Plan
     from railyard.work.scenario.load import Draft
 
 SYSTEMS = ("sonic", "eos", "junos")

@@ -8,13 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.deploy.emit import frr
-from railyard.ask.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS
-from railyard.ask.deploy.headroom import headroom
+from railyard.ask.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS, headroom
 from railyard.cluster.asbuilt.discovery import SONIC_LANES
 
 if TYPE_CHECKING:
     from railyard.ask.deploy.emit.intent import Port, SwitchIntent
-    from railyard.ask.deploy.plan.shared import Vrf
+    from railyard.ask.deploy.tenants import Vrf
 
 
 TUNNEL, NVO = "vtep", "nvo"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.deploy.plan.drawn import addresses_of, is_infiniband
+from railyard.ask.deploy.cabling import addresses_of, is_infiniband
 from railyard.cluster.bill import bill_of
 from railyard.cluster.hall.devices import NETWORKS
 from railyard.cluster.hall.hall import trunks
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.ask.deploy.cabling import Plan
     from railyard.cluster.asbuilt.discovery import Dialect
 
 
@@ -203,7 +203,7 @@ def devices(plan: Plan) -> pl.DataFrame:
     """A row a device: name, role, box, rack and lowest unit, height, power, management, loopback, AS."""
     import polars as pl
 
-    from railyard.ask.deploy.plan.drawn import ipv4
+    from railyard.ask.deploy.cabling import ipv4
 
     rows, numbers = plan.devices, addresses_of(plan)
     return pl.DataFrame(
@@ -249,7 +249,7 @@ def addresses(plan: Plan) -> pl.DataFrame:
     """A row a cable of a server: names, addresses of both ends in both families."""
     import polars as pl
 
-    from railyard.ask.deploy.plan.drawn import HOSTS6, ipv4, ipv6
+    from railyard.ask.deploy.cabling import HOSTS6, ipv4, ipv6
 
     numbers = addresses_of(plan)
     own = np.flatnonzero(numbers.access)

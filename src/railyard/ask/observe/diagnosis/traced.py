@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from railyard.ask.observe.diagnosis import blame
-from railyard.ask.observe.diagnosis.blame import stalls_of
+from railyard.ask.observe.diagnosis import work as blame
 from railyard.ask.observe.diagnosis.compute import LEAST, SPREADS
-from railyard.ask.observe.diagnosis.episodes import Episode, Series, quantile
-from railyard.ask.observe.diagnosis.groups import MOST_SHOWN, groups_of, networks
+from railyard.ask.observe.diagnosis.episodes import MOST_SHOWN, Episode, Series, groups_of, networks, quantile
 from railyard.ask.observe.diagnosis.verdict import UNPRICED, Diagnosis, Suspect, sure
-from railyard.ask.observe.diagnosis.work import ALL, CHIPS, PREEMPTED, work_of
-from railyard.ask.observe.kernel_names import ATTENTION, EXPERT, GEMM, WORDS
-from railyard.ask.observe.kernels import COMMUNICATION
+from railyard.ask.observe.diagnosis.work import ALL, CHIPS, PREEMPTED, stalls_of, work_of
+from railyard.ask.observe.kernels import ATTENTION, COMMUNICATION, EXPERT, GEMM, WORDS
 from railyard.measure.result.answers.check import ALL_RANKS
 
 if TYPE_CHECKING:
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.observe.diagnosis.groups import Group
+    from railyard.ask.observe.diagnosis.episodes import Group
     from railyard.ask.observe.diagnosis.verdict import Price
     from railyard.ask.observe.diagnosis.work import Work
     from railyard.graph import Record
@@ -189,7 +186,7 @@ class _Trace:
                 continue
             episode = max(known, key=lambda one: one.spreads)
             levels = {
-                kind: blame.Level(one.over(number, episode.steps), one.chance(episode.steps))
+                kind: blame.BlameLevel(one.over(number, episode.steps), one.chance(episode.steps))
                 for kind, one in series.items()
                 if kind != ALL and self.share(kind) >= LEAST and np.isfinite(one.over(number, episode.steps))
             }

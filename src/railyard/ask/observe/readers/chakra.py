@@ -11,8 +11,7 @@ from collections import deque
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from railyard.ask.observe.kernel_names import kind_of
-from railyard.ask.observe.kernels import COMMUNICATION, COMPUTE, COPY, KernelRows
+from railyard.ask.observe.kernels import COMMUNICATION, COMPUTE, COPY_PHASE, KernelRows, kind_of
 from railyard.ask.observe.reader import Piece, Reader, readers
 from railyard.kit.errors import InputError
 from railyard.work.trace.chakra_files import decoded
@@ -21,7 +20,7 @@ from railyard.work.trace.chakra_order import COLLECTIVE, KINDS, MEM_LOAD, MEM_ST
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from railyard.ask.observe.sources import Source
+    from railyard.ask.observe.reader import Source
     from railyard.work.trace.chakra_order import ChakraNode
 
 _RANK = re.compile(r"(\d{1,9})\.(?:et|json)(?:\.gz)?$")
@@ -98,7 +97,7 @@ def _timeline(nodes: Sequence[ChakraNode]) -> Iterator[tuple[ChakraNode, int]]:
 def _add(rows: KernelRows, node: ChakraNode, start_us: int) -> None:
     about = node.attributes
     talks = node.kind in _COMMUNICATIONS
-    phase = COMMUNICATION if talks else COPY if node.kind in _COPIES else COMPUTE
+    phase = COMMUNICATION if talks else COPY_PHASE if node.kind in _COPIES else COMPUTE
     size, called = about.get("comm_size", 0), about.get("comm_type")
     named = KINDS[called].lower() if isinstance(called, int) and 0 <= called < len(KINDS) else ""
     lane = about.get("tid", about.get("stream", 0))

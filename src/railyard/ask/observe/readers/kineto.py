@@ -10,13 +10,12 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.observe.gather import EventFile
-from railyard.ask.observe.kernel_names import is_communication, kind_of
-from railyard.ask.observe.kernels import COMMUNICATION, COMPUTE, COPY, KernelRows
+from railyard.ask.observe.kernels import COMMUNICATION, COMPUTE, COPY_PHASE, KernelRows, is_communication, kind_of
 from railyard.ask.observe.reader import Piece, Reader, readers
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
-    from railyard.ask.observe.sources import Source
+    from railyard.ask.observe.reader import Source
 
 _RANK = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
 _BYTES = {
@@ -176,7 +175,7 @@ def _phase(category: str, name: str) -> str:
     if category == "kernel":
         return COMMUNICATION if is_communication(name) else COMPUTE
     if category in _COPIES:
-        return COPY
+        return COPY_PHASE
     return COMMUNICATION if category == "user_annotation" and name.startswith("gloo:") else ""
 
 

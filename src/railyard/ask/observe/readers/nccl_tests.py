@@ -14,12 +14,12 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.observe.kernel_names import BUSBW, kind_of
+from railyard.ask.observe.kernels import BUSBW, kind_of
 from railyard.ask.observe.reader import Piece, Reader, Timed, is_count, readers
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
-    from railyard.ask.observe.sources import Source
+    from railyard.ask.observe.reader import Source
 
 _TESTS = "all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce|sendrecv|gather|scatter|hypercube"
 _TEST = re.compile(f"({_TESTS})_perf")

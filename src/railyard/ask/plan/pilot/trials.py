@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.ask.observe.expected import collective_s
-from railyard.ask.observe.kernel_names import BUSBW
+from railyard.ask.observe.kernels import BUSBW
 from railyard.ask.plan.designs import service
 from railyard.ask.plan.designs.build import Bench
 from railyard.ask.plan.designs.doubt import Doubts

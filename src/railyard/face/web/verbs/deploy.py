@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def deploy(request: VerbRequest) -> Outcome:
     """The page of the deployment, in the folder of its files."""
+    from railyard.ask.deploy.cabling import plan_of
     from railyard.ask.deploy.emit import folder
     from railyard.ask.deploy.emit.collectives import collectives_of
-    from railyard.ask.deploy.plan.cabling import plan_of
     from railyard.work.study import compose
     from railyard.work.study.folder import slug
 

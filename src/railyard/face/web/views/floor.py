@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.ask.audit.audit import device_of
-from railyard.ask.deploy.plan.cabling import plan_of
+from railyard.ask.deploy.cabling import plan_of
 from railyard.ask.observe.answer import links_of
 from railyard.cluster.names import node_name
 from railyard.face.web import dispatch
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.ask.deploy.cabling import Plan
     from railyard.cluster import Cluster
     from railyard.measure.result.answers.answer import Answer
     from railyard.work.scenario.load import Draft

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
+from railyard.ask.deploy.cabling import MANAGEMENT, MANAGEMENT6, ipv4, ipv6
 from railyard.ask.deploy.emit.provision.intent import ENDING, Boot, boots
-from railyard.ask.deploy.plan.drawn import MANAGEMENT, MANAGEMENT6, ipv4, ipv6
 from railyard.kit.errors import SimulationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from railyard.ask.deploy.cabling import Plan
     from railyard.ask.deploy.emit.provision.intent import Boot, Known
-    from railyard.ask.deploy.plan.cabling import Plan
 
 
 LEASE_S = 3600

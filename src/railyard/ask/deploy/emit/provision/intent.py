@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.deploy.plan.drawn import HOSTS6, MANAGEMENT6, addresses_of, interface, ipv4, ipv6, is_infiniband
-from railyard.ask.deploy.plan.shared import shared_of
+from railyard.ask.deploy.cabling import HOSTS6, MANAGEMENT6, addresses_of, interface, ipv4, ipv6, is_infiniband
+from railyard.ask.deploy.tenants import shared_of
 from railyard.kit import table
 from railyard.kit.errors import InputError, Problem, did_you_mean
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.ask.deploy.cabling import Plan
 
 
 COLUMNS = ("device", "mac", "serial", "circuit_id")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from railyard.ask.observe import live
 from railyard.ask.observe.expected import Seen, expected_s
-from railyard.ask.observe.kernel_names import BUSBW, kind_of
-from railyard.ask.observe.live import prometheus
-from railyard.ask.observe.live.prometheus import Key, labels_of
+from railyard.ask.observe.kernels import BUSBW, kind_of
+from railyard.ask.observe.live import LabelKey, labels_of
 from railyard.ask.observe.reader import is_count
 
 if TYPE_CHECKING:
@@ -19,33 +19,33 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.ask.observe.expected import Drift
-    from railyard.ask.observe.live.prometheus import Prometheus
+    from railyard.ask.observe.live import Prometheus
     from railyard.cluster import Cluster
 
 
 _PANELS = (
     (
         "busbw of collectives, GB/s",
-        prometheus.BUSBW,
+        live.BUSBW_METRIC,
         "{{collective}} {{message_size}} {{comm_name}} {{node}} {{gpu}}",
         "GBs",
     ),
     (
         "busbw that the model expects, GB/s",
-        prometheus.EXPECTED,
+        live.EXPECTED,
         "{{collective}} {{message_size}} {{nranks}} ranks on {{n_nodes}} nodes",
         "GBs",
     ),
-    ("measured over expected", prometheus.RATIO, "{{collective}} {{comm_name}}", "percentunit"),
-    ("symbol errors a second", f"rate({prometheus.SYMBOL_ERRORS}[5m])", "{{instance}} {{device}}", "short"),
+    ("measured over expected", live.RATIO, "{{collective}} {{comm_name}}", "percentunit"),
+    ("symbol errors a second", f"rate({live.SYMBOL_ERRORS}[5m])", "{{instance}} {{device}}", "short"),
     (
         "ports that wait, ticks a second (look downstream)",
-        f"rate({prometheus.TRANSMIT_WAIT}[5m])",
+        f"rate({live.TRANSMIT_WAIT}[5m])",
         "{{instance}}",
         "short",
     ),
-    ("sent by ports", f"rate({prometheus.TRANSMITTED}[1m])", "{{instance}} {{device}}", "Bps"),
-    ("XID errors", prometheus.XID, "{{Hostname}} gpu {{gpu}}", "short"),
+    ("sent by ports", f"rate({live.TRANSMITTED}[1m])", "{{instance}} {{device}}", "Bps"),
+    ("XID errors", live.XID, "{{Hostname}} gpu {{gpu}}", "short"),
 )
 
 
@@ -124,7 +124,7 @@ def alerts(hold: str = "2m") -> list[Alert]:
     return [
         Alert(
             "NcclBelowModel",
-            f"{prometheus.RATIO} < {SLOW}",
+            f"{live.RATIO} < {SLOW}",
             hold,
             "ticket",
             "{{ $labels.collective }} of {{ $labels.comm_name }}: {{ $value | humanizePercentage }} of the model",
@@ -132,7 +132,7 @@ def alerts(hold: str = "2m") -> list[Alert]:
         ),
         Alert(
             "PortSymbolErrors",
-            f"rate({prometheus.SYMBOL_ERRORS}[5m]) > {ERRORS_PER_S}",
+            f"rate({live.SYMBOL_ERRORS}[5m]) > {ERRORS_PER_S}",
             hold,
             "ticket",
             "{{ $labels.instance }} {{ $labels.device }} port {{ $labels.port }}: {{ $value }} symbol errors a second",
@@ -140,7 +140,7 @@ def alerts(hold: str = "2m") -> list[Alert]:
         ),
         Alert(
             "PortLinkDowned",
-            f"increase({prometheus.LINK_DOWNED}[15m]) > 0",
+            f"increase({live.LINK_DOWNED}[15m]) > 0",
             "0s",
             "page",
             "{{ $labels.instance }} {{ $labels.device }} port {{ $labels.port }} went down",
@@ -148,7 +148,7 @@ def alerts(hold: str = "2m") -> list[Alert]:
         ),
         Alert(
             "PortWaits",
-            f"rate({prometheus.TRANSMIT_WAIT}[5m]) * {TICK_S} > {WAITING}",
+            f"rate({live.TRANSMIT_WAIT}[5m]) * {TICK_S} > {WAITING}",
             hold,
             "info",
             "{{ $labels.instance }} {{ $labels.device }} waits {{ $value | humanizePercentage }} of its time",
@@ -156,7 +156,7 @@ def alerts(hold: str = "2m") -> list[Alert]:
         ),
         Alert(
             "GpuXid",
-            f"{prometheus.XID} > 0",
+            f"{live.XID} > 0",
             "0s",
             "page",
             "{{ $labels.Hostname }} gpu {{ $labels.gpu }} reports XID {{ $value }}",
@@ -172,19 +172,19 @@ def rules(hold: str = "2m", every: str = "15s") -> str:
         hold: How long an alert must hold before it fires.
         every: How often rules are evaluated.
     """
-    keys = ", ".join(prometheus.KEYS)
-    ratio = f"{prometheus.BUSBW} / on ({keys}) group_left () max by ({keys}) ({prometheus.EXPECTED})"
+    keys = ", ".join(live.KEYS)
+    ratio = f"{live.BUSBW_METRIC} / on ({keys}) group_left () max by ({keys}) ({live.EXPECTED})"
     groups = [
         {
             "name": "railyard",
             "interval": every,
-            "rules": [{"record": prometheus.RATIO, "expr": ratio}, *(alert.plain() for alert in alerts(hold))],
+            "rules": [{"record": live.RATIO, "expr": ratio}, *(alert.plain() for alert in alerts(hold))],
         }
     ]
     return yaml.safe_dump({"groups": groups}, sort_keys=False, width=120)
 
 
-Expected = dict[Key, float]
+Expected = dict[LabelKey, float]
 """GB/s by `metrics.KEYS`."""
 
 
@@ -195,9 +195,9 @@ def expectations(server: Prometheus, cluster: Cluster, known: Expected) -> Expec
         InputError: The server does not answer.
     """
     found = dict(known)
-    for sample in server.query(f"count by ({', '.join(prometheus.KEYS)}) ({prometheus.BUSBW})"):
+    for sample in server.query(f"count by ({', '.join(live.KEYS)}) ({live.BUSBW_METRIC})"):
         key = _key(sample.labels)
-        kind, size = kind_of(key[0]), prometheus.size_of(key[1])
+        kind, size = kind_of(key[0]), live.size_of(key[1])
         if key in found or size is None or kind not in BUSBW or not is_count(key[2]):
             continue
         seconds = expected_s(cluster, kind, size, int(key[2]), int(key[3]) if is_count(key[3]) else 0)
@@ -209,15 +209,15 @@ def expectations(server: Prometheus, cluster: Cluster, known: Expected) -> Expec
 def exposition(expected: Expected) -> str:
     """The expected values for an exporter or for node_exporter's folder of text files."""
     lines = [
-        f"# HELP {prometheus.EXPECTED} Bus bandwidth that the model expects.",
-        f"# TYPE {prometheus.EXPECTED} gauge",
+        f"# HELP {live.EXPECTED} Bus bandwidth that the model expects.",
+        f"# TYPE {live.EXPECTED} gauge",
     ]
-    lines += [prometheus.line(prometheus.EXPECTED, labels_of(key), rate) for key, rate in sorted(expected.items())]
+    lines += [live.line(live.EXPECTED, labels_of(key), rate) for key, rate in sorted(expected.items())]
     return "\n".join(lines) + "\n"
 
 
-def _key(labels: Mapping[str, str]) -> Key:
-    return tuple(labels.get(name, "") for name in prometheus.KEYS)
+def _key(labels: Mapping[str, str]) -> LabelKey:
+    return tuple(labels.get(name, "") for name in live.KEYS)
 
 
 def files(folder: Path) -> dict[Path, str]:
@@ -235,7 +235,7 @@ def learn(drift: Drift, rows: Sequence[Mapping[str, Any]], at_s: float) -> None:
     """
     seen = []
     for one in rows:
-        kind, size = kind_of(one["collective"]), prometheus.size_of(one["message_size"])
+        kind, size = kind_of(one["collective"]), live.size_of(one["message_size"])
         if one["expected_gbs"] and one["busbw_gbs"] > 0 and size is not None:
             moved = size * BUSBW[kind](int(one["nranks"])) / 1e9
             name = _class((one["collective"], "", one["nranks"], one["n_nodes"]))
@@ -243,7 +243,7 @@ def learn(drift: Drift, rows: Sequence[Mapping[str, Any]], at_s: float) -> None:
     drift.take(seen)
 
 
-def _class(key: Key) -> str:
+def _class(key: LabelKey) -> str:
     return f"{key[0]} {key[2]}" + (f" over {key[3]}" if key[3] else "")
 
 
@@ -251,7 +251,7 @@ def calibrated(expected: Expected, drift: Drift) -> Expected:
     """GB/s with the constants that are applied."""
     found = {}
     for key, rate in expected.items():
-        kind, size, mine = kind_of(key[0]), prometheus.size_of(key[1]), drift.classes.get(_class(key))
+        kind, size, mine = kind_of(key[0]), live.size_of(key[1]), drift.classes.get(_class(key))
         if mine is None or size is None:
             continue
         moved = size * BUSBW[kind](int(key[2])) / 1e9
@@ -266,7 +266,7 @@ def look(server: Prometheus, expected: Expected) -> dict[str, Any]:
         InputError: The server does not answer.
     """
     rows = []
-    for sample in server.query(prometheus.BUSBW):
+    for sample in server.query(live.BUSBW_METRIC):
         key = _key(sample.labels)
         should = expected.get(key)
         rows.append(

@@ -1,4 +1,4 @@
-"""The HTTP API of Prometheus: instant queries and alerts."""
+"""A cluster while it runs, by its Prometheus: expected values, and alerts that were tried on simulated faults."""
 
 from __future__ import annotations
 
@@ -14,15 +14,25 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from railyard.ask.observe.diagnosis.peers import routed
+from railyard.ask.observe.diagnosis.simulated import measured_graph
+from railyard.ask.observe.kernels import BUSBW
+from railyard.cluster.names import node_name
+from railyard.graph import Kind
+from railyard.graph.task_graph import CollectiveKind
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from railyard.ask.observe.expected import Drift
+    from railyard.cluster import Cluster
+    from railyard.graph import Record
 
 
-BUSBW = "nccl_bus_bandwidth_gbs"
+BUSBW_METRIC = "nccl_bus_bandwidth_gbs"
 """NCCL inspector's: GB/s; labels `collective`, `message_size` (a range), `nranks`, `n_nodes`, `comm_name`, `node`,
 `gpu`."""
 
@@ -80,15 +90,15 @@ def _escaped(text: str) -> str:
 LOOPBACK = "127.0.0.1"
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-Key = tuple[str, ...]
+LabelKey = tuple[str, ...]
 
 
-def labels_of(key: Key) -> dict[str, str]:
+def labels_of(key: LabelKey) -> dict[str, str]:
     """Labels by name; an empty one is left out, as Prometheus reads it."""
     return {name: text for name, text in zip(KEYS, key, strict=True) if text}
 
 
-def page(expected: Mapping[Key, float], calibrated: Mapping[Key, float], drift: Drift) -> str:
+def page(expected: Mapping[LabelKey, float], calibrated: Mapping[LabelKey, float], drift: Drift) -> str:
     """The page: expected values, those with constants learned from the cluster, and their errors.
 
     Args:
@@ -258,3 +268,100 @@ class Prometheus:
 
 def _is_alert(one: Any) -> bool:
     return isinstance(one, dict) and all(isinstance(one.get(key, {}), dict) for key in ("labels", "annotations"))
+
+
+Labels = tuple[tuple[str, str], ...]
+
+
+def busbw_gbs(record: Record, per_host: int) -> dict[Labels, float]:
+    """GB/s of every communicator's collectives, the median, by labels as NCCL inspector writes them.
+
+    Args:
+        record: A step with its graph.
+        per_host: Accelerators of a server.
+    """
+    graph = record.graph
+    found: dict[Labels, list[float]] = {}
+    for task in np.flatnonzero((graph.kind == Kind.COLLECTIVE) & record.ended).tolist():
+        group, size = int(graph.rank[task]), int(graph.size_bytes[task])
+        members = graph.communicators.members(group)
+        ranks = len(members)
+        kind = CollectiveKind(graph.collective[task])
+        seconds = float(record.end_ps[task] - record.start_ps[task]) * 1e-12 / max(int(graph.count[task]), 1)
+        if seconds <= 0 or ranks < 2 or kind.name.lower() not in BUSBW:
+            continue
+        labels = {
+            "collective": "".join(word.capitalize() for word in kind.name.split("_")),
+            "comm_name": f"{graph.communicators.group[group]} {group}",
+            "message_size": range_of(size),
+            "n_nodes": str(len(np.unique(members // per_host))),
+            "nranks": str(ranks),
+        }
+        rate = size * BUSBW[kind.name.lower()](ranks) / seconds / 1e9
+        found.setdefault(tuple(sorted(labels.items())), []).append(rate)
+    return {key: float(np.median(rates)) for key, rates in found.items()}
+
+
+def expected_gbs(record: Record, per_host: int) -> dict[Labels, float]:
+    """What a run as it should be expects, by `metrics.KEYS`: the median over communicators."""
+    alike: dict[Labels, list[float]] = {}
+    for key, rate in busbw_gbs(record, per_host).items():
+        alike.setdefault(tuple(label for label in key if label[0] != "comm_name"), []).append(rate)
+    return {key: float(np.median(rates)) for key, rates in alike.items()}
+
+
+def undisturbed(faulty: Record, cluster: Cluster, seed: int) -> Record:
+    """The same step with the computations that were measured, on the cluster as it should be.
+
+    Args:
+        faulty: A step, with its graph.
+        cluster: On which it ran.
+        seed: By how much the seed of the switches' hashes may have been moved on.
+    """
+    said = faulty.meta.get("seed")
+    seeds = [seed, *([said] if isinstance(said, int) else [])]
+    return routed(measured_graph(faulty), cluster, faulty, seeds).replay()
+
+
+def openmetrics(
+    healthy: Record, faulty: Record, cluster: Cluster, *, start_s: float, fault_s: float, end_s: float, every_s: float
+) -> Iterator[str]:
+    """Lines of an hour or so, metric by metric.
+
+    Args:
+        healthy: A step as it should be.
+        faulty: The step with the fault.
+        cluster: On which both ran.
+        start_s: Unix time of the first sample.
+        fault_s: When the fault begins.
+        end_s: Of the last sample.
+        every_s: From one sample to the next.
+    """
+    times = np.arange(start_s, end_s, every_s)
+    per_host = cluster.ranks_per_server
+    rates = busbw_gbs(healthy, per_host), busbw_gbs(faulty, per_host)
+    yield f"# TYPE {BUSBW_METRIC} gauge"
+    for key in rates[0]:
+        for at in times.tolist():
+            yield line(BUSBW_METRIC, dict(key), rates[at >= fault_s].get(key, 0.0), at)
+    yield f"# TYPE {EXPECTED} gauge"
+    for key, rate in expected_gbs(healthy, per_host).items():
+        for at in times.tolist():
+            yield line(EXPECTED, dict(key), rate, at)
+    yield f"# TYPE {TRANSMITTED.removesuffix('_total')} counter"
+    for link, labels in _ports(cluster):
+        steps = [record.tables["links"]["bytes"][link] / (record.makespan_ps * 1e-12) for record in (healthy, faulty)]
+        for at in times.tolist():
+            sent = steps[0] * (min(at, fault_s) - start_s) + steps[1] * max(at - fault_s, 0.0)
+            yield line(TRANSMITTED, labels, max(sent, 0.0), at)
+    yield "# EOF"
+
+
+def _ports(cluster: Cluster) -> Iterator[tuple[int, dict[str, str]]]:
+    """Links that leave a NIC, and the labels of node_exporter."""
+    network = cluster.back_end
+    sources = cluster.links.source[: cluster.links.physical]
+    inside = (sources >= network.node_offset) & (sources < network.node_offset + network.ports)
+    for link in np.flatnonzero(inside).tolist():
+        name = node_name(cluster, int(sources[link])).removeprefix(f"{network.name} ").split()
+        yield link, {"instance": f"server-{name[1]}", "device": f"mlx5_{name[3] if len(name) > 3 else 0}", "port": "1"}

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.audit.design.blocks import Block, PortMap, blocks, levels
+from railyard.ask.audit.blocks import Block, PortMap, blocks, levels
 from railyard.cluster.asbuilt.discovery import natural
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.ask.audit.network import Found
+    from railyard.ask.audit.blocks import Found
 
 
 GROUP = 3

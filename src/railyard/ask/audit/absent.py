@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.audit.design.infer import tier_name
-from railyard.ask.audit.network import Found
+from railyard.ask.audit.blocks import Found
+from railyard.ask.audit.infer import tier_name
 from railyard.cluster.asbuilt.discovery import FoundDevice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from railyard.ask.audit.design.blocks import Block
-    from railyard.ask.audit.design.infer import Design, Group
+    from railyard.ask.audit.blocks import Block
+    from railyard.ask.audit.infer import Design, Group
 
 
 MOST = 4

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.deploy.plan.drawn import addresses_of, ipv4
+from railyard.ask.deploy.cabling import addresses_of, ipv4
 from railyard.cluster.tenancy import NOBODY
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.deploy.plan.cabling import Plan
+    from railyard.ask.deploy.cabling import Plan
     from railyard.cluster.tenancy import Tenancy
 
 

@@ -1,1 +1,0 @@
-"""The regular design that a network as found was meant to be."""

@@ -1,1 +1,0 @@
-"""What wrong settings of switches cost."""

@@ -1,1 +1,0 @@
-"""What gets cabled: devices in racks, and every cable with both ends."""

@@ -1,0 +1,245 @@
+"""Text that exporters of Prometheus serve: of DCGM, node_exporter (InfiniBand, ethtool), NCCL inspector.
+
+A sample is `name{label="value",...} number [time]`. Who counted stands in the labels: `Hostname`, `instance`, `node` or
+`host`, and `device`, `port`, `gpu` or `interface`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from railyard.ask.observe.reader import Count, Piece, Reader, is_count, readers
+from railyard.cluster.asbuilt import ibnetdiscover
+from railyard.cluster.asbuilt.reported import switches
+from railyard.kit.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from railyard.ask.observe.reader import Source
+
+
+def _is_perfquery(_: str, head: bytes) -> bool:
+    """By its headings."""
+    return b"# Port counters: " in head or b"# Port extended counters: " in head or b"Errors for " in head[:512]
+
+
+def _read_perfquery(source: Source) -> Piece:
+    """Counters of every port.
+
+    Raises:
+        InputError: There is none.
+    """
+    piece = Piece(source.name)
+    text = source.everything().decode("utf-8", errors="replace")
+    piece.counts += [Count(one.device, f"port {one.port}", one.name, one.value) for one in switches.counts(text)]
+    if not piece.counts and not switches.healthy(text[: 1 << 16]):
+        raise InputError("no counter of a port is in it", file=source.name)
+    return piece
+
+
+readers.add("infiniband", Reader("infiniband", "perfquery and ibqueryerrors", _is_perfquery, _read_perfquery))
+
+
+def _is_ibnetdiscover(_: str, head: bytes) -> bool:
+    """By its nodes."""
+    return ibnetdiscover.looks_like(head.decode("utf-8", errors="replace"))
+
+
+def _read_ibnetdiscover(source: Source) -> Piece:
+    """Devices and cables.
+
+    Raises:
+        InputError: There is no cable.
+    """
+    found = ibnetdiscover.read(source.everything().decode("utf-8", errors="replace"), source.name)
+    if not found.cables:
+        raise InputError("no cable is in it", file=source.name)
+    piece = Piece(source.name, cabling=found)
+    if found.problems:
+        piece.remarks.append(f"{len(found.problems)} lines of it could not be read: {found.problems[0].headline()}")
+    return piece
+
+
+readers.add(
+    "ibnetdiscover",
+    Reader("ibnetdiscover", "ibnetdiscover: devices and cables", _is_ibnetdiscover, _read_ibnetdiscover),
+)
+
+
+def _is_sonic(_: str, head: bytes) -> bool:
+    """By its keys."""
+    return b"COUNTERS_PORT_NAME_MAP" in head or b"COUNTERS:oid" in head or b"SAI_PORT_STAT_" in head
+
+
+def _read_sonic(source: Source) -> Piece:
+    """Counters of every port and queue.
+
+    Raises:
+        InputError: The file is damaged, or holds none.
+    """
+    try:
+        found = json.loads(source.everything())
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"the file is damaged: {error}", file=source.name) from None
+    tables = found if isinstance(found, dict) else {}
+    names: dict[str, str] = {}
+    for key in ("COUNTERS_PORT_NAME_MAP", "COUNTERS_QUEUE_NAME_MAP"):
+        names |= {oid: name for name, oid in _values(tables.get(key)).items()}
+    piece = Piece(source.name)
+    for key, table in tables.items():
+        if key.startswith("COUNTERS:oid"):
+            oid = key.removeprefix("COUNTERS:")
+            for name, value in _values(table).items():
+                if name.startswith("SAI_") and is_count(value):
+                    piece.counts.append(Count("", names.get(oid, oid), name, float(value)))
+    if not piece.counts:
+        raise InputError("no counter of a port is in it", file=source.name, allowed="a dump of COUNTERS_DB")
+    return piece
+
+
+def _values(table: Any) -> dict[str, str]:
+    """A hash, as redis-dump writes it (`value`) or plainly."""
+    plain = table.get("value", table) if isinstance(table, dict) else {}
+    return {str(key): str(value) for key, value in plain.items()} if isinstance(plain, dict) else {}
+
+
+readers.add("sonic", Reader("sonic", "SONiC's COUNTERS_DB as JSON", _is_sonic, _read_sonic))
+
+
+_SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+\S+)?(?:\s+#.*)?$")
+_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+_KNOWN = ("DCGM_", "node_infiniband_", "node_ethtool_", "node_network_", "nccl_")
+_EXPORTED_WHERE, _EXPORTED_PORT = (
+    ("Hostname", "hostname", "instance", "node", "host"),
+    ("device", "port", "gpu", "interface"),
+)
+
+
+def _is_exposition(_: str, head: bytes) -> bool:
+    """By its comments, or by a sample of a known exporter."""
+    text = head.decode("utf-8", errors="replace")
+    comments = "# TYPE " in text or "# HELP " in text
+    return (comments and any(word in text for word in _KNOWN)) or any(
+        line.startswith(_KNOWN) for line in text.splitlines()
+    )
+
+
+def _read_exposition(source: Source) -> Piece:
+    """Every sample of a known exporter.
+
+    Raises:
+        InputError: There is none.
+    """
+    piece, broken = Piece(source.name), 0
+    for line in source.everything().decode("utf-8", errors="replace").splitlines():
+        if not line.startswith(_KNOWN):
+            continue
+        found = _SAMPLE.match(line)
+        value = _number(found[3]) if found else math.nan
+        if found is None or not math.isfinite(value):
+            broken += 1
+            continue
+        labels = dict(_LABEL.findall(found[2] or ""))
+        port = " ".join(
+            f"{key} {labels[key]}" if key in ("gpu", "port") else labels[key] for key in _EXPORTED_PORT if key in labels
+        )
+        where = next((labels[key] for key in _EXPORTED_WHERE if labels.get(key)), "")
+        piece.counts.append(Count(where, port, found[1], value))
+    if not piece.counts:
+        raise InputError("no sample of a known exporter is in it", file=source.name, allowed=", ".join(_KNOWN))
+    if broken:
+        piece.remarks.append(f"{broken} samples are damaged or no numbers and were left out")
+    return piece
+
+
+def _number(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        return math.nan
+
+
+readers.add(
+    "exposition",
+    Reader("exposition", "text of Prometheus exporters: DCGM, node_exporter, NCCL", _is_exposition, _read_exposition),
+)
+
+
+_WHERE = ("host.name", "service.instance.id", "device.name", "hostname")
+_PORT = ("interface", "interface.name", "port", "object_name", "network.interface.name", "queue")
+
+
+def _is_otlp(_: str, head: bytes) -> bool:
+    """By its keys."""
+    return b'"resourceMetrics"' in head or b'"resource_metrics"' in head
+
+
+def _read_otlp(source: Source) -> Piece:
+    """The last value of every number.
+
+    Raises:
+        InputError: There is none.
+    """
+    piece = Piece(source.name)
+    last: dict[tuple[str, str, str], float] = {}
+    for one in _documents(source, piece):
+        for resource in _listed(one, "resourceMetrics", "resource_metrics"):
+            about = _labels(resource.get("resource"))
+            for scope in _listed(resource, "scopeMetrics", "scope_metrics"):
+                for metric in _listed(scope, "metrics"):
+                    _points(metric, about, last)
+    piece.counts = [Count(where, port, name, value) for (where, port, name), value in last.items()]
+    if not piece.counts:
+        raise InputError("no number is in it", file=source.name)
+    return piece
+
+
+def _documents(source: Source, piece: Piece) -> Iterator[Any]:
+    text = source.everything().decode("utf-8", errors="replace")
+    try:
+        yield json.loads(text)
+        return
+    except (ValueError, RecursionError):
+        broken = 0
+    for line in filter(str.strip, text.splitlines()):
+        try:
+            yield json.loads(line)
+        except (ValueError, RecursionError):
+            broken += 1
+    if broken:
+        piece.remarks.append(f"{broken} lines are damaged and were left out")
+
+
+def _listed(one: Any, *keys: str) -> list[dict[str, Any]]:
+    found: Any = next((one[key] for key in keys if isinstance(one, dict) and key in one), [])
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _labels(one: Any) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in _listed(one, "attributes"):
+        value = each.get("value")
+        if isinstance(value, dict) and value:
+            found[str(each.get("key", ""))] = str(next(iter(value.values())))
+    return found
+
+
+def _points(metric: dict[str, Any], about: dict[str, str], last: dict[tuple[str, str, str], float]) -> None:
+    for shape in ("sum", "gauge"):
+        for point in _listed(metric.get(shape), "dataPoints", "data_points"):
+            labels = {**about, **_labels(point)}
+            where = next((labels[key] for key in _WHERE if key in labels), "")
+            port = next((labels[key] for key in _PORT if key in labels), "")
+            try:
+                value = float(point.get("asDouble", point.get("asInt", math.nan)))
+            except (TypeError, ValueError, OverflowError):
+                continue
+            if math.isfinite(value):
+                last[where, port, str(metric.get("name", ""))] = value
+
+
+readers.add("otlp", Reader("otlp", "OTLP metrics as JSON", _is_otlp, _read_otlp))

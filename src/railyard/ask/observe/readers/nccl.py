@@ -1,0 +1,186 @@
+"""Logs of NCCL and RCCL with `NCCL_DEBUG=INFO`: who is connected to whom, over which channel and NIC.
+
+Lines: `host:pid:tid [dev] NCCL INFO Channel 02/0 : 3[3] -> 4[4] [send] via NET/IB/1/GDRDMA comm 0x.. nRanks 16`,
+`Channel 00/16 : 0 1 2 3` (the order of a ring), `Trees [0] 1/-1/-1->0->-1 [1] ...` (children, rank, parent of each
+channel),
+`comm 0x.. rank 0 nranks 16 cudaDev 0 ... commId 0x.. - Init COMPLETE`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from railyard.ask.observe.kernels import kind_of
+from railyard.ask.observe.reader import Edge, Piece, Reader, Timed, readers
+from railyard.kit.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from railyard.ask.observe.reader import Source
+
+
+EARLIEST_US, LATEST_US = 946_684_800e6, 4_102_444_800e6
+"""The years 2000 to 2100, Unix time."""
+
+_BETWEEN = re.compile(r"[\s,]*")
+
+
+def _is_inspector(_: str, head: bytes) -> bool:
+    """By its keys."""
+    return head.lstrip()[:1] == b"{" and (
+        b"coll_perf" in head or b"p2p_perf" in head or b"inspector_output_format" in head
+    )
+
+
+def _read_inspector(source: Source) -> Piece:
+    """Every collective that was timed.
+
+    Raises:
+        InputError: It holds none.
+    """
+    piece = Piece(source.name)
+    bad = 0
+    for one in _objects(source.everything().decode("utf-8", errors="replace"), piece):
+        timed = _timed(one)
+        if timed is None:
+            bad += 1
+        else:
+            piece.timings.append(timed)
+    if not piece.timings:
+        raise InputError("no collective was timed in it", file=source.name)
+    if bad:
+        piece.remarks.append(f"{bad} entries lack a time, a size or a rank and were left out")
+    return piece
+
+
+def _objects(text: str, piece: Piece) -> Iterator[Any]:
+    decode, at = json.JSONDecoder().raw_decode, 0
+    while True:
+        between = _BETWEEN.match(text, at)
+        at = between.end() if between else at
+        if at >= len(text):
+            return
+        try:
+            found, at = decode(text, at)
+        except (ValueError, RecursionError):
+            line = text.find("\n", at)
+            piece.remarks.append(f"what begins at character {at} is damaged, read on from the next line")
+            if line < 0 or len(piece.remarks) > 20:
+                return
+            at = line + 1
+            continue
+        yield found
+
+
+def _timed(one: Any) -> Timed | None:
+    if not isinstance(one, dict):
+        return None
+    header = one.get("header")
+    kind, perf = next(
+        ((key, one[key]) for key in ("coll_perf", "p2p_perf") if isinstance(one.get(key), dict)), ("", None)
+    )
+    if not isinstance(header, dict) or perf is None:
+        return None
+    word = kind.removesuffix("_perf")
+    try:
+        micros, size = float(perf[f"{word}_exec_time_us"]), int(perf[f"{word}_msg_size_bytes"])
+        rank, ranks, hosts = (int(header[key]) for key in ("rank", "n_ranks", "nnodes"))
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    if not math.isfinite(micros) or micros <= 0 or size < 0 or rank < 0 or ranks < 1:
+        return None
+    busbw = perf.get(f"{word}_busbw_gbs")
+    bits = 8e9 * busbw if isinstance(busbw, int | float) and math.isfinite(busbw) else None
+    group = str(header.get("comm_name") or header.get("id", ""))
+    name = kind_of(str(perf.get(word, ""))) or str(perf.get(word, ""))
+    return Timed(name, size, micros * 1e-6, ranks, hosts, bits, rank, group, at_s=_noted_s(one.get("metadata")))
+
+
+def _noted_s(metadata: Any) -> float:
+    """When it was written, Unix time; nan where that is not there or no time of this century."""
+    at = metadata.get("dump_timestamp_us") if isinstance(metadata, dict) else None
+    if isinstance(at, bool) or not isinstance(at, int | float) or not EARLIEST_US < at < LATEST_US:
+        return math.nan
+    return at * 1e-6
+
+
+readers.add(
+    "nccl-inspector",
+    Reader("nccl-inspector", "NCCL inspector: JSON lines of a process", _is_inspector, _read_inspector),
+)
+
+
+_LINE = re.compile(r"(?:NCCL|RCCL) (?:INFO|WARN) (.*)$")
+_PROCESS = re.compile(r"^(?:\[[^\]]*\]\s*)*(\S+?:\d+:\d+)")
+_CONNECTION = re.compile(
+    r"^Channel (\d{1,9})(?:/\d+)? : (\d{1,9})\[[0-9a-f]+\] -> (\d{1,9})\[[0-9a-f]+\]"
+    r"(?: \[(?:send|receive)\])? via (\S+)",
+    re.IGNORECASE,
+)
+_RING = re.compile(r"^Channel (\d{1,9})/\d+ :((?:\s+\d{1,9}){2,})\s*$")
+_TREE = re.compile(r"\[(\d{1,9})\] (-?\d{1,9})/(-?\d{1,9})/(-?\d{1,9})->(-?\d{1,9})->(-?\d{1,9})(?!\d)")
+_READY = re.compile(
+    r"comm (0x[0-9a-f]+) rank (\d{1,9}) n[rR]anks (\d{1,9})\b(?:.*commId (0x[0-9a-f]+))?.*Init COMPLETE"
+)
+
+
+def _is_nccl_debug(_: str, head: bytes) -> bool:
+    """By the words that stand before every line."""
+    return b"NCCL INFO" in head or b"NCCL WARN" in head
+
+
+def _read_nccl_debug(source: Source) -> Piece:
+    """Rings, trees and connections.
+
+    Raises:
+        InputError: The log names no connection.
+    """
+    piece = Piece(source.name)
+    group: dict[str, str] = {}
+    edges: dict[tuple[str, int, int, int, str], Edge] = {}
+    for line in source.everything().decode("utf-8", errors="replace").splitlines():
+        said = _LINE.search(line)
+        if said is None:
+            continue
+        process = _PROCESS.match(line)
+        who = process[1] if process else ""
+        if "NCCL WARN" in line and len(piece.remarks) < 20:
+            piece.remarks.append(f"{who} warns: {said[1][:200]}")
+        if ready := _READY.search(said[1]):
+            group[who] = ready[4] or ready[1]
+            piece.world = max(piece.world, min(int(ready[3]), 1 << 24))
+        for edge in _edges(said[1], group.get(who, "")):
+            edges.setdefault((edge.group, edge.channel, edge.source, edge.target, edge.pattern), edge)
+    piece.edges = list(edges.values())
+    if not piece.edges:
+        raise InputError("the log names no connection of NCCL", file=source.name, allowed="a log with NCCL_DEBUG=INFO")
+    return piece
+
+
+def _edges(words: str, group: str) -> list[Edge]:
+    if found := _CONNECTION.match(words):
+        return [Edge(group, int(found[1]), int(found[2]), int(found[3]), found[4])]
+    if found := _RING.match(words):
+        ranks = [int(word) for word in found[2].split()]
+        return [
+            Edge(group, int(found[1]), a, b, "", "ring") for a, b in zip(ranks, [*ranks[1:], ranks[0]], strict=True)
+        ]
+    if not words.startswith("Trees "):
+        return []
+    listed = []
+    for channel, *children, rank, parent in _TREE.findall(words):
+        listed += [
+            Edge(group, int(channel), int(child), int(rank), "", "tree") for child in children if int(child) >= 0
+        ]
+        if int(parent) >= 0:
+            listed.append(Edge(group, int(channel), int(rank), int(parent), "", "tree"))
+    return listed
+
+
+readers.add(
+    "nccl-debug", Reader("nccl-debug", "logs of NCCL or RCCL with NCCL_DEBUG=INFO", _is_nccl_debug, _read_nccl_debug)
+)
