@@ -88,7 +88,7 @@ def test_only_input_errors_ever_appear(value: object) -> None:
         quantities.rate, quantities.size, quantities.time, quantities.seconds, quantities.power, quantities.energy,
         quantities.flops, quantities.length, quantities.delay_per_length, quantities.money, quantities.money_rate,
         quantities.energy_price, quantities.storage_price, quantities.count, quantities.ratio, quantities.years,
-        quantities.frequency, quantities.space_price, quantities.build_price, quantities.token_price,
+        quantities.frequency, quantities.space_price, quantities.build_price,
     )  # fmt: skip
     for parse in parsers:
         with contextlib.suppress(InputError):

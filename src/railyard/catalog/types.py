@@ -326,14 +326,6 @@ class Switch(Part):
         ),
     )
 
-    def ports_at(self, rate_bps: float) -> int:
-        """Ports of the box when each runs at `rate_bps` or the next speed its lanes allow below the highest.
-
-        Args:
-            rate_bps: Wanted rate of a port in bit/s; at most `port_rate_bps`.
-        """
-        return min(self.max_ports, int(self.capacity_bps / min(rate_bps, self.port_rate_bps)))
-
 
 @dataclass(frozen=True, kw_only=True)
 class Cable(Part):
@@ -375,11 +367,6 @@ class Cable(Part):
     ports: int = field(
         default=0, metadata=f.count("ports", "Of a patch panel, connectors on its front; of a trunk, its legs")
     )
-
-    @property
-    def pieces_per_link(self) -> int:
-        """How many of these a link takes where no cage is shared: two modules or one cable."""
-        return 2 if self.kind == "optic" else 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -287,11 +287,6 @@ def build_price(value: object) -> float:
     return _dollars(value, ("MW", "kW"), "$10.7M/MW")
 
 
-def token_price(value: object) -> float:
-    """A price in USD per million tokens: `$0.56/Mtok`."""
-    return _dollars(value, ("Mtok",), "$0.56/Mtok")
-
-
 def _short(value: float) -> str:
     return f"{value:.12g}"
 

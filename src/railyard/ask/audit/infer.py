@@ -24,8 +24,6 @@ GROUP = 3
 AGREED = 0.6
 """Share of a group's hosts that have a port on the same leaf."""
 
-NEARLY_ALL = 0.9
-
 _NAMELESS = re.compile(r"MT\d+|localhost.*|ubuntu|host|debian|centos|\(none\)|")
 
 

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 CLONE_NEWNET = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
-HEADERS = 52
-"""Of IP and TCP with timestamps: what an MTU carries less of payload."""
-
 BURST_S = 0.002
 """Of a port's rate, what it may send at once after a pause: about a turn of another process, which it makes up for."""
 

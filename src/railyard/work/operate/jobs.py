@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 _ZERO = ("tenant", "priority", "work", "ask", "replica", "load_ppm", "line")
 """Columns whose plainest value is 0."""
-OPAQUE = 0
-"""The class of work of jobs of which only the time is known."""
 
 
 @dataclass(frozen=True, eq=False)

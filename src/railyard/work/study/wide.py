@@ -178,7 +178,6 @@ LIGHT_S_PER_M = 4.9e-9
 """One way in fibre (group index 1.468, Corning SMF-28)."""
 HOUR_S = 3600.0
 TERA = 1e12
-JOULES_PER_KWH = 3.6e6
 
 
 def far_s(distance_m: float) -> float:

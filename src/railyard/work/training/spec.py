@@ -41,7 +41,6 @@ Scaling = Literal["tensor", "row"]
 Targets = Literal["all", "attention"]
 
 SCHEDULES: tuple[Schedule, ...] = ("1f1b", "interleaved", "zero-bubble", "dualpipe")
-RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
 PRECISIONS: tuple[Precision, ...] = ("bf16", "fp16", "fp8", "fp4")
 BITS = {"bf16": 16, "fp16": 16, "fp8": 8, "fp4": 4}
 ATTENTION_PRECISIONS: tuple[AttentionPrecision, ...] = ("bf16", "fp8")

@@ -210,11 +210,6 @@ def _time(best: Choice, other: Choice, demand: int) -> dict[str, float]:
     return found
 
 
-def engines_apart(best: Choice, other: Choice) -> str:
-    """A remark where two designs were judged by different engines; empty where not."""
-    return "" if best.engine == other.engine else f"judged by {other.engine}"
-
-
 _CHOICES = 24
 """Designs whose chances are worked out."""
 

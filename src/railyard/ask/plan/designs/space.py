@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.errors import InputError
 from railyard.kit.schema.yaml import Mark, Node, from_plain
 from railyard.work.scenario import override, variants
 
@@ -342,14 +342,3 @@ def _written(number: float, unit: str) -> float | int | str:
     if not unit:
         return plain
     return f"${plain}{unit[1:]}" if unit.startswith("$") else f"{plain} {unit}"
-
-
-def known_name(word: str, names: Sequence[str], key: str, what: str) -> str:
-    """A name out of some.
-
-    Raises:
-        InputError: It is none of them; with the nearest right spelling.
-    """
-    if word not in names:
-        raise InputError(f"there is no {what} `{word}`", key=key, allowed=names, hint=did_you_mean(word, names))
-    return word

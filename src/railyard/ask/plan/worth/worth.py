@@ -53,11 +53,6 @@ class Outages:
     seed: int
 
     @property
-    def mean_repair_h(self) -> float:
-        """Of the lognormal law."""
-        return self.repair_h * math.exp(self.sigma**2 / 2)
-
-    @property
     def sigma(self) -> float:
         """Of the logarithm of a repair."""
         return math.log(self.repair_p90_h / self.repair_h) / Z90
